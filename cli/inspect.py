@@ -1,0 +1,297 @@
+"""`nightscreen inspect`: what a file holds and how it is understood, before anything is spent.
+
+Counts and words only: no value of a row is ever shown. Reading belongs to `storage`, judging to
+`steps`; heavy imports wait inside `diagnose`, so that `--help` is quick.
+"""
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from rich.console import Console
+
+    from schemas.plan import Slot
+    from schemas.rows import Problem, RowBatch, SourceBatch
+    from storage.tables import Source
+
+MOST_PROBLEMS = 12
+HIDDEN_HEADING = "(heading not shown: it looks like data)"
+
+
+@dataclass(slots=True)
+class ColumnView:
+    """One column: its heading, what it is taken for, and how much of it is filled."""
+
+    heading: str
+    meaning: str | None
+    output: str
+    filled_pct: float = 0.0
+
+
+@dataclass(slots=True)
+class ProblemView:
+    """One kind of problem: how often it occurs, and a line where it can be looked at."""
+
+    code: str
+    column: str
+    action: str
+    hint: str
+    line: int
+    count: int = 0
+
+
+@dataclass(slots=True)
+class CheckView:
+    """How many rows one check can be asked for, and why it cannot for the others.
+
+    `eligible` rows have the identifier it needs and, where the check requires it, valid consent.
+    """
+
+    eligible: int = 0
+    ineligible: int = 0
+    invalid: int = 0
+    refused: int = 0
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """All that `inspect` has to say, in the order in which it is said."""
+
+    file: str
+    format: str
+    encoding: str | None
+    separator: str | None
+    sheet: str | None
+    findings: list[str]
+    columns: list[ColumnView]
+    rows: dict[str, int] = field(default_factory=dict)
+    checks: dict[str, CheckView] = field(default_factory=dict)
+    karma_identities: dict[str, CheckView] = field(default_factory=dict)
+    rows_with_valid_consent: int = 0
+    problems: list[ProblemView] = field(default_factory=list)
+
+
+def inspect(
+    input: Annotated[  # noqa: A002 - the name users see
+        Path, typer.Argument(metavar="INPUT", help="CSV, XLSX, Parquet or JSON Lines.")
+    ],
+    mapping: Annotated[
+        Path | None, typer.Option(help="TOML file that says what the headings mean.")
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Show how a file is understood and what is wrong with it; nothing is spent.
+
+    Example: nightscreen inspect customers.xlsx --mapping acme.toml
+    """
+    diagnosis = diagnose(input, mapping)
+    if json_output:
+        typer.echo(json.dumps(asdict(diagnosis), ensure_ascii=False, indent=2))
+    else:
+        _show(diagnosis)
+
+
+def diagnose(path: Path, mapping_path: Path | None = None) -> Diagnosis:
+    """Read a whole file and say how it is understood.
+
+    Raises:
+        UsageError: the file or the mapping cannot be used.
+    """
+    from steps.intake import Intake
+    from storage.mapping import read_mapping
+    from storage.tables import open_source
+
+    mapping = read_mapping(mapping_path) if mapping_path else None
+    source = open_source(path, mapping=mapping)
+    intake = Intake(source.header)
+    tally = _Tally(source)
+    for batch in source.batches():
+        tally.add(batch, intake.take(batch))
+    return tally.diagnosis()
+
+
+class _Tally:
+    """Counts over the batches of one file."""
+
+    def __init__(self, source: "Source") -> None:
+        self._source = source
+        self._filled: Counter[int] = Counter()
+        self._read = self._screened = self._refused = self._split = self._consented = 0
+        self._problems: dict[tuple[str, str, str], ProblemView] = {}
+        self._slots: dict[Slot, CheckView] = {slot: CheckView() for slot in _slots()}
+        self._now = datetime.now(UTC)
+
+    def add(self, batch: "SourceBatch", taken: "RowBatch") -> None:
+        """Count one batch, as it came and after intake."""
+        self._read += taken.read
+        self._screened += taken.rows.num_rows
+        self._refused += len(taken.refused)
+        self._split += batch.columns.num_rows
+        for at, column in enumerate(self._source.header.columns):
+            self._filled[at] += _filled(batch, at, column.known)
+        self._add_problems(taken.problems)
+        self._add_checks(taken)
+
+    def _add_problems(self, problems: "Sequence[Problem]") -> None:
+        for found in problems:
+            key = (found.code, found.column, found.action.value)
+            view = self._problems.setdefault(key, ProblemView(*key, found.hint, found.line))
+            view.count += 1
+
+    def _add_checks(self, taken: "RowBatch") -> None:
+        import pyarrow as pa
+
+        from steps.consent import consent_column
+        from steps.eligibility import why_not
+
+        consent = consent_column(taken.rows, at=self._now).to_numpy(zero_copy_only=False)
+        self._consented += int(consent.sum())
+        rows = pa.Table.from_batches([taken.rows])
+        for slot, view in self._slots.items():
+            _count(why_not(rows, slot, consent.astype(bool)), view)
+
+    def diagnosis(self) -> Diagnosis:
+        """Return the counts in the shape that is shown."""
+        from schemas.checks import Check, IdentityKind
+
+        table, header = self._source.table, self._source.header
+        karma = {s.kind.value: view for s, view in self._slots.items() if s.check is Check.KARMA}
+        others = {s.check.value: v for s, v in self._slots.items() if s.check is not Check.KARMA}
+        checks = {check.value: others.get(check.value) for check in Check}
+        return Diagnosis(
+            file=str(self._source.path),
+            format=table.format,
+            encoding=table.encoding,
+            separator=table.separator,
+            sheet=table.sheet,
+            findings=list(header.findings),
+            columns=self._columns(),
+            rows={"read": self._read, "screened": self._screened, "refused": self._refused},
+            checks={name: view or karma[IdentityKind.BVN.value] for name, view in checks.items()},
+            karma_identities=karma,
+            rows_with_valid_consent=self._consented,
+            problems=sorted(self._problems.values(), key=lambda p: (-p.count, p.line)),
+        )
+
+    def _columns(self) -> list[ColumnView]:
+        from storage.headings import looks_like_value
+
+        views = []
+        for at, column in enumerate(self._source.header.columns):
+            hide = looks_like_value(column.heading)
+            heading, output = (
+                (HIDDEN_HEADING, HIDDEN_HEADING) if hide else (column.heading, column.output)
+            )
+            share = 100 * self._filled[at] / self._split if self._split else 0.0
+            views.append(ColumnView(heading, column.known, output, round(share, 1)))
+        return views
+
+
+def _slots() -> "tuple[Slot, ...]":
+    from schemas.checks import Check, IdentityKind
+    from steps.eligibility import slots_of
+
+    kinds = [kind for kind in IdentityKind if kind is not IdentityKind.IMAGE]
+    return slots_of(tuple(Check), kinds)
+
+
+def _filled(batch: "SourceBatch", at: int, known: str | None) -> int:
+    """Return how many rows have a value in a column; words such as NIL are none."""
+    from steps.fields import trimmed
+
+    text = trimmed(batch.columns.column(at), zero_is_value=known in (None, "exposure"))
+    return int(len(text) - text.null_count)
+
+
+def _count(reasons: "NDArray[np.int8]", view: CheckView) -> None:
+    from schemas.plan import Why
+
+    view.eligible += int((reasons == Why.ASK).sum())
+    view.ineligible += int((reasons == Why.INELIGIBLE).sum())
+    view.invalid += int((reasons == Why.INVALID).sum())
+    view.refused += int((reasons == Why.REFUSED).sum())
+
+
+def _show(diagnosis: Diagnosis) -> None:
+    """Print a diagnosis for people."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    said = [diagnosis.format.upper(), diagnosis.encoding, diagnosis.separator, diagnosis.sheet]
+    rows = diagnosis.rows
+    console.print(Text(f"{diagnosis.file}: {', '.join(each for each in said if each)}"))
+    console.print(
+        f"{rows['read']:,} rows: {rows['screened']:,} would be screened, "
+        f"{rows['refused']:,} refused; "
+        f"{diagnosis.rows_with_valid_consent:,} hold valid consent."
+    )
+    for finding in diagnosis.findings:
+        console.print(Text(f"- {finding}"))
+    _show_table(console, ("Heading", "Meaning", "Filled"), _column_cells(diagnosis))
+    _show_table(
+        console,
+        ("Check", "Can be asked", "No identifier", "Malformed", "No valid consent"),
+        _check_cells(diagnosis),
+    )
+    if diagnosis.problems:
+        _show_table(
+            console,
+            ("Problem", "Column", "Rows", "See line", "Done", "What it means"),
+            _problem_cells(diagnosis),
+        )
+        more = len(diagnosis.problems) - MOST_PROBLEMS
+        if more > 0:
+            console.print(f"and {more} more kinds of problem; --json lists all")
+
+
+def _column_cells(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
+    return [
+        (view.heading, view.meaning or f"carried as {view.output}", f"{view.filled_pct:.1f} %")
+        for view in diagnosis.columns
+    ]
+
+
+def _check_cells(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
+    views = dict(diagnosis.checks)
+    karma = views.pop("karma")
+    rows = [*views.items(), ("karma by bvn", karma)]
+    rows += [
+        (f"karma by {kind}", view)
+        for kind, view in diagnosis.karma_identities.items()
+        if kind != "bvn"
+    ]
+    return [
+        (name, *(f"{n:,}" for n in (v.eligible, v.ineligible, v.invalid, v.refused)))
+        for name, v in rows
+    ]
+
+
+def _problem_cells(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
+    return [
+        (view.code, view.column, f"{view.count:,}", f"{view.line:,}", view.action, view.hint)
+        for view in diagnosis.problems[:MOST_PROBLEMS]
+    ]
+
+
+def _show_table(console: "Console", headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print()
+    console.print(table)

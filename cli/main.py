@@ -1,0 +1,224 @@
+"""The console command `nightscreen` and how it ends.
+
+What commands do is in the modules beside this one; each is imported when its command is called.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schemas.errors import NightscreenError
+
+app = typer.Typer(
+    name="nightscreen",
+    help="Batch risk screening for lenders: rows in, metered lookups, enriched rows and an account "
+    "of every naira out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+runs_app = typer.Typer(help="Past runs, newest first.", no_args_is_help=True)
+journal_app = typer.Typer(help="The journal of paid calls.", no_args_is_help=True)
+app.add_typer(runs_app, name="runs")
+app.add_typer(journal_app, name="journal")
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
+]
+InputArgument = Annotated[Path, typer.Argument(help="CSV, XLSX, Parquet or JSON Lines file.")]
+MappingOption = Annotated[
+    Path | None, typer.Option(help="TOML file that renames, merges or defaults columns.")
+]
+
+
+def _split(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+@app.command(epilog="Example: nightscreen screen customers.csv --max-spend 250000 --deadline 06:00")
+def screen(  # one parameter for each option of the contract
+    input_: Annotated[
+        Path | None,
+        typer.Argument(metavar="INPUT", help="CSV, XLSX, Parquet or JSON Lines file."),
+    ] = None,
+    batch: Annotated[str, typer.Option(help="Batch name; default: the file's, undated.")] = "",
+    purpose: Annotated[str, typer.Option(help="portfolio or origination.")] = "portfolio",
+    checks: Annotated[
+        str, typer.Option(help="Comma-separated: bank_account, karma, ecosystem, selfie.")
+    ] = "bank_account,karma,ecosystem",
+    karma_identities: Annotated[
+        str, typer.Option(help="Comma-separated: bvn, phone, email, domain, nuban.")
+    ] = "",
+    mapping: MappingOption = None,
+    policy: Annotated[Path | None, typer.Option(help="TOML file with the rules.")] = None,
+    max_spend: Annotated[str, typer.Option(help="Most naira this run may spend.")] = "",
+    deadline: Annotated[str, typer.Option(help="Ask nothing after it, such as 06:00.")] = "",
+    quote_only: Annotated[bool, typer.Option("--quote-only", help="Only say the cost.")] = False,
+    run: Annotated[str, typer.Option(help="Id of an earlier run to take up again.")] = "",
+    output: Annotated[Path, typer.Option(help="Where results go.")] = Path("out"),
+    yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Screen a batch: the main job."""
+    from cli.screen import screen_file
+
+    options = {
+        "input": "" if input_ is None else str(input_),
+        "batch": batch,
+        "purpose": purpose,
+        "checks": _split(checks),
+        "karma_identities": _split(karma_identities),
+        "mapping": "" if mapping is None else str(mapping),
+        "policy": "" if policy is None else str(policy),
+        "max_spend": max_spend,
+        "deadline": deadline,
+        "quote_only": quote_only,
+        "run": run,
+        "output": str(output),
+        "yes": yes,
+    }
+    raise typer.Exit(screen_file(options, json_output=json_output))
+
+
+@app.command(epilog="Example: nightscreen quote customers.csv --json")
+def quote(
+    input_: Annotated[Path, typer.Argument(metavar="INPUT", help="File of customers.")],
+    batch: Annotated[str, typer.Option(help="Batch name; default: the file's, undated.")] = "",
+    purpose: Annotated[str, typer.Option(help="portfolio or origination.")] = "portfolio",
+    checks: Annotated[
+        str, typer.Option(help="Comma-separated: bank_account, karma, ecosystem, selfie.")
+    ] = "bank_account,karma,ecosystem",
+    karma_identities: Annotated[
+        str, typer.Option(help="Comma-separated: bvn, phone, email, domain, nuban.")
+    ] = "",
+    mapping: MappingOption = None,
+    max_spend: Annotated[str, typer.Option(help="Most naira the run might spend.")] = "",
+    json_output: JsonOption = False,
+) -> None:
+    """Say what a run would cost, in naira and hours; nothing is asked, nothing spent."""
+    from cli.quote import quote_file
+
+    options = {
+        "input": str(input_),
+        "batch": batch,
+        "purpose": purpose,
+        "checks": _split(checks),
+        "karma_identities": _split(karma_identities),
+        "mapping": "" if mapping is None else str(mapping),
+        "max_spend": max_spend,
+        "quote_only": True,
+    }
+    quote_file(options, json_output=json_output)
+
+
+@app.command(epilog="Example: nightscreen inspect customers.csv")
+def inspect(
+    input_: Annotated[Path, typer.Argument(metavar="INPUT", help="File of customers.")],
+    mapping: MappingOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Diagnose a file's header and rows; nothing is spent."""
+    from cli.inspect import inspect as inspect_file
+
+    inspect_file(input_, mapping, json_output=json_output)
+
+
+@app.command(epilog="Example: nightscreen demo --rows 1000")
+def demo(
+    rows: Annotated[int, typer.Option(min=1, max=1_000_000, help="Rows to make.")] = 10_000,
+    output: Annotated[Path, typer.Option(help="Where the demo keeps everything.")] = Path(
+        ".nightscreen-demo"
+    ),
+    json_output: JsonOption = False,
+) -> None:
+    """Show the product at work: a simulator, a made-up batch, screened twice; no key needed."""
+    from cli.demo import demonstrate
+
+    raise typer.Exit(demonstrate(rows, output, json_output=json_output))
+
+
+@app.command(epilog="Example: nightscreen sandbox --port 8900 --scenario flaky")
+def sandbox(
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8900,
+    scenario: Annotated[
+        str, typer.Option(help="calm, flaky, slow, empty-wallet or test-mode.")
+    ] = "calm",
+) -> None:
+    """Run the simulator of the service on this machine."""
+    from cli.sandbox import run_sandbox
+
+    run_sandbox(port, scenario)
+
+
+@runs_app.command("list", epilog="Example: nightscreen runs list --json")
+def runs_list(json_output: JsonOption = False) -> None:
+    """List past runs, newest first, killed ones included."""
+    from cli.runs import list_runs
+
+    list_runs(json_output=json_output)
+
+
+@runs_app.command("show", epilog="Example: nightscreen runs show 20260301-220000-a1b2c3")
+def runs_show(
+    run_id: Annotated[str, typer.Argument(help="Id of the run.")], json_output: JsonOption = False
+) -> None:
+    """Show one run: what was asked, how it ended, what it cost."""
+    from cli.runs import show_run
+
+    show_run(run_id, json_output=json_output)
+
+
+@journal_app.command("in-doubt", epilog="Example: nightscreen journal in-doubt")
+def journal_in_doubt(json_output: JsonOption = False) -> None:
+    """Name every call that may have been charged without our knowing."""
+    from cli.journal import in_doubt
+
+    in_doubt(json_output=json_output)
+
+
+@journal_app.command("spend", epilog="Example: nightscreen journal spend --json")
+def journal_spend(json_output: JsonOption = False) -> None:
+    """Show spending by day and check."""
+    from cli.journal import spend
+
+    spend(json_output=json_output)
+
+
+@journal_app.command("verify", epilog="Example: nightscreen journal verify")
+def journal_verify(json_output: JsonOption = False) -> None:
+    """Check the journal: the database, the seals, and that the money adds up."""
+    from cli.journal import verify
+
+    raise typer.Exit(verify(json_output=json_output))
+
+
+def run() -> None:
+    """Entry point: every error of ours is one line on stderr and an exit status."""
+    logging.captureWarnings(capture=True)
+    try:
+        status = app(standalone_mode=False)
+    except NightscreenError as error:
+        _fail(str(error), error.exit_status)
+    except typer.TyperException as error:
+        _fail(error.format_message(), 2)
+    except typer.Abort:
+        _fail("stopped", 1)
+    except KeyboardInterrupt:
+        _fail("stopped before anything was asked", 3)
+    else:
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(message: str, status: int) -> None:
+    """Say what went wrong: for programs on stdout where they asked for JSON, else on stderr."""
+    if "--json" in sys.argv:
+        sys.stdout.write(json.dumps({"error": message, "exit_status": status}) + "\n")
+    sys.stderr.write(f"nightscreen: {message}\n")
+    sys.exit(status)

@@ -1,0 +1,38 @@
+"""The journal as commands open it that only look into it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from schemas.errors import InputError
+from schemas.settings import read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from storage.journal import Journal
+
+
+@contextmanager
+def opened_journal() -> Iterator[Journal]:
+    """Open the journal of the settings.
+
+    Raises:
+        InputError: there is none yet.
+    """
+    from storage.journal import open_journal
+    from storage.journal.opening import journal_exists
+
+    settings = read_settings()
+    if not journal_exists(settings.home, settings.journal_url):
+        raise InputError(
+            f"there is no journal under {settings.home} yet; it is made by the first run, or set "
+            "NIGHTSCREEN_HOME to where it is"
+        )
+    with open_journal(
+        settings.home,
+        url=settings.journal_url,
+        data_key=settings.data_key.get_secret_value(),
+    ) as journal:
+        yield journal

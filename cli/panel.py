@@ -1,0 +1,140 @@
+"""The live panel of a run on a terminal; plain lines now and then where there is none.
+
+Numbers only, on stderr. What is counted lives in `steps.control`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from schemas.money import naira_words
+from tasks import live
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from steps.line import Line
+
+_REFRESH_S = 0.5
+_PLAIN_LINE_S = 10.0
+_MINUTE_S = 60
+_HOUR_S = 3600
+
+
+@asynccontextmanager
+async def show_panel() -> AsyncIterator[None]:
+    """Show the newest run of this process while the body runs."""
+    console = Console(stderr=True)
+    keeper = _keep_live(console) if console.is_terminal else _keep_plain()
+    task = asyncio.get_running_loop().create_task(keeper)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _keep_live(console: Console) -> None:
+    with Live(console=console, refresh_per_second=4, transient=True) as display:
+        pace = Pace()
+        while True:
+            await asyncio.sleep(_REFRESH_S)
+            run = live.newest()
+            if run is not None:
+                display.update(panel(run.line, pace))
+
+
+async def _keep_plain() -> None:
+    pace = Pace()
+    while True:
+        await asyncio.sleep(_PLAIN_LINE_S)
+        run = live.newest()
+        if run is not None and any(each.wanted for each in run.line.control.progress.values()):
+            sys.stderr.write(plain_line(run.line, pace) + "\n")
+            sys.stderr.flush()
+
+
+class Pace:
+    """Estimates the time left from the lookups done since the first look."""
+
+    def __init__(self) -> None:
+        self._began: tuple[float, int] | None = None
+
+    def left(self, done: int, wanted: int) -> str:
+        """Return the time left in words."""
+        now = time.monotonic()
+        if self._began is None:
+            self._began = (now, done)
+        began, before = self._began
+        if done <= before:
+            return "unknown"
+        return duration((wanted - done) * (now - began) / (done - before))
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in words."""
+    if seconds < _MINUTE_S:
+        return f"{seconds:.0f} s"
+    if seconds < _HOUR_S:
+        return f"{seconds / _MINUTE_S:.0f} min"
+    return f"{seconds / _HOUR_S:.1f} h"
+
+
+def totals(line: Line) -> dict[str, int]:
+    """Return the run's numbers over all checks; money in micro-naira."""
+    each = list(line.control.progress.values())
+    return {
+        "wanted": sum(check.wanted for check in each),
+        "done": sum(check.done for check in each),
+        "answered": sum(check.paid + check.free for check in each),
+        "paid": sum(check.paid for check in each),
+        "failed": sum(check.failed for check in each),
+        "in_doubt": sum(check.in_doubt for check in each),
+        "reused": 0 if line.plan is None else sum(c.reused for c in line.plan.checks.values()),
+        "spent": sum(check.cost_micro for check in each),
+        "expected": 0 if line.quote is None else line.quote.expected_micro,
+    }
+
+
+def plain_line(line: Line, pace: Pace) -> str:
+    """Return the state of a run in one line."""
+    now = totals(line)
+    return (
+        f"{now['done']:,} of {now['wanted']:,} lookups done, reused {now['reused']:,}, "
+        f"paid {now['paid']:,}, failed {now['failed']:,}, in doubt {now['in_doubt']:,}, "
+        f"spent {naira_words(now['spent'])} of about {naira_words(now['expected'])}, "
+        f"time left {pace.left(now['done'], now['wanted'])}, "
+        f"balance {naira_words(line.control.balance_micro)}"
+    )
+
+
+def panel(line: Line, pace: Pace) -> Group:
+    """Return the panel: a line for each check and one for money and time."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("check")
+    for name in ("done", "of", "paid", "free", "failed", "in doubt", "in flight", "cap", "spent"):
+        table.add_column(name, justify="right")
+    for check, each in line.control.progress.items():
+        numbers = (each.done, each.wanted, each.paid, each.free, each.failed, each.in_doubt)
+        table.add_row(
+            check.value.replace("_", " "),
+            *(f"{number:,}" for number in (*numbers, each.in_flight, each.cap)),
+            naira_words(each.cost_micro),
+        )
+    now = totals(line)
+    foot = (
+        f"answered {now['answered']:,}  reused {now['reused']:,}  "
+        f"spent {naira_words(now['spent'])} of about {naira_words(now['expected'])}  "
+        f"time left {pace.left(now['done'], now['wanted'])}  "
+        f"balance {naira_words(line.control.balance_micro)}"
+    )
+    return Group(Text(f"Run {line.run_id}  {line.rows_read:,} rows"), table, Text(foot))

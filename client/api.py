@@ -1,0 +1,297 @@
+"""The client: one call at a time with `send`, or a whole question with `ask`.
+
+`send` makes exactly one attempt and never raises for what the network or the service does; the
+engine uses it and keeps its own books of attempts and money. `ask` is for those who have one
+question and no journal.
+
+What does not belong here: sockets (`client/transport.py`), the meaning of an exchange
+(`client/classify.py`), and deciding whether a call may be paid for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import zlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Self
+
+import httpx
+
+from client.address import parse_address
+from client.classify import Classifier, Reading
+from client.exchange import Break, Exchange
+from client.limits import in_flight_by_operation, timeouts_by_operation
+from client.manners import Verdict
+from client.reading import parse_answer
+from client.retry import next_attempt
+from client.transport import Departure, StripedTransport
+from client.wire import Request, lookup_request
+from schemas.checks import Outcome
+from schemas.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from client.manners import Manners
+    from schemas.answers import Answer
+    from schemas.checks import Lookup, Operation
+
+CONNECT_TIMEOUT_S = 10.0
+ATTEMPTS = 5
+BODY_BYTES = 1024 * 1024
+"""A response is read up to here; the largest record known is below 10 kB."""
+
+LONGEST_RETRY_AFTER_S = 3600.0
+ANY_ZLIB = 47
+"""zlib's word for: find out whether it is gzip or deflate."""
+
+NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+MISSES = (Outcome.CLEAR, Outcome.NOT_FOUND)
+LOGGERS = ("httpx", "httpcore", "httpcore2")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What `ask` brings back.
+
+    Attributes:
+        reading: what the last attempt came to.
+        answer: the typed record; None for a miss and where there is no answer.
+        attempts: every attempt in order, since each may have been charged.
+    """
+
+    reading: Reading
+    answer: Answer | None
+    attempts: tuple[Reading, ...]
+
+
+class Client:
+    """A typed client of the service's validation area (specification, area B).
+
+    Args:
+        base_url: the service's address, https unless loopback; it may have a path.
+        api_key: the key, sent as a bearer token (specification, authentication 6).
+        timeouts_s: seconds for a whole call by operation, `bvn` standing for both BVN calls;
+            operations left out keep their defaults.
+        max_in_flight: the most calls at a time by operation, or of each; it sizes the pools, and
+            bounds `ask`. Who calls `send` keeps to it by themselves.
+        manners: the table of the service's manners; that of `data/` where left out.
+        transport: another transport under the httpx interface, such as a fake.
+
+    Raises:
+        SettingsError: the address, the key or a setting is wrong.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str,
+        *,
+        timeouts_s: Mapping[Operation, float] | Mapping[str, float] | None = None,
+        max_in_flight: Mapping[Operation, int] | Mapping[str, int] | int | None = None,
+        manners: Manners | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        _silence()
+        self._address = parse_address(base_url)
+        self._headers = _headers(self._address.url, api_key)
+        self._timeouts_s = timeouts_by_operation(timeouts_s)
+        in_flight = in_flight_by_operation(max_in_flight)
+        self._classifier = Classifier(manners)
+        self._transport = transport or StripedTransport(connections=sum(in_flight.values()))
+        self._slots = {operation: asyncio.Semaphore(cap) for operation, cap in in_flight.items()}
+        self._random = random.Random()  # noqa: S311 -- jitter, not a secret
+
+    def __repr__(self) -> str:
+        """Name the host and nothing else."""
+        return f"Client({self._address.url.host}, api_key=***)"
+
+    async def __aenter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close every connection."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+    async def send(self, request: Request, departure: Departure | None = None) -> Reading:
+        """Make exactly one attempt and return what it came to.
+
+        Never raises for what the network or the service does. A cancellation passes through: where
+        `departure` was given, it then says whether the call may have reached the service.
+        """
+        exchange = await self._exchange(request, departure or Departure())
+        return self._classifier.read(request, exchange)
+
+    async def ask(
+        self,
+        question: Request | Lookup,
+        *,
+        attempts: int = ATTEMPTS,
+        resend_in_doubt: bool = False,
+    ) -> Reply:
+        """Return the answer to one question, tried again where that is sensible.
+
+        Args:
+            question: a request, or a lookup to build one from.
+            attempts: how many attempts in all.
+            resend_in_doubt: also repeat a call that may have been charged already. There is no
+                idempotency header: a repeated call is a second charge.
+
+        Raises:
+            UsageError: no request can be built from the lookup.
+        """
+        request = question if isinstance(question, Request) else lookup_request(question)
+        made: list[Reading] = []
+        while True:
+            async with self._slots[request.operation]:
+                reading = await self.send(request)
+            made.append(reading)
+            pause_s = next_attempt(reading, len(made), attempts, random=self._random)
+            doubtful = reading.verdict is Verdict.IN_DOUBT and not resend_in_doubt
+            if pause_s is None or doubtful:
+                break
+            await asyncio.sleep(pause_s)
+        is_hit = reading.outcome not in (None, *MISSES)
+        answer = parse_answer(request.operation, reading.body) if is_hit else None
+        return Reply(reading, answer, tuple(made))
+
+    async def _exchange(self, request: Request, departure: Departure) -> Exchange:
+        """Carry a request out; whatever goes wrong is a value."""
+        try:
+            async with asyncio.timeout(self._timeouts_s[request.operation]):
+                return await self._round_trip(request, departure)
+        except NEVER_SENT:
+            return Exchange(broken=Break.NOT_SENT)
+        except (TimeoutError, httpx.TimeoutException):
+            return Exchange(broken=Break.TIMEOUT if departure.may_have_left else Break.NOT_SENT)
+        except (httpx.HTTPError, httpx.StreamError, OSError):
+            return Exchange(broken=Break.CUT if departure.may_have_left else Break.NOT_SENT)
+
+    async def _round_trip(self, request: Request, departure: Departure) -> Exchange:
+        response = await self._transport.handle_async_request(self._written(request, departure))
+        try:
+            body = await _bounded_body(response)
+        finally:
+            await response.aclose()
+        encoding, retry_after_s = _said_by(response.headers.raw)
+        if body is not None and encoding not in (b"", b"identity"):
+            body = _decoded(body)
+        if body is None:
+            return Exchange(response.status_code, broken=Break.TOO_LARGE)
+        return Exchange(response.status_code, body, retry_after_s=retry_after_s)
+
+    def _written(self, request: Request, departure: Departure) -> httpx.Request:
+        """Return the httpx request.
+
+        Our own transport takes the path as an extension: a URL need not be parsed for each call,
+        and no identifier stands in one.
+        """
+        extensions = {
+            "timeout": {"connect": CONNECT_TIMEOUT_S, "pool": CONNECT_TIMEOUT_S},
+            "departure": departure,
+        }
+        path = self._address.prefix + request.path
+        url = self._address.url
+        if isinstance(self._transport, StripedTransport):
+            extensions["target"] = path.encode("ascii")
+        else:
+            url = url.join(path)
+        body = request.body
+        headers = self._headers
+        if body is not None:
+            length = (b"Content-Length", str(len(body)).encode())
+            headers = httpx.Headers([*headers.raw, (b"Content-Type", b"application/json"), length])
+        return httpx.Request(
+            request.method,
+            url,
+            headers=headers,
+            stream=httpx.ByteStream(body or b""),
+            extensions=extensions,
+        )
+
+
+def _silence() -> None:
+    """Keep the libraries' loggers from writing addresses, which hold identifiers."""
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _headers(url: httpx.URL, api_key: str) -> httpx.Headers:
+    key = api_key.strip()
+    if not key:
+        raise SettingsError("API_KEY is missing; copy it from the service's console")
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise SettingsError("API_KEY holds characters no key has; copy it again from the console")
+    return httpx.Headers(
+        [
+            (b"Host", url.netloc),
+            (b"Authorization", f"Bearer {key}".encode()),
+            (b"Accept", b"application/json"),
+            (b"Accept-Encoding", b"identity"),
+            (b"User-Agent", b"nightscreen"),
+        ]
+    )
+
+
+async def _bounded_body(response: httpx.Response) -> bytes | None:
+    """Return the body as it came, None where it is beyond every sensible size."""
+    if not isinstance(response.stream, httpx.AsyncByteStream):
+        raise httpx.ReadError("the transport brought no body")
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.stream:
+        size += len(chunk)
+        if size > BODY_BYTES:
+            return None
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _decoded(body: bytes) -> bytes | None:
+    """Unpack a body that was packed against our wish; None where it grows beyond bounds."""
+    unpack = zlib.decompressobj(ANY_ZLIB)
+    try:
+        plain = unpack.decompress(body, BODY_BYTES + 1)
+    except zlib.error:
+        return body
+    return None if len(plain) > BODY_BYTES else plain
+
+
+def _said_by(headers: list[tuple[bytes, bytes]]) -> tuple[bytes, float | None]:
+    """Return the content encoding and the seconds of `Retry-After`."""
+    encoding, retry_after_s = b"", None
+    for name, value in headers:
+        match name.lower():
+            case b"content-encoding":
+                encoding = value.strip().lower()
+            case b"retry-after":
+                retry_after_s = _seconds(value.decode("latin-1").strip())
+    return encoding, retry_after_s
+
+
+def _seconds(text: str) -> float | None:
+    """Return the seconds a `Retry-After` asks for, in either of its forms."""
+    if text.isascii() and text.isdigit():
+        return min(float(text[:9]), LONGEST_RETRY_AFTER_S)
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    return min(max(0.0, (at - datetime.now(UTC)).total_seconds()), LONGEST_RETRY_AFTER_S)

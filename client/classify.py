@@ -1,0 +1,192 @@
+"""The pure reading of an exchange: one table decides what a call came to.
+
+What does not belong here: the table itself (`data/manners.toml`, `client/manners.py`), the shape of
+records (`client/reading.py`), and whether another attempt is affordable (the caller's business).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from client.exchange import Break, Exchange
+from client.manners import (
+    BodyShape,
+    Manners,
+    Rule,
+    Stop,
+    StopScope,
+    Trouble,
+    Verdict,
+    load_manners,
+)
+from client.reading import is_other_person, parse_json, read_record
+from schemas.answers import read_number
+from schemas.checks import Outcome
+from schemas.money import to_micro
+
+if TYPE_CHECKING:
+    from client.wire import Request
+    from schemas.checks import Operation
+
+__all__ = [
+    "Break",
+    "Classifier",
+    "Exchange",
+    "Manners",
+    "Outcome",
+    "Reading",
+    "Stop",
+    "StopScope",
+    "Trouble",
+    "Verdict",
+    "load_manners",
+]
+
+MESSAGE_CHARACTERS = 1000
+"""As much of a message is matched; a longer one is a page, not a message."""
+
+MOST_NAIRA = 10**12
+"""A cost or balance beyond this is a fault of the service, and unknown to us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one call came to.
+
+    Attributes:
+        verdict: the class, which says whether the call was charged.
+        outcome: the answer as far as it can be told without the row; only of an answered call.
+        trouble: why there is no answer; None of an answered call.
+        retry: the lookup may be tried again; whether that is affordable is not judged here.
+        strain: a sign of overload, for the adaptive cap.
+        stop: what makes further calls useless, with `stop_scope`.
+        retry_after_s: seconds the service asks to be left alone.
+        cost_micro: micro-naira the service says it charged, nought where the table says that
+            nothing was; None where it is not known. It holds whatever the verdict.
+        balance_micro: micro-naira left in the wallet, where the answer said so.
+        status: HTTP status, where there was one.
+        body: the raw body of an answered call; empty otherwise.
+        rule: the name of the rule that decided, for whoever corrects the table.
+    """
+
+    verdict: Verdict
+    outcome: Outcome | None = None
+    trouble: Trouble | None = None
+    retry: bool = False
+    strain: bool = False
+    stop: Stop | None = None
+    stop_scope: StopScope | None = None
+    retry_after_s: float | None = None
+    cost_micro: int | None = None
+    balance_micro: int | None = None
+    status: int | None = None
+    body: bytes = b""
+    rule: str = ""
+
+    def __repr__(self) -> str:
+        """Describe the reading without its body."""
+        word = self.outcome or self.trouble
+        return f"Reading({self.verdict}, {word}, status={self.status}, rule={self.rule!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the rules may ask about a body."""
+
+    document: dict[str, object]
+    shape: BodyShape
+    body_status: str
+    message: str
+
+    def satisfies(self, rule: Rule) -> bool:
+        if rule.keys and not any(key in self.document for key in rule.keys):
+            return False
+        if rule.body_status and self.body_status not in rule.body_status:
+            return False
+        if rule.body and self.shape not in rule.body:
+            return False
+        patterns = rule.message_matches
+        return not patterns or any(pattern.search(self.message) for pattern in patterns)
+
+
+class Classifier:
+    """Reads exchanges by one table."""
+
+    def __init__(self, manners: Manners | None = None) -> None:
+        self._rules = (manners or load_manners()).rules
+        self._shortlists: dict[tuple[Operation, Break | int | None], tuple[Rule, ...]] = {}
+
+    def read(self, request: Request, exchange: Exchange) -> Reading:
+        """Return what a call came to; never raises, whatever the service sent.
+
+        Statuses and texts are those of `data/manners.toml`; cost and balance come from `meta`
+        (specification, validation response envelope).
+        """
+        look = _look(request, exchange)
+        rules = self._shortlist(request.operation, exchange.broken or exchange.status)
+        rule = next(rule for rule in rules if look.satisfies(rule))
+        cost = _meta(look.document, "cost")
+        if cost is None and rule.cost_naira is not None:
+            cost = to_micro(rule.cost_naira)
+        return Reading(
+            verdict=rule.verdict,
+            outcome=rule.outcome,
+            trouble=rule.trouble,
+            retry=rule.retry,
+            strain=rule.strain,
+            stop=rule.stop,
+            stop_scope=rule.stop_scope,
+            retry_after_s=exchange.retry_after_s,
+            cost_micro=cost,
+            balance_micro=_meta(look.document, "balance"),
+            status=exchange.status,
+            body=exchange.body if rule.verdict is Verdict.ANSWERED else b"",
+            rule=rule.name,
+        )
+
+    def _shortlist(self, operation: Operation, happened: Break | int | None) -> tuple[Rule, ...]:
+        """Return the rules that can still apply, remembered: a run meets few combinations."""
+        key = (operation, happened)
+        rules = self._shortlists.get(key)
+        if rules is None:
+            rules = tuple(rule for rule in self._rules if rule.may_apply(operation, happened))
+            self._shortlists[key] = rules
+        return rules
+
+
+def _look(request: Request, exchange: Exchange) -> _Look:
+    document = parse_json(exchange.body) if exchange.broken is None else None
+    if not isinstance(document, dict):
+        return _Look({}, BodyShape.UNREADABLE, "", "")
+    return _Look(
+        document=document,
+        shape=_shape(request, document),
+        body_status=_text(document, "status").casefold(),
+        message=" ".join(_text(document, "message")[:MESSAGE_CHARACTERS].split()),
+    )
+
+
+def _shape(request: Request, document: dict[str, object]) -> BodyShape:
+    if not document:
+        return BodyShape.EMPTY
+    record = read_record(request.operation, document)
+    if record is None:
+        return BodyShape.NO_RECORD
+    if is_other_person(request.operation, request.asked, record):
+        return BodyShape.OTHER_PERSON
+    return BodyShape.RECORD
+
+
+def _text(document: dict[str, object], key: str) -> str:
+    value = document.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _meta(document: dict[str, object], key: str) -> int | None:
+    """Return an amount of `meta` in micro-naira; a balance may be below zero, a cost may not."""
+    meta = document.get("meta")
+    amount = read_number(meta.get(key)) if isinstance(meta, dict) else None
+    if amount is None or abs(amount) > MOST_NAIRA or (key == "cost" and amount < 0):
+        return None
+    return to_micro(amount)

@@ -1,0 +1,223 @@
+"""The table of the service's manners: its words, its shape, and how it is loaded and checked.
+
+The rules themselves stand in `data/manners.toml`, where a lender can correct a line. What does not
+belong here: applying them (`client/classify.py`).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from client.exchange import Break
+from client.mistakes import first_mistake
+from schemas.checks import Operation, Outcome
+from schemas.errors import SettingsError
+
+MANNERS = Path(__file__).parent.parent / "data" / "manners.toml"
+STATUS_CLASS = re.compile(r"[1-9]xx")
+STATUS_RANGE = range(100, 1000)
+
+
+class Verdict(StrEnum):
+    """What one call came to, which also says whether it was charged."""
+
+    ANSWERED = "answered"
+    NOT_SENT = "not_sent"
+    NOT_CHARGED = "not_charged"
+    IN_DOUBT = "in_doubt"
+    TEST_MODE = "test_mode"
+    STOP = "stop"
+
+
+class Trouble(StrEnum):
+    """Why a call brought no answer."""
+
+    NOT_SENT = "not_sent"
+    REFUSED = "refused"
+    OVERLOAD = "overload"
+    TIMEOUT = "timeout"
+    CUT = "cut"
+    UNREADABLE = "unreadable"
+    WRONG_IDENTITY = "wrong_identity"
+    REJECTED = "rejected"
+    AUTH = "auth"
+    UNPRICED = "unpriced"
+    BALANCE = "balance"
+    ADDRESS = "address"
+    TEST_MODE = "test_mode"
+
+
+class Stop(StrEnum):
+    """What an exchange says that makes further calls useless."""
+
+    AUTH = "auth"
+    BALANCE = "balance"
+    ADDRESS = "address"
+    TEST_MODE = "test_mode"
+
+
+class StopScope(StrEnum):
+    """How far a stop reaches."""
+
+    CHECK = "check"
+    RUN = "run"
+
+
+class BodyShape(StrEnum):
+    """What a body turned out to hold."""
+
+    RECORD = "record"
+    OTHER_PERSON = "other_person"
+    NO_RECORD = "no_record"
+    EMPTY = "empty"
+    UNREADABLE = "unreadable"
+
+
+def _status(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("is no status code; write 404 or 5xx in quotes")  # noqa: TRY004
+    if isinstance(value, int) and value in STATUS_RANGE:
+        return value
+    if isinstance(value, str) and STATUS_CLASS.fullmatch(value.casefold()):
+        return value.casefold()
+    raise ValueError("is no status code; write 404, or 5xx in quotes")
+
+
+def _pattern(value: object) -> object:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("is no expression; write some words of the message")
+    try:
+        return re.compile(value, re.IGNORECASE)
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+
+
+def _word(value: object) -> object:
+    return value.casefold() if isinstance(value, str) else value
+
+
+StatusCode = Annotated[int | str, BeforeValidator(_status)]
+Pattern = Annotated[Any, BeforeValidator(_pattern)]
+Word = Annotated[str, BeforeValidator(_word)]
+
+
+class Rule(BaseModel):
+    """One line of the table; the head of `data/manners.toml` explains each field."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    name: str = Field(min_length=1)
+    operations: tuple[Operation, ...] = ()
+    broken: tuple[Break, ...] = ()
+    status: tuple[StatusCode, ...] = ()
+    body_status: tuple[Word, ...] = ()
+    message_matches: tuple[Pattern, ...] = ()
+    keys: tuple[str, ...] = ()
+    body: tuple[BodyShape, ...] = ()
+    verdict: Verdict
+    outcome: Outcome | None = None
+    trouble: Trouble | None = None
+    retry: bool = False
+    strain: bool = False
+    stop: Stop | None = None
+    stop_scope: StopScope | None = None
+    cost_naira: Decimal | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _conclusions_agree(self) -> Self:
+        answered = self.verdict is Verdict.ANSWERED
+        if answered != (self.outcome is not None):
+            raise ValueError("`outcome` belongs to the verdict answered, and only there")
+        if answered == (self.trouble is not None):
+            raise ValueError("`trouble` says why there is no answer; an answered rule has none")
+        stops = self.verdict in (Verdict.STOP, Verdict.TEST_MODE)
+        if stops != (self.stop is not None) or stops != (self.stop_scope is not None):
+            raise ValueError("`stop` and `stop_scope` belong to the verdicts stop and test_mode")
+        if self.retry and (answered or stops):
+            raise ValueError("`retry` makes no sense after an answer or a stop")
+        if self.broken and (self.body_status or self.message_matches or self.keys or self.body):
+            raise ValueError("a broken exchange has no body to look at")
+        found = self.outcome not in (None, Outcome.CLEAR, Outcome.NOT_FOUND)
+        if found and self.body != (BodyShape.RECORD,):
+            raise ValueError('an answer with evidence needs body = ["record"]')
+        return self
+
+    def has_conditions(self) -> bool:
+        """Tell whether the rule may fail to apply."""
+        of_exchange = self.operations or self.broken or self.status
+        return bool(
+            of_exchange or self.body_status or self.message_matches or self.keys or self.body
+        )
+
+    def may_apply(self, operation: Operation, happened: Break | int | None) -> bool:
+        """Tell whether the conditions that do not look at the body hold."""
+        if self.operations and operation not in self.operations:
+            return False
+        if self.broken:
+            return happened in self.broken
+        if isinstance(happened, Break):
+            return not (self.status or self.body_status or self.message_matches or self.keys) and (
+                not self.body
+            )
+        if not self.status:
+            return True
+        return happened is not None and (
+            happened in self.status or f"{happened // 100}xx" in self.status
+        )
+
+
+class Manners(BaseModel):
+    """The whole table, in the order in which it is tried."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    rules: tuple[Rule, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _ends_in_doubt(self) -> Self:
+        last = self.rules[-1]
+        if last.has_conditions() or last.verdict is not Verdict.IN_DOUBT:
+            raise ValueError("the last rule must have no condition and the verdict in_doubt")
+        names = [rule.name for rule in self.rules]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice:
+            raise ValueError(f'two rules are named "{twice}"')
+        return self
+
+
+def load_manners(path: Path | None = None) -> Manners:
+    """Return the table of `data/manners.toml`, or of a file like it.
+
+    Raises:
+        SettingsError: the file cannot be read, is no TOML, or has a mistake in a rule, which is
+            named with its place.
+    """
+    path = path or MANNERS
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path.name} is no TOML: {error}") from None
+    try:
+        return Manners.model_validate(table)
+    except ValidationError as error:
+        mistake = first_mistake(error)
+        raise SettingsError(f"{path.name}: {mistake}{_rule_name(table, error)}") from None
+
+
+def _rule_name(table: dict[str, Any], error: ValidationError) -> str:
+    """Return the name of the rule a mistake is in, for those who do not count from nought."""
+    match error.errors()[0]["loc"]:
+        case ("rules", int(number), *_):
+            rule = table["rules"][number]
+            name = rule.get("name") if isinstance(rule, dict) else None
+            return f' (rule {number + 1}, "{name}")' if name else f" (rule {number + 1})"
+    return ""

@@ -1,0 +1,123 @@
+"""Screen a batch: file in, metered lookups, enriched Parquet and an account of every naira out."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from prefect import flow
+from prefect.runtime import flow_run
+
+from schemas.parameters import ScreenBatch
+from schemas.settings import read_settings
+from steps import closing
+from steps.asking import Asking, next_round, open_asking
+from steps.control import StopReason
+from steps.line import open_line
+from steps.quoting import quote_document
+from tasks import live, stations
+from tasks.checks import BY_CHECK
+from tasks.edge import sanitising
+from tasks.progress import show_progress
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from schemas.checks import Check
+    from tasks.live import LiveRun
+
+SHARDS_AT_ONCE = 3
+"""Shards of one check in flight at a time, so that the window never runs dry between two."""
+
+
+def _run_name() -> str:
+    """Name a flow run by its batch and purpose; neither holds personal data."""
+    given = flow_run.parameters.get("parameters", {})
+    values = given if isinstance(given, dict) else given.model_dump()
+    return f"{values.get('batch') or 'batch'}-{values.get('purpose', 'portfolio')}"
+
+
+@flow(name="screen-batch", flow_run_name=_run_name, persist_result=False, validate_parameters=True)
+async def screen_batch(parameters: ScreenBatch) -> dict[str, Any]:
+    """Screen a batch of customers and return its report.
+
+    Raises:
+        UsageError: parameters, settings or input are wrong; nothing was spent.
+        JournalError: the journal cannot be used.
+    """
+    with sanitising():
+        return await _screen(parameters)
+
+
+async def _screen(parameters: ScreenBatch) -> dict[str, Any]:
+    """Carry a batch along the line."""
+    async with _opened(parameters) as run:
+        run_id = run.line.run_id
+        await stations.take_in(run_id)
+        await stations.plan(run_id)
+        await stations.price(run_id)
+        if parameters.quote_only:
+            return quote_report(run)
+        async with _asking(run) as asking, show_progress(run.line):
+            await stations.open_books(run_id)
+            while shards := next_round(asking):
+                await _ask_all(run_id, shards)
+            await stations.close_books(run_id)
+        await stations.write_rows(run_id)
+        return await stations.report(run_id)
+
+
+def quote_report(run: LiveRun) -> dict[str, Any]:
+    """Return the quote of a run that goes no further."""
+    return quote_document(run.line)
+
+
+@asynccontextmanager
+async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
+    """Open a run for the tasks of this process, and close it whatever happens."""
+    line = await asyncio.to_thread(open_line, parameters, read_settings())
+    try:
+        yield live.put(line)
+    finally:
+        live.forget(line.run_id)
+        line.close()
+
+
+@asynccontextmanager
+async def _asking(run: LiveRun) -> AsyncIterator[Asking]:
+    """Open the windows; when cancelled, let in-flight calls settle before going on."""
+    run.asking = open_asking(run.line)
+    try:
+        yield run.asking
+    except asyncio.CancelledError:
+        run.line.control.stop_run(StopReason.CANCELLED)
+        await asyncio.shield(_close_cancelled(run))
+        raise
+    finally:
+        if run.asking is not None:
+            await asyncio.shield(run.asking.close())
+            run.asking = None
+
+
+async def _close_cancelled(run: LiveRun) -> None:
+    """Settle what is in flight and leave a complete folder of what was done."""
+    if run.asking is not None:
+        await run.asking.close()
+        run.asking = None
+    rows = await asyncio.to_thread(closing.write_rows, run.line)
+    await asyncio.to_thread(closing.write_report, run.line, rows)
+
+
+async def _ask_all(run_id: str, shards: dict[Check, list[str]]) -> None:
+    """Ask every shard of a round, each check at its own pace."""
+    async with asyncio.TaskGroup() as group:
+        for check, names in shards.items():
+            slots = asyncio.Semaphore(SHARDS_AT_ONCE)
+            for name in names:
+                group.create_task(_ask_one(check, run_id, name, slots))
+
+
+async def _ask_one(check: Check, run_id: str, name: str, slots: asyncio.Semaphore) -> None:
+    async with slots:
+        await BY_CHECK[check](run_id, name)

@@ -1,0 +1,100 @@
+"""The web application: which address leads where.
+
+Only routing lives here. Areas bring their own table of paths (`sandbox.validation.ROUTES` for
+area B); the control surface and the landing page bring theirs.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from sandbox import control, landing, validation, wire
+from sandbox.gate import Gate, Operation
+from sandbox.ledger import Entry
+from sandbox.wire import Reply
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from sandbox.state import Sandbox
+
+_NOT_THE_SERVICE = ("/_sandbox", "/favicon.ico")
+"""Addresses that are the sandbox's own, or a browser's: they stay out of the ledger."""
+
+_TEXTS = {404: "Route not found", 405: "Method not allowed"}
+
+
+class Unknown:
+    """Answers every address that is none of the service's, and writes it down."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 404 as JSON."""
+        await self.refuse(404, scope, receive, send)
+
+    async def refuse(self, status: int, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with an error in JSON that names no operation."""
+        if not scope["path"].startswith(_NOT_THE_SERVICE):
+            self._write_down(status, scope)
+        reply = Reply(status, wire.envelope("error", _TEXTS[status]))
+        await wire.deliver(reply, scope, receive, send)
+
+    def _write_down(self, status: int, scope: Scope) -> None:
+        self._sandbox.ledger.append(
+            Entry(
+                at=time.time(),
+                operation="unknown",
+                identity=f"{scope['method']} {scope['path']}",
+                http_status=status,
+                outcome="unknown_route",
+                fault="",
+                charged=0,
+                balance=self._sandbox.wallet.balance,
+                delivery="sent",
+                attempt=0,
+                authorized=False,
+                in_flight=self._sandbox.in_flight["all"],
+            )
+        )
+
+
+class Address:
+    """One path of the service: chooses the operation by the method."""
+
+    def __init__(
+        self, sandbox: Sandbox, gate: Gate, unknown: Unknown, operations: dict[str, Operation]
+    ) -> None:
+        self._sandbox = sandbox
+        self._gate = gate
+        self._unknown = unknown
+        self._operations = operations
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand the request to the gate, or refuse a method or an empty segment."""
+        operation = self._operations.get(scope["method"])
+        if operation is not None and all(scope["path_params"].values()):
+            await self._gate.handle(operation, scope, receive, send)
+            return
+        wrong_method = operation is None and self._sandbox.manners.wrong_method == "405"
+        await self._unknown.refuse(405 if wrong_method else 404, scope, receive, send)
+
+
+def application(sandbox: Sandbox) -> Starlette:
+    """Build the web application around a sandbox's state."""
+    gate, unknown = Gate(sandbox), Unknown(sandbox)
+    routes = [
+        Route(path, Address(sandbox, gate, unknown, operations))
+        for path, operations in validation.ROUTES.items()
+    ]
+    routes += control.routes(sandbox)
+    routes += landing.routes(sandbox)
+    app = Starlette(routes=routes)
+    app.router.redirect_slashes = False
+    app.router.default = unknown
+    return app

@@ -1,0 +1,341 @@
+"""The control surface under `/_sandbox/`: how tests and people look in and set things.
+
+Reading and checking of control requests live here; what is set lives in `sandbox.state`. There
+is no key: the sandbox is a tool for the loopback address.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import Request
+from starlette.routing import Route
+
+from sandbox import wire
+from sandbox.faults import ALL, FAULTS, FaultPlan, Scripted
+from sandbox.latency import KINDS, NO_WAIT, Profile, fixed, lognormal
+from sandbox.ledger import PAGE
+from sandbox.manners import OPERATIONS, as_json, changed
+from sandbox.money import micros_of, naira_text
+from sandbox.openapi import document
+from sandbox.scenarios import SCENARIOS
+from sandbox.state import Capacity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import Receive, Scope, Send
+
+    from sandbox.state import Sandbox
+
+    Action = Callable[[Sandbox, dict[str, object]], dict[str, object]]
+    View = Callable[[Sandbox, dict[str, str]], dict[str, object]]
+
+TEST_MODES: Final = ("mock-response", "empty")
+REFUSALS: Final = ("http_503", "http_429", "http_500")
+_MOST: Final = 1_000_000_000
+
+
+def _whole(value: object, name: str, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number from {least}")
+    return value
+
+
+def _number(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise ValueError(f"{name} must be a number")  # noqa: TRY004 - one error for callers
+    if not 0 <= value <= _MOST:
+        raise ValueError(f"{name} must lie between 0 and {_MOST}")
+    return float(value)
+
+
+def _object(value: object, name: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be an object")  # noqa: TRY004 - one error for callers
+    return value
+
+
+def _operation(value: object, *, or_all: bool = True) -> str:
+    known = (*OPERATIONS, ALL) if or_all else OPERATIONS
+    if value not in known:
+        raise ValueError(f"operation must be one of {', '.join(known)}")
+    return str(value)
+
+
+def _only(body: dict[str, object], *names: str) -> None:
+    strange = sorted(set(body) - set(names))
+    if strange:
+        raise ValueError(f"unknown: {', '.join(strange)}; known: {', '.join(names)}")
+
+
+def show_ledger(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
+    """Show entries, totals, wallet and peaks."""
+    entries: list[dict[str, object]] = []
+    following = int(query.get("since", "0"))
+    if query.get("totals", "0") not in ("1", "true"):
+        limit = int(query.get("limit", str(PAGE)))
+        if limit < 1:
+            raise ValueError("limit must be 1 or more")
+        entries, following = sandbox.ledger.read(following, query.get("operation"), limit)
+    return {
+        "entries": entries,
+        "next": following,
+        "more": following < sandbox.ledger.count,
+        "totals": sandbox.ledger.totals_json(),
+        "wallet": sandbox.wallet_json(),
+        "peak_in_flight": sandbox.peak,
+        "in_flight": sandbox.in_flight,
+    }
+
+
+def show_state(sandbox: Sandbox, _query: dict[str, str]) -> dict[str, object]:
+    """Show everything that can be set."""
+    return sandbox.as_json()
+
+
+def show_document(_sandbox: Sandbox, _query: dict[str, str]) -> dict[str, object]:
+    """Show the OpenAPI document."""
+    return document()
+
+
+def reset(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
+    """Go back to the beginning, of another scenario if one is named."""
+    _only(body, "scenario")
+    name = body.get("scenario")
+    if name is not None and name not in SCENARIOS:
+        raise ValueError(f"scenario must be one of {', '.join(SCENARIOS)}")
+    sandbox.reset(None if name is None else str(name))
+    return sandbox.as_json()
+
+
+def set_wallet(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
+    """Set, top up or drain the wallet, or plan its end."""
+    _only(body, "balance", "top_up", "drain", "dry_at_call", "drain_every")
+    amounts = {
+        name: micros_of(body[name]) for name in ("balance", "top_up", "drain") if name in body
+    }
+    if any(amount < 0 for amount in amounts.values()):
+        raise ValueError("amounts must not be below 0")
+    every = body.get("drain_every")
+    drain_every = None
+    if every is not None:
+        wanted = _object(every, "drain_every")
+        _only(wanted, "calls", "amount")
+        drain_every = _whole(wanted.get("calls"), "calls", 1), micros_of(wanted.get("amount"))
+    dry = body.get("dry_at_call")
+    dry_at_call = None if dry is None else _whole(dry, "dry_at_call", 1)
+    wallet = sandbox.wallet
+    actions = {"balance": wallet.set_balance, "top_up": wallet.top_up, "drain": wallet.drain}
+    for name, amount in amounts.items():
+        actions[name](amount)
+    if "drain_every" in body:
+        wallet.drain_every = drain_every
+    if "dry_at_call" in body:
+        wallet.dry_at_call = dry_at_call
+    return sandbox.wallet_json()
+
+
+def set_latency(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
+    """Set how long answers take, for one operation or for all."""
+    _only(body, "kind", "ms", "median_ms", "p99_ms", "operation")
+    kind = body.get("kind")
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}")
+    profile = _profile(str(kind), body)
+    operation = _operation(body.get("operation") or ALL)
+    if operation == ALL:
+        sandbox.latency.default = profile
+        sandbox.latency.by_operation.clear()
+    else:
+        sandbox.latency.by_operation[operation] = profile
+    return sandbox.latency.as_json()
+
+
+def _profile(kind: str, body: dict[str, object]) -> Profile:
+    if kind == "none":
+        return NO_WAIT
+    if kind == "fixed":
+        return fixed(_number(body.get("ms"), "ms"))
+    return lognormal(
+        _number(body.get("median_ms"), "median_ms"), _number(body.get("p99_ms"), "p99_ms")
+    )
+
+
+def set_faults(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
+    """Set the rates of an operation, the script, the seed and the Retry-After."""
+    _only(body, "operation", "rates", "retry_after_s", "seed", "script")
+    plan = sandbox.faults
+    fresh = FaultPlan(plan.seed, dict(plan.rates), list(plan.script), plan.retry_after_s)
+    if "seed" in body:
+        fresh.seed = _whole(body["seed"], "seed")
+    if "retry_after_s" in body:
+        wait = body["retry_after_s"]
+        fresh.retry_after_s = None if wait is None else _number(wait, "retry_after_s")
+    if "rates" in body:
+        operation = _operation(body.get("operation") or ALL)
+        if operation == ALL:
+            fresh.rates.clear()
+        fresh.rates[operation] = _rates(_object(body["rates"], "rates"))
+    if "script" in body:
+        script = body["script"]
+        if not isinstance(script, list):
+            raise ValueError("script must be a list")
+        fresh.script = [_scripted(_object(one, "a line of the script")) for one in script]
+    sandbox.faults = fresh
+    return fresh.as_json()
+
+
+def _rates(wanted: dict[str, object]) -> dict[str, float]:
+    rates = {_fault(name): _number(rate, name) for name, rate in wanted.items()}
+    if sum(rates.values()) > 1 + 1e-9:
+        raise ValueError("the rates together must not be above 1")
+    return rates
+
+
+def _fault(name: object) -> str:
+    if name not in FAULTS:
+        raise ValueError(f"unknown fault {name!r}; known: {', '.join(FAULTS)}")
+    return str(name)
+
+
+def _scripted(line: dict[str, object]) -> Scripted:
+    _only(line, "operation", "at_call", "calls", "fault")
+    return Scripted(
+        _operation(line.get("operation") or ALL),
+        _whole(line.get("at_call"), "at_call", 1),
+        _whole(line.get("calls", 1), "calls", 1),
+        _fault(line.get("fault")),
+    )
+
+
+def set_mode(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
+    """Switch test mode on, in one of its two shapes, or off."""
+    _only(body, "test_mode")
+    mode = body.get("test_mode")
+    if mode is not None and mode not in TEST_MODES:
+        raise ValueError(f"test_mode must be null or one of {', '.join(TEST_MODES)}")
+    sandbox.test_mode = None if mode is None else str(mode)
+    return {"test_mode": sandbox.test_mode}
+
+
+def set_manners(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
+    """Set switches by name."""
+    sandbox.manners = changed(sandbox.manners, body)
+    return as_json(sandbox.manners)
+
+
+def set_prices(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
+    """Set prices now, or plan them for a later call of their operation."""
+    planned: list[tuple[str, int, int]] = []
+    for name, value in body.items():
+        operation = _operation(name, or_all=False)
+        wanted = value if isinstance(value, dict) else {"price": value}
+        _only(wanted, "price", "at_call")
+        price = micros_of(wanted.get("price"))
+        if price < 0:
+            raise ValueError("a price must not be below 0")
+        planned.append((operation, _whole(wanted.get("at_call", 0), "at_call"), price))
+    for operation, at_call, price in planned:
+        if at_call:
+            sandbox.prices.plan(operation, at_call, price)
+        else:
+            sandbox.prices.now[operation] = price
+    return {name: naira_text(price) for name, price in sandbox.prices.now.items()}
+
+
+def set_capacity(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
+    """Set or lift the hidden limit of calls in flight."""
+    _only(body, "max_in_flight", "operation", "refusal")
+    operation = _operation(body.get("operation") or ALL)
+    refusal = body.get("refusal") or REFUSALS[0]
+    if refusal not in REFUSALS:
+        raise ValueError(f"refusal must be one of {', '.join(REFUSALS)}")
+    limit = body.get("max_in_flight")
+    if limit is None:
+        sandbox.capacity.pop(operation, None)
+    else:
+        sandbox.capacity[operation] = Capacity(_whole(limit, "max_in_flight", 1), str(refusal))
+    shown = sandbox.as_json()["capacity"]
+    return {"capacity": shown}
+
+
+def set_world(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
+    """Move the simulated world to a day."""
+    _only(body, "day")
+    sandbox.day = _whole(body.get("day"), "day")
+    return {"day": sandbox.day}
+
+
+VIEWS: Final[dict[str, View]] = {
+    "ledger": show_ledger,
+    "state": show_state,
+    "openapi.json": show_document,
+}
+ACTIONS: Final[dict[str, Action]] = {
+    "reset": reset,
+    "wallet": set_wallet,
+    "latency": set_latency,
+    "faults": set_faults,
+    "mode": set_mode,
+    "manners": set_manners,
+    "prices": set_prices,
+    "capacity": set_capacity,
+    "world": set_world,
+}
+
+
+def _refusal(text: str) -> wire.Reply:
+    return wire.json_reply(400, {"error": text})
+
+
+class Looking:
+    """A GET of the control surface."""
+
+    def __init__(self, sandbox: Sandbox, view: View) -> None:
+        self._sandbox = sandbox
+        self._view = view
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with what the view shows."""
+        query = dict(Request(scope).query_params)
+        if scope["method"] != "GET":
+            await wire.deliver(_refusal("only GET"), scope, receive, send)
+            return
+        try:
+            reply = wire.json_reply(200, self._view(self._sandbox, query))
+        except ValueError as fault:
+            reply = _refusal(str(fault))
+        await wire.deliver(reply, scope, receive, send)
+
+
+class Setting:
+    """A POST of the control surface."""
+
+    def __init__(self, sandbox: Sandbox, action: Action) -> None:
+        self._sandbox = sandbox
+        self._action = action
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Do what the action does and answer with what is now in force."""
+        raw = await wire.read_body(receive)
+        if scope["method"] != "POST":
+            await wire.deliver(_refusal("only POST"), scope, receive, send)
+            return
+        try:
+            body = _object(json.loads(raw or b"{}", parse_float=Decimal), "the body")
+            reply = wire.json_reply(200, self._action(self._sandbox, body))
+        except ValueError as fault:
+            reply = _refusal(str(fault))
+        await wire.deliver(reply, scope, receive, send)
+
+
+def routes(sandbox: Sandbox) -> list[Route]:
+    """Return the routes of the control surface."""
+    looking = [Route(f"/_sandbox/{name}", Looking(sandbox, view)) for name, view in VIEWS.items()]
+    setting = [
+        Route(f"/_sandbox/{name}", Setting(sandbox, action)) for name, action in ACTIONS.items()
+    ]
+    return looking + setting

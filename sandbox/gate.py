@@ -1,0 +1,395 @@
+"""The gate every priced call passes: key, wallet, faults, input, answer, charge, ledger.
+
+One class carries a call from its arrival to its delivery. What a lookup finds is asked from the
+routes of its area; what the sandbox is set to is asked from the state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Final, Protocol
+
+from sandbox import faults, wire
+from sandbox.draw import Draw
+from sandbox.ledger import Entry
+from sandbox.wire import ABSENT, HTML, TEXT, Meta, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import Receive, Scope, Send
+
+    from sandbox.faults import Fault
+    from sandbox.magic import Magic
+    from sandbox.state import Sandbox
+
+_HUGE: Final = 6_000_000
+_MISS_STATUS: Final = {"404": 404, "500": 500, "400": 400, "200": 200}
+_REMARK_ONE_IN: Final = 64
+
+
+@dataclass(slots=True)
+class Subject:
+    """What a request asks about, as read from path and body.
+
+    Attributes:
+        identity: the identifier, as the ledger shows it.
+        fields: the values the lookup needs.
+        missing: name of a required field that is absent or empty.
+        refusal: message of the 400 where a value is malformed.
+        special: row of the magic table, if the identifier is one.
+    """
+
+    identity: str
+    fields: dict[str, str] = field(default_factory=dict)
+    missing: str = ""
+    refusal: str = ""
+    special: Magic | None = None
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a lookup found.
+
+    Attributes:
+        word: outcome in one word, for the ledger.
+        message: text of the envelope.
+        data: the record, or ABSENT.
+        status: status word of the envelope.
+        miss: form of a miss as the manners name it, such as `404_error`; empty for a hit.
+        meta: whether a miss carries the balance.
+        http_status: for an error of the operation's own, its HTTP status; 200 otherwise.
+    """
+
+    word: str
+    message: str
+    data: object = ABSENT
+    status: str = "success"
+    miss: str = ""
+    meta: bool = True
+    http_status: int = 200
+
+
+class Operation(Protocol):
+    """What the gate needs to know of one operation; `sandbox.validation` has those of area B."""
+
+    @property
+    def name(self) -> str:
+        """Name of the operation in ledger, prices and switches."""
+        ...
+
+    def read(self, path: dict[str, str], body: dict[str, object]) -> Subject:
+        """Read what a request asks about."""
+        ...
+
+    def answer(self, sandbox: Sandbox, subject: Subject) -> Answer:
+        """Look it up."""
+        ...
+
+    def sample(self) -> Answer:
+        """Return the record that test mode gives to everyone."""
+        ...
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What is decided about a call."""
+
+    word: str
+    reply: Reply
+    charged: int = 0
+
+
+@dataclass(slots=True)
+class Call:
+    """One call on its way through the gate."""
+
+    operation: Operation
+    in_flight: int
+    subject: Subject = field(default_factory=lambda: Subject(""))
+    fault: Fault | None = None
+    authorized: bool = False
+    attempt: int = 0
+    number: int = 0
+    price: int = 0
+
+
+class Gate:
+    """Carries calls through; see the module's first line for the order."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    async def handle(
+        self, operation: Operation, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer one request of an operation, and write it down before the answer leaves."""
+        sandbox = self._sandbox
+        call = Call(operation, sandbox.arrive(operation.name))
+        try:
+            outcome = await self._decide(call, scope, receive)
+            self._write_down(call, outcome, gone=wire.is_gone(scope))
+            await wire.deliver(outcome.reply, scope, receive, send)
+        finally:
+            sandbox.leave(operation.name)
+
+    def _write_down(self, call: Call, outcome: Outcome, *, gone: bool) -> None:
+        reply = outcome.reply
+        sent = reply.way == "send"
+        self._sandbox.ledger.append(
+            Entry(
+                at=time.time(),
+                operation=call.operation.name,
+                identity=call.subject.identity,
+                http_status=0 if reply.way == "cut" else reply.status,
+                outcome=outcome.word,
+                fault=call.fault.name if call.fault else "",
+                charged=outcome.charged,
+                balance=self._sandbox.wallet.balance,
+                delivery="abandoned" if gone else "sent" if sent else "cut",
+                attempt=call.attempt,
+                authorized=call.authorized,
+                in_flight=call.in_flight,
+            )
+        )
+
+    async def _decide(self, call: Call, scope: Scope, receive: Receive) -> Outcome:
+        operation, sandbox = call.operation, self._sandbox
+        raw = await wire.read_body(receive) if scope["method"] != "GET" else b""
+        refused = self._check_key(scope)
+        if refused:
+            call.subject = operation.read(scope["path_params"], {})
+            return refused
+        call.authorized = True
+        body = _parsed(raw)
+        if body is None:
+            return self._malformed_json()
+        subject = call.subject = operation.read(scope["path_params"], body)
+        call.attempt, numbers = sandbox.count_call(operation.name, subject.identity)
+        call.number = numbers[0]
+        full = sandbox.over_capacity(operation.name)
+        if full:
+            call.fault = faults.FAULTS[full.refusal]
+            return Outcome("refused", self._failing(call.fault))
+        call.fault = faults.of_magic(subject.special, call.attempt) or sandbox.faults.choose(
+            operation.name, subject.identity, call.attempt, numbers
+        )
+        await self._wait(call)
+        return self._work_out(call)
+
+    async def _wait(self, call: Call) -> None:
+        manners = self._sandbox.manners
+        seconds = self._sandbox.latency.seconds(call.operation.name)
+        if call.subject.missing and manners.missing_field == "504":
+            seconds += manners.missing_field_delay_s
+        if call.fault and call.fault.name == "slow":
+            seconds += manners.slow_s
+        if call.fault and call.fault.status == 504:  # noqa: PLR2004 - gateway timeout
+            seconds += manners.gateway_delay_s
+        if seconds > 0:
+            await asyncio.sleep(seconds)
+
+    def _work_out(self, call: Call) -> Outcome:
+        """Decide the call; nothing is awaited from here on, so that wallet and ledger agree."""
+        sandbox, fault = self._sandbox, call.fault
+        sandbox.wallet.count_call()
+        call.price = sandbox.prices.price(call.operation.name, call.number)
+        if fault and not fault.after:
+            return self._play_before(call, fault)
+        checks: tuple[Callable[[Call], Outcome | None], ...] = (
+            self._check_rights,
+            self._check_wallet if sandbox.manners.low_wallet_first else self._check_input,
+            self._check_test_mode,
+            self._check_input,
+            self._check_wallet,
+        )
+        for check in checks:
+            refused = check(call)
+            if refused:
+                return refused
+        outcome = self._look_up(call)
+        return self._play_after(outcome, fault) if fault else outcome
+
+    def _check_key(self, scope: Scope) -> Outcome | None:
+        given = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
+        if given == self._sandbox.authorization:
+            return None
+        manners = self._sandbox.manners
+        if not given.strip():
+            body = wire.envelope("error", "Invalid Authorization")
+            return Outcome("no_key", Reply(int(manners.missing_key), body))
+        return Outcome(
+            "wrong_key", Reply(int(manners.wrong_key), wire.envelope("error", "Forbidden"))
+        )
+
+    def _check_rights(self, call: Call) -> Outcome | None:
+        manners, name = self._sandbox.manners, call.operation.name
+        if name in manners.denied_operations:
+            return self._denied()
+        return self._unpriced() if name in manners.unpriced_operations else None
+
+    def _denied(self) -> Outcome:
+        text = "Access denied: this key has no right to this operation"
+        return Outcome("denied", Reply(403, wire.envelope("error", text, meta=self._error_meta())))
+
+    def _unpriced(self) -> Outcome:
+        text = "Price definition missing for this service"
+        body = wire.envelope("error", text, meta=self._error_meta())
+        return Outcome("unpriced", Reply(500, body))
+
+    def _check_wallet(self, call: Call) -> Outcome | None:
+        return None if self._sandbox.wallet.balance >= call.price else self._low_wallet()
+
+    def _low_wallet(self) -> Outcome:
+        body = wire.envelope("error", "Insufficient balance", None, self._meta(None))
+        return Outcome("low_wallet", Reply(int(self._sandbox.manners.low_wallet), body))
+
+    def _check_test_mode(self, call: Call) -> Outcome | None:
+        mode = self._sandbox.test_mode
+        if mode is None:
+            return None
+        return self._empty_object() if mode == "empty" else self._mock(call)
+
+    def _empty_object(self) -> Outcome:
+        return Outcome("test_mode", Reply(200, b"{}"))
+
+    def _mock(self, call: Call) -> Outcome:
+        sample = call.operation.sample()
+        cost = call.price if self._sandbox.manners.mock_cost else 0
+        extra: dict[str, object] = {"mock-response": "This is a mock response"}
+        body = wire.envelope(sample.status, sample.message, sample.data, self._meta(cost), extra)
+        return Outcome("test_mode", Reply(200, body))
+
+    def _check_input(self, call: Call) -> Outcome | None:
+        subject = call.subject
+        if subject.missing:
+            if self._sandbox.manners.missing_field == "504":
+                return Outcome("missing_field", Reply(504, b"upstream request timeout", TEXT))
+            text = f"{subject.missing} is required"
+            body = wire.envelope("error", text, meta=self._error_meta())
+            return Outcome("missing_field", Reply(400, body))
+        if subject.refusal:
+            body = wire.envelope("error", subject.refusal, meta=self._error_meta())
+            return Outcome("malformed", Reply(400, body))
+        return None
+
+    def _malformed_json(self) -> Outcome:
+        if self._sandbox.manners.malformed_json == "html":
+            page = wire.html_page(400, "SyntaxError: Unexpected token in JSON")
+            return Outcome("malformed_json", Reply(400, page, HTML))
+        return Outcome("malformed_json", Reply(400, wire.envelope("error", "Malformed JSON")))
+
+    def _look_up(self, call: Call) -> Outcome:
+        sandbox = self._sandbox
+        answer = call.operation.answer(sandbox, call.subject)
+        if answer.http_status != 200:  # noqa: PLR2004 - an error of the operation's own
+            body = wire.envelope("error", answer.message, meta=self._error_meta())
+            return Outcome(answer.word, Reply(answer.http_status, body))
+        charged = call.price if not answer.miss or sandbox.manners.misses_charged else 0
+        if charged:
+            sandbox.wallet.charge(charged)
+        if answer.miss:
+            return self._miss(answer, charged)
+        body = wire.envelope(
+            answer.status, answer.message, answer.data, self._meta(call.price), self._remark(call)
+        )
+        return Outcome(answer.word, Reply(200, body), charged)
+
+    def _miss(self, answer: Answer, charged: int) -> Outcome:
+        code, _, form = answer.miss.partition("_")
+        meta = self._meta(charged) if charged else self._error_meta() if answer.meta else None
+        data = None if form == "null" else ABSENT
+        status = "error" if form == "error" else "success"
+        body = wire.envelope(status, answer.message, data, meta)
+        return Outcome(answer.word, Reply(_MISS_STATUS[code], body), charged)
+
+    def _remark(self, call: Call) -> dict[str, object] | None:
+        habit = self._sandbox.manners.unknown_keys
+        if habit == "never":
+            return None
+        if habit == "sometimes" and Draw("remark", call.subject.identity).below(_REMARK_ONE_IN):
+            return None
+        return {"deprecation": "A later version of this operation is available"}
+
+    def _meta(self, cost: int | None) -> Meta:
+        sandbox = self._sandbox
+        lags = sandbox.manners.balance_lags
+        balance = sandbox.wallet.previous if lags else sandbox.wallet.balance
+        return Meta(cost, balance, as_text=sandbox.manners.money_as_text)
+
+    def _error_meta(self) -> Meta | None:
+        manners = self._sandbox.manners
+        return self._meta(0 if manners.error_cost else None) if manners.error_meta else None
+
+    def _play_before(self, call: Call, fault: Fault) -> Outcome:
+        """Fail a call before it is worked out; nothing is charged."""
+        special: dict[str, Callable[[], Outcome]] = {
+            "denied": self._denied,
+            "unpriced": self._unpriced,
+            "low_wallet": self._low_wallet,
+            "empty_object": self._empty_object,
+            "mock_response": lambda: self._mock(call),
+        }
+        if fault.name in special:
+            return special[fault.name]()
+        return Outcome("fault", self._failing(fault))
+
+    def _play_after(self, outcome: Outcome, fault: Fault) -> Outcome:
+        """Spoil the delivery of a call that was worked out and, if it hit, charged."""
+        reply = outcome.reply
+        if fault.name == "slow":
+            return outcome
+        if fault.name == "truncated":
+            reply.way = "truncate"
+        elif fault.name == "unreadable":
+            outcome.reply = Reply(200, b'<!doctype html>{"status":"success","data":', HTML)
+        elif fault.name == "huge":
+            reply.body = reply.body[:-1] + b',"padding":"' + b"x" * _HUGE + b'"}'
+        else:
+            outcome.reply = self._failing(fault)
+        return outcome
+
+    def _failing(self, fault: Fault) -> Reply:
+        if fault.status == 0:
+            silent = fault.name.startswith("timeout")
+            return Reply(0, b"", way="cut", silence_s=self._sandbox.manners.silence_s * silent)
+        if fault.name == "no_data":
+            return Reply(200, wire.envelope("success", "Successful", meta=self._meta(None)))
+        return self._error_reply(fault.status)
+
+    def _error_reply(self, status: int) -> Reply:
+        if status == 429:  # noqa: PLR2004 - too many requests
+            body = wire.envelope("error", "Too many requests")
+            return Reply(429, body, headers=self._retry_after())
+        if status == 500:  # noqa: PLR2004 - internal server error
+            return Reply(500, wire.envelope("error", "Something went wrong, please try again"))
+        if status == 504:  # noqa: PLR2004 - gateway timeout
+            return Reply(504, b"upstream request timeout", TEXT)
+        if status == 302:  # noqa: PLR2004 - found
+            headers = ((b"location", b"/elsewhere"),)
+            return Reply(302, b"", HTML, headers)
+        return Reply(status, wire.html_page(status), HTML)
+
+    def _retry_after(self) -> tuple[tuple[bytes, bytes], ...]:
+        manners, plan = self._sandbox.manners, self._sandbox.faults
+        seconds = manners.retry_after_s if plan.retry_after_s is None else plan.retry_after_s
+        if manners.retry_after == "none":
+            return ()
+        if manners.retry_after == "date":
+            return ((b"retry-after", formatdate(time.time() + seconds, usegmt=True).encode()),)
+        return ((b"retry-after", f"{seconds:g}".encode()),)
+
+
+def _parsed(raw: bytes) -> dict[str, object] | None:
+    """Read a JSON body; None where it is no JSON, empty where it is no object."""
+    if not raw:
+        return {}
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) else {}

@@ -1,0 +1,139 @@
+"""The manners of the service: every habit that the specification leaves open, as a switch.
+
+The defaults are what was observed of a service of the same shape. Each switch can be read and
+set while the sandbox runs; the routes and the gate look here, and decide nothing themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from decimal import Decimal
+from typing import Final
+
+OPERATIONS: Final = ("karma", "ecosystem", "bank_account", "selfie", "bvn_start", "bvn_finish")
+"""The priced operations of area B, by the names used all over the sandbox."""
+
+_LONGEST_S: Final = 86_400
+
+
+def _one_of(default: str, *others: str, about: str) -> str:
+    chosen: str = field(default=default, metadata={"about": about, "choices": (default, *others)})
+    return chosen
+
+
+def _flag(default: bool, about: str) -> bool:
+    chosen: bool = field(default=default, metadata={"about": about})
+    return chosen
+
+
+def _number(default: float, about: str) -> float:
+    chosen: float = field(default=default, metadata={"about": about})
+    return chosen
+
+
+def _names(about: str) -> tuple[str, ...]:
+    chosen: tuple[str, ...] = field(default=(), metadata={"about": about})
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """How the sandbox behaves where the specification is silent."""
+
+    missing_key: str = _one_of("401", "403", about="status without an Authorization header")
+    wrong_key: str = _one_of("403", "401", about="status with a wrong key")
+    denied_operations: tuple[str, ...] = _names("operations this key has no right to: 403")
+    unpriced_operations: tuple[str, ...] = _names("operations without a price: 500")
+    low_wallet: str = _one_of("402", "403", "500", about="status when the wallet is too low")
+    low_wallet_first: bool = _flag(
+        default=True, about="a low wallet is answered before the input is looked at"
+    )
+    karma_miss: str = _one_of(
+        "404_success",
+        *("404_error", "200_null", "200_no_data"),
+        about="form of an identity that is not listed",
+    )
+    karma_miss_meta: bool = _flag(default=False, about="a karma miss carries the balance")
+    ecosystem_miss: str = _one_of(
+        "404_error", "404_success", "200_null", "200_no_data", about="form of an unknown borrower"
+    )
+    missing_account: str = _one_of(
+        "500_error", "404_error", "400_error", about="form of an account that does not exist"
+    )
+    misses_charged: bool = _flag(default=False, about="a miss costs what a hit costs")
+    error_meta: bool = _flag(default=True, about="the service's own errors carry the balance")
+    error_cost: bool = _flag(default=False, about="those errors also carry a cost of 0")
+    wrong_method: str = _one_of("404", "405", about="status for a known route, wrong method")
+    malformed_json: str = _one_of("html", "json", about="body of the 400 for malformed JSON")
+    missing_field: str = _one_of("504", "400", about="status when a required field is missing")
+    missing_field_delay_s: float = _number(0.05, "wait before that 504; the real one is about 60")
+    masked_bvn: bool = _flag(default=True, about="bank account answers mask the BVN")
+    balance_lags: bool = _flag(default=False, about="meta.balance is the balance before the call")
+    money_as_text: bool = _flag(default=False, about="meta carries text where numbers are due")
+    bvn_finish: str = _one_of(
+        "details", "accounts", "mixed", about="shape of a finished BVN consent; mixed goes by BVN"
+    )
+    ecosystem_extras: bool = _flag(default=True, about="records carry fields beyond the known ones")
+    unknown_keys: str = _one_of(
+        "sometimes", "never", "always", about="unknown top-level keys in answers"
+    )
+    otp_lifetime_s: float = _number(600.0, "how long a one-time password is good")
+    mock_cost: bool = _flag(default=False, about="mock answers name the price as their cost")
+    retry_after: str = _one_of("seconds", "date", "none", about="form of the Retry-After header")
+    retry_after_s: float = _number(1.0, "wait named by Retry-After")
+    slow_s: float = _number(2.0, "added wait of the fault `slow`")
+    gateway_delay_s: float = _number(0.0, "wait before the fault `http_504` and its like")
+    silence_s: float = _number(30.0, "how long the fault `timeout` is silent before it cuts")
+
+
+def as_json(manners: Manners) -> dict[str, object]:
+    """List every switch and its present value."""
+    return asdict(manners)
+
+
+def described() -> list[tuple[str, str, str]]:
+    """List every switch as name, default and meaning, for the documentation and landing page."""
+    return [
+        (one.name, str(one.default), _about(one.metadata["about"], one.metadata.get("choices")))
+        for one in fields(Manners)
+    ]
+
+
+def _about(text: str, choices: tuple[str, ...] | None) -> str:
+    return f"{text} ({', '.join(choices)})" if choices else text
+
+
+def changed(manners: Manners, wanted: dict[str, object]) -> Manners:
+    """Return the manners with some switches set.
+
+    Raises:
+        ValueError: an unknown switch, or a value it does not take.
+    """
+    known = {one.name: one for one in fields(Manners)}
+    values: dict[str, object] = {}
+    for name, value in wanted.items():
+        if name not in known:
+            raise ValueError(f"unknown switch {name!r}; GET /_sandbox/state lists them")
+        values[name] = _checked(
+            name, value, getattr(manners, name), known[name].metadata.get("choices")
+        )
+    return replace(manners, **values)  # type: ignore[arg-type]
+
+
+def _checked(name: str, value: object, present: object, choices: tuple[str, ...] | None) -> object:
+    if isinstance(present, bool):
+        if isinstance(value, bool):
+            return value
+        raise ValueError(f"{name} takes true or false")
+    if isinstance(present, float):
+        if isinstance(value, int | float | Decimal) and 0 <= value <= _LONGEST_S:
+            return float(value)
+        raise ValueError(f"{name} takes a number of seconds, at most {_LONGEST_S}")
+    if isinstance(present, tuple):
+        if isinstance(value, list) and all(one in OPERATIONS for one in value):
+            return tuple(value)
+        raise ValueError(f"{name} takes a list of operations: {', '.join(OPERATIONS)}")
+    text = str(value)
+    if choices and text not in choices:
+        raise ValueError(f"{name} takes one of {', '.join(choices)}")
+    return text

@@ -1,0 +1,36 @@
+"""The people of the sandbox: what a test asks to know the right answer beforehand.
+
+A front door only: each function is defined in the module of its subject. All are pure; the same
+identifier has the same life on every machine and in every run.
+"""
+
+from sandbox.accounts import (
+    account_name,
+    account_of,
+    bvn_accounts,
+    bvn_details,
+    holder_of,
+    masked_bvn,
+    otp_of,
+)
+from sandbox.blacklist import identity_kind, karma_of
+from sandbox.history import ecosystem_of
+from sandbox.likeness import selfie_of
+from sandbox.lives import Account, Person, person_of_bvn
+
+__all__ = [
+    "Account",
+    "Person",
+    "account_name",
+    "account_of",
+    "bvn_accounts",
+    "bvn_details",
+    "ecosystem_of",
+    "holder_of",
+    "identity_kind",
+    "karma_of",
+    "masked_bvn",
+    "otp_of",
+    "person_of_bvn",
+    "selfie_of",
+]

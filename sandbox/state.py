@@ -1,0 +1,152 @@
+"""Everything the sandbox remembers while it runs: one object, reset as a whole.
+
+What is remembered lives here; who changes it does not: the gate and the routes on behalf of
+callers, the control surface on behalf of tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sandbox.faults import ALL, FaultPlan
+from sandbox.latency import Latency
+from sandbox.ledger import Ledger
+from sandbox.manners import Manners, as_json
+from sandbox.money import micros_of, naira_text
+from sandbox.scenarios import SCENARIOS, Scenario
+from sandbox.wallet import PriceList, Wallet
+
+DEFAULT_KEY = "sandbox-key"
+DEFAULT_BALANCE = "1000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a sandbox starts from, and comes back to at a reset.
+
+    Attributes:
+        scenario: a name in `sandbox.scenarios`.
+        api_key: the only key that is right.
+        balance: naira in the wallet, as decimal text; None takes the scenario's.
+        seed: chooses faults and latencies.
+        ledger_limit: how many ledger entries are kept; None keeps all.
+    """
+
+    scenario: str = "calm"
+    api_key: str = DEFAULT_KEY
+    balance: str | None = None
+    seed: int = 0
+    ledger_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """A hidden limit: calls above it are refused in the given way."""
+
+    max_in_flight: int
+    refusal: str
+
+
+class Sandbox:
+    """The state of one running sandbox."""
+
+    manners: Manners
+    wallet: Wallet
+    prices: PriceList
+    ledger: Ledger
+    latency: Latency
+    faults: FaultPlan
+
+    def __init__(self, opening: Opening) -> None:
+        self.opening = opening
+        self.authorization = f"Bearer {opening.api_key}".encode()
+        self.in_flight: dict[str, int] = {ALL: 0}
+        self.reset()
+
+    def reset(self, scenario_name: str | None = None) -> None:
+        """Go back to the beginning of a scenario: empty ledger, full wallet, no faults set."""
+        self.scenario: Scenario = SCENARIOS[scenario_name or self.opening.scenario]
+        scenario = self.scenario
+        self.manners = scenario.manners
+        self.wallet = Wallet(micros_of(self.opening.balance or DEFAULT_BALANCE))
+        self.wallet.dry_at_call = scenario.dry_at_call
+        self.prices = PriceList()
+        self.ledger = Ledger(self.opening.ledger_limit)
+        self.latency = Latency(scenario.latency, self.opening.seed)
+        self.faults = FaultPlan(
+            self.opening.seed, {ALL: dict(scenario.rates)} if scenario.rates else {}
+        )
+        self.capacity: dict[str, Capacity] = {}
+        self.test_mode = scenario.test_mode
+        self.day = 0
+        self.attempts: dict[tuple[str, str], int] = {}
+        self.calls: dict[str, int] = {ALL: 0}
+        self.peak = dict(self.in_flight)
+        self.otps: dict[str, float] = {}
+
+    def arrive(self, operation: str) -> int:
+        """Count a call in; returns how many are in flight now, this one included."""
+        flying, peak = self.in_flight, self.peak
+        flying[operation] = one = flying.get(operation, 0) + 1
+        flying[ALL] = everything = flying[ALL] + 1
+        if one > peak.get(operation, 0):
+            peak[operation] = one
+        if everything > peak.get(ALL, 0):
+            peak[ALL] = everything
+        return everything
+
+    def leave(self, operation: str) -> None:
+        """Count a call out."""
+        self.in_flight[operation] -= 1
+        self.in_flight[ALL] -= 1
+
+    def count_call(self, operation: str, identity: str) -> tuple[int, tuple[int, int]]:
+        """Count an authorised call; returns its attempt number and its two call numbers."""
+        key = (operation, identity)
+        attempt = self.attempts.get(key, 0) + 1
+        self.attempts[key] = attempt
+        one = self.calls.get(operation, 0) + 1
+        self.calls[operation] = one
+        self.calls[ALL] += 1
+        return attempt, (one, self.calls[ALL])
+
+    def over_capacity(self, operation: str) -> Capacity | None:
+        """Tell which hidden limit a call that just arrived breaks."""
+        for name in (operation, ALL):
+            limit = self.capacity.get(name)
+            if limit and self.in_flight[name] > limit.max_in_flight:
+                return limit
+        return None
+
+    def wallet_json(self) -> dict[str, object]:
+        """Return the wallet, money as decimal text."""
+        wallet = self.wallet
+        return {
+            "opening": naira_text(wallet.opening),
+            "balance": naira_text(wallet.balance),
+            "topped_up": naira_text(wallet.topped_up),
+            "drained": naira_text(wallet.drained),
+            "calls": wallet.calls,
+            "dry_at_call": wallet.dry_at_call,
+        }
+
+    def as_json(self) -> dict[str, object]:
+        """Return all that can be set, as it is now."""
+        return {
+            "scenario": self.scenario.name,
+            "seed": self.opening.seed,
+            "test_mode": self.test_mode,
+            "day": self.day,
+            "wallet": self.wallet_json(),
+            "prices": {name: naira_text(price) for name, price in self.prices.now.items()},
+            "latency": self.latency.as_json(),
+            "faults": self.faults.as_json(),
+            "manners": as_json(self.manners),
+            "capacity": {
+                name: {"max_in_flight": one.max_in_flight, "refusal": one.refusal}
+                for name, one in self.capacity.items()
+            },
+            "calls": dict(self.calls),
+            "in_flight": dict(self.in_flight),
+            "ledger_entries": self.ledger.count,
+        }

@@ -1,0 +1,188 @@
+"""What goes over the wire: envelopes, error pages, and ways not to deliver them.
+
+Bytes only. Which answer is given is decided in the routes and the gate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from decimal import Decimal
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from sandbox.money import naira_text
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+TRANSPORT: Final = "sandbox.transport"
+"""Key of the socket's transport in the scope of a request, put there by `sandbox.server`."""
+
+JSON: Final = b"application/json; charset=utf-8"
+HTML: Final = b"text/html"
+TEXT: Final = b"text/plain; charset=utf-8"
+
+
+class _Absent:
+    """The type of a part that is left out of an envelope."""
+
+
+ABSENT: Final = _Absent()
+
+
+@dataclass(slots=True)
+class Reply:
+    """One answer, and how it is delivered.
+
+    Attributes:
+        status: HTTP status.
+        body: the bytes of the body.
+        content_type: value of the header.
+        headers: further headers.
+        way: `send`, `cut` (nothing is sent), or `truncate` (half of the body).
+        silence_s: wait before that, ended early when the caller leaves.
+    """
+
+    status: int
+    body: bytes
+    content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    way: str = "send"
+    silence_s: float = 0.0
+
+
+def _plain_number(value: object) -> int | float:
+    if isinstance(value, Decimal):
+        whole = int(value)
+        return whole if whole == value else float(value)
+    raise TypeError(f"{type(value).__name__} has no place on the wire")
+
+
+dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain_number).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """Cost and balance of one call in micro-naira; None leaves a part out."""
+
+    cost: int | None
+    balance: int | None
+    as_text: bool = False
+
+    def text(self) -> str:
+        """Write the JSON object, numbers exact."""
+        quote = '"' if self.as_text else ""
+        named = (("cost", self.cost), ("balance", self.balance))
+        inside = [
+            f'"{name}":{quote}{naira_text(micros)}{quote}'
+            for name, micros in named
+            if micros is not None
+        ]
+        return "{" + ",".join(inside) + "}"
+
+
+def envelope(
+    status: str,
+    message: str,
+    data: object = ABSENT,
+    meta: Meta | None = None,
+    extra: dict[str, object] | None = None,
+) -> bytes:
+    """Write the envelope of area B (service.md, "Validation response envelope").
+
+    Args:
+        status: `otp`, `success` or `error`.
+        message: text for people.
+        data: the result; left out where it is ABSENT.
+        meta: cost and balance; left out where it is None.
+        extra: further top-level keys.
+    """
+    parts = [f'"status":{dumps(status)},"message":{dumps(message)}']
+    if data is not ABSENT:
+        parts.append(f'"data":{dumps(data)}')
+    if meta is not None:
+        parts.append(f'"meta":{meta.text()}')
+    if extra:
+        parts.append(dumps(extra)[1:-1])
+    return ("{" + ",".join(parts) + "}").encode("utf-8", "replace")
+
+
+def html_page(status: int, text: str = "") -> bytes:
+    """Write an error page as a proxy in front of the service would."""
+    title = f"{status} {HTTPStatus(status).phrase}"
+    return (
+        f"<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n<center><h1>{title}</h1>"
+        f"</center>\r\n<hr><pre>{text}</pre>\r\n</body>\r\n</html>\r\n"
+    ).encode()
+
+
+def json_reply(status: int, payload: object) -> Reply:
+    """Make a plain JSON answer, as the control surface gives them."""
+    return Reply(status, dumps(payload).encode("utf-8", "replace"))
+
+
+def is_gone(scope: Scope) -> bool:
+    """Tell whether the caller has already closed the connection."""
+    transport = scope.get(TRANSPORT)
+    return bool(transport and transport.is_closing())
+
+
+async def deliver(reply: Reply, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send an answer, or fail to in the way it says.
+
+    A cut is a real one: the socket is closed with nothing, or half of the body, written to it.
+    """
+    if reply.silence_s:
+        await _wait_or_leave(receive, reply.silence_s)
+    if reply.way == "send":
+        await _send(reply, send)
+        return
+    transport: asyncio.Transport = scope[TRANSPORT]
+    if reply.way == "truncate":
+        transport.write(_head(reply) + reply.body[: max(1, len(reply.body) // 2)])
+        transport.close()
+    else:
+        transport.abort()
+    await _wait_or_leave(receive, 5.0)
+
+
+async def _send(reply: Reply, send: Send) -> None:
+    headers = [
+        (b"content-type", reply.content_type),
+        (b"content-length", str(len(reply.body)).encode()),
+        *reply.headers,
+    ]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+def _head(reply: Reply) -> bytes:
+    phrase = HTTPStatus(reply.status).phrase
+    return (
+        f"HTTP/1.1 {reply.status} {phrase}\r\n"
+        f"content-type: {reply.content_type.decode()}\r\n"
+        f"content-length: {len(reply.body)}\r\n\r\n"
+    ).encode()
+
+
+async def _wait_or_leave(receive: Receive, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            while (await receive())["type"] != "http.disconnect":
+                pass
+    except TimeoutError:
+        return
+
+
+async def read_body(receive: Receive) -> bytes:
+    """Read the whole body of a request."""
+    chunks: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return b"".join(chunks)
+        chunks.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(chunks)

@@ -1,0 +1,276 @@
+"""What the service says about a person, typed: one model for the record of each operation.
+
+Readings are lenient, for money has been paid for the answer: null, numbers as text and dates with a
+time are understood; a specified field that cannot be read is None and stays, as it came, in `extra`
+together with the fields the specification does not name. No amount passes through a float.
+
+What does not belong here: JSON and envelopes (`client/reading.py`), and judging an answer against
+a row (`steps/`).
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
+"""Africa/Lagos has had no other offset in the lifetime of anyone on record."""
+
+MOST_DIGITS = 30
+"""No amount or count of the service has more; text beyond it is not read as a number."""
+
+TRUE_WORDS = frozenset({"true", "yes", "y", "1", "match", "matched"})
+FALSE_WORDS = frozenset({"false", "no", "n", "0", "no match", "mismatch"})
+WORDED_DATES = ("%d-%b-%Y", "%d-%B-%Y")
+"""The specification shows days as `YYYY-MM-DD`, and as `DD-Mon-YYYY` in one field."""
+
+
+def read_text(value: object) -> str | None:
+    """Return text without surrounding blanks; numbers become digits, blanks and the rest None."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int | Decimal):
+        return str(value)
+    return value.strip() or None if isinstance(value, str) else None
+
+
+def read_number(value: object) -> Decimal | None:
+    """Return an exact number from a JSON number or from text such as `₦1,250.00`."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, str):
+        value = value.replace(",", "").replace("₦", "").replace("%", "").strip()
+        if not value.isascii():
+            return None
+    elif not isinstance(value, int | Decimal):
+        return None
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        return None
+    if not number.is_finite():
+        return None
+    too_far = bool(number) and abs(number.adjusted()) > MOST_DIGITS
+    too_long = len(number.as_tuple().digits) > 2 * MOST_DIGITS
+    return None if too_far or too_long else number
+
+
+def read_count(value: object) -> int | None:
+    """Return a whole number; `3.0` is 3, `3.5` is none."""
+    number = read_number(value)
+    if number is None or number != number.to_integral_value():
+        return None
+    return int(number)
+
+
+def read_flag(value: object) -> bool | None:
+    """Return a yes or no from a boolean, 0 and 1, or the usual words."""
+    if isinstance(value, bool):
+        return value
+    word = (read_text(value) or "").casefold()
+    if word in TRUE_WORDS:
+        return True
+    return False if word in FALSE_WORDS else None
+
+
+def read_instant(value: object) -> datetime | None:
+    """Return an instant in UTC; a time without a zone is taken as UTC."""
+    text = read_text(value)
+    if text is None:
+        return None
+    try:
+        instant = datetime.fromisoformat(text)
+        if instant.tzinfo is None:
+            return instant.replace(tzinfo=UTC)
+        return instant.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def read_date(value: object) -> date | None:
+    """Return a calendar day; of a timestamp, the day it is in Lagos."""
+    text = read_text(value)
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        instant = read_instant(text)
+    if instant is None:
+        return _worded_date(text)
+    try:
+        return instant.astimezone(LAGOS).date()
+    except OverflowError:
+        return None
+
+
+def _worded_date(text: str) -> date | None:
+    """Return the day of a date such as 17-Mar-2016."""
+    for form in WORDED_DATES:
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=UTC).date()
+        except ValueError:
+            continue
+    return None
+
+
+Text = Annotated[str | None, BeforeValidator(read_text)]
+Number = Annotated[Decimal | None, BeforeValidator(read_number)]
+Count = Annotated[int | None, BeforeValidator(read_count)]
+Flag = Annotated[bool | None, BeforeValidator(read_flag)]
+Instant = Annotated[datetime | None, BeforeValidator(read_instant)]
+Day = Annotated[date | None, BeforeValidator(read_date)]
+
+
+class Record(BaseModel):
+    """What all records share: frozen, masked, and nothing that came is lost.
+
+    Attributes:
+        extra: what the specification does not name, and what could not be read as specified.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+    specified: ClassVar[frozenset[str]] = frozenset()
+
+    extra: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
+        cls.specified = frozenset(cls.model_fields) - {"extra"}
+
+    def __repr__(self) -> str:
+        """Name the record without the person."""
+        return f"{type(self).__name__}(***)"
+
+    __str__ = __repr__
+
+    def is_blank(self) -> bool:
+        """Tell whether not one specified field was read."""
+        return all(getattr(self, name) is None for name in self.specified)
+
+    def extra_json(self) -> str:
+        """Return `extra` as JSON text; a number that no float holds exactly becomes text."""
+        return json.dumps(self.extra, ensure_ascii=False, sort_keys=True, default=_plain)
+
+
+def _plain(value: object) -> float | str:
+    """Return what JSON can write of a decimal, without a change of value."""
+    if isinstance(value, Decimal) and Decimal(repr(float(value))) == value:
+        return float(value)
+    return str(value)
+
+
+class BankAccountAnswer(Record):
+    """A verified account (specification, bank account verification result).
+
+    The service sends the BVN masked, its middle digits zero: compare only the digits shown and
+    never ask with it.
+    """
+
+    bank_code: Text = None
+    account_name: Text = None
+    account_number: Text = None
+    bvn: Text = None
+
+
+class KarmaListing(Record):
+    """One blacklist record (specification, karma record); nested objects are laid flat."""
+
+    karma_identity: Text = None
+    amount_in_contention: Number = None
+    reason: Text = None
+    default_date: Day = None
+    karma_type: Text = None
+    identity_type: Text = None
+    reporting_entity_name: Text = None
+    reporting_entity_email: Text = None
+
+
+class EcosystemRecord(Record):
+    """A borrower's history with lenders (specification, ecosystem record)."""
+
+    bvn: Text = None
+    first_name: Text = None
+    last_name: Text = None
+    date_of_birth: Day = None
+    age: Count = None
+    lenders: Count = None
+    first_account: Instant = None
+    last_account: Instant = None
+    loans: Count = None
+    loan_amount_minimum: Number = None
+    loan_amount_maximum: Number = None
+    loan_amount_average: Number = None
+    settled_loans: Count = None
+    running_loans: Count = None
+    past_due_loans: Count = None
+    delayed_paid_loans: Count = None
+    past_due_loan_amount_due: Number = None
+    logins: Count = None
+    first_login: Instant = None
+    last_login: Instant = None
+    credit_delinquency: Count = None
+    processed_on: Instant = None
+
+
+class SelfieAnswer(Record):
+    """A photograph compared with the BVN record (specification, BVN image match result).
+
+    `similarity` runs to about 100; the threshold is the lender's (area B, rule 2).
+    """
+
+    match: Flag = None
+    similarity: Number = None
+
+
+class BvnStarted(Record):
+    """An OTP is on its way (specification, BVN initialization result)."""
+
+    masked_contact: Text = None
+
+
+class BvnDetails(Record):
+    """A consented BVN record (specification, BVN details)."""
+
+    reference: Text = None
+    bvn: Text = None
+    first_name: Text = None
+    middle_name: Text = None
+    last_name: Text = None
+    dob: Day = None
+    mobile: Text = None
+    registration_date: Day = None
+    enrollment_bank: Text = None
+    email: Text = None
+    gender: Text = None
+    marital_status: Text = None
+    residential_address: Text = None
+    state_of_origin: Text = None
+    watchlisted: Flag = None
+    image_url: Text = None
+
+
+class BvnAccount(Record):
+    """One bank account of a BVN, as some BVN answers list them instead of the details."""
+
+    account_name: Text = None
+    account_number: Text = None
+    bank_name: Text = None
+    bank_code: Text = None
+    account_status: Text = None
+    account_type: Text = None
+
+
+Answer = (
+    BankAccountAnswer
+    | KarmaListing
+    | EcosystemRecord
+    | SelfieAnswer
+    | BvnStarted
+    | BvnDetails
+    | tuple[BvnAccount, ...]
+)

@@ -1,0 +1,120 @@
+"""One paid call as the journal keeps it: what is asked, what was granted, how it ended.
+
+Writing them down belongs to `storage/`, making them to `client/`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class CallState(StrEnum):
+    """How a call stands in the journal."""
+
+    INTENT = "intent"
+    ANSWERED = "answered"
+    NOT_SENT = "not_sent"
+    NOT_CHARGED = "not_charged"
+    IN_DOUBT = "in_doubt"
+    TEST_MODE = "test_mode"
+
+
+class GrantKind(StrEnum):
+    """What became of the wish to make a call."""
+
+    GRANTED = "granted"
+    HELD = "held"
+    """Another run is making this very call: wait for its answer."""
+    ANSWERED = "answered"
+    """The answer arrived since the plan was made."""
+    UNAFFORDABLE = "unaffordable"
+    """Its worst cost does not fit under a spending cap at this moment."""
+    QUOTA = "quota"
+    """The day's number of lookups of this check is used up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The wish to make one call.
+
+    Attributes:
+        check: the check it belongs to.
+        kind: kind of identifier asked about.
+        subject: pseudonym of the identifier.
+        worst_micro: the most it may cost, in micro-naira.
+        consent_reference: the consent that authorises it, where one is needed.
+        attempt: the how-manieth attempt of this lookup in the run, from 1.
+    """
+
+    check: str
+    kind: str
+    subject: bytes
+    worst_micro: int
+    consent_reference: str | None
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The journal's answer to an `Ask`; `call_id` is set where it was granted."""
+
+    kind: GrantKind
+    call_id: int = 0
+    intent_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How a granted call ended.
+
+    Attributes:
+        call_id: the granted call.
+        ask: what was asked.
+        intent_at: instant of the intent; decides the day its money counts for.
+        state: how it ended.
+        trouble: stable word for what went wrong, None where it was answered.
+        status: HTTP status, where there was one.
+        outcome: what was answered.
+        cost_micro: what the service says it charged; None where it did not say.
+        balance_micro: the balance the answer bore.
+        sent_at: instant before sending; None where it was never sent.
+        settled_at: instant of the outcome.
+        final: True where the lookup is not tried again in this run.
+        body: the answer as received, to be sealed; empty where there is none.
+    """
+
+    call_id: int
+    ask: Ask
+    intent_at: int
+    state: CallState
+    settled_at: int
+    trouble: str | None = None
+    status: int | None = None
+    outcome: str | None = None
+    cost_micro: int | None = None
+    balance_micro: int | None = None
+    sent_at: int | None = None
+    final: bool = False
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Limits a block of calls must fit under; None where there is none.
+
+    Attributes:
+        run_micro: naira of the whole run, as micro-naira.
+        day_micro: naira of the day over all runs.
+        month_micro: naira of the month over all runs.
+        day_calls: number of calls a day, by check.
+    """
+
+    run_micro: int | None = None
+    day_micro: int | None = None
+    month_micro: int | None = None
+    day_calls: tuple[tuple[str, int], ...] = ()
+
+    def calls_today(self, check: str) -> int | None:
+        """Return the day's limit for a check."""
+        return dict(self.day_calls).get(check)

@@ -1,0 +1,116 @@
+"""The checks, the operations behind them, and the words for what becomes of a row in each.
+
+What does not belong here: how a call is written on the wire (`client/`) or judged (`steps/`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Check(StrEnum):
+    """What a run can ask about a customer."""
+
+    BANK_ACCOUNT = "bank_account"
+    KARMA = "karma"
+    ECOSYSTEM = "ecosystem"
+    SELFIE = "selfie"
+
+
+DEFAULT_CHECKS = (Check.BANK_ACCOUNT, Check.KARMA, Check.ECOSYSTEM)
+
+CONSENT_GATED = frozenset({Check.ECOSYSTEM, Check.SELFIE})
+"""Checks that are lawful only with the customer's consent (specification, area B, rule 3)."""
+
+BALANCE_ON_EVERY_ANSWER = (Check.BANK_ACCOUNT, Check.ECOSYSTEM)
+"""Checks whose hits and misses both bear a balance, so that one can open and close the books."""
+
+
+class Operation(StrEnum):
+    """One priced operation of the service (specification, area B)."""
+
+    BANK_ACCOUNT = "bank_account"
+    KARMA = "karma"
+    ECOSYSTEM = "ecosystem"
+    SELFIE = "selfie"
+    BVN_START = "bvn_start"
+    BVN_FINISH = "bvn_finish"
+
+
+class IdentityKind(StrEnum):
+    """What kind of identifier a lookup is made with (specification, karma identifier kinds)."""
+
+    BVN = "bvn"
+    PHONE = "phone"
+    EMAIL = "email"
+    DOMAIN = "domain"
+    NUBAN = "nuban"
+    IMAGE = "image"
+
+
+class Purpose(StrEnum):
+    """Why a batch is screened; it decides how old an answer may be."""
+
+    PORTFOLIO = "portfolio"
+    ORIGINATION = "origination"
+
+
+DEFAULT_KARMA_IDENTITIES = {
+    Purpose.PORTFOLIO: (IdentityKind.BVN,),
+    Purpose.ORIGINATION: (IdentityKind.BVN, IdentityKind.PHONE, IdentityKind.EMAIL),
+}
+
+
+class Outcome(StrEnum):
+    """What the service answered, as far as it can be told without the row."""
+
+    FOUND = "found"
+    NOT_FOUND = "not_found"
+    LISTED = "listed"
+    CLEAR = "clear"
+    SCORED = "scored"
+
+
+class NoAnswer(StrEnum):
+    """Why a row has no answer in a check; the first that applies is the row's status."""
+
+    OFF = "off"
+    INELIGIBLE = "ineligible"
+    INVALID = "invalid"
+    REFUSED = "refused"
+    SPARED = "spared"
+    TEST_MODE = "test_mode"
+    IN_DOUBT = "in_doubt"
+    FAILED = "failed"
+    PENDING = "pending"
+
+
+class Source(StrEnum):
+    """Where a row's answer came from."""
+
+    ASKED = "asked"
+    SHARED = "shared"
+    REUSED = "reused"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One question to the service.
+
+    Attributes:
+        check: the check it belongs to.
+        kind: what kind of identifier is asked about.
+        identity: the identifier in the service's own form: a BVN of 11 digits, `+234` and 10
+            digits, `058-0123456789` for an account, an email, a domain. For a selfie the BVN.
+        image_url: the photograph to compare, for a selfie only.
+    """
+
+    check: Check
+    kind: IdentityKind
+    identity: str
+    image_url: str | None = None
+
+    def __repr__(self) -> str:
+        """Name the question without the person."""
+        return f"Lookup({self.check}, {self.kind}, identity=***)"

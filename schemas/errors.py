@@ -1,0 +1,62 @@
+"""The whole error tree, on one screen.
+
+An error stops a run; the trouble of one row or one call is a value, never an error. Each message is
+one line that says what is wrong and what to do next, and holds no personal data. Every class can
+be pickled, since errors cross process borders.
+"""
+
+from __future__ import annotations
+
+
+class NightscreenError(Exception):
+    """Root of all errors of ours; `exit_status` is what the command line ends with."""
+
+    exit_status = 1
+
+
+class UsageError(NightscreenError):
+    """Bad usage, settings or input: nothing was spent."""
+
+    exit_status = 2
+
+
+class SettingsError(UsageError):
+    """A setting is missing or wrong."""
+
+
+class InputError(UsageError):
+    """The input file cannot be read as a batch of customers."""
+
+
+class OutputError(UsageError):
+    """The output folder cannot be written."""
+
+
+class PolicyError(UsageError):
+    """A policy file has a mistake."""
+
+
+class JournalError(NightscreenError):
+    """The journal cannot be used as it is."""
+
+    exit_status = 2
+
+
+class JournalKeyError(JournalError):
+    """The data key is missing or is not the one this journal was sealed with."""
+
+
+class JournalDamagedError(JournalError):
+    """The journal's file is damaged; it is left untouched."""
+
+
+class JournalBusyError(JournalError):
+    """Another process kept the journal locked for too long."""
+
+
+class UnsupportedIdentityError(UsageError):
+    """The service has no known transport for this kind of identity."""
+
+
+class ServiceAddressError(SettingsError):
+    """The configured address answers, but not as the service does."""

@@ -1,0 +1,108 @@
+"""The plan of a run: which lookups its rows need, which are at hand, which are to be asked.
+
+Making a plan belongs to `steps/`; a plan holds no identifier but in the sealed table of lookups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from schemas.checks import Check, IdentityKind, NoAnswer
+
+
+class Slot(NamedTuple):
+    """A check with the kind of identity it is asked by; karma may have several."""
+
+    check: Check
+    kind: IdentityKind
+
+    @property
+    def column(self) -> str:
+        """Name of the slot's columns in a row plan."""
+        return f"{self.check.value}:{self.kind.value}"
+
+
+class Why(IntEnum):
+    """Why a row's slot is not asked; ASK where it is. The order is that of the contract."""
+
+    ASK = 0
+    INELIGIBLE = 1
+    INVALID = 2
+    REFUSED = 3
+
+    @property
+    def status(self) -> str:
+        """Return the word of the output."""
+        return NoAnswer[self.name].value
+
+
+class Standing(IntEnum):
+    """What became of one needed lookup."""
+
+    WAITING = 0
+    PAID = 1
+    FREE = 2
+    REUSED = 3
+    """Answered meanwhile by another run."""
+    FAILED = 4
+    IN_DOUBT = 5
+
+
+SUBJECT = pa.binary(16)
+
+NEEDED = pa.schema(
+    [
+        pa.field("check", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("subject", SUBJECT),
+        pa.field("identity", pa.string()),
+        pa.field("image_url", pa.string()),
+        pa.field("consent_reference", pa.string()),
+        pa.field("tier", pa.int8()),
+        pa.field("exposure_kobo", pa.int64()),
+    ]
+)
+"""The lookups to be asked, one row each: identity and image in clear (sealed at rest)."""
+
+
+@dataclass(slots=True)
+class CheckCounts:
+    """How a check's rows and lookups stand before anything is asked.
+
+    Rows are input rows; lookups are answers that eligible rows need; distinct are the calls that
+    would answer them all; reused, paid and free are those already answered.
+    """
+
+    rows_refused: int = 0
+    rows_ineligible: int = 0
+    rows_invalid: int = 0
+    lookups: int = 0
+    distinct: int = 0
+    reused: int = 0
+    paid: int = 0
+    free: int = 0
+    saved_by_reuse_micro: int = 0
+    oldest_reused_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan as its numbers; rows and lookups lie in the run's workspace.
+
+    Attributes:
+        chunks: number of row chunks.
+        rows: rows to be screened.
+        planned_at: instant the plan was judged at, microseconds.
+        checks: counts by check.
+        needed: lookups to be asked, over all checks.
+    """
+
+    chunks: int
+    rows: int
+    planned_at: int
+    checks: dict[Check, CheckCounts] = field(default_factory=dict)
+    needed: int = 0

@@ -1,0 +1,73 @@
+"""A quote: naira and hours a plan would take, before anything is spent.
+
+Estimating it belongs to `steps/price`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class CheckQuote:
+    """One check's share of a quote; money in micro-naira, time in seconds.
+
+    Attributes:
+        check: the check.
+        kind: the identity it is asked by.
+        calls: lookups to be asked.
+        price_micro: what a hit costs.
+        hit_pct: share of calls expected to be charged, in percent.
+    """
+
+    check: str
+    kind: str
+    calls: int
+    price_micro: int
+    hit_pct: float
+    low_micro: int
+    expected_micro: int
+    high_micro: int
+    expected_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A whole quote.
+
+    Attributes:
+        lines: one for each check and identity with lookups to be asked.
+        cap_micro: the cap the run would be under, if any.
+        balance_micro: the last balance the journal knows of.
+        affordable: how many lookups the cap and the known balance pay for at their worst cost.
+    """
+
+    lines: tuple[CheckQuote, ...] = field(default_factory=tuple)
+    cap_micro: int | None = None
+    balance_micro: int | None = None
+    affordable: int | None = None
+
+    @property
+    def calls(self) -> int:
+        """Return how many lookups would be asked."""
+        return sum(line.calls for line in self.lines)
+
+    @property
+    def low_micro(self) -> int:
+        """Return the least it is likely to cost."""
+        return sum(line.low_micro for line in self.lines)
+
+    @property
+    def expected_micro(self) -> int:
+        """Return what it is expected to cost."""
+        return sum(line.expected_micro for line in self.lines)
+
+    @property
+    def high_micro(self) -> int:
+        """Return the most it may cost, resends of lost calls left aside."""
+        return sum(line.high_micro for line in self.lines)
+
+    @property
+    def hours(self) -> float:
+        """Return the hours of the slowest check; checks run side by side."""
+        return max((line.expected_s for line in self.lines), default=0.0) / 3600

@@ -1,0 +1,244 @@
+"""Settings: read once at the top from the environment or `.env`, then passed down as plain values.
+
+Nothing is read at import. Each group is small and frozen. A wrong value is told by its name in the
+environment, never by showing the value.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+)
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from schemas.checks import Check, Outcome, Purpose
+from schemas.errors import SettingsError
+
+PREFIX = "NIGHTSCREEN_"
+
+
+def _is_loopback(host: str) -> bool:
+    """Tell whether a host name or address is this machine itself."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _service_address(url: str) -> str:
+    """Accept https anywhere and http on loopback only; drop the closing slash."""
+    if not url:
+        return url
+    parts = urlsplit(url)
+    if parts.username or parts.password:
+        raise ValueError("must not hold a user name or password")
+    host = parts.hostname or ""
+    if not host or parts.scheme not in {"http", "https"}:
+        raise ValueError("must be an address such as https://service.example")
+    if parts.scheme == "http" and not _is_loopback(host):
+        raise ValueError("must begin with https:// (http is allowed on loopback only)")
+    return url.rstrip("/")
+
+
+def _days_or_duration(value: object) -> object:
+    """Read a bare number as days; leave ISO 8601 durations to pydantic."""
+    if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value.strip()):
+        return timedelta(days=float(value))
+    if isinstance(value, int | float):
+        return timedelta(days=value)
+    return value
+
+
+ServiceAddress = Annotated[str, AfterValidator(_service_address)]
+Age = Annotated[timedelta, BeforeValidator(_days_or_duration)]
+Naira = Annotated[Decimal, Field(ge=0, max_digits=18, decimal_places=6)]
+Cap = Annotated[int, Field(ge=1, le=1024)]
+TimeoutS = Annotated[float, Field(gt=0, le=600)]
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MaxInFlight(_Group):
+    """Most calls in flight at once, by check."""
+
+    bank_account: Cap = 6
+    karma: Cap = 8
+    ecosystem: Cap = 8
+    selfie: Cap = 3
+    bvn: Cap = 2
+    aggregator: Cap = 8
+    loans: Cap = 4
+
+
+class TimeoutsS(_Group):
+    """Seconds a whole call may take, by check."""
+
+    bank_account: TimeoutS = 45
+    karma: TimeoutS = 30
+    ecosystem: TimeoutS = 30
+    selfie: TimeoutS = 75
+    bvn: TimeoutS = 75
+    aggregator: TimeoutS = 30
+    loans: TimeoutS = 30
+
+
+class MaxPerDay(_Group):
+    """Most lookups of a check in one day, noon to noon in Lagos; none by default."""
+
+    bank_account: int | None = Field(None, ge=0)
+    karma: int | None = Field(None, ge=0)
+    ecosystem: int | None = Field(None, ge=0)
+    selfie: int | None = Field(None, ge=0)
+
+
+class KarmaAges(_Group):
+    """How long a karma answer stays fresh."""
+
+    clear: Age | None = None
+    listed: Age | None = None
+
+
+class BankAccountAges(_Group):
+    """How long a bank account answer stays fresh."""
+
+    verified: Age | None = None
+    mismatch: Age | None = None
+    not_found: Age | None = None
+
+
+class EcosystemAges(_Group):
+    """How long an ecosystem answer stays fresh."""
+
+    found: Age | None = None
+    not_found: Age | None = None
+
+
+class SelfieAges(_Group):
+    """How long an image match stays fresh (another image is another question)."""
+
+    scored: Age | None = None
+
+
+class FreshnessOverrides(_Group):
+    """Ages set by the lender; what is not set follows the run's purpose."""
+
+    karma: KarmaAges = KarmaAges()
+    bank_account: BankAccountAges = BankAccountAges()
+    ecosystem: EcosystemAges = EcosystemAges()
+    selfie: SelfieAges = SelfieAges()
+
+
+_DAYS: dict[Purpose, dict[tuple[Check, str], int]] = {
+    Purpose.ORIGINATION: {
+        (Check.KARMA, Outcome.CLEAR): 1,
+        (Check.KARMA, Outcome.LISTED): 7,
+        (Check.BANK_ACCOUNT, "verified"): 30,
+        (Check.BANK_ACCOUNT, "mismatch"): 1,
+        (Check.BANK_ACCOUNT, "not_found"): 1,
+        (Check.ECOSYSTEM, Outcome.FOUND): 3,
+        (Check.ECOSYSTEM, Outcome.NOT_FOUND): 1,
+        (Check.SELFIE, Outcome.SCORED): 365,
+    },
+    Purpose.PORTFOLIO: {
+        (Check.KARMA, Outcome.CLEAR): 7,
+        (Check.KARMA, Outcome.LISTED): 30,
+        (Check.BANK_ACCOUNT, "verified"): 180,
+        (Check.BANK_ACCOUNT, "mismatch"): 30,
+        (Check.BANK_ACCOUNT, "not_found"): 30,
+        (Check.ECOSYSTEM, Outcome.FOUND): 30,
+        (Check.ECOSYSTEM, Outcome.NOT_FOUND): 14,
+        (Check.SELFIE, Outcome.SCORED): 365,
+    },
+}
+NIGHTLY_MARGIN = timedelta(hours=4)
+"""Taken off each age, so that "one day" works on a run that starts at about the same hour."""
+
+
+def max_ages(purpose: Purpose, overrides: FreshnessOverrides) -> dict[tuple[Check, str], timedelta]:
+    """Return how old an answer may be, by check and outcome, margin already taken off."""
+    ages = {key: timedelta(days=days) for key, days in _DAYS[purpose].items()}
+    for check in Check:
+        group: _Group = getattr(overrides, check.value)
+        for outcome, age in group:
+            if age is not None:
+                ages[(check, outcome)] = age
+    return {key: max(age - NIGHTLY_MARGIN, timedelta(0)) for key, age in ages.items()}
+
+
+class Settings(BaseSettings):
+    """Everything that the environment decides. Names carry the prefix `NIGHTSCREEN_`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        env_file=".env",
+        env_file_encoding="utf-8",
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    base_url: ServiceAddress = Field("", description="Address of the service.")
+    api_key: SecretStr = Field(SecretStr(""), description="Key the service issued to you.")
+    home: Path = Field(Path(".nightscreen"), description="Where state is kept (mode 0700).")
+    journal_url: str = Field("", description="SQLAlchemy URL of the journal; SQLite under HOME.")
+    data_key: SecretStr = Field(
+        SecretStr(""), description="32 bytes base64; made once under HOME for a new journal."
+    )
+    max_in_flight: MaxInFlight = Field(MaxInFlight(), description="Calls in flight at once.")
+    timeout_s: TimeoutsS = Field(TimeoutsS(), description="Seconds a call may take.")
+    attempts: int = Field(5, ge=1, le=20, description="Attempts a lookup, resends included.")
+    max_per_day: MaxPerDay = Field(MaxPerDay(), description="Lookups a day, by check.")
+    daily_spend_cap: Naira | None = Field(None, description="Naira a day over all runs.")
+    monthly_spend_cap: Naira | None = Field(None, description="Naira a month over all runs.")
+    balance_floor: Naira | None = Field(None, description="Stop before the wallet falls under it.")
+    approval_above: Naira | None = Field(None, description="Ask before a run quoted above it.")
+    approval_timeout: timedelta = Field(timedelta(hours=2), description="How long to wait for it.")
+    freshness: FreshnessOverrides = Field(
+        FreshnessOverrides(), description="How old an answer may be."
+    )
+    tolerated_failure_pct: float = Field(
+        5.0, ge=0, le=100, description="Failed lookups tolerated, in percent, once 200 are done."
+    )
+    selfie_match_at: float = Field(90.0, ge=0, le=100, description="Similarity that is a match.")
+    selfie_no_match_below: float = Field(
+        70.0, ge=0, le=100, description="Similarity below which it is no match; between: unsure."
+    )
+    shard_rows: int = Field(2000, ge=10, le=50_000, description="Lookups of one task run.")
+
+
+def read_settings(**overrides: object) -> Settings:
+    """Read the settings from the environment and `.env`.
+
+    Raises:
+        SettingsError: naming each wrong variable and what it must be, never its value.
+    """
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]  # values are validated by the model
+    except ValidationError as error:
+        wrong = "; ".join(_mistake(item["loc"], item["msg"]) for item in error.errors())
+        raise SettingsError(wrong) from None
+
+
+def _mistake(place: tuple[int | str, ...], message: str) -> str:
+    """Name a variable as the environment has it."""
+    name = PREFIX + "__".join(str(part).upper() for part in place)
+    return f"{name}: {message.removeprefix('Value error, ')}"

@@ -1,0 +1,96 @@
+"""The call book: the journal as the window sees it, from an event loop.
+
+One thread of its own writes; outcomes that arrive while it writes go into the next group, so that
+they are committed back to back and no call waits for the disk. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
+
+from schemas.errors import NightscreenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from schemas.calls import Ask, Caps, Grant, Settled
+
+
+class CallStore(Protocol):
+    """What the call book needs of the journal."""
+
+    def reserve(
+        self, run_id: str, purpose: str, asks: Sequence[Ask], caps: Caps, *, since: int
+    ) -> list[Grant]:
+        """Commit the intents of a block as far as the caps allow."""
+
+    def settle(self, run_id: str, outcomes: Sequence[Settled]) -> None:
+        """Commit a group of outcomes."""
+
+
+class CallBook:
+    """Writes a run's intents and outcomes through one thread.
+
+    Args:
+        store: the journal's calls.
+        run_id: the run.
+        purpose: kept with each call.
+        caps: what each block must fit under; may be replaced while the run goes on.
+        since: an answer that arrived after this instant is not asked for again.
+    """
+
+    def __init__(
+        self, store: CallStore, *, run_id: str, purpose: str, caps: Caps, since: int
+    ) -> None:
+        self.caps = caps
+        self.broken: NightscreenError | None = None
+        self._store = store
+        self._run_id = run_id
+        self._purpose = purpose
+        self._since = since
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._pending: list[tuple[Settled, Callable[[], None]]] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    async def reserve(self, asks: Sequence[Ask]) -> list[Grant]:
+        """Commit the intents of a block; one grant for each ask.
+
+        Raises:
+            JournalError: the journal cannot be written; nothing of the block may be sent.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._thread,
+            lambda: self._store.reserve(
+                self._run_id, self._purpose, asks, self.caps, since=self._since
+            ),
+        )
+
+    def settle(self, outcome: Settled, then: Callable[[], None]) -> None:
+        """Hand in an outcome; `then` is called once it is committed."""
+        self._pending.append((outcome, then))
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._pending:
+            group, self._pending = self._pending, []
+            outcomes = [outcome for outcome, _ in group]
+            try:
+                await loop.run_in_executor(self._thread, self._store.settle, self._run_id, outcomes)
+            except NightscreenError as error:
+                self.broken = error
+            for _, then in group:
+                then()
+
+    async def drain(self) -> None:
+        """Wait until every outcome handed in is committed."""
+        while self._writer is not None and not self._writer.done():
+            await asyncio.wait([self._writer])
+
+    def close(self) -> None:
+        """Let the thread go."""
+        self._thread.shutdown(wait=True)

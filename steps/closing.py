@@ -1,0 +1,189 @@
+"""Closing: the last stations of the line, from answers in the journal to files people open.
+
+Everything here is made from the journal and the workspace alone, so that a run that was stopped or
+killed can be closed as honestly as one that went through.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from schemas.plan import Standing
+from schemas.quote import Quote
+from steps.assemble import Assembly, Chunk
+from steps.callsheet import CALLS, CallSheet
+from steps.control import TEST_MODE
+from steps.decide import decide
+from steps.enriched import enriched_schema
+from steps.line import read_chunk
+from steps.report import RowTally, RunFacts, check_report, make_report
+from steps.report_page import report_page
+from storage.clock import instant_text
+from storage.outputs import MANIFEST, REPORT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    from steps.line import Line
+
+COMPLETED, STOPPED = "completed", "stopped"
+_VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
+
+
+def state_of(line: Line) -> tuple[str, str | None]:
+    """Return state and stop reason of a run that has come to its end."""
+    if line.control.stop == TEST_MODE:
+        return TEST_MODE, None
+    if line.control.stop is not None:
+        return STOPPED, line.control.stop
+    if line.control.stopped_checks:
+        return STOPPED, next(iter(line.control.stopped_checks.values()))
+    return COMPLETED, None
+
+
+def write_rows(line: Line) -> RowTally:
+    """Assemble, decide and write every row; return their count."""
+    state, _ = state_of(line)
+    assembly = Assembly(
+        wanted=line.wanted,
+        answers=line.journal.answers,
+        unanswered=line.journal.runs.unanswered(line.run_id),
+        freshness=line.freshness,
+        columns=line.columns,
+        test_mode=state == TEST_MODE,
+        match_at=line.settings.selfie_match_at,
+        no_match_below=line.settings.selfie_no_match_below,
+    )
+    tally = RowTally()
+    tables = _enriched(line, assembly, tally)
+    line.folder.write_parts("enriched", enriched_schema(line.columns), tables)
+    return tally
+
+
+def _enriched(line: Line, assembly: Assembly, tally: RowTally) -> Iterator[pa.Table]:
+    for number in range(line.chunks):
+        row_plan = line.workspace.get(f"plan-{number:05d}")
+        chunk = Chunk(assembly, read_chunk(line, number), row_plan)
+        table = decide(chunk.table())
+        tally.take(table)
+        tally.saved_by_sharing_micro += chunk.saved_by_sharing_micro
+        yield table
+
+
+def write_calls(line: Line) -> CallSheet:
+    """Write `calls.parquet`, one row per call of the run, and return the accounts of them."""
+    sheet = CallSheet()
+    blocks = (sheet.take(rows) for rows in line.journal.runs.calls(line.run_id))
+    line.folder.write_parquet("calls.parquet", CALLS, blocks)
+    return sheet
+
+
+def standings(line: Line) -> dict[str, Counter[Standing]]:
+    """Return what became of the needed lookups, by check.
+
+    What this session did not reach may have been lost or used up in an earlier one: the journal
+    knows.
+    """
+    found = {check.value: Counter[Standing]() for check in line.wanted.checks}
+    reached = line.standing != Standing.WAITING.value
+    for check in line.wanted.checks:
+        mine = reached & (line.checks_of == check.value)
+        ends, numbers = np.unique(line.standing[mine], return_counts=True)
+        for end, number in zip(ends, numbers, strict=True):
+            found[check.value][Standing(int(end))] += int(number)
+    unreached = np.flatnonzero(~reached)
+    if len(unreached):
+        _count_earlier(line, unreached, found)
+    return found
+
+
+def _count_earlier(
+    line: Line, unreached: np.ndarray[Any, Any], found: Mapping[str, Counter[Standing]]
+) -> None:
+    earlier = line.journal.runs.unanswered(line.run_id)
+    subjects = line.workspace.get("needed").select(["check", "subject"])
+    words = {"in_doubt": Standing.IN_DOUBT, "failed": Standing.FAILED}
+    for row in subjects.take(unreached).to_pylist():
+        standing = words.get(earlier.get((row["check"], row["subject"]), ""))
+        if standing is not None:
+            found[row["check"]][standing] += 1
+
+
+def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
+    """Write calls, report and manifest; note the run's end in the journal; return the report."""
+    sheet = write_calls(line)
+    state, stop_reason = state_of(line)
+    counts = {} if line.plan is None else line.plan.checks
+    ended = standings(line)
+    checks = {
+        check.value: check_report(
+            counts[check],
+            ended[check.value],
+            sheet,
+            check,
+            rows.statuses[check],
+            test_mode=state == TEST_MODE,
+        )
+        for check in line.wanted.checks
+    }
+    facts = RunFacts(
+        run_id=line.run_id,
+        batch=line.batch,
+        purpose=line.wanted.purpose.value,
+        state=state,
+        stop_reason=stop_reason,
+        started_at=instant_text(line.started_at) or "",
+        finished_at=instant_text(line.clock()) or "",
+        rows_read=line.rows_read,
+        rows_quarantined=line.rows_quarantined,
+        cap_micro=line.caps.run_micro,
+    )
+    report = make_report(
+        facts,
+        checks=checks,
+        quote=line.quote or Quote(),
+        sheet=sheet,
+        rows=rows,
+        saved_by_reuse_micro=sum(each.saved_by_reuse_micro for each in counts.values()),
+        files={name: line.folder.rows.get(name) for name in sorted(line.folder.rows)},
+    )
+    line.folder.write_json(REPORT, report)
+    line.folder.write_text("report.html", report_page(report))
+    if state != TEST_MODE:
+        line.folder.write_json(MANIFEST, manifest(line, report))
+    line.journal.runs.finish(line.run_id, state=state, stop_reason=stop_reason, report=report)
+    if state == COMPLETED:
+        line.workspace.clear()
+    return report
+
+
+def manifest(line: Line, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest: files with rows and digests, and what they were made from."""
+    return {
+        "schema_version": 1,
+        "run_id": line.run_id,
+        "batch": line.batch,
+        "state": report["state"],
+        "publishable": report["publishable"],
+        "input": {"name": line.input.name, "digest": line.input_digest},
+        "parameters": line.parameters.model_dump(exclude={"input", "output", "yes"}),
+        "settings": public_settings(line),
+        "policy": None,
+        "files": line.folder.files(),
+        "versions": {name: version(name) for name in _VERSIONS},
+    }
+
+
+def public_settings(line: Line) -> dict[str, Any]:
+    """Return the settings that shaped the run, without address, keys and places."""
+    shown = line.settings.model_dump(
+        mode="json",
+        exclude={"api_key", "data_key", "journal_url", "home", "base_url"},
+    )
+    return dict(shown)

@@ -1,0 +1,76 @@
+"""Who can be asked what: a row's identities, and why a check is not asked where it is not.
+
+Consent is judged by `consent`, freshness by `freshness`; this module only combines them with what
+the row holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.checks import CONSENT_GATED, Check, IdentityKind
+from schemas.plan import Slot, Why
+from schemas.rows import Flaw
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_FLAWS: dict[IdentityKind, Flaw] = {
+    IdentityKind.BVN: Flaw.BVN,
+    IdentityKind.PHONE: Flaw.PHONE,
+    IdentityKind.EMAIL: Flaw.EMAIL,
+    IdentityKind.DOMAIN: Flaw.DOMAIN,
+    IdentityKind.NUBAN: Flaw.ACCOUNT | Flaw.BANK,
+}
+
+
+def slots_of(checks: Sequence[Check], karma_kinds: Sequence[IdentityKind]) -> tuple[Slot, ...]:
+    """Return every check with the identities it is asked by."""
+    found: list[Slot] = []
+    for check in checks:
+        if check is Check.KARMA:
+            found += [Slot(check, kind) for kind in karma_kinds]
+        elif check is Check.BANK_ACCOUNT:
+            found.append(Slot(check, IdentityKind.NUBAN))
+        else:
+            found.append(Slot(check, IdentityKind.BVN))
+    return tuple(found)
+
+
+def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column in one piece."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def identities(rows: pa.Table, slot: Slot) -> pa.Array:
+    """Return each row's identity for a slot in the service's own form; null where absent.
+
+    An account is `<bank code>-<account number>` (specification, karma identifier kinds).
+    """
+    if slot.kind is IdentityKind.NUBAN:
+        return flat(pc.binary_join_element_wise(rows["bank_code"], rows["account_number"], "-"))
+    return flat(rows[slot.kind.value])
+
+
+def why_not(rows: pa.Table, slot: Slot, consent: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """Return for each row why a slot is not asked (`schemas.plan.Why`), the first that applies."""
+    flaws = flat(rows["flaws"]).to_numpy(zero_copy_only=False)
+    absent = pc.is_null(identities(rows, slot)).to_numpy(zero_copy_only=False)
+    mask = int(_FLAWS[slot.kind])
+    if slot.check is Check.SELFIE:
+        mask |= int(Flaw.IMAGE)
+        absent = absent | pc.is_null(flat(rows["image_url"])).to_numpy(zero_copy_only=False)
+    if slot.kind is IdentityKind.NUBAN:
+        absent = absent | ((flaws & int(Flaw.BANK_UNKNOWN)) != 0)
+    refused = ~consent if slot.check in CONSENT_GATED else np.zeros(len(flaws), dtype=bool)
+    return np.select(
+        [absent, (flaws & mask) != 0, refused],
+        [Why.INELIGIBLE.value, Why.INVALID.value, Why.REFUSED.value],
+        Why.ASK.value,
+    ).astype(np.int8)

@@ -1,0 +1,59 @@
+"""How old an answer may be: by purpose, check and outcome, as the settings have it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from schemas.checks import Check, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+_MICROS = timedelta(microseconds=1)
+VERIFIED = "verified"
+MISMATCH = "mismatch"
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Judges answers at one instant.
+
+    Attributes:
+        ages: how old an answer may be, by check and outcome (`schemas.settings.max_ages`).
+        at: the instant, in microseconds since 1970.
+    """
+
+    ages: Mapping[tuple[Check, str], timedelta]
+    at: int
+
+    def oldest(self, check: Check, word: str) -> int:
+        """Return the earliest instant at which an answer of this outcome is still fresh."""
+        age = self.ages.get((check, word))
+        return self.at if age is None else self.at - age // _MICROS
+
+    def fresh(
+        self, check: Check, outcome: str, answered_at: NDArray[np.int64] | int
+    ) -> NDArray[np.bool_] | bool:
+        """Tell whether answers of one outcome are fresh, whatever the row says to them.
+
+        A bank account that exists is fresh for sure only within the shorter of the two ages; see
+        `banded` for those whose age depends on the row.
+        """
+        return answered_at >= max(self.oldest(check, word) for word in self._words(check, outcome))
+
+    def banded(
+        self, check: Check, outcome: str, answered_at: NDArray[np.int64] | int
+    ) -> NDArray[np.bool_] | bool:
+        """Tell whether freshness depends on the row: verified lasts longer than a mismatch."""
+        instants = [self.oldest(check, word) for word in self._words(check, outcome)]
+        return (answered_at >= min(instants)) & (answered_at < max(instants))
+
+    def _words(self, check: Check, outcome: str) -> tuple[str, ...]:
+        if check is Check.BANK_ACCOUNT and outcome == Outcome.FOUND.value:
+            return VERIFIED, MISMATCH
+        return (outcome,)

@@ -1,0 +1,413 @@
+"""The line: what one run has open, and the stations up to the quote, called on it.
+
+A run's resources are opened here once and handed to the stations as plain values: the journal, the
+sealed workspace, the output folder. Asking is in `asking`, the last stations in `closing`; the
+engine's tasks only call these.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from dataclasses import dataclass, field
+from datetime import datetime, time, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from client.prices import load_prices
+from schemas.calls import Caps
+from schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
+from schemas.errors import InputError, SettingsError, UnsupportedIdentityError
+from schemas.money import to_micro
+from schemas.parameters import ScreenBatch, batch_name, new_run_id
+from schemas.plan import NEEDED, Plan, Standing
+from schemas.settings import Settings, max_ages
+from steps.assemble import AccountJudge
+from steps.control import CheckProgress, Control
+from steps.freshness import Freshness
+from steps.intake import Intake
+from steps.plan import Planner, Wanted, plan_batch
+from steps.price import quote as make_quote
+from steps.price import rank, seen_rates, worst_costs
+from storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
+from storage.journal import Journal, open_journal
+from storage.mapping import Mapping, read_mapping
+from storage.outputs import RunFolder
+from storage.private import make_private_folder
+from storage.rejects import ProblemsWriter, QuarantineWriter
+from storage.tables import file_digest, open_source
+from storage.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from schemas.quote import Quote
+    from schemas.rows import Problem, SourceColumn
+    from storage.journal.runs import Run
+
+CHUNK_ROWS = 8192
+_INTAKE = "intake"
+QUARANTINE = "quarantine.csv"
+PROBLEMS = "problems.csv"
+
+
+@dataclass(slots=True)
+class Line:
+    """One run under way. Stations fill it from top to bottom.
+
+    Attributes:
+        columns: the input's columns as understood.
+        chunks: number of row chunks in the workspace.
+        rows_read: rows of the file; `rows_quarantined` of them were refused.
+        plan: what the rows need.
+        order: ranked row numbers of the needed lookups; `worst` their worst costs in micro-naira;
+            `standing` what became of each (`schemas.plan.Standing`).
+    """
+
+    run_id: str
+    parameters: ScreenBatch
+    settings: Settings
+    wanted: Wanted
+    batch: str
+    input: Path
+    input_digest: str
+    mapping: Mapping | None
+    journal: Journal
+    workspace: Workspace
+    folder: RunFolder
+    control: Control
+    clock: Clock
+    started_at: int
+    freshness: Freshness
+    caps: Caps
+    columns: tuple[SourceColumn, ...] = ()
+    chunks: int = 0
+    rows_read: int = 0
+    rows_quarantined: int = 0
+    plan: Plan | None = None
+    quote: Quote | None = None
+    order: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    worst: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    standing: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    checks_of: NDArray[np.object_] = field(default_factory=lambda: np.zeros(0, object))
+
+    def close(self) -> None:
+        """Give back the journal."""
+        self.journal.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Parameters made whole: with those of the run that is resumed, and checked."""
+
+    parameters: ScreenBatch
+    earlier: Run | None
+    wanted: Wanted
+    batch: str
+    input: Path
+
+
+def resolve(parameters: ScreenBatch, journal: Journal) -> Resolved:
+    """Fill in what a resumed run already knows, and what follows from the purpose.
+
+    Raises:
+        InputError: no input, or no such run to resume.
+        UnsupportedIdentityError: karma is asked by an identity without a known transport.
+    """
+    earlier = None
+    if parameters.run:
+        earlier = journal.runs.find(parameters.run)
+        if earlier is None:
+            raise InputError(
+                f"there is no run {parameters.run} in this journal; "
+                "see the runs there are with: nightscreen runs list"
+            )
+        if journal.runs.held_elsewhere(parameters.run):
+            raise InputError(
+                f"run {parameters.run} is still under way in another process; "
+                "wait for it or stop it"
+            )
+        parameters = _with_earlier(parameters, earlier)
+    if not parameters.input:
+        raise InputError("no input file was given; name a CSV, XLSX, Parquet or JSON Lines file")
+    purpose = Purpose(parameters.purpose)
+    kinds = tuple(IdentityKind(kind) for kind in parameters.karma_identities)
+    if IdentityKind.IMAGE in kinds:
+        raise UnsupportedIdentityError(
+            "karma cannot be asked by image: the service does not say how an image is sent; "
+            "choose among bvn, phone, email, domain and nuban"
+        )
+    checks = tuple(Check(each) for each in dict.fromkeys(parameters.checks))
+    path = Path(parameters.input)
+    at = to_instant(journal.clock())
+    run_id = parameters.run or new_run_id(at.astimezone(LAGOS), secrets.token_hex(3))
+    wanted = Wanted(checks, kinds or DEFAULT_KARMA_IDENTITIES[purpose], purpose, run_id)
+    return Resolved(parameters, earlier, wanted, parameters.batch or batch_name(path), path)
+
+
+def _with_earlier(parameters: ScreenBatch, earlier: Run) -> ScreenBatch:
+    """Take over what the earlier run was asked for; a new input, cap or deadline replaces its."""
+    kept = {**earlier.parameters, "run": earlier.run_id, "quote_only": parameters.quote_only}
+    for name in ("input", "max_spend", "deadline", "yes"):
+        given = getattr(parameters, name)
+        if given:
+            kept[name] = given
+    if "deadline" not in parameters.model_fields_set:
+        kept["deadline"] = ""
+    return ScreenBatch.model_validate(kept)
+
+
+def open_line(parameters: ScreenBatch, settings: Settings, *, clock: Clock = system_clock) -> Line:
+    """Open everything a run needs and write the run down; nothing is sent, nothing spent.
+
+    Raises:
+        UsageError: settings, parameters or input are wrong, in one line that says what to do.
+        JournalError: the journal cannot be used.
+    """
+    require_service(settings, quote_only=parameters.quote_only)
+    journal = open_journal(
+        settings.home,
+        url=settings.journal_url,
+        data_key=settings.data_key.get_secret_value(),
+        clock=clock,
+    )
+    try:
+        return _open(parameters, settings, journal, clock)
+    except BaseException:
+        journal.close()
+        raise
+
+
+def require_service(settings: Settings, *, quote_only: bool) -> None:
+    """Refuse to go on without an address and a key, unless nothing would be sent."""
+    if quote_only:
+        return
+    if not settings.base_url:
+        raise SettingsError(
+            "NIGHTSCREEN_BASE_URL is not set: write the service's address into .env, or try "
+            "nightscreen demo, which needs none"
+        )
+    if not settings.api_key.get_secret_value():
+        raise SettingsError(
+            "NIGHTSCREEN_API_KEY is not set: write the key the service issued to you into .env"
+        )
+
+
+def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: Clock) -> Line:
+    resolved = resolve(parameters, journal)
+    parameters, wanted = resolved.parameters, resolved.wanted
+    digest = file_digest(resolved.input)
+    if resolved.earlier is not None and resolved.earlier.input_digest != digest:
+        raise InputError(
+            f"{resolved.input} is not the input of run {wanted.run_id}: its content differs; "
+            "give the file it was begun with, or start a new run"
+        )
+    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
+    source = open_source(resolved.input, mapping=mapping)
+    folder = RunFolder.make(Path(parameters.output), wanted.run_id)
+    journal.calls.recover()
+    now = clock()
+    caps = caps_of(parameters, settings)
+    started_at = now
+    if not parameters.quote_only:
+        started_at = _begin(journal, resolved, digest, folder, caps)
+    control = Control(
+        tolerated_failure_pct=settings.tolerated_failure_pct,
+        deadline_at=deadline_instant(parameters.deadline, now),
+        balance_floor_micro=_optional_micro(settings.balance_floor),
+        progress={check: CheckProgress() for check in wanted.checks},
+    )
+    return Line(
+        run_id=wanted.run_id,
+        parameters=parameters,
+        settings=settings,
+        wanted=wanted,
+        batch=resolved.batch,
+        input=resolved.input,
+        input_digest=digest,
+        mapping=mapping,
+        journal=journal,
+        workspace=Workspace.of(settings.home, wanted.run_id, journal.sealer),
+        folder=folder,
+        control=control,
+        clock=clock,
+        started_at=started_at,
+        freshness=Freshness(max_ages(wanted.purpose, settings.freshness), now),
+        caps=caps,
+        columns=source.header.columns,
+    )
+
+
+def _begin(journal: Journal, resolved: Resolved, digest: str, folder: RunFolder, caps: Caps) -> int:
+    """Write the run down and return when it was first begun."""
+    run = journal.runs.begin(
+        resolved.wanted.run_id,
+        flow="screen_batch",
+        batch=resolved.batch,
+        purpose=resolved.wanted.purpose.value,
+        input_digest=digest,
+        folder=str(folder.path.absolute()),
+        cap_micro=caps.run_micro,
+        parameters=resolved.parameters.model_dump(exclude={"run", "yes", "quote_only"}),
+    )
+    return run.started_at
+
+
+def discard(line: Line) -> None:
+    """Leave nothing of a run that was only quoted."""
+    line.workspace.clear()
+    shutil.rmtree(line.folder.path, ignore_errors=True)
+
+
+def preflight(parameters: ScreenBatch, settings: Settings) -> None:
+    """Find every mistake that can be found before a run begins; leave nothing behind.
+
+    Raises:
+        UsageError: settings, parameters, input, mapping or output are wrong.
+        JournalError: the journal cannot be used.
+    """
+    require_service(settings, quote_only=parameters.quote_only)
+    with open_journal(
+        settings.home,
+        url=settings.journal_url,
+        data_key=settings.data_key.get_secret_value(),
+    ) as journal:
+        resolved = resolve(parameters, journal)
+        deadline_instant(resolved.parameters.deadline, journal.clock())
+    given = resolved.parameters
+    mapping = read_mapping(Path(given.mapping)) if given.mapping else None
+    open_source(resolved.input, mapping=mapping)
+    make_private_folder(Path(given.output))
+
+
+def _optional_micro(naira: Any) -> int | None:  # noqa: ANN401 - Decimal or None from the settings
+    return None if naira is None else to_micro(naira)
+
+
+def caps_of(parameters: ScreenBatch, settings: Settings) -> Caps:
+    """Return every limit on money and calls that binds a run."""
+    per_day = settings.max_per_day.model_dump()
+    return Caps(
+        run_micro=_optional_micro(parameters.cap),
+        day_micro=_optional_micro(settings.daily_spend_cap),
+        month_micro=_optional_micro(settings.monthly_spend_cap),
+        day_calls=tuple((check, most) for check, most in per_day.items() if most is not None),
+    )
+
+
+def deadline_instant(text: str, now: int) -> int | None:
+    """Return a deadline as an instant: the next such time of day in Lagos, or an ISO instant.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if not text:
+        return None
+    try:
+        if "T" in text:
+            instant = datetime.fromisoformat(text)
+            aware = instant if instant.tzinfo else instant.replace(tzinfo=LAGOS)
+            return to_micros(aware)
+        local = to_instant(now).astimezone(LAGOS)
+        today = datetime.combine(local.date(), time.fromisoformat(text), tzinfo=LAGOS)
+    except ValueError:
+        raise InputError(
+            f"the deadline {text} cannot be read: write a time such as 06:00 (Lagos) or an instant "
+            "such as 2026-03-01T06:00"
+        ) from None
+    return to_micros(today if today > local else today + timedelta(days=1))
+
+
+def take_in(line: Line) -> None:
+    """Read the input into sealed chunks of rows; write quarantine and problems."""
+    source = open_source(line.input, mapping=line.mapping)
+    intake = Intake(source.header)
+    line.folder.begin()
+    quarantine = QuarantineWriter(line.folder.path / QUARANTINE, source.header.columns)
+    problems = ProblemsWriter(line.folder.path / PROBLEMS)
+    found = 0
+    line.chunks = line.rows_read = line.rows_quarantined = 0
+    with quarantine, problems:
+        for batch in source.batches(CHUNK_ROWS):
+            result = intake.take(batch)
+            quarantine.write(result.refused)
+            problems.write(result.problems)
+            found += len(result.problems)
+            line.rows_read += result.read
+            line.rows_quarantined += len(result.refused)
+            if result.rows.num_rows:
+                line.workspace.put(f"rows-{line.chunks:05d}", result.rows)
+                line.chunks += 1
+    line.folder.rows[QUARANTINE] = line.rows_quarantined
+    line.folder.rows[PROBLEMS] = found
+    if line.rows_read == 0:
+        raise InputError(f"{line.input.name} holds no rows below its header")
+
+
+def read_chunk(line: Line, number: int) -> pa.Table:
+    """Return a chunk of rows in one piece."""
+    return line.workspace.get(f"rows-{number:05d}").combine_chunks()
+
+
+def make_plan(line: Line) -> None:
+    """Judge what each row needs; write row plans and needed lookups into the workspace."""
+    now = line.freshness.at
+    planner = Planner(
+        line.wanted,
+        at=to_instant(now),
+        freshness=line.freshness,
+        pseudonyms=line.journal.pseudonyms,
+        answers=line.journal.answers,
+    )
+    pieces: list[pa.Table] = []
+    judge = AccountJudge(line.journal.answers)
+    chunks = plan_batch(planner, line.chunks, lambda number: read_chunk(line, number), judge)
+    for number, (row_plan, needed) in enumerate(chunks):
+        line.workspace.put(f"plan-{number:05d}", row_plan)
+        pieces.append(needed)
+    table = pa.concat_tables(pieces) if pieces else NEEDED.empty_table()
+    line.workspace.put("needed", table.combine_chunks())
+    line.plan = planner.result(now, table.num_rows)
+
+
+def make_price(line: Line) -> Quote:
+    """Rank the needed lookups, and say what they may cost and how long they may take."""
+    needed = line.workspace.get("needed")
+    listed = {operation.value: price for operation, price in load_prices().items()}
+    seen = line.journal.money.prices()
+    latest = {**listed, **{check: price.latest_micro for check, price in seen.items()}}
+    worst = {
+        check: max(price, seen[check].highest_micro if check in seen else 0)
+        for check, price in listed.items()
+    }
+    line.worst = worst_costs(needed, worst)
+    line.order = rank(needed, latest)
+    line.standing = np.full(needed.num_rows, Standing.WAITING.value, dtype=np.int8)
+    line.checks_of = np.array(needed["check"].to_pylist(), dtype=object)
+    for check in line.wanted.checks:
+        wanted = int((line.checks_of == check.value).sum())
+        line.control.progress[check].wanted = wanted
+    tallies = line.journal.runs.tallies()
+    line.quote = make_quote(
+        needed,
+        prices_micro=latest,
+        seen=seen_rates([tuple(row) for row in tallies]),
+        seconds=line.journal.runs.seconds_per_answer(),
+        max_in_flight=line.settings.max_in_flight,
+        cap_micro=line.caps.run_micro,
+        balance_micro=line.journal.runs.last_balance(),
+    )
+    return line.quote
+
+
+def problem_counts(problems: Sequence[Problem]) -> dict[str, int]:
+    """Return how often each code of a problem occurs."""
+    counts: dict[str, int] = {}
+    for problem in problems:
+        counts[problem.code] = counts.get(problem.code, 0) + 1
+    return counts

@@ -1,0 +1,394 @@
+"""Plan: what each row needs, judged by eligibility, consent and freshness, before any money.
+
+Consent is judged here per row, before sharing and reuse: a row without it neither asks nor sees an
+ecosystem or selfie answer, even where one is at hand. Prices and order belong to `price`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.checks import CONSENT_GATED, Check, IdentityKind, Purpose
+from schemas.plan import NEEDED, SUBJECT, CheckCounts, Plan, Slot, Why
+from steps.consent import consent_column
+from steps.eligibility import flat, identities, slots_of, why_not
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from steps.freshness import Freshness
+    from storage.journal.answers import StoredAnswer
+    from storage.sealing import Pseudonyms
+
+_BLOCK = 20_000
+UNKNOWN_EXPOSURE = -1
+_KOBO = 100
+
+
+class AnswerBook(Protocol):
+    """What a plan asks of the journal."""
+
+    def latest(
+        self, check: str, subjects: Sequence[bytes], *, bodies: bool = True
+    ) -> dict[bytes, StoredAnswer]:
+        """Return the latest answer of each subject that has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a run is asked to do.
+
+    Attributes:
+        checks: the checks of the run.
+        karma_kinds: which identities karma is asked by.
+        purpose: why; decides freshness and order.
+        run_id: the run; its own earlier answers always count.
+    """
+
+    checks: tuple[Check, ...]
+    karma_kinds: tuple[IdentityKind, ...]
+    purpose: Purpose
+    run_id: str
+
+
+@dataclass(slots=True)
+class _Distinct:
+    """The distinct lookups of one slot, as parallel arrays.
+
+    `row` is the first row that asks, in whose name the call is made; `inverse` leads from each
+    asking row (`asking`) to its lookup.
+    """
+
+    subjects: bytes
+    row: NDArray[np.int64]
+    asking: NDArray[np.int64]
+    inverse: NDArray[np.int64]
+    exposure: NDArray[np.int64]
+    needed: NDArray[np.bool_]
+    banded: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def subject(self, index: int) -> bytes:
+        """Return the pseudonym of one lookup."""
+        return self.subjects[16 * index : 16 * index + 16]
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """One slot over the whole batch, chunk by chunk."""
+
+    why: list[NDArray[np.int8]] = field(default_factory=list)
+    rows: list[NDArray[np.int64]] = field(default_factory=list)
+    subjects: list[bytes] = field(default_factory=list)
+
+
+class Planner:
+    """Makes the plan of one batch in two passes over its chunks.
+
+    `gather` each chunk in order, `settle` once, then ask `row_plan` and `needed_of` for each chunk.
+    """
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        *,
+        at: datetime,
+        freshness: Freshness,
+        pseudonyms: Pseudonyms,
+        answers: AnswerBook,
+    ) -> None:
+        self._wanted = wanted
+        self._at = at
+        self._freshness = freshness
+        self._pseudonyms = pseudonyms
+        self._answers = answers
+        self._slots = slots_of(wanted.checks, wanted.karma_kinds)
+        self._gathered = {slot: _Gathered() for slot in self._slots}
+        self._distinct: dict[Slot, _Distinct] = {}
+        self._starts = [0]
+        self._exposures: list[NDArray[np.int64]] = []
+        self._screened_before: NDArray[np.bool_] = np.zeros(0, dtype=bool)
+        self.counts = {check: CheckCounts() for check in wanted.checks}
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows were gathered."""
+        return self._starts[-1]
+
+    def gather(self, rows: pa.Table) -> None:
+        """Judge eligibility and consent of a chunk, and make pseudonyms of what it asks."""
+        consent = consent_column(rows.combine_chunks().to_batches()[0], at=self._at)
+        allowed = consent.to_numpy(zero_copy_only=False).astype(bool)
+        for slot in self._slots:
+            why = why_not(rows, slot, allowed)
+            asking = np.flatnonzero(why == Why.ASK.value)
+            gathered = self._gathered[slot]
+            gathered.why.append(why)
+            gathered.rows.append(asking + self.rows)
+            gathered.subjects.append(self._subjects(rows, slot, asking))
+        self._count_rows()
+        self._exposures.append(_exposure_kobo(rows))
+        self._starts.append(self.rows + rows.num_rows)
+
+    def _subjects(self, rows: pa.Table, slot: Slot, asking: NDArray[np.int64]) -> bytes:
+        named = identities(rows, slot).take(pa.array(asking)).to_pylist()
+        subject, kind = self._pseudonyms.subject, slot.kind.value
+        if slot.check is Check.SELFIE:
+            images = flat(rows["image_url"]).take(pa.array(asking)).to_pylist()
+            pairs = zip(named, images, strict=True)
+            return b"".join(subject(kind, name, image) for name, image in pairs)
+        return b"".join(subject(kind, name) for name in named)
+
+    def _count_rows(self) -> None:
+        """Count the rows of the chunk just gathered that a check leaves out whole."""
+        for check, counts in self.counts.items():
+            whys = [self._gathered[slot].why[-1] for slot in self._slots if slot.check is check]
+            best = row_why(whys)
+            counts.rows_ineligible += int((best == Why.INELIGIBLE.value).sum())
+            counts.rows_invalid += int((best == Why.INVALID.value).sum())
+            counts.rows_refused += int((best == Why.REFUSED.value).sum())
+
+    def settle(self, read_chunk: Callable[[int], pa.Table], judge: RowJudge) -> None:
+        """Find the distinct lookups and which of them have a fresh answer.
+
+        Args:
+            read_chunk: gives a chunk again, for the few answers whose age depends on the row.
+            judge: tells whether a stored bank account answer contradicts a row.
+        """
+        exposure = np.concatenate(self._exposures) if self._exposures else np.zeros(0, np.int64)
+        self._screened_before = np.zeros(self.rows, dtype=bool)
+        for slot in self._slots:
+            distinct = _make_distinct(self._gathered[slot], exposure)
+            self._gathered[slot].subjects.clear()
+            self._distinct[slot] = distinct
+            self._match_stored(slot, distinct)
+            if distinct.banded.any():
+                self._judge_banded(slot, distinct, read_chunk, judge)
+            counts = self.counts[slot.check]
+            counts.lookups += len(distinct.asking)
+            counts.distinct += len(distinct)
+
+    def _match_stored(self, slot: Slot, distinct: _Distinct) -> None:
+        """Hold each distinct lookup against the journal's latest answer."""
+        known = np.zeros(len(distinct), dtype=bool)
+        for start in range(0, len(distinct), _BLOCK):
+            block = range(start, min(start + _BLOCK, len(distinct)))
+            subjects = [distinct.subject(index) for index in block]
+            stored = self._answers.latest(slot.check.value, subjects, bodies=False)
+            for index, subject in zip(block, subjects, strict=True):
+                answer = stored.get(subject)
+                if answer is not None:
+                    known[index] = True
+                    self._judge_stored(slot.check, distinct, index, answer)
+        self._screened_before[distinct.asking[known[distinct.inverse]]] = True
+
+    def _judge_stored(
+        self, check: Check, distinct: _Distinct, index: int, answer: StoredAnswer
+    ) -> None:
+        counts = self.counts[check]
+        if answer.run_id == self._wanted.run_id:
+            distinct.needed[index] = False
+            if answer.cost_micro == 0:
+                counts.free += 1
+            else:
+                counts.paid += 1
+        elif self._freshness.fresh(check, answer.outcome, answer.answered_at):
+            distinct.needed[index] = False
+            self._count_reuse(counts, answer)
+        elif self._freshness.banded(check, answer.outcome, answer.answered_at):
+            distinct.banded[index] = True
+
+    def _count_reuse(self, counts: CheckCounts, answer: StoredAnswer) -> None:
+        counts.reused += 1
+        counts.saved_by_reuse_micro += answer.cost_micro or 0
+        oldest = counts.oldest_reused_at
+        counts.oldest_reused_at = min(oldest or answer.answered_at, answer.answered_at)
+
+    def _judge_banded(
+        self,
+        slot: Slot,
+        distinct: _Distinct,
+        read_chunk: Callable[[int], pa.Table],
+        judge: RowJudge,
+    ) -> None:
+        """Reuse an answer of middle age unless it contradicts one of the rows that need it."""
+        indexes = np.flatnonzero(distinct.banded)
+        subjects = [distinct.subject(int(index)) for index in indexes]
+        stored = self._answers.latest(slot.check.value, subjects)
+        contradicted = np.zeros(len(distinct), dtype=bool)
+        asked = distinct.banded[distinct.inverse]
+        for number in range(len(self._starts) - 1):
+            start, end = self._starts[number], self._starts[number + 1]
+            here = asked & (distinct.asking >= start) & (distinct.asking < end)
+            if here.any():
+                rows = read_chunk(number).take(pa.array(distinct.asking[here] - start))
+                lookups = distinct.inverse[here]
+                bodies = [stored[distinct.subject(int(i))] for i in lookups]
+                contradicted[lookups[judge.contradicts(rows, bodies)]] = True
+        for index in indexes[~contradicted[indexes]]:
+            distinct.needed[index] = False
+            self._count_reuse(self.counts[slot.check], stored[distinct.subject(int(index))])
+
+    def row_plan(self, number: int) -> pa.Table:
+        """Return a chunk's row plan.
+
+        Columns: for each slot `<slot>.why` int8, `<slot>.subject` binary(16), null where it is not
+        asked, and `<slot>.own` bool, true where the call is made in this row's name.
+        """
+        start, size = self._starts[number], self._starts[number + 1] - self._starts[number]
+        columns: dict[str, pa.Array] = {}
+        for slot in self._slots:
+            distinct = self._distinct[slot]
+            lookup = np.full(size, -1, dtype=np.int64)
+            here = self._here(distinct.asking, number)
+            lookup[distinct.asking[here] - start] = distinct.inverse[here]
+            asked = lookup >= 0
+            all_subjects = pa.Array.from_buffers(
+                SUBJECT, len(distinct), [None, pa.py_buffer(distinct.subjects)]
+            )
+            columns[f"{slot.column}.why"] = pa.array(self._gathered[slot].why[number])
+            columns[f"{slot.column}.subject"] = all_subjects.take(pa.array(lookup, mask=~asked))
+            own = np.zeros(size, dtype=bool)
+            own[asked] = distinct.row[lookup[asked]] == np.flatnonzero(asked) + start
+            columns[f"{slot.column}.own"] = pa.array(own)
+        return pa.table(columns)
+
+    def _here(self, sorted_rows: NDArray[np.int64], number: int) -> slice:
+        """Return which of some ascending row numbers fall into a chunk."""
+        bounds = np.searchsorted(sorted_rows, self._starts[number : number + 2])
+        return slice(int(bounds[0]), int(bounds[1]))
+
+    def needed_of(self, number: int, rows: pa.Table) -> pa.Table:
+        """Return the lookups to be asked in the name of a chunk's rows (`schemas.plan.NEEDED`)."""
+        start, end = self._starts[number], self._starts[number + 1]
+        pieces = []
+        for slot in self._slots:
+            distinct = self._distinct[slot]
+            mine = distinct.needed & (distinct.row >= start) & (distinct.row < end)
+            indexes = np.flatnonzero(mine)
+            if len(indexes):
+                pieces.append(self._needed_rows(slot, distinct, indexes, rows, start))
+        return pa.concat_tables(pieces) if pieces else NEEDED.empty_table()
+
+    def _needed_rows(
+        self,
+        slot: Slot,
+        distinct: _Distinct,
+        indexes: NDArray[np.int64],
+        rows: pa.Table,
+        start: int,
+    ) -> pa.Table:
+        size = len(indexes)
+        owners = rows.take(pa.array(distinct.row[indexes] - start))
+        gated = slot.check in CONSENT_GATED
+        nothing = pa.nulls(size, pa.string())
+        first = self._wanted.purpose is Purpose.ORIGINATION
+        seen = self._screened_before[distinct.row[indexes]] & (not first)
+        return pa.table(
+            {
+                "check": pa.array([slot.check.value] * size),
+                "kind": pa.array([slot.kind.value] * size),
+                "subject": pa.array([distinct.subject(int(i)) for i in indexes], SUBJECT),
+                "identity": identities(owners, slot),
+                "image_url": flat(owners["image_url"]) if slot.check is Check.SELFIE else nothing,
+                "consent_reference": flat(owners["consent_reference"]) if gated else nothing,
+                "tier": pa.array(seen.astype(np.int8)),
+                "exposure_kobo": pa.array(distinct.exposure[indexes]),
+            },
+            schema=NEEDED,
+        )
+
+    def result(self, planned_at: int, needed: int) -> Plan:
+        """Return the plan's numbers."""
+        return Plan(
+            chunks=len(self._starts) - 1,
+            rows=self.rows,
+            planned_at=planned_at,
+            checks=self.counts,
+            needed=needed,
+        )
+
+
+class RowJudge(Protocol):
+    """Tells which rows a stored bank account answer contradicts."""
+
+    def contradicts(self, rows: pa.Table, answers: Sequence[StoredAnswer]) -> NDArray[np.bool_]:
+        """Return for each row whether the answer beside it contradicts the row."""
+
+
+def row_why(whys: Sequence[NDArray[np.int8]]) -> NDArray[np.int8]:
+    """Return why a check of several slots leaves a row out: asked where any slot is asked.
+
+    Where none is asked, a malformed identifier is told before an absent one, since it can be mended.
+    """
+    stacked = np.vstack(whys)
+    asked = (stacked == Why.ASK.value).any(axis=0)
+    refused = (stacked == Why.REFUSED.value).any(axis=0)
+    invalid = (stacked == Why.INVALID.value).any(axis=0)
+    return np.select(
+        [asked, refused, invalid],
+        [Why.ASK.value, Why.REFUSED.value, Why.INVALID.value],
+        Why.INELIGIBLE.value,
+    ).astype(np.int8)
+
+
+def _make_distinct(gathered: _Gathered, exposure: NDArray[np.int64]) -> _Distinct:
+    """Group a slot's asking rows by subject; the first row in input order owns the lookup."""
+    asking = np.concatenate(gathered.rows) if gathered.rows else np.zeros(0, np.int64)
+    joined = b"".join(gathered.subjects)
+    halves = np.frombuffer(joined, dtype=np.uint64).reshape(-1, 2)
+    order = np.lexsort((halves[:, 1], halves[:, 0]))
+    ordered = halves[order]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    group = np.cumsum(first) - 1
+    inverse = np.empty(len(order), dtype=np.int64)
+    inverse[order] = group
+    owner = order[first]
+    best = np.full(len(owner), UNKNOWN_EXPOSURE, dtype=np.int64)
+    np.maximum.at(best, inverse, exposure[asking])
+    return _Distinct(
+        subjects=halves[owner].tobytes(),
+        row=asking[owner],
+        asking=asking,
+        inverse=inverse,
+        exposure=best,
+        needed=np.ones(len(owner), dtype=bool),
+        banded=np.zeros(len(owner), dtype=bool),
+    )
+
+
+def _exposure_kobo(rows: pa.Table) -> NDArray[np.int64]:
+    """Return naira at risk in kobo; an unknown exposure is -1, since it is not zero.
+
+    A decimal of two places is stored as a 128-bit number of kobo, whose low half is read.
+    """
+    column = flat(rows["exposure"])
+    halves = np.frombuffer(column.buffers()[1] or b"", dtype=np.int64).reshape(-1, 2)
+    kobo = halves[column.offset : column.offset + len(column), 0]
+    known = pc.is_valid(column).to_numpy(zero_copy_only=False)
+    return np.where(known, np.maximum(kobo, 0), UNKNOWN_EXPOSURE)
+
+
+def plan_batch(
+    planner: Planner,
+    chunks: int,
+    read_chunk: Callable[[int], pa.Table],
+    judge: RowJudge,
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Plan a whole batch; yield each chunk's row plan and its needed lookups, in order."""
+    for number in range(chunks):
+        planner.gather(read_chunk(number))
+    planner.settle(read_chunk, judge)
+    for number in range(chunks):
+        yield planner.row_plan(number), planner.needed_of(number, read_chunk(number))

@@ -1,0 +1,193 @@
+"""Price: what a plan may cost, in which order its lookups are asked, which of them are funded.
+
+Everything is decided over the whole batch before anything is sent; the journal holds the caps while
+it is sent. What is needed comes from `plan`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from schemas.checks import Check, Outcome
+from schemas.quote import CheckQuote, Quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from schemas.settings import MaxInFlight
+
+DECISIVE_FIRST = (Check.KARMA, Check.BANK_ACCOUNT, Check.ECOSYSTEM, Check.SELFIE)
+"""Order among checks of one price: what can decide a row alone comes first."""
+
+CHARGED = frozenset({Outcome.LISTED.value, Outcome.FOUND.value, Outcome.SCORED.value})
+"""Outcomes that are charged: no hit, no charge."""
+
+FIRST_NIGHT_HIT = {
+    Check.KARMA.value: 0.05,
+    Check.BANK_ACCOUNT.value: 0.95,
+    Check.ECOSYSTEM.value: 0.6,
+    Check.SELFIE.value: 0.95,
+}
+"""Share of calls charged that a first night expects; what is seen later replaces it."""
+
+FIRST_NIGHT_SECONDS = {
+    Check.KARMA.value: 1.0,
+    Check.BANK_ACCOUNT.value: 5.0,
+    Check.ECOSYSTEM.value: 1.5,
+    Check.SELFIE.value: 10.0,
+}
+_SURE_OF = 200
+"""Answers from which on the rates seen replace the first night's guess altogether."""
+
+_SPREAD = 3.3
+"""Standard deviations on each side of a quote: one night in a thousand lies outside."""
+
+_DRIFT = 0.1
+"""Share by which a night's customers differ from those seen so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the journal has seen of one check and identity.
+
+    Attributes:
+        answers: answers in all runs.
+        charged: those that were charged.
+    """
+
+    answers: int = 0
+    charged: int = 0
+
+
+def rank(needed: pa.Table, prices_micro: Mapping[str, int]) -> NDArray[np.int64]:
+    """Return the order in which lookups are asked, as row numbers of `needed`.
+
+    Never-screened customers and applicants first, then overdue evidence by exposure, greatest
+    first; an unknown exposure is taken as the median of the known ones, since it is not zero.
+    Within one customer the cheapest decisive check comes first.
+    """
+    tier = needed["tier"].to_numpy()
+    exposure = needed["exposure_kobo"].to_numpy().astype(np.int64)
+    known = exposure[exposure >= 0]
+    middle = int(np.median(known)) if len(known) else 0
+    exposure = np.where(exposure < 0, middle, exposure)
+    cheap = sorted(DECISIVE_FIRST, key=lambda check: prices_micro.get(check.value, 0))
+    places = {check.value: place for place, check in enumerate(cheap)}
+    place = np.array([places[check] for check in needed["check"].to_pylist()], dtype=np.int8)
+    return np.lexsort((place, -exposure, tier))
+
+
+def worst_costs(needed: pa.Table, worst_micro: Mapping[str, int]) -> NDArray[np.int64]:
+    """Return the most each lookup may cost, in micro-naira."""
+    checks = needed["check"].to_pylist()
+    return np.array([worst_micro[check] for check in checks], dtype=np.int64)
+
+
+def fund(
+    order: NDArray[np.int64], worst: NDArray[np.int64], money_micro: int | None
+) -> NDArray[np.int64]:
+    """Return the leading lookups of an order whose worst cost fits the money; all where none binds.
+
+    Nothing is skipped for something cheaper behind it: what matters most is asked first.
+    """
+    if money_micro is None:
+        return order
+    bound = np.cumsum(worst[order])
+    return order[: int(np.searchsorted(bound, money_micro, side="right"))]
+
+
+def quote(
+    needed: pa.Table,
+    *,
+    prices_micro: Mapping[str, int],
+    seen: Mapping[tuple[str, str], Seen],
+    seconds: Mapping[str, float],
+    max_in_flight: MaxInFlight,
+    cap_micro: int | None = None,
+    balance_micro: int | None = None,
+) -> Quote:
+    """Estimate what asking every needed lookup would cost and how long it would take.
+
+    Args:
+        needed: the lookups, in the shape of `schemas.plan.NEEDED`.
+        prices_micro: what a hit of each check costs.
+        seen: answers and charges so far, by check and identity.
+        seconds: seconds an answer takes, by check.
+        max_in_flight: calls in flight at once, by check.
+        cap_micro: the cap the run would be under.
+        balance_micro: the last known balance.
+    """
+    groups = needed.group_by(["check", "kind"]).aggregate([([], "count_all")]).to_pylist()
+    lines = []
+    for group in sorted(groups, key=lambda each: (each["check"], each["kind"])):
+        check, kind, calls = group["check"], group["kind"], group["count_all"]
+        known = seen.get((check, kind), Seen())
+        low, rate, high = _rates(calls, known, FIRST_NIGHT_HIT.get(check, 1.0))
+        price = prices_micro[check]
+        lines.append(
+            CheckQuote(
+                check=check,
+                kind=kind,
+                calls=calls,
+                price_micro=price,
+                hit_pct=100 * rate,
+                low_micro=math.floor(low * calls) * price,
+                expected_micro=round(rate * calls * price),
+                high_micro=math.ceil(high * calls) * price,
+                expected_s=calls
+                * seconds.get(check, FIRST_NIGHT_SECONDS.get(check, 1.0))
+                / getattr(max_in_flight, check),
+            )
+        )
+    money = [each for each in (cap_micro, balance_micro) if each is not None]
+    affordable = None
+    if money:
+        order = rank(needed, prices_micro)
+        affordable = len(fund(order, worst_costs(needed, prices_micro), min(money)))
+    return Quote(tuple(lines), cap_micro, balance_micro, affordable)
+
+
+def _rates(calls: int, seen: Seen, guess: float) -> tuple[float, float, float]:
+    """Return low, expected and high share of calls that are charged.
+
+    Until enough was seen the guess counts as some answers of its own, and the range is everything
+    from none to all.
+    """
+    if calls == 0:
+        return 0.0, guess, 1.0
+    if seen.answers < _SURE_OF:
+        weight = seen.answers / _SURE_OF
+        share = seen.charged / seen.answers if seen.answers else guess
+        return 0.0, weight * share + (1 - weight) * guess, 1.0
+    share = seen.charged / seen.answers
+    noise = share * (1 - share) * (1 / calls + 1 / seen.answers)
+    spread = _SPREAD * math.sqrt(max(noise, 1 / (calls * seen.answers))) + _DRIFT * share
+    return max(0.0, share - spread), share, min(1.0, share + spread)
+
+
+def seen_rates(tallies: Iterable[tuple[str, str, str, int, int]]) -> dict[tuple[str, str], Seen]:
+    """Return what was seen by check and identity.
+
+    Args:
+        tallies: check, kind, outcome, answers and cost in micro-naira, over all runs.
+    """
+    found: dict[tuple[str, str], Seen] = {}
+    for check, kind, outcome, answers, _cost in tallies:
+        before = found.get((check, kind), Seen())
+        charged = answers if outcome in CHARGED else 0
+        found[(check, kind)] = Seen(before.answers + answers, before.charged + charged)
+    return found
+
+
+def by_check(needed: pa.Table, chosen: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    """Split chosen lookups by check, keeping their order."""
+    checks = np.asarray(needed["check"].to_pylist(), dtype=object)[chosen]
+    return {str(check): chosen[checks == check] for check in pc.unique(needed["check"]).to_pylist()}

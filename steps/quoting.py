@@ -1,0 +1,89 @@
+"""Quoting: the quote as a document for programs; nothing is asked, nothing spent."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from schemas.money import naira_text
+from steps.line import discard, make_plan, make_price, open_line, take_in
+
+if TYPE_CHECKING:
+    from schemas.parameters import ScreenBatch
+    from schemas.settings import Settings
+    from steps.line import Line
+
+
+def quote_document(line: Line) -> dict[str, Any]:
+    """Return the quote of a priced run; money is decimal text in naira."""
+    quote, plan = line.quote, line.plan
+    if quote is None or plan is None:
+        raise ValueError("a run is quoted once it is planned and priced")
+    return {
+        "schema_version": 1,
+        "run_id": None,
+        "batch": line.batch,
+        "purpose": line.wanted.purpose.value,
+        "quoted": {
+            "low": naira_text(quote.low_micro),
+            "expected": naira_text(quote.expected_micro),
+            "high": naira_text(quote.high_micro),
+        },
+        "hours": round(quote.hours, 4),
+        "rows": {
+            "read": line.rows_read,
+            "screened": line.rows_read - line.rows_quarantined,
+            "quarantined": line.rows_quarantined,
+        },
+        "calls": quote.calls,
+        "cap": naira_text(quote.cap_micro),
+        "balance": naira_text(quote.balance_micro),
+        "affordable": quote.affordable,
+        "checks": {
+            check.value: {
+                "rows_refused": counts.rows_refused,
+                "rows_ineligible": counts.rows_ineligible,
+                "rows_invalid": counts.rows_invalid,
+                "lookups": counts.lookups,
+                "distinct": counts.distinct,
+                "reused": counts.reused,
+            }
+            for check, counts in plan.checks.items()
+        },
+        "lines": [
+            {
+                "check": each.check,
+                "identity": each.kind,
+                "calls": each.calls,
+                "price": naira_text(each.price_micro),
+                "charged_pct": round(each.hit_pct, 2),
+                "low": naira_text(each.low_micro),
+                "expected": naira_text(each.expected_micro),
+                "high": naira_text(each.high_micro),
+                "hours": round(each.expected_s / 3600, 4),
+            }
+            for each in quote.lines
+        ],
+        "saved_by_reuse": naira_text(
+            sum(counts.saved_by_reuse_micro for counts in plan.checks.values())
+        ),
+    }
+
+
+def quote_batch(parameters: ScreenBatch, settings: Settings) -> dict[str, Any]:
+    """Read, plan and price a file for its quote alone; leave no run behind.
+
+    Raises:
+        UsageError: parameters, settings or input are wrong.
+    """
+    with tempfile.TemporaryDirectory(prefix="nightscreen-quote-") as folder:
+        private = parameters.model_copy(update={"output": folder, "quote_only": True})
+        line = open_line(private, settings)
+        try:
+            take_in(line)
+            make_plan(line)
+            make_price(line)
+            return quote_document(line)
+        finally:
+            discard(line)
+            line.close()

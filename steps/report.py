@@ -1,0 +1,224 @@
+"""Report: one account of a run for programs and people, from plan, journal and enriched rows.
+
+It holds no identifier. The page for people is made from the same dictionary in `report_page`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from schemas.checks import Check, NoAnswer
+from schemas.money import naira_text
+from schemas.plan import CheckCounts, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from schemas.quote import Quote
+    from steps.books import Balance
+    from steps.callsheet import CallSheet
+
+SCHEMA_VERSION = 1
+_OPEN = frozenset(
+    {
+        NoAnswer.PENDING.value,
+        NoAnswer.FAILED.value,
+        NoAnswer.IN_DOUBT.value,
+        NoAnswer.TEST_MODE.value,
+        NoAnswer.REFUSED.value,
+        NoAnswer.INVALID.value,
+    }
+)
+
+
+@dataclass(slots=True)
+class RowTally:
+    """Counts enriched rows as they are written."""
+
+    rows: int = 0
+    statuses: dict[Check, Counter[str]] = field(
+        default_factory=lambda: {check: Counter() for check in Check}
+    )
+    decisions: Counter[str] = field(default_factory=Counter)
+    exposure: Counter[str] = field(default_factory=Counter)
+    exposure_unknown_rows: int = 0
+    saved_by_sharing_micro: int = 0
+
+    def take(self, table: pa.Table) -> None:
+        """Enter a chunk of enriched rows; exposure is summed in naira as it stands there."""
+        self.rows += table.num_rows
+        for check in Check:
+            _count(self.statuses[check], table[f"{check.value}_status"])
+        _count(self.decisions, table["decision"])
+        if "exposure" in table.column_names:
+            self._take_exposure(table)
+        else:
+            self.exposure_unknown_rows += table.num_rows
+
+    def _take_exposure(self, table: pa.Table) -> None:
+        exposure = table["exposure"]
+        self.exposure_unknown_rows += exposure.null_count
+        self.exposure["total"] += _naira(pc.sum(exposure))
+        for check in Check:
+            status = table[f"{check.value}_status"].cast("string")
+            for word in pc.unique(status).to_pylist():
+                if word in _OPEN:
+                    part = pc.filter(exposure, pc.equal(status, word))
+                    self.exposure[f"{check.value}_{word}"] += _naira(pc.sum(part))
+        decision = table["decision"].cast("string")
+        for word in pc.unique(decision).to_pylist():
+            part = pc.filter(exposure, pc.equal(decision, word))
+            self.exposure[f"decision_{word}"] += _naira(pc.sum(part))
+
+
+def _naira(total: pa.Scalar[Any]) -> int:
+    """Return an exact sum in kobo."""
+    value = total.as_py()
+    return 0 if value is None else int(Decimal(value) * 100)
+
+
+def _count(counter: Counter[str], column: pa.ChunkedArray) -> None:
+    for each in pc.value_counts(column.cast("string")).to_pylist():
+        counter[each["values"]] += each["counts"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a report says of the run itself; instants as ISO 8601 text in UTC."""
+
+    run_id: str
+    batch: str
+    purpose: str
+    state: str
+    stop_reason: str | None
+    started_at: str
+    finished_at: str
+    rows_read: int
+    rows_quarantined: int
+    cap_micro: int | None
+    nights_spend_micro: int | None = None
+
+
+def check_report(
+    counts: CheckCounts,
+    standings: Counter[Standing],
+    sheet: CallSheet,
+    check: Check,
+    statuses: Counter[str],
+    *,
+    test_mode: bool,
+) -> dict[str, Any]:
+    """Return one check's part of the report.
+
+    Args:
+        counts: how the plan stood before anything was asked.
+        standings: what became of the lookups that were to be asked.
+        sheet: the run's calls.
+        check: the check.
+        statuses: statuses of the rows.
+        test_mode: nothing that was said counts: all is pending.
+    """
+    calls = sheet.checks[check.value]
+    settled = {
+        "paid": counts.paid + standings[Standing.PAID],
+        "free": counts.free + standings[Standing.FREE],
+        "reused": counts.reused + standings[Standing.REUSED],
+        "spared": 0,
+        "failed": standings[Standing.FAILED],
+        "in_doubt": standings[Standing.IN_DOUBT],
+    }
+    if test_mode:
+        settled = dict.fromkeys(settled, 0)
+    return {
+        "rows_refused": counts.rows_refused,
+        "rows_ineligible": counts.rows_ineligible,
+        "rows_invalid": counts.rows_invalid,
+        "lookups": counts.lookups,
+        "distinct": counts.distinct,
+        **settled,
+        "pending": counts.distinct - sum(settled.values()),
+        "attempts": calls.attempts,
+        "cost": naira_text(calls.cost_micro),
+        "answers": dict(sorted(statuses.items())),
+        "troubles": dict(sorted(calls.troubles.items())),
+        "latency_ms": calls.latency(),
+    }
+
+
+def make_report(
+    facts: RunFacts,
+    *,
+    checks: Mapping[str, Any],
+    quote: Quote,
+    sheet: CallSheet,
+    rows: RowTally,
+    saved_by_reuse_micro: int,
+    files: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the whole report, as `report.json` has it; money is decimal text in naira."""
+    balance = sheet.books.balance()
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run_id": facts.run_id,
+        "batch": facts.batch,
+        "purpose": facts.purpose,
+        "state": facts.state,
+        "stop_reason": facts.stop_reason,
+        "publishable": facts.state == "completed",
+        "started_at": facts.started_at,
+        "finished_at": facts.finished_at,
+        "rows": {
+            "read": facts.rows_read,
+            "screened": facts.rows_read - facts.rows_quarantined,
+            "quarantined": facts.rows_quarantined,
+        },
+        "checks": dict(checks),
+        "cost": {
+            "total": naira_text(sheet.cost_micro),
+            "quoted": {
+                "low": naira_text(quote.low_micro),
+                "expected": naira_text(quote.expected_micro),
+                "high": naira_text(quote.high_micro),
+            },
+            "cap": naira_text(facts.cap_micro),
+            "saved_by_reuse": naira_text(saved_by_reuse_micro),
+            "saved_by_sharing": naira_text(rows.saved_by_sharing_micro),
+            "in_doubt_exposure": naira_text(sheet.in_doubt_micro),
+        },
+        "balance": balance_report(balance, facts.nights_spend_micro or sheet.cost_micro),
+        "exposure": exposure_report(rows),
+        "decisions": dict(sorted(rows.decisions.items())),
+        "changes": {},
+        "files": dict(files),
+    }
+
+
+def balance_report(balance: Balance, nightly_micro: int) -> dict[str, Any]:
+    """Return the balance part: opening less cost, explained and drift is closing."""
+    closing = balance.closing_micro
+    nights = closing // nightly_micro if closing is not None and nightly_micro > 0 else None
+    return {
+        "opening": naira_text(balance.opening_micro),
+        "closing": naira_text(closing),
+        "lowest": naira_text(balance.lowest_micro),
+        "explained_in_doubt": naira_text(balance.explained_in_doubt_micro),
+        "drift": naira_text(balance.drift_micro),
+        "exact": balance.exact,
+        "nights_left": nights,
+    }
+
+
+def exposure_report(rows: RowTally) -> dict[str, Any]:
+    """Return naira at risk: in all, by what is still open in each check, and by decision."""
+    amounts = {name: f"{kobo // 100}.{kobo % 100:02d}" for name, kobo in rows.exposure.items()}
+    found: dict[str, Any] = {"total": amounts.pop("total", "0.00")}
+    found["unknown_rows"] = rows.exposure_unknown_rows
+    found.update(sorted(amounts.items()))
+    return found

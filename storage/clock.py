@@ -1,0 +1,50 @@
+"""Instants as the journal keeps them, and the days and months money is counted by.
+
+An instant is whole microseconds since 1970 in UTC. A day runs from noon to noon in Lagos, so that
+one night is one day; a month is the month of that day. Lagos keeps one offset all year.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+
+LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
+MICROS = 1_000_000
+
+Clock = Callable[[], int]
+"""Gives the present instant in microseconds."""
+
+
+def system_clock() -> int:
+    """Return the present instant in microseconds."""
+    return time.time_ns() // 1000
+
+
+def to_instant(micros: int) -> datetime:
+    """Return an aware UTC datetime."""
+    return datetime.fromtimestamp(micros // MICROS, UTC) + timedelta(microseconds=micros % MICROS)
+
+
+def to_micros(instant: datetime) -> int:
+    """Return microseconds of an aware datetime."""
+    whole = int(instant.replace(microsecond=0).timestamp())
+    return whole * MICROS + instant.microsecond
+
+
+def spending_day(micros: int) -> str:
+    """Return the date of the noon-to-noon day in Lagos that an instant falls in."""
+    return (to_instant(micros).astimezone(LAGOS) - timedelta(hours=12)).date().isoformat()
+
+
+def spending_month(micros: int) -> str:
+    """Return `YYYY-MM` of the spending day."""
+    return spending_day(micros)[:7]
+
+
+def instant_text(micros: int | None) -> str | None:
+    """Return ISO 8601 text in UTC with milliseconds; None stays None."""
+    if micros is None:
+        return None
+    return to_instant(micros).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,142 @@
+"""Heading words: which known column a heading means, and which line of a file holds the headings.
+
+The words stand in `data/headings.csv`. Nothing here reads a customer file, and what a mapping file
+says about the headings of one file is applied in `understanding.py`.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schemas.rows import KNOWN_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from storage.mapping import Mapping
+
+HEADINGS_FILE = Path(__file__).resolve().parents[1] / "data" / "headings.csv"
+CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORECASE)
+QUARANTINE_COLUMNS = ("line", "column", "code", "hint")
+HEADER_SEARCH_ROWS = 30
+"""How far down the row of headings is looked for; titles and notes take a few rows."""
+
+CHECKS = ("bank_account", "karma", "ecosystem", "selfie")
+OUTPUT_PREFIXES = (*(f"{check}_" for check in CHECKS), "batch_same_")
+OUTPUT_COLUMNS = frozenset(
+    {"name_match", "name_explained", "cost", "decision", "reasons", "policy", "bvn_watchlisted"}
+)
+ID_WEIGHT = 1000
+SHORT_WORD = 3
+"""Words of so few letters have no near ones: BVN is not near GSM."""
+VALUE = re.compile(r"\d{5}|@|\d+[.,]\d{2}$|^\d+$|^\d{1,4}[-/]\d{1,2}[-/]\d{1,4}")
+
+
+def fold(heading: str) -> str:
+    """Return a heading without case, blanks, punctuation, accents and currency."""
+    bare = CURRENCY.sub(" ", heading).replace("#", " no ")
+    decomposed = unicodedata.normalize("NFKD", bare)
+    return "".join(letter for letter in decomposed.casefold() if letter.isalnum())
+
+
+def tidy(heading: str) -> str:
+    """Return a heading in one line, without blanks round it and without letters not to be seen."""
+    seen = (letter for letter in heading if letter.isprintable() or letter.isspace())
+    return " ".join("".join(seen).split())
+
+
+def looks_like_value(heading: str) -> bool:
+    """Say whether a heading may be somebody's data, which a message must not repeat."""
+    return VALUE.search(heading) is not None
+
+
+def is_output_name(name: str) -> bool:
+    """Say whether a name is, or may become, a column that the enriched output adds."""
+    folded = name.casefold()
+    return folded in OUTPUT_COLUMNS or folded.startswith(OUTPUT_PREFIXES)
+
+
+@lru_cache(maxsize=1)
+def heading_words() -> dict[str, tuple[str, ...]]:
+    """Return folded heading words and the known columns each may mean, the preferred one first.
+
+    A word without a column is a common heading of lenders' files that is only carried through.
+    """
+    words: dict[str, tuple[str, ...]] = {fold(name): (name,) for name in KNOWN_COLUMNS}
+    with HEADINGS_FILE.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            words.setdefault(fold(row["heading"]), tuple(filter(None, row["column"].split("|"))))
+    return words
+
+
+def meanings(heading: str) -> tuple[str, ...]:
+    """Return the known columns a heading may mean, the preferred one first; empty if none."""
+    return heading_words().get(fold(heading), ())
+
+
+def near_meaning(heading: str) -> str | None:
+    """Return the known column of the word nearest to a heading that is itself unknown."""
+    words = heading_words()
+    folded = fold(heading)
+    if len(folded) <= SHORT_WORD or folded in words:
+        return None
+    near = difflib.get_close_matches(folded, words, n=1, cutoff=0.85)
+    possible = words[near[0]] if near else ()
+    return possible[0] if possible else None
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The headings to look for in one file: the common ones and those of its mapping.
+
+    Attributes:
+        own: folded headings that the mapping names.
+        ids: those of them that mean `customer_id`.
+    """
+
+    own: frozenset[str] = frozenset()
+    ids: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, mapping: Mapping | None) -> Vocabulary:
+        """Return the vocabulary for a file read with `mapping`."""
+        if mapping is None:
+            return cls()
+        named = [heading for listed in mapping.columns.values() for heading in listed]
+        ids = mapping.columns.get("customer_id", ())
+        return cls(
+            own=frozenset(fold(heading) for heading in (*named, *mapping.drop)),
+            ids=frozenset(fold(heading) for heading in ids),
+        )
+
+    def score(self, cells: Sequence[str]) -> int:
+        """Return how many cells of a row are known headings, each counted once.
+
+        One that means `customer_id` outweighs all others, since every file has it and no row of
+        values holds such a word.
+        """
+        words = heading_words()
+        folded = {fold(cell) for cell in cells} - {""}
+        known = sum(1 for word in folded if word in words or word in self.own)
+        has_id = any(word in self.ids or "customer_id" in words.get(word, ()) for word in folded)
+        return known + (ID_WEIGHT if has_id else 0)
+
+    def header_row(self, rows: Sequence[Sequence[str]]) -> tuple[int, int]:
+        """Return the index of the row of headings among the first rows, and its score.
+
+        The row with most known headings wins, the earlier among equals; where no row has any, it
+        is the first that is not blank.
+        """
+        scored = [self.score(row) for row in rows[:HEADER_SEARCH_ROWS]]
+        best = max(scored, default=0)
+        if best:
+            return scored.index(best), best
+        filled = (index for index, row in enumerate(rows) if any(cell.strip() for cell in row))
+        return next(filled, 0), 0

@@ -1,0 +1,9 @@
+"""The journal: every paid call, its answer, and the money, in one database.
+
+`open_journal` gives a `Journal`; its parts are `calls` (intents and outcomes), `answers`, `money`
+(caps and spending) and `runs`. What a row needs and in which order is decided in `steps/`.
+"""
+
+from storage.journal.opening import Journal, open_journal
+
+__all__ = ["Journal", "open_journal"]

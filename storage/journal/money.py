@@ -1,0 +1,175 @@
+"""Money of the journal: what is spent and reserved, by run, day, month and check.
+
+A reservation is taken with the intent and given back with the outcome; that of a call in doubt is
+kept. The counters are kept in the same transaction as the calls, so that a cap holds over all
+processes of a journal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from schemas.calls import CallState, Caps, GrantKind, Settled
+from storage.clock import Clock, spending_day
+from storage.journal.engine import reading
+from storage.journal.tables import prices, spend
+from storage.journal.upsert import add_up
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection, Engine
+
+
+@dataclass(slots=True)
+class Delta:
+    """A change of one scope's counters."""
+
+    spent: int = 0
+    reserved: int = 0
+    calls: int = 0
+
+    def add(self, *, spent: int = 0, reserved: int = 0, calls: int = 0) -> None:
+        """Add to the change."""
+        self.spent += spent
+        self.reserved += reserved
+        self.calls += calls
+
+    def settle(self, outcome: Settled) -> None:
+        """Turn a reservation into what is known to be spent; a doubt keeps it reserved."""
+        if outcome.state is CallState.IN_DOUBT:
+            return
+        if outcome.state is CallState.ANSWERED and outcome.cost_micro is None:
+            return  # charged, but how much was not said: stays reserved at its worst
+        unsent = 1 if outcome.state is CallState.NOT_SENT else 0
+        self.add(spent=outcome.cost_micro or 0, reserved=-outcome.ask.worst_micro, calls=-unsent)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """One scope's counters, in micro-naira."""
+
+    spent_micro: int = 0
+    reserved_micro: int = 0
+    calls: int = 0
+
+    @property
+    def bound_micro(self) -> int:
+        """What is spent or may yet turn out to be."""
+        return self.spent_micro + self.reserved_micro
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Prices seen for a check, in micro-naira."""
+
+    latest_micro: int
+    highest_micro: int
+
+
+@dataclass(slots=True)
+class Room:
+    """What still fits under the caps while a block is granted."""
+
+    micro: int | None
+    calls: int | None
+
+    def refusal(self, worst_micro: int) -> GrantKind | None:
+        """Return why one more call does not fit, or None."""
+        if self.calls is not None and self.calls < 1:
+            return GrantKind.QUOTA
+        if self.micro is not None and self.micro < worst_micro:
+            return GrantKind.UNAFFORDABLE
+        return None
+
+    def take(self, worst_micro: int) -> None:
+        """Take one call's worst cost out of what is left."""
+        if self.micro is not None:
+            self.micro -= worst_micro
+        if self.calls is not None:
+            self.calls -= 1
+
+
+def scopes_of(run_id: str, check: str, at: int) -> tuple[str, str, str, str]:
+    """Return the scopes a call counts for: run, day, month, and the check's day."""
+    day = spending_day(at)
+    return f"run:{run_id}", f"day:{day}", f"month:{day[:7]}", f"day:{day}:{check}"
+
+
+def headroom(connection: Connection, caps: Caps, *, run_id: str, check: str, now: int) -> Room:
+    """Return how much money and how many calls still fit under every cap."""
+    run, day, month, day_check = scopes_of(run_id, check, now)
+    counters = read_scopes(connection, (run, day, month, day_check))
+    limits = ((run, caps.run_micro), (day, caps.day_micro), (month, caps.month_micro))
+    rooms = [cap - counters[scope].bound_micro for scope, cap in limits if cap is not None]
+    most = caps.calls_today(check)
+    return Room(
+        micro=min(rooms) if rooms else None,
+        calls=None if most is None else most - counters[day_check].calls,
+    )
+
+
+def read_scopes(connection: Connection, scopes: Sequence[str]) -> dict[str, Spent]:
+    """Return the counters of each scope; zeros where nothing was ever counted."""
+    rows = connection.execute(
+        select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls).where(
+            spend.c.scope.in_(scopes)
+        )
+    ).all()
+    found = {scope: Spent(spent, reserved, calls) for scope, spent, reserved, calls in rows}
+    return {scope: found.get(scope, Spent()) for scope in scopes}
+
+
+def apply_deltas(connection: Connection, deltas: Mapping[str, Delta]) -> None:
+    """Add the changes to the counters."""
+    rows = [
+        {"scope": scope, "spent_micro": d.spent, "reserved_micro": d.reserved, "calls": d.calls}
+        for scope, d in sorted(deltas.items())
+    ]
+    add_up(connection, spend, rows, adding=("spent_micro", "reserved_micro", "calls"))
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """Reads what was spent, and the prices seen."""
+
+    _engine: Engine = field(repr=False)
+    _clock: Clock = field(repr=False)
+
+    def of_run(self, run_id: str) -> Spent:
+        """Return a run's counters."""
+        return self._one(f"run:{run_id}")
+
+    def today(self) -> Spent:
+        """Return the present day's counters, over all runs."""
+        return self._one(f"day:{spending_day(self._clock())}")
+
+    def this_month(self) -> Spent:
+        """Return the present month's counters, over all runs."""
+        return self._one(f"month:{spending_day(self._clock())[:7]}")
+
+    def _one(self, scope: str) -> Spent:
+        with reading(self._engine) as connection:
+            return read_scopes(connection, (scope,))[scope]
+
+    def by_day(self) -> list[tuple[str, str, Spent]]:
+        """Return day, check and counters of all days, newest first."""
+        with reading(self._engine) as connection:
+            rows = connection.execute(
+                select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls)
+                .where(spend.c.scope.like("day:%:%"))
+                .order_by(spend.c.scope.desc())
+            ).all()
+        parts = ((scope.split(":"), Spent(s, r, c)) for scope, s, r, c in rows)
+        return [(day, check, counters) for (_, day, check), counters in parts]
+
+    def prices(self) -> dict[str, Price]:
+        """Return the prices seen so far, by check."""
+        with reading(self._engine) as connection:
+            rows = connection.execute(
+                select(prices.c.check, prices.c.latest_micro, prices.c.highest_micro)
+            ).all()
+        return {check: Price(latest, highest) for check, latest, highest in rows}

@@ -1,0 +1,249 @@
+"""Runs: begun, finished, found again.
+
+A run that is marked running while its process is dead was killed; it can be resumed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Integer, func, insert, select, update
+
+from schemas.calls import CallState
+from storage.journal.engine import reading, writing
+from storage.journal.tables import calls, runs, tallies
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sqlalchemy import Engine, Row
+
+    from storage.clock import Clock
+    from storage.holders import Holders
+
+RUNNING = "running"
+KILLED = "killed"
+_RECENT = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run as the journal remembers it; instants in microseconds, money in micro-naira."""
+
+    run_id: str
+    flow: str
+    batch: str
+    purpose: str
+    state: str
+    stop_reason: str | None
+    started_at: int
+    finished_at: int | None
+    input_digest: str
+    folder: str
+    cap_micro: int | None
+    parameters: dict[str, Any]
+    report: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Writes and reads runs."""
+
+    _engine: Engine = field(repr=False)
+    _holders: Holders = field(repr=False)
+    _clock: Clock = field(repr=False)
+
+    def begin(
+        self,
+        run_id: str,
+        *,
+        flow: str,
+        batch: str,
+        purpose: str,
+        input_digest: str,
+        folder: str,
+        cap_micro: int | None,
+        parameters: Mapping[str, Any],
+    ) -> Run:
+        """Write a run down as running, a new one or one taken up again, and return it."""
+        values = {
+            "flow": flow,
+            "batch": batch,
+            "purpose": purpose,
+            "state": RUNNING,
+            "stop_reason": None,
+            "holder": self._holders.name,
+            "finished_at": None,
+            "input_digest": input_digest,
+            "folder": folder,
+            "cap_micro": cap_micro,
+            "parameters": json.dumps(parameters, sort_keys=True),
+        }
+        with writing(self._engine) as connection:
+            known = connection.execute(
+                update(runs).where(runs.c.run_id == run_id).values(values)
+            ).rowcount
+            if not known:
+                connection.execute(
+                    insert(runs), {**values, "run_id": run_id, "started_at": self._clock()}
+                )
+        run = self.find(run_id)
+        assert run is not None  # noqa: S101 - written in the lines above
+        return run
+
+    def finish(
+        self, run_id: str, *, state: str, stop_reason: str | None, report: Mapping[str, Any]
+    ) -> None:
+        """Write down how a run ended, with its report."""
+        with writing(self._engine) as connection:
+            connection.execute(
+                update(runs)
+                .where(runs.c.run_id == run_id)
+                .values(
+                    state=state,
+                    stop_reason=stop_reason,
+                    finished_at=self._clock(),
+                    report=json.dumps(report),
+                )
+            )
+
+    def held_elsewhere(self, run_id: str) -> bool:
+        """Tell whether a living process other than this one works on the run."""
+        with reading(self._engine) as connection:
+            row = connection.execute(
+                select(runs.c.holder, runs.c.state).where(runs.c.run_id == run_id)
+            ).first()
+        if row is None or row.state != RUNNING or row.holder in (None, self._holders.name):
+            return False
+        return self._holders.alive(row.holder)
+
+    def find(self, run_id: str) -> Run | None:
+        """Return a run, or None."""
+        with reading(self._engine) as connection:
+            row = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
+        return None if row is None else self._read(row)
+
+    def newest(self, *, batch: str | None = None, limit: int = 100) -> list[Run]:
+        """Return runs, newest first."""
+        query = select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(limit)
+        if batch is not None:
+            query = query.where(runs.c.batch == batch)
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return [self._read(row) for row in rows]
+
+    def _read(self, row: Row[Any]) -> Run:
+        alive = row.state != RUNNING or (row.holder is not None and self._holders.alive(row.holder))
+        return Run(
+            run_id=row.run_id,
+            flow=row.flow,
+            batch=row.batch,
+            purpose=row.purpose,
+            state=row.state if alive else KILLED,
+            stop_reason=row.stop_reason,
+            started_at=row.started_at,
+            finished_at=row.finished_at,
+            input_digest=row.input_digest,
+            folder=row.folder,
+            cap_micro=row.cap_micro,
+            parameters=json.loads(row.parameters),
+            report=None if row.report is None else json.loads(row.report),
+        )
+
+    def calls(self, run_id: str, *, block: int = 20_000) -> Iterator[list[Row[Any]]]:
+        """Yield a run's calls in blocks, in the order of their intents."""
+        last = 0
+        while True:
+            query = (
+                select(calls)
+                .where(calls.c.run_id == run_id, calls.c.call_id > last)
+                .order_by(calls.c.call_id)
+                .limit(block)
+            )
+            with reading(self._engine) as connection:
+                rows = list(connection.execute(query))
+            if not rows:
+                return
+            yield rows
+            last = rows[-1].call_id
+
+    def unanswered(self, run_id: str) -> dict[tuple[str, bytes], str]:
+        """Return the lookups of a run that have no answer from it.
+
+        Returns:
+            For each (check, subject) `in_doubt` where any attempt may have been charged, else
+            `failed` where it will not be tried again, else `pending`.
+        """
+        doubt = (CallState.IN_DOUBT.value, CallState.INTENT.value)
+        query = (
+            select(
+                calls.c.check,
+                calls.c.subject,
+                func.max(calls.c.state.in_(doubt).cast(Integer)).label("doubt"),
+                func.max(calls.c.final.cast(Integer)).label("final"),
+            )
+            .where(calls.c.run_id == run_id)
+            .group_by(calls.c.check, calls.c.subject)
+            .having(func.max((calls.c.state == CallState.ANSWERED.value).cast(Integer)) == 0)
+        )
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return {
+            (check, bytes(subject)): "in_doubt" if doubtful else "failed" if final else "pending"
+            for check, subject, doubtful, final in rows
+        }
+
+    def in_doubt(self) -> list[Row[Any]]:
+        """Return every call that may have been charged without our knowing, oldest first."""
+        query = (
+            select(calls)
+            .where(calls.c.state.in_((CallState.IN_DOUBT.value, CallState.INTENT.value)))
+            .order_by(calls.c.call_id)
+        )
+        with reading(self._engine) as connection:
+            return [
+                row
+                for row in connection.execute(query)
+                if row.state == CallState.IN_DOUBT.value or not self._holders.alive(row.holder)
+            ]
+
+    def tallies(self) -> list[Row[Any]]:
+        """Return answers and cost of all runs, by check, kind and outcome."""
+        query = select(
+            tallies.c.check,
+            tallies.c.kind,
+            tallies.c.outcome,
+            func.sum(tallies.c.answers).label("answers"),
+            func.sum(tallies.c.cost_micro).label("cost_micro"),
+        ).group_by(tallies.c.check, tallies.c.kind, tallies.c.outcome)
+        with reading(self._engine) as connection:
+            return list(connection.execute(query))
+
+    def seconds_per_answer(self) -> dict[str, float]:
+        """Return the mean seconds an answer took of late, by check."""
+        recent = (
+            select(calls.c.check, calls.c.sent_at, calls.c.settled_at)
+            .where(calls.c.state == CallState.ANSWERED.value, calls.c.sent_at.is_not(None))
+            .order_by(calls.c.call_id.desc())
+            .limit(_RECENT)
+            .subquery()
+        )
+        query = select(recent.c.check, func.avg(recent.c.settled_at - recent.c.sent_at)).group_by(
+            recent.c.check
+        )
+        with reading(self._engine) as connection:
+            return {check: float(mean) / 1_000_000 for check, mean in connection.execute(query)}
+
+    def last_balance(self) -> int | None:
+        """Return the newest balance the service told, in micro-naira."""
+        query = (
+            select(calls.c.balance_micro)
+            .where(calls.c.balance_micro.is_not(None))
+            .order_by(calls.c.call_id.desc())
+            .limit(1)
+        )
+        with reading(self._engine) as connection:
+            found = connection.execute(query).scalar()
+        return None if found is None else int(found)

@@ -1,0 +1,137 @@
+"""JSON Lines: one object a line, every value as text exactly as it is written.
+
+Numbers never pass through a float. What headings mean belongs to `understanding.py`, encodings to
+`text_stream.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from schemas.errors import InputError
+from schemas.rows import RefusedRow, SourceBatch
+from storage.csv_careful import BROKEN
+from storage.raw_table import RawTable, regroup, text_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from storage.text_stream import TextFile
+
+PIECE_ROWS = 2048
+LONGEST_LINE = 16 << 20
+
+
+class _Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+_DECODER = json.JSONDecoder(
+    parse_int=_Number, parse_float=_Number, parse_constant=lambda _: None, strict=False
+)
+
+
+def read_jsonl(text: TextFile) -> RawTable:
+    """Return JSON Lines as a table of text; its columns are the keys of all lines together.
+
+    All lines are read once for their keys: one that first occurs far down, such as a withdrawn
+    consent, must not be lost.
+
+    Raises:
+        InputError: no line holds a JSON object.
+    """
+    keys: dict[str, None] = {}
+    for _, line in _lines(text):
+        row = _parsed(line)
+        if row is not None:
+            keys.update(dict.fromkeys(row))
+    if not keys:
+        raise InputError(f"{text.path}: no line holds a JSON object; write one object a line")
+    headings = tuple(keys)
+    return RawTable(
+        format="jsonl",
+        headings=headings,
+        read=lambda rows: regroup(_pieces(text, headings), rows),
+        findings=text.findings,
+        encoding=text.encoding,
+    )
+
+
+def _lines(text: TextFile) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not blank, with their numbers."""
+    pending = b""
+    number = 0
+    for block in text.blocks():
+        *lines, pending = (pending + block).split(b"\n")
+        for number, line in enumerate(lines, start=number + 1):  # noqa: B020 - counts on from the last block
+            if line.strip():
+                yield number, line.decode()
+        if len(pending) > LONGEST_LINE:
+            raise InputError(
+                f"{text.path}: line {number + 1} is over 16 MB; write one object a line"
+            )
+    if pending.strip():
+        yield number + 1, pending.decode()
+
+
+def _parsed(line: str) -> dict[str, object] | None:
+    """Return the object of a line, or None where it is broken."""
+    try:
+        row = _DECODER.decode(line.strip())
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _pieces(text: TextFile, headings: tuple[str, ...]) -> Iterator[SourceBatch]:
+    rows: list[list[str | None]] = []
+    lines: list[int] = []
+    broken: list[RefusedRow] = []
+    for number, line in _lines(text):
+        row = _parsed(line)
+        if row is None:
+            broken.append(_refused(number, line, len(headings)))
+        else:
+            rows.append([_text(row.get(key)) for key in headings])
+            lines.append(number)
+        if len(rows) + len(broken) == PIECE_ROWS:
+            yield _piece(rows, lines, broken, len(headings))
+            rows, lines, broken = [], [], []
+    yield _piece(rows, lines, broken, len(headings))
+
+
+def _piece(
+    rows: list[list[str | None]], lines: list[int], broken: list[RefusedRow], width: int
+) -> SourceBatch:
+    batch = text_batch(rows, lines, width)
+    return SourceBatch(batch.lines, batch.columns, broken)
+
+
+def _refused(number: int, line: str, width: int) -> RefusedRow:
+    """Return a line that is no JSON object, whole in the first column."""
+    values = (line.strip(), *[None] * (width - 1))
+    hint = "not one whole JSON object; put each value under its heading"
+    return RefusedRow(line=number, column="", code=BROKEN, hint=hint, values=values)
+
+
+def _text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _json(value)
+
+
+def _json(value: object) -> str:
+    """Return a nested value as JSON, its numbers as they were written."""
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, dict):
+        pairs = (f"{json.dumps(key, ensure_ascii=False)}: {_json(v)}" for key, v in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_json, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

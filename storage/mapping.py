@@ -1,0 +1,189 @@
+"""The mapping file: what a user says about the headings of their own file.
+
+Reading and checking the TOML lives here. What the headings mean in the end is judged in
+`understanding.py`, where the file's own headings are known.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+
+from schemas.errors import SettingsError
+from schemas.rows import KNOWN_COLUMNS
+
+DATE_ORDERS = ("dmy", "mdy", "ymd")
+KEYS = ("columns", "defaults", "date_order", "sheet", "drop")
+PERSONAL_COLUMNS = frozenset(
+    {"customer_id", "bvn", "account_number", "phone", "email", "image_url", "date_of_birth"}
+)
+"""Columns that tell one person from another: no value can be right for all rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """What a mapping file says.
+
+    Attributes:
+        path: the file, for messages.
+        columns: known column to the headings that mean it, in the order they are merged; no
+            heading at all says that nothing in the file means it.
+        defaults: known column to its value for all rows.
+        date_order: `dmy`, `mdy`, `ymd`, or None where not declared.
+        sheet: the sheet of a workbook to read.
+        drop: headings to leave out entirely.
+    """
+
+    path: Path = Path("mapping.toml")
+    columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    defaults: dict[str, str] = field(default_factory=dict)
+    date_order: str | None = None
+    sheet: str | None = None
+    drop: tuple[str, ...] = ()
+
+
+def nearest(word: str, words: tuple[str, ...]) -> str:
+    """Return `; did you mean "x"?` for the nearest of `words`, or nothing."""
+    near = difflib.get_close_matches(word.casefold(), words, n=1, cutoff=0.6)
+    return f'; did you mean "{near[0]}"?' if near else ""
+
+
+def read_mapping(path: Path) -> Mapping:
+    """Read a mapping file.
+
+    Raises:
+        SettingsError: the file is missing, is no TOML, or holds a key, column or value that means
+            nothing; the message names the file, the line and the key.
+    """
+    text = _text(path)
+    try:
+        tree = tomllib.loads(text, parse_float=str)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}; correct that place") from error
+    place = _Place(path, text)
+    for key in tree:
+        if key not in KEYS:
+            raise place.error(key, f"is no key of a mapping file{_hint_for_key(key)}")
+    return Mapping(
+        path=path,
+        columns=_columns(tree.get("columns", {}), place),
+        defaults=_defaults(tree.get("defaults", {}), place),
+        date_order=_date_order(tree.get("date_order"), place),
+        sheet=_sheet(tree.get("sheet"), place),
+        drop=_headings("drop", tree.get("drop", []), place),
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: there is no such mapping file; check the path") from None
+    except IsADirectoryError:
+        raise SettingsError(f"{path}: a folder, not a mapping file; name the file") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path}: not UTF-8 text; save the mapping file as UTF-8") from None
+    except OSError as error:
+        raise SettingsError(
+            f"{path}: the mapping file cannot be read ({error.strerror}); check its permissions"
+        ) from None
+
+
+def _hint_for_key(key: str) -> str:
+    if key in KNOWN_COLUMNS:
+        return f"; write it under [columns] or [defaults]: {key} = ..."
+    return nearest(key, KEYS) or f"; known are {', '.join(KEYS)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Makes errors that name the file, the line and the key."""
+
+    path: Path
+    text: str
+
+    def error(self, key: str, trouble: str, section: str = "") -> SettingsError:
+        line = self._line(key, section)
+        where = f"{self.path} line {line}" if line else f"{self.path}"
+        table = f"[{section}] " if section else ""
+        return SettingsError(f"{where}: {table}{key} {trouble}")
+
+    def _line(self, key: str, section: str) -> int | None:
+        quoted = re.escape(key)
+        assigned = re.compile(rf"\s*(?:{quoted}|\"{quoted}\"|'{quoted}')\s*[=.]|\[{quoted}\]")
+        inside = not section
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            if section and line.strip().startswith("["):
+                inside = line.strip().startswith(f"[{section}]")
+            elif inside and assigned.match(line):
+                return number
+            if not section and line.strip() == f"[{key}]":
+                return number
+        return None
+
+
+def _known(name: str, section: str, place: _Place) -> str:
+    if name not in KNOWN_COLUMNS:
+        hint = nearest(name, KNOWN_COLUMNS) or f"; known are {', '.join(KNOWN_COLUMNS)}"
+        raise place.error(name, f"is no column that nightscreen knows{hint}", section)
+    return name
+
+
+def _table(name: str, value: object, place: _Place) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise place.error(name, f"must be a table: [{name}] on a line of its own, entries below it")
+    return value
+
+
+def _columns(value: object, place: _Place) -> dict[str, tuple[str, ...]]:
+    columns: dict[str, tuple[str, ...]] = {}
+    for name, headings in _table("columns", value, place).items():
+        known = _known(name, "columns", place)
+        columns[known] = _headings(name, headings, place, "columns")
+    return columns
+
+
+def _headings(name: str, value: object, place: _Place, section: str = "") -> tuple[str, ...]:
+    listed = [value] if isinstance(value, str) and section else value
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        wanted = '"Their Heading" or a list of headings' if section else "a list of headings"
+        raise place.error(name, f"must be {wanted}", section)
+    return tuple(str(each) for each in listed)
+
+
+def _defaults(value: object, place: _Place) -> dict[str, str]:
+    defaults: dict[str, str] = {}
+    for name, given in _table("defaults", value, place).items():
+        known = _known(name, "defaults", place)
+        if known in PERSONAL_COLUMNS:
+            raise place.error(
+                name, "differs from person to person and takes no default", "defaults"
+            )
+        defaults[known] = _default_text(name, given, place)
+    return defaults
+
+
+def _default_text(name: str, value: object, place: _Place) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | date):
+        raise place.error(name, 'must be a text, number or date, such as "web"', "defaults")
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value)
+
+
+def _date_order(value: object, place: _Place) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or value.casefold() not in DATE_ORDERS:
+        raise place.error("date_order", f"must be one of {', '.join(DATE_ORDERS)}")
+    return value.casefold()
+
+
+def _sheet(value: object, place: _Place) -> str | None:
+    if value is None or (isinstance(value, str) and value):
+        return value
+    raise place.error("sheet", "must be the name of a sheet in quotes")

@@ -1,0 +1,189 @@
+"""A run's output folder: what users get, each file whole or not at all, the manifest last.
+
+What stands in the files is decided in `steps/`; the files of intake are in `rejects`.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.errors import OutputError
+from storage.private import appearing, make_private_folder, write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+PART_ROWS = 131_072
+_READ_BLOCK = 1 << 20
+MANIFEST = "manifest.json"
+REPORT = "report.json"
+
+
+@dataclass(slots=True)
+class RunFolder:
+    """`OUTPUT/RUN_ID/` and what was written into it."""
+
+    path: Path
+    rows: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, output: Path, run_id: str) -> Self:
+        """Make the folder of a run, private to its owner.
+
+        Raises:
+            OutputError: it cannot be made or written.
+        """
+        make_private_folder(output)
+        return cls(make_private_folder(output / run_id))
+
+    def begin(self) -> None:
+        """Withdraw an earlier manifest and keep its report, before files are replaced."""
+        (self.path / MANIFEST).unlink(missing_ok=True)
+        report = self.path / REPORT
+        if report.exists():
+            number = 1
+            while (self.path / f"report-{number}.json").exists():
+                number += 1
+            report.rename(self.path / f"report-{number}.json")
+
+    @contextmanager
+    def file(self, name: str, rows: int | None = None) -> Iterator[Path]:
+        """Give a temporary path for a file that appears whole on a clean exit."""
+        with appearing(self.path / name) as partial:
+            yield partial
+        if rows is not None:
+            self.rows[name] = rows
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a small text file."""
+        write_private(self.path / name, text.encode())
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write a JSON document."""
+        self.write_text(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+    def write_parts(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+        """Write tables as `name/part-*.parquet` in order; return the number of rows.
+
+        At least one part is written, so that an empty batch has its columns too.
+        """
+        folder = make_private_folder(self.path / name)
+        parts = PartWriter(self, name, schema)
+        try:
+            for table in tables:
+                parts.write(table)
+        except BaseException:
+            parts.abandon()
+            raise
+        written = parts.close()
+        for stale in sorted(folder.glob("part-*.parquet")):
+            if f"{name}/{stale.name}" not in written:
+                stale.unlink()
+        return sum(self.rows[part] for part in written)
+
+    def write_parquet(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+        """Write tables as one Parquet file; return the number of rows."""
+        rows = 0
+        with self.file(name) as partial, _parquet_writer(partial, schema) as writer:
+            for table in tables:
+                writer.write_table(table)
+                rows += table.num_rows
+        self.rows[name] = rows
+        return rows
+
+    def write_csv(self, name: str, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> int:
+        """Write a CSV file; return the number of rows."""
+        number = 0
+        with self.file(name) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(list(header))
+            for row in rows:
+                writer.writerow(list(row))
+                number += 1
+        self.rows[name] = number
+        return number
+
+    def files(self) -> dict[str, dict[str, Any]]:
+        """Return name, bytes, rows and SHA-256 of every file of the folder but the manifest."""
+        found: dict[str, dict[str, Any]] = {}
+        for path in sorted(self.path.rglob("*")):
+            name = path.relative_to(self.path).as_posix()
+            if path.is_file() and name != MANIFEST and not path.name.endswith(".part"):
+                found[name] = {
+                    "bytes": path.stat().st_size,
+                    "rows": self.rows.get(name),
+                    "sha256": _sha256(path),
+                }
+        return found
+
+
+class PartWriter:
+    """Writes tables into parts of bounded size, each appearing whole."""
+
+    def __init__(self, folder: RunFolder, name: str, schema: pa.Schema) -> None:
+        self._folder = folder
+        self._name = name
+        self._schema = schema
+        self._number = 0
+        self._rows = 0
+        self._names: list[str] = []
+        self._open()
+
+    def _open(self) -> None:
+        self._rows = 0
+        self._part = f"{self._name}/part-{self._number:05d}.parquet"
+        self._appearing = appearing(self._folder.path / self._part)
+        self._writer = _parquet_writer(self._appearing.__enter__(), self._schema)
+
+    def _finish(self) -> None:
+        self._writer.close()
+        self._appearing.__exit__(None, None, None)
+        self._folder.rows[self._part] = self._rows
+        self._names.append(self._part)
+
+    def write(self, table: pa.Table) -> None:
+        """Write a table as row groups, beginning a new part where the present one is full."""
+        if self._rows >= PART_ROWS:
+            self._finish()
+            self._number += 1
+            self._open()
+        self._writer.write_table(table)
+        self._rows += table.num_rows
+
+    def close(self) -> list[str]:
+        """Finish the last part and return the names of all."""
+        self._finish()
+        return self._names
+
+    def abandon(self) -> None:
+        """Leave nothing of the present part behind."""
+        self._writer.close()
+        error = OutputError("abandoned")
+        try:
+            self._appearing.__exit__(OutputError, error, None)
+        except OutputError:
+            return
+
+
+def _parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    words = [each.name for each in schema if pa.types.is_dictionary(each.type)]
+    return pq.ParquetWriter(
+        path, schema, compression="zstd", compression_level=1, use_dictionary=words
+    )
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_READ_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,237 @@
+"""Input files: any of four formats in, batches of text under understood headings out.
+
+Which file it is and what is wrong with it as a file is settled here. How each format is read is in
+`*_source.py`, what headings mean in `understanding.py`; judging values belongs to `steps/`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import mmap
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.errors import InputError
+from schemas.rows import Header, RefusedRow, SourceBatch
+from storage.csv_source import read_csv
+from storage.headings import Vocabulary
+from storage.jsonl_source import read_jsonl
+from storage.parquet_source import read_parquet
+from storage.rejects import GUARDED_PATTERN, unguard
+from storage.text_stream import open_text
+from storage.understanding import Layout, understand
+from storage.workbook_source import read_workbook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from storage.mapping import Mapping
+    from storage.raw_table import RawTable
+
+BATCH_ROWS = 8192
+START_BYTES = 64 * 1024
+ZIP_MAGIC = b"PK\x03\x04"
+PARQUET_MAGIC = b"PAR1"
+OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+OLE_STREAMS = ("EncryptedPackage", "Workbook", "Book")
+SAVE_AS = 'open it and save it as "Excel workbook (.xlsx)" or "CSV UTF-8"'
+FOREIGN = (
+    (b"%PDF", "a PDF"),
+    (b"<", "a web page or XML, whatever its name says"),
+    (b"{\\rtf", "a word processor document"),
+    (b"\x89PNG", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+    (b"7z\xbc\xaf", "a 7z archive: unpack it and give the file inside"),
+    (b"Rar!", "a RAR archive: unpack it and give the file inside"),
+    (b"ARROW1", "an Arrow or Feather file"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An input file that has been understood.
+
+    Attributes:
+        path: the file.
+        header: its columns as understood, and the findings.
+        table: the file as its format's reader gives it.
+        layout: which columns of the file go on, and in which order.
+        stamp: size and time of change when it was opened.
+    """
+
+    path: Path
+    header: Header
+    table: RawTable
+    layout: Layout
+    stamp: tuple[int, int]
+
+    @property
+    def format(self) -> str:
+        """`csv`, `xlsx`, `parquet` or `jsonl`."""
+        return self.table.format
+
+    def batches(self, rows: int = BATCH_ROWS) -> Iterator[SourceBatch]:
+        """Yield the rows as text, `rows` at a time, from the beginning at every call.
+
+        Lines are those of the text file or rows of the sheet, headings included; in Parquet, which
+        has no lines, rows count from 1. Blank rows are left out.
+
+        Raises:
+            InputError: the file is found damaged further down, or has changed since it was opened.
+        """
+        names = [column.heading for column in self.header.columns]
+        try:
+            if _stamp(self.path) != self.stamp:
+                raise InputError(f"{self.path}: changed while it was being read; start again")
+            for batch in self.table.read(rows):
+                yield self._arranged(batch, names)
+        except OSError as error:
+            raise _unreadable(self.path, error) from None
+
+    def _arranged(self, batch: SourceBatch, names: list[str]) -> SourceBatch:
+        arrays = [batch.columns.column(at) for at in self.layout.order]
+        broken = [self._arranged_row(row) for row in batch.broken]
+        if self.layout.guarded:
+            arrays = [
+                pc.replace_substring_regex(each, pattern=GUARDED_PATTERN, replacement=r"\1")
+                for each in arrays
+            ]
+        return SourceBatch(batch.lines, pa.RecordBatch.from_arrays(arrays, names=names), broken)
+
+    def _arranged_row(self, row: RefusedRow) -> RefusedRow:
+        values = [row.values[at] for at in self.layout.order]
+        if self.layout.guarded:
+            values = [value and unguard(value) for value in values]
+        return RefusedRow(row.line, row.column, row.code, row.hint, tuple(values))
+
+
+def open_source(path: Path, *, mapping: Mapping | None = None) -> Source:
+    """Find out what a file is and what its columns mean.
+
+    Raises:
+        InputError: it cannot be read as a batch of customers; one line says why and what to do.
+    """
+    start = _start(path)
+    try:
+        stamp = _stamp(path)
+        table = _table(path, start, mapping)
+        layout = understand(path, table.headings, mapping, table.findings)
+        source = Source(path, layout.header, table, layout, stamp)
+        _require_rows(source)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return source
+
+
+def file_digest(path: Path) -> str:
+    """Return `sha256:` and the digest of a file in hexadecimal.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _start(path: Path) -> bytes:
+    """Return the first bytes of a file, which must be there and hold something."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise InputError(f"{path}: a folder, not a file; name the file inside it")
+        if not stat.S_ISREG(mode):
+            raise InputError(f"{path}: not a regular file; save it to disk first")
+        with path.open("rb") as file:
+            start = file.read(START_BYTES)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if not start.strip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"):
+        raise InputError(f"{path}: the file is empty; export it again")
+    return start
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def _unreadable(path: Path, error: OSError) -> InputError:
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"{path}: there is no such file{_near_name(path)}")
+    if isinstance(error, PermissionError):
+        return InputError(f"{path}: no permission to read it; change its permissions or owner")
+    reason = error.strerror or type(error).__name__
+    return InputError(f"{path}: cannot be read ({reason}); check the disk and path")
+
+
+def _near_name(path: Path) -> str:
+    """Return a hint at a file with a name like this one in the same folder."""
+    if not path.parent.is_dir():
+        return f"; there is no folder {path.parent}"
+    try:
+        names = {each.name.casefold(): each.name for each in path.parent.iterdir()}
+    except OSError:
+        return "; check the path"
+    near = difflib.get_close_matches(path.name.casefold(), names, n=1, cutoff=0.6)
+    return f'; did you mean "{names[near[0]]}"?' if near else "; check the path"
+
+
+def _table(path: Path, start: bytes, mapping: Mapping | None) -> RawTable:
+    """Read the file by what it holds, whatever its name."""
+    vocabulary = Vocabulary.of(mapping)
+    if start.startswith(ZIP_MAGIC):
+        return read_workbook(path, vocabulary, mapping)
+    if mapping is not None and mapping.sheet is not None:
+        raise InputError(f"{mapping.path}: sheet: {path} is no workbook; take the line out")
+    if start.startswith(PARQUET_MAGIC):
+        return read_parquet(path)
+    _refuse_foreign(path, start)
+    return _text_table(path, start, vocabulary)
+
+
+def _refuse_foreign(path: Path, start: bytes) -> None:
+    if start.startswith(OLE_MAGIC):
+        raise InputError(f"{path}: {_old_workbook(path)}; {SAVE_AS}")
+    for magic, what in FOREIGN:
+        if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(magic):
+            fix = "" if ":" in what else "; give CSV, XLSX, Parquet or JSON Lines"
+            raise InputError(f"{path}: {what}{fix}")
+
+
+def _old_workbook(path: Path) -> str:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        streams = {name for name in OLE_STREAMS if view.find(name.encode("utf-16-le")) >= 0}
+    if "EncryptedPackage" in streams:
+        return "a workbook protected by a password, which cannot be read"
+    if streams:
+        return "an old Excel workbook (.xls), which is not read"
+    return "an Office file of the old kind, which is not read"
+
+
+def _text_table(path: Path, start: bytes, vocabulary: Vocabulary) -> RawTable:
+    text = open_text(path, start)
+    sample = text.sample().lstrip()
+    if sample.startswith(b"{"):
+        return read_jsonl(text)
+    if sample.startswith((b"[{", b"[\n", b"[\r", b"[ ")):
+        raise InputError(
+            f"{path}: one JSON array, not JSON Lines; write one object a line, as jq -c '.[]' does"
+        )
+    if text.gzipped and sample.startswith((ZIP_MAGIC, PARQUET_MAGIC)):
+        raise InputError(f"{path}: a compressed workbook or Parquet file; unpack it first")
+    return read_csv(text, vocabulary)
+
+
+def _require_rows(source: Source) -> None:
+    first = next(source.batches(1), None)
+    if first is None:
+        raise InputError(f"{source.path}: no rows below the headings; export it again")

@@ -1,0 +1,231 @@
+"""XLSX workbooks, streamed row by row; every cell becomes the text that the sheet means.
+
+Whole numbers keep all their digits, dates become ISO, a number shown with leading zeros keeps them.
+What headings mean belongs to `understanding.py`; old and protected workbooks are told in
+`tables.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+import zipfile
+import zlib
+from contextlib import closing, contextmanager
+from datetime import date, datetime, time
+from decimal import Decimal
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+from xml.etree.ElementTree import ParseError
+
+import openpyxl
+from openpyxl.utils.exceptions import InvalidFileException
+
+from schemas.errors import InputError
+from storage.headings import HEADER_SEARCH_ROWS
+from storage.mapping import Mapping, nearest
+from storage.raw_table import RawTable, regroup, text_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from openpyxl.workbook import Workbook
+
+    from schemas.rows import SourceBatch
+    from storage.headings import Vocabulary
+
+PIECE_ROWS = 2048
+FULL_DIGITS = 15
+"""How many digits a spreadsheet keeps of a number."""
+ALL_ZEROS = re.compile(r"0{2,}")
+MIDNIGHT = time()
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    InvalidFileException,
+    ParseError,
+    KeyError,
+    ValueError,
+    TypeError,
+    IndexError,
+    RuntimeError,
+)
+"""What zipfile and openpyxl let through from a damaged archive or sheet."""
+
+
+class _Formatted(Protocol):
+    """A cell of a streamed sheet, empty ones included."""
+
+    @property
+    def number_format(self) -> str | None: ...
+
+
+def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -> RawTable:
+    """Return one sheet of a workbook as a table of text.
+
+    Raises:
+        InputError: it is no workbook, is damaged, has no such sheet, or all sheets are empty.
+    """
+    _require_workbook(path)
+    with _open(path) as book:
+        filled = [name for name in _visible(book) if _first_rows(book, name, 1, skip_blank=True)]
+        sheet, findings = _choose(path, book, filled, mapping)
+        first = _first_rows(book, sheet, HEADER_SEARCH_ROWS)
+    rows = [[cell or "" for cell in row] for row in first]
+    at, score = vocabulary.header_row(rows)
+    if score and any(any(row) for row in rows[:at]):
+        findings.append(
+            f"The headings were found in row {at + 1}; what stands above them is left out."
+        )
+    headings = tuple(_trimmed(rows, at)) if rows else ()
+    return RawTable(
+        format="xlsx",
+        headings=headings,
+        read=lambda size: regroup(_pieces(path, sheet, at + 1, len(headings)), size),
+        findings=tuple(findings),
+        sheet=sheet,
+    )
+
+
+def _require_workbook(path: Path) -> None:
+    """Refuse other archives, which a workbook cannot be told from by its first bytes."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except UNREADABLE:
+        raise _damaged(path) from None
+    if "xl/workbook.xml" in names:
+        return
+    if "xl/workbook.bin" in names:
+        what = "a binary workbook (.xlsb); save it as .xlsx"
+    elif "mimetype" in names and "content.xml" in names:
+        what = "an OpenDocument file; save it as .xlsx or CSV UTF-8"
+    elif "word/document.xml" in names:
+        what = "a Word document; give CSV, XLSX, Parquet or JSON Lines"
+    else:
+        what = "a ZIP archive; unpack it and give the file inside"
+    raise InputError(f"{path}: {what}")
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(
+        f"{path}: the workbook is damaged or cut short; open it in a spreadsheet and save it again"
+    )
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[Workbook]:
+    """Open a workbook for streaming; what goes wrong inside it is an InputError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # openpyxl warns of extensions that hold no cells
+        try:
+            with (
+                path.open("rb") as file,  # by name openpyxl refuses a .csv that is a workbook
+                closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as book,
+            ):
+                yield book
+        except UNREADABLE:
+            raise _damaged(path) from None
+
+
+def _visible(book: Workbook) -> list[str]:
+    return [sheet.title for sheet in book.worksheets if sheet.sheet_state == "visible"]
+
+
+def _choose(
+    path: Path, book: Workbook, filled: list[str], mapping: Mapping | None
+) -> tuple[str, list[str]]:
+    """Return the sheet to read, and what is to be said about the others."""
+    wanted = mapping.sheet if mapping else None
+    if mapping and wanted:
+        titles = {sheet.title.casefold(): sheet.title for sheet in book.worksheets}
+        if wanted.casefold() not in titles:
+            hint = nearest(wanted, tuple(titles)) or f"; it has {', '.join(titles.values())}"
+            raise InputError(f'{mapping.path}: sheet: no sheet "{wanted}" in {path}{hint}')
+        return titles[wanted.casefold()], []
+    if not filled:
+        raise InputError(f"{path}: no visible sheet holds anything; export it again")
+    if len(filled) == 1:
+        return filled[0], []
+    others = ", ".join(filled[1:])
+    told = (
+        f'The sheet "{filled[0]}" is read; {others} also hold rows. '
+        'Name another in a mapping file: sheet = "...".'
+    )
+    return filled[0], [told]
+
+
+def _first_rows(
+    book: Workbook, sheet: str, count: int, *, skip_blank: bool = False
+) -> list[list[str | None]]:
+    rows: Iterable[list[str | None]] = _texts(book, sheet)
+    if skip_blank:
+        rows = (row for row in rows if any(row))
+    return list(islice(rows, count))
+
+
+def _trimmed(rows: list[list[str]], at: int) -> list[str]:
+    """Return the headings, as wide as they or the first rows below them are."""
+    width = max(
+        (place + 1 for row in rows[at:] for place, cell in enumerate(row) if cell.strip()),
+        default=0,
+    )
+    return [*rows[at], *[""] * width][:width]
+
+
+def _pieces(path: Path, sheet: str, skip: int, width: int) -> Iterator[SourceBatch]:
+    """Yield the rows below the headings; cells beyond the last heading are left out."""
+    with _open(path) as book:
+        rows: list[list[str | None]] = []
+        lines: list[int] = []
+        blank: list[str | None] = [None] * width
+        for line, row in enumerate(_texts(book, sheet), start=1):
+            if line <= skip or not any(row):
+                continue
+            rows.append([*row, *blank][:width])
+            lines.append(line)
+            if len(rows) == PIECE_ROWS:
+                yield text_batch(rows, lines, width)
+                rows, lines = [], []
+        yield text_batch(rows, lines, width)
+
+
+def _texts(book: Workbook, sheet: str) -> Iterator[list[str | None]]:
+    """Yield every row of a sheet as text, from row 1 and column 1."""
+    worksheet = book[sheet]
+    worksheet.reset_dimensions()  # what the file says of its size is often wrong
+    for row in worksheet.iter_rows(min_row=1, min_col=1):
+        yield [
+            cell.value if isinstance(cell.value, str) else _cell_text(cell.value, cell)
+            for cell in row
+        ]
+
+
+def _cell_text(value: object, cell: _Formatted) -> str | None:
+    """Return the text that a cell stands for."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return _number_text(value, cell.number_format)
+    if isinstance(value, datetime):
+        return (value.date() if value.time() == MIDNIGHT else value).isoformat()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return str(value)
+
+
+def _number_text(value: float, number_format: str | None) -> str:
+    """Return a number with all the digits that the sheet keeps, and the zeros that it shows.
+
+    Seventeen digits stand in the file, fifteen are meant: 0.30000000000000004 is 0.3.
+    """
+    text = str(value)
+    if isinstance(value, float):
+        text = format(Decimal(f"{value:.{FULL_DIGITS}g}"), "f")
+    if number_format and ALL_ZEROS.fullmatch(number_format) and text.isdigit():
+        return text.zfill(len(number_format))
+    return text

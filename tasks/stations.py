@@ -1,0 +1,73 @@
+"""One task for each station of the screening line."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from steps import asking, closing, line
+from tasks import live
+from tasks.edge import guarded
+
+
+@task(name="take in", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def take_in(run_id: str) -> dict[str, int]:
+    """Read the input into sealed chunks; write quarantine and problems."""
+    run = live.of(run_id).line
+    await asyncio.to_thread(line.take_in, run)
+    return {"read": run.rows_read, "quarantined": run.rows_quarantined}
+
+
+@task(name="plan", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def plan(run_id: str) -> int:
+    """Judge what each row needs; return how many lookups are to be asked."""
+    run = live.of(run_id).line
+    await asyncio.to_thread(line.make_plan, run)
+    return 0 if run.plan is None else run.plan.needed
+
+
+@task(name="price", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def price(run_id: str) -> int:
+    """Rank and quote; return the expected cost in micro-naira."""
+    run = live.of(run_id).line
+    quote = await asyncio.to_thread(line.make_price, run)
+    return quote.expected_micro
+
+
+@task(name="open books", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def open_books(run_id: str) -> None:
+    """Ask one lookup alone, for an exact opening balance."""
+    await asking.open_books(live.asking_of(run_id))
+
+
+@task(name="close books", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def close_books(run_id: str) -> None:
+    """Ask the lookup that was held back, for an exact closing balance."""
+    await asking.close_books(live.asking_of(run_id))
+
+
+@task(name="write rows", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def write_rows(run_id: str) -> int:
+    """Assemble, decide and write every row; return how many."""
+    run = live.of(run_id)
+    run.rows = await asyncio.to_thread(closing.write_rows, run.line)
+    return run.rows.rows
+
+
+@task(name="report", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def report(run_id: str) -> dict[str, Any]:
+    """Write calls, report and manifest; return the report."""
+    run = live.of(run_id)
+    if run.rows is None:
+        raise KeyError(run_id)
+    return await asyncio.to_thread(closing.write_report, run.line, run.rows)

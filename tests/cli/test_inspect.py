@@ -1,0 +1,130 @@
+"""`inspect`: what is understood and what is wrong, without a single value of a row."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cli.inspect import diagnose, inspect
+from schemas.errors import InputError, SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TABLE = """Customer ID;Surname;BVN;Acct No;Bank;GSM;Consent Ref;Consent Date;cost
+C1;Adebayo;22212345678;0123456789;Access Bank;08031234567;R1;2024-01-02;5
+C2;Okonkwo;2221234;0123456789;Access Bank;;;;5
+C3;Nwachukwu
+C4;Danjuma;NIL;;;;;;
+C5;Balogun;22212345679;;;;R5;2020-01-02;
+"""
+VALUES = ("Adebayo", "Okonkwo", "Nwachukwu", "Danjuma", "Balogun", "2221", "0803", "R1", "C4")
+
+
+@pytest.fixture
+def batch(tmp_path: Path) -> Path:
+    """Return a file with one sound row and several that are not."""
+    path = tmp_path / "batch.csv"
+    path.write_text(TABLE, encoding="utf-8")
+    return path
+
+
+def run(*arguments: str) -> str:
+    """Return what the command prints."""
+    app = typer.Typer()
+    app.command()(inspect)
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_rows_are_counted_once_each(batch: Path) -> None:
+    """Read is screened and refused together."""
+    rows = diagnose(batch).rows
+    assert rows == {"read": 5, "screened": 3, "refused": 2}
+
+
+def test_columns_say_what_they_mean_and_how_full_they_are(batch: Path) -> None:
+    """Words for nothing do not fill a cell; broken rows do not count."""
+    columns = {view.heading: view for view in diagnose(batch).columns}
+    assert columns["Acct No"].meaning == "account_number"
+    assert columns["BVN"].filled_pct == 75.0
+    assert columns["cost"].meaning is None
+    assert columns["cost"].output == "input_cost"
+
+
+def test_checks_say_how_many_rows_they_can_have(batch: Path) -> None:
+    """Consent gates the ecosystem check, an identifier each of them."""
+    found = diagnose(batch)
+    ecosystem = found.checks["ecosystem"]
+    assert list(found.checks) == ["bank_account", "karma", "ecosystem", "selfie"]
+    assert (ecosystem.eligible, ecosystem.invalid, ecosystem.refused) == (0, 1, 2)
+    assert found.checks["karma"].eligible == 2
+    assert found.checks["selfie"].ineligible == 3
+    assert found.karma_identities["phone"].eligible == 1
+    for view in found.checks.values():
+        total = view.eligible + view.ineligible + view.invalid + view.refused
+        assert total == found.rows["screened"]
+
+
+def test_problems_are_counted_by_kind_with_a_line_to_look_at(batch: Path) -> None:
+    """The line is that of the file."""
+    problems = {view.code: view for view in diagnose(batch).problems}
+    assert (problems["broken"].line, problems["broken"].count) == (4, 1)
+    assert problems["no_identifier"].line == 5
+
+
+def test_the_page_says_it_in_words_and_holds_no_value(batch: Path) -> None:
+    """An analyst sees headings, meanings, findings and counts."""
+    page = run(str(batch))
+    assert "5 rows: 3 would be screened, 2 refused" in page
+    assert "Columns are separated by semicolons." in page
+    assert "carried as input_cost" in page
+    assert not any(value in page for value in VALUES)
+
+
+def test_json_is_one_document_that_holds_no_value(batch: Path) -> None:
+    """A program reads the same."""
+    page = run(str(batch), "--json")
+    found = json.loads(page)
+    assert found["rows"]["read"] == 5
+    assert found["separator"] == "semicolon"
+    assert not any(value in page for value in VALUES)
+
+
+def test_a_heading_that_looks_like_data_is_not_shown(tmp_path: Path) -> None:
+    """A value among the headings stays private."""
+    path = tmp_path / "batch.csv"
+    path.write_text("customer_id,bvn,08031234567\nC1,22212345678,x\n", encoding="utf-8")
+    for page in (run(str(path)), run(str(path), "--json")):
+        assert "0803" not in page
+        assert "heading not shown" in page
+
+
+def test_the_mapping_is_used_and_its_mistakes_are_errors(batch: Path, tmp_path: Path) -> None:
+    """What the mapping says is shown as understood."""
+    mapping = tmp_path / "acme.toml"
+    mapping.write_text('[columns]\nexposure = "cost"\n', encoding="utf-8")
+    assert "exposure" in run(str(batch), "--mapping", str(mapping))
+    mapping.write_text('[columns]\nexposur = "cost"\n', encoding="utf-8")
+    with pytest.raises(SettingsError, match='did you mean "exposure"'):
+        diagnose(batch, mapping)
+    with pytest.raises(InputError, match="no such file"):
+        diagnose(tmp_path / "none.csv")
+
+
+def test_neither_the_engine_nor_a_socket_is_imported(batch: Path) -> None:
+    """The command starts quickly: it needs neither, and `--help` not even the tables."""
+    code = (
+        "import sys, pathlib; from cli.inspect import diagnose; "
+        "assert not {'pyarrow', 'numpy'} & set(sys.modules); "
+        f"diagnose(pathlib.Path({str(batch)!r})); "
+        "assert not {'prefect', 'httpx', 'sqlalchemy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

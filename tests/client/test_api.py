@@ -1,0 +1,382 @@
+"""The client makes one attempt and turns whatever happens into a value, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from client import wire
+from client.api import BODY_BYTES, Client
+from client.fakes import Canned, FakeTransport
+from client.manners import Verdict
+from client.transport import Departure, StripedTransport
+from schemas.answers import KarmaListing
+from schemas.checks import Check, IdentityKind, Lookup
+from schemas.errors import SettingsError
+from tests.client.service_in_a_test import Wire, raw_service
+
+if TYPE_CHECKING:
+    from tests.client.service_in_a_test import Behaviour
+
+BVN = "22212345678"
+KEY = "sk_live_1234567890"
+LISTED = {
+    "status": "success",
+    "data": {"karma_identity": BVN, "amount_in_contention": "10.10"},
+    "meta": {"cost": 10, "balance": 990},
+}
+GOOD = json.dumps(LISTED).encode()
+ASK = wire.karma(IdentityKind.BVN, BVN)
+TIMES = {"karma": 0.4}
+
+
+async def good(wire_: Wire) -> None:
+    """Answer well."""
+    await wire_.answer(GOOD)
+
+
+async def cut_before(wire_: Wire) -> None:
+    """Lose the connection once the request was read."""
+    wire_.cut()
+
+
+async def cut_within(wire_: Wire) -> None:
+    """Lose the connection within the body."""
+    await wire_.say(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n" + GOOD)
+    wire_.cut()
+
+
+async def silent(wire_: Wire) -> None:
+    """Never answer."""
+    await wire_.reader.read()
+
+
+async def drip(wire_: Wire) -> None:
+    """Send a byte now and then, for ever."""
+    await wire_.say(b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n")
+    while True:
+        await wire_.say(b" ")
+        await asyncio.sleep(0.02)
+
+
+async def junk(wire_: Wire) -> None:
+    """Speak no HTTP."""
+    await wire_.say(b"\x00\x01 what?\r\n\r\n")
+    wire_.cut()
+
+
+async def switch(wire_: Wire) -> None:
+    """Change the protocol unasked."""
+    await wire_.say(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
+
+
+async def huge(wire_: Wire) -> None:
+    """Answer with more than anyone reads."""
+    await wire_.answer(b"x" * (BODY_BYTES + 1))
+
+
+async def bomb(wire_: Wire) -> None:
+    """Answer with little that unpacks to much."""
+    await wire_.answer(gzip.compress(b" " * (BODY_BYTES * 20)), "200 OK", "Content-Encoding: gzip")
+
+
+async def packed(wire_: Wire) -> None:
+    """Pack the answer though asked not to."""
+    await wire_.answer(gzip.compress(GOOD), "200 OK", "Content-Encoding: gzip")
+
+
+async def redirect(wire_: Wire) -> None:
+    """Point elsewhere."""
+    await wire_.answer(b"", "307 Temporary Redirect", "Location: /elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("behave", "verdict", "trouble"),
+    [
+        (good, "answered", None),
+        (packed, "answered", None),
+        (cut_before, "in_doubt", "cut"),
+        (cut_within, "in_doubt", "cut"),
+        (silent, "in_doubt", "timeout"),
+        (drip, "in_doubt", "timeout"),
+        (junk, "in_doubt", "cut"),
+        (switch, "in_doubt", "cut"),
+        (huge, "in_doubt", "unreadable"),
+        (bomb, "in_doubt", "unreadable"),
+        (redirect, "stop", "address"),
+    ],
+)
+async def test_one_attempt_whatever_happens(
+    behave: Behaviour, verdict: str, trouble: str | None
+) -> None:
+    """Each fault is a value, the service sees one request, and the client works on."""
+    async with (
+        raw_service(behave) as service,
+        Client(service.base, KEY, timeouts_s=TIMES) as client,
+    ):
+        reading = await client.send(ASK)
+        assert (reading.verdict, reading.trouble) == (verdict, trouble)
+        assert len(service.heads) == 1
+        service.behave = good
+        assert (await client.send(ASK)).verdict is Verdict.ANSWERED
+
+
+async def test_dead_reused_connection_is_in_doubt_and_not_repeated() -> None:
+    """A connection that drops after the request was read may have been charged."""
+    async with (
+        raw_service(good) as service,
+        Client(service.base, KEY, timeouts_s=TIMES) as client,
+    ):
+        await client.send(ASK)
+        service.behave = cut_before
+        assert (await client.send(ASK)).verdict is Verdict.IN_DOUBT
+        assert (service.connections, len(service.heads)) == (1, 2)
+
+
+async def test_connection_closed_while_idle_is_not_used_again() -> None:
+    """A close that has arrived is noticed before the next call is written."""
+
+    async def answer_and_close(wire_: Wire) -> None:
+        await wire_.answer(GOOD)
+        wire_.cut()
+
+    async with raw_service(answer_and_close) as service, Client(service.base, KEY) as client:
+        for _ in range(5):
+            assert (await client.send(ASK)).verdict is Verdict.ANSWERED
+            await asyncio.sleep(0.01)
+        assert (service.connections, len(service.heads)) == (5, 5)
+
+
+@pytest.mark.parametrize("base", ["http://127.0.0.1:1", "https://nobody.invalid"])
+async def test_connection_never_made_is_not_sent(base: str) -> None:
+    """Refused connections and unknown hosts cost nothing and may be tried again."""
+    async with Client(base, KEY, timeouts_s={"karma": 5.0}) as client:
+        departure = Departure()
+        reading = await client.send(ASK, departure)
+        assert (reading.verdict, reading.retry, reading.cost_micro) == ("not_sent", True, 0)
+        assert not departure.may_have_left
+
+
+async def test_time_up_while_connecting_is_not_sent() -> None:
+    """A TLS handshake that never ends has sent no request."""
+    async with raw_service(silent) as service:
+        base = service.base.replace("http:", "https:")
+        async with Client(base, KEY, timeouts_s=TIMES) as client:
+            assert (await client.send(ASK)).verdict is Verdict.NOT_SENT
+
+
+async def test_time_up_while_waiting_for_a_connection_is_not_sent() -> None:
+    """More callers than connections: those who never got one have sent nothing."""
+    async with raw_service(silent) as service:
+        transport = StripedTransport(connections=1)
+        async with Client(service.base, KEY, timeouts_s=TIMES, transport=transport) as client:
+            readings = await asyncio.gather(*(client.send(ASK) for _ in range(3)))
+        assert sorted(reading.verdict for reading in readings) == [
+            "in_doubt",
+            "not_sent",
+            "not_sent",
+        ]
+        assert len(service.heads) == 1
+
+
+async def test_cancelled_call_tells_whether_it_left() -> None:
+    """A cancellation passes through; the departure says that the call may be charged."""
+    async with raw_service(silent) as service, Client(service.base, KEY) as client:
+        departure = Departure()
+        task = asyncio.create_task(client.send(ASK, departure))
+        while not service.heads:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert departure.may_have_left
+        service.behave = good
+        assert (await client.send(ASK)).verdict is Verdict.ANSWERED
+
+
+async def test_pools_survive_a_storm_of_timeouts() -> None:
+    """No place in a pool is lost to calls that ended badly."""
+    async with raw_service(silent) as service:
+        async with Client(service.base, KEY, timeouts_s={"karma": 0.05}, max_in_flight=3) as client:
+            await asyncio.gather(*(client.send(ASK) for _ in range(60)))
+            assert repr(client._transport).endswith("0 calls)")
+            service.behave = good
+            readings = [await client.send(ASK) for _ in range(30)]
+            assert {reading.verdict for reading in readings} == {Verdict.ANSWERED}
+
+
+async def test_what_is_written_on_the_wire() -> None:
+    """The path is below the base address's own, the key a bearer token, the length told."""
+    bodies: list[bytes] = []
+
+    async def note(wire_: Wire) -> None:
+        bodies.append(await wire_.reader.readexactly(49))
+        await wire_.answer(b'{"status":"success","data":{"account_name":"A"}}')
+
+    async with raw_service(note) as service, Client(f"{service.base}/pre/", KEY) as client:
+        await client.send(wire.bank_account("0123456789", "058"))
+    head = service.heads[0].decode()
+    assert head.startswith("POST /pre/v2/verification/bankaccount/bvn HTTP/1.1\r\n")
+    for line in (
+        f"Host: 127.0.0.1:{service.port}",
+        f"Authorization: Bearer {KEY}",
+        "Accept-Encoding: identity",
+        "Content-Type: application/json",
+        "Content-Length: 49",
+    ):
+        assert head.count(f"\r\n{line}\r\n") == 1
+    assert "Transfer-Encoding" not in head
+    assert bodies == [b'{"account_number":"0123456789","bank_code":"058"}']
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("7", 7.0),
+        ("999999999999", 3600.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("soon", None),
+        ("-1", None),
+        ("", None),
+        ("1e3", None),
+    ],
+)
+async def test_retry_after_in_both_forms(header: str, seconds: float | None) -> None:
+    """Seconds or a date; what cannot be read is ignored."""
+    fake = FakeTransport(Canned(429, headers={"Retry-After": header}))
+    async with Client("https://api.example", KEY, transport=fake) as client:
+        assert (await client.send(ASK)).retry_after_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "trouble"),
+    [
+        (httpx.ConnectError(""), "not_sent", "not_sent"),
+        (httpx.ConnectTimeout(""), "not_sent", "not_sent"),
+        (httpx.PoolTimeout(""), "not_sent", "not_sent"),
+        (httpx.ReadTimeout(""), "in_doubt", "timeout"),
+        (httpx.WriteTimeout(""), "in_doubt", "timeout"),
+        (httpx.WriteError(""), "in_doubt", "cut"),
+        (httpx.ReadError(""), "in_doubt", "cut"),
+        (httpx.RemoteProtocolError(""), "in_doubt", "cut"),
+        (httpx.LocalProtocolError(""), "in_doubt", "cut"),
+        (ConnectionResetError(), "in_doubt", "cut"),
+    ],
+)
+async def test_errors_of_any_transport_are_values(
+    error: Exception, verdict: str, trouble: str
+) -> None:
+    """Only errors from before a connection mean that nothing was sent."""
+    fake = FakeTransport(Canned(error=error))
+    async with Client("https://api.example", KEY, transport=fake) as client:
+        reading = await client.send(ASK)
+        assert (reading.verdict, reading.trouble) == (verdict, trouble)
+
+
+async def test_another_transport_gets_the_whole_address() -> None:
+    """A transport that does not know our extensions still sees the URL."""
+    fake = FakeTransport(Canned(404, {"status": "success"}))
+    async with Client("https://api.example/pre", KEY, transport=fake) as client:
+        await client.send(wire.karma(IdentityKind.EMAIL, "a+b/c@x.ng"))
+    assert str(fake.requests[0].url) == (
+        "https://api.example/pre/v2/verification/karma/a%2Bb%2Fc%40x.ng"
+    )
+
+
+async def test_ask_answers_in_one_line() -> None:
+    """A lookup goes in, a typed record comes out."""
+    fake = FakeTransport([Canned(error=httpx.ConnectError("")), Canned(200, LISTED)])
+    async with Client("https://api.example", KEY, transport=fake) as client:
+        reply = await client.ask(Lookup(Check.KARMA, IdentityKind.BVN, BVN))
+    assert isinstance(reply.answer, KarmaListing)
+    assert str(reply.answer.amount_in_contention) == "10.10"
+    assert [reading.verdict for reading in reply.attempts] == ["not_sent", "answered"]
+
+
+async def test_ask_does_not_pay_twice_unasked() -> None:
+    """A call that may have been charged is repeated only on request."""
+    fake = FakeTransport([Canned(502), Canned(404, {"status": "success"})])
+    async with Client("https://api.example", KEY, transport=fake) as client:
+        reply = await client.ask(ASK)
+        assert (reply.reading.verdict, len(fake.requests)) == (Verdict.IN_DOUBT, 1)
+        reply = await client.ask(ASK, resend_in_doubt=True)
+        assert (reply.reading.outcome, reply.answer) == ("clear", None)
+
+
+async def test_ask_keeps_to_the_cap() -> None:
+    """However many questions are asked at once, no more calls are in flight than allowed."""
+    peak = busy = 0
+
+    async def count(wire_: Wire) -> None:
+        nonlocal peak, busy
+        busy += 1
+        peak = max(peak, busy)
+        await asyncio.sleep(0.01)
+        busy -= 1
+        await wire_.answer(GOOD)
+
+    async with (
+        raw_service(count) as service,
+        Client(service.base, KEY, max_in_flight={"karma": 3}) as client,
+    ):
+        await asyncio.gather(*(client.ask(ASK) for _ in range(20)))
+    assert peak == 3
+
+
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        ("http://api.example", "must be https"),
+        ("http://localhost.evil.example", "must be https"),
+        ("ftp://api.example", "no http address"),
+        ("api.example", "no http address"),
+        ("", "no http address"),
+        ("https://user:secret@api.example", "may hold host, port and path only"),
+        ("https://api.example/?key=1", "may hold host, port and path only"),
+        ("https://[::1", "no address"),
+    ],
+)
+def test_wrong_address_is_one_clear_line(base: str, told: str) -> None:
+    """Nothing is sent to an address that is not https, unless it is this machine."""
+    with pytest.raises(SettingsError, match=told) as caught:
+        Client(base, KEY)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("base", ["http://localhost:1", "http://127.0.0.9", "http://[::1]:80/x"])
+def test_loopback_may_be_plain(base: str) -> None:
+    """The sandbox needs no certificate."""
+    assert KEY not in repr(Client(base, KEY))
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "k\ney", "ключ"])
+def test_broken_key_is_refused_without_showing_it(key: str) -> None:
+    """A key that no header can hold is a settings error."""
+    with pytest.raises(SettingsError, match="API_KEY"):
+        Client("https://api.example", key)
+
+
+@pytest.mark.parametrize("setting", [{"carma": 1}, {"karma": 0}, {"karma": -1}])
+def test_wrong_room_or_time_is_refused(setting: dict[str, int]) -> None:
+    """Unknown operations and numbers below one are settings errors."""
+    with pytest.raises(SettingsError):
+        Client("https://api.example", KEY, max_in_flight=setting)
+    with pytest.raises(SettingsError):
+        Client("https://api.example", KEY, timeouts_s=setting)
+
+
+async def test_nothing_personal_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither key nor identifier reaches a log, however loud the root is."""
+    caplog.set_level(logging.DEBUG)
+    async with raw_service(good) as service, Client(service.base, KEY) as client:
+        await client.send(ASK)
+        service.behave = junk
+        await client.send(ASK)
+    assert BVN not in caplog.text
+    assert KEY not in caplog.text

@@ -1,0 +1,244 @@
+"""Exchanges are read as the table says, whatever the service sends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client import wire
+from client.classify import Classifier, Reading, Verdict
+from client.exchange import Break, Exchange
+from client.reading import parse_answer
+from schemas.checks import IdentityKind, Operation, Outcome
+
+BVN = "22212345678"
+ACCOUNT = "0123456789"
+REQUESTS = {
+    Operation.BANK_ACCOUNT: wire.bank_account(ACCOUNT, "058"),
+    Operation.KARMA: wire.karma(IdentityKind.BVN, BVN),
+    Operation.ECOSYSTEM: wire.ecosystem(BVN),
+    Operation.SELFIE: wire.selfie(BVN, "https://img.example/a.jpg"),
+    Operation.BVN_START: wire.bvn_start(BVN, "08012345678"),
+    Operation.BVN_FINISH: wire.bvn_finish(BVN, "123456"),
+}
+CLASSIFIER = Classifier()
+
+
+def read(operation: str, status: int, body: Any) -> Reading:
+    """Read one whole response."""
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return CLASSIFIER.read(REQUESTS[Operation(operation)], Exchange(status, raw))
+
+
+def told(reading: Reading) -> str:
+    """Return the reading as one line of a table."""
+    words = [str(reading.verdict), str(reading.outcome or reading.trouble)]
+    words += ["retry"] * reading.retry + ["strain"] * reading.strain
+    words += [f"{reading.stop}/{reading.stop_scope}"] if reading.stop else []
+    return " ".join(words)
+
+
+def ok(data: object, **more: object) -> dict[str, object]:
+    """Return a success envelope."""
+    return {"status": "success", "message": "Successful", "data": data, **more}
+
+
+def error(message: str) -> dict[str, object]:
+    """Return an error body."""
+    return {"status": "error", "message": message}
+
+
+ROUTE = f"Cannot GET /v2/verification/ecosystem/{BVN}"
+TABLE: tuple[tuple[str, int, Any, str], ...] = (
+    # answers
+    ("bank_account", 200, ok({"account_name": "ADA OBI"}), "answered found"),
+    ("karma", 200, ok({"karma_identity": BVN}), "answered listed"),
+    ("ecosystem", 200, ok({"lenders": 2}), "answered found"),
+    ("selfie", 200, ok({"match": False, "similarity": 12.5}), "answered scored"),
+    ("bvn_start", 200, {"status": "otp", "data": "0801***5678"}, "answered found"),
+    ("bvn_finish", 200, ok({"first_name": "ADA"}), "answered found"),
+    ("bvn_finish", 200, ok([{"account_number": ACCOUNT}]), "answered found"),
+    ("karma", 201, ok({"karma_identity": BVN}, deprecation="soon"), "answered listed"),
+    # misses
+    ("karma", 404, {"status": "success"}, "answered clear"),
+    ("karma", 404, error("Identity not found in karma ecosystem"), "answered clear"),
+    ("ecosystem", 404, error(f"{BVN} not found in ecosystem"), "answered not_found"),
+    ("bank_account", 500, error("Invalid account number"), "answered not_found"),
+    # other 404s and redirects are a wrong address
+    ("ecosystem", 404, error(ROUTE), "stop address address/run"),
+    ("ecosystem", 404, error(f"Not found: {ROUTE}"), "stop address address/run"),
+    ("karma", 404, error("Route not found"), "stop address address/run"),
+    ("karma", 404, b"<html>", "stop address address/run"),
+    ("bank_account", 404, {"status": "success"}, "stop address address/run"),
+    ("karma", 302, b"", "stop address address/run"),
+    # stops
+    ("karma", 401, error("Invalid Authorization"), "stop auth auth/check"),
+    ("karma", 403, error("Forbidden"), "stop auth auth/check"),
+    ("selfie", 402, {**error("Insufficient balance"), "data": None}, "stop balance balance/run"),
+    ("ecosystem", 500, error("No price definition found"), "stop unpriced auth/check"),
+    # test mode
+    ("karma", 200, {}, "test_mode test_mode test_mode/run"),
+    (
+        "karma",
+        200,
+        {**ok({"karma_identity": BVN}), "mock-response": "x"},
+        "test_mode test_mode test_mode/run",
+    ),
+    ("karma", 404, {"status": "success", "mock-response": 1}, "test_mode test_mode test_mode/run"),
+    # not charged
+    ("karma", 429, b"", "not_charged refused retry strain"),
+    ("karma", 503, b"<html>", "not_charged refused retry strain"),
+    ("karma", 400, b"<html>", "not_charged rejected"),
+    ("bvn_finish", 400, error("Wrong OTP entered"), "not_charged rejected"),
+    ("karma", 418, b"", "not_charged rejected"),
+    # in doubt
+    ("karma", 500, error("Invalid account number"), "in_doubt overload retry strain"),
+    ("bank_account", 500, error("Service unavailable"), "in_doubt overload retry strain"),
+    ("karma", 502, b"<html>", "in_doubt overload retry strain"),
+    ("karma", 599, b"", "in_doubt overload retry strain"),
+    ("bvn_finish", 504, b"", "in_doubt overload strain"),
+    ("karma", 200, b'{"status":"succ', "in_doubt unreadable retry"),
+    ("karma", 200, b"[]", "in_doubt unreadable retry"),
+    ("karma", 200, ok(None), "in_doubt unreadable retry"),
+    ("karma", 200, ok({}), "in_doubt unreadable retry"),
+    ("karma", 200, ok("listed"), "in_doubt unreadable retry"),
+    ("karma", 200, error("odd"), "in_doubt unreadable retry"),
+    ("karma", 204, b"", "in_doubt unreadable retry"),
+    ("bvn_finish", 200, ok([]), "in_doubt unreadable"),
+    # somebody else
+    ("karma", 200, ok({"karma_identity": "22299999999"}), "in_doubt wrong_identity"),
+    ("ecosystem", 200, ok({"bvn": "22299999999"}), "in_doubt wrong_identity"),
+    ("bank_account", 200, ok({"account_number": "9876543210"}), "in_doubt wrong_identity"),
+    # a masked BVN and another kind of identifier are nobody else
+    ("ecosystem", 200, ok({"bvn": "22200000678", "lenders": 1}), "answered found"),
+    ("bank_account", 200, ok({"bvn": "22000000021", "account_number": ACCOUNT}), "answered found"),
+    ("karma", 200, ok({"karma_identity": "a@b.ng"}), "answered listed"),
+)
+
+
+@pytest.mark.parametrize(("operation", "status", "body", "line"), TABLE)
+def test_table_of_responses(operation: str, status: int, body: Any, line: str) -> None:
+    """Each response is read as one line says."""
+    assert told(read(operation, status, body)) == line
+
+
+@pytest.mark.parametrize(
+    ("operation", "broken", "line"),
+    [
+        ("karma", Break.NOT_SENT, "not_sent not_sent retry"),
+        ("karma", Break.TIMEOUT, "in_doubt timeout retry strain"),
+        ("karma", Break.CUT, "in_doubt cut retry"),
+        ("karma", Break.TOO_LARGE, "in_doubt unreadable retry"),
+        ("bvn_start", Break.NOT_SENT, "not_sent not_sent retry"),
+        ("bvn_start", Break.CUT, "in_doubt cut"),
+        ("bvn_finish", Break.TIMEOUT, "in_doubt timeout strain"),
+        ("bvn_finish", Break.TOO_LARGE, "in_doubt unreadable"),
+    ],
+)
+def test_table_of_broken_exchanges(operation: str, broken: Break, line: str) -> None:
+    """A BVN call that may have arrived is never repeated by machine."""
+    reading = CLASSIFIER.read(REQUESTS[Operation(operation)], Exchange(broken=broken))
+    assert told(reading) == line
+
+
+@pytest.mark.parametrize("operation", list(Operation))
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_mock_response_is_never_an_answer(operation: Operation, status: int) -> None:
+    """Test mode is noticed on every operation, whatever the status."""
+    body = {**ok({"karma_identity": BVN, "similarity": 99}), "mock-response": "sample"}
+    assert read(operation, status, body).verdict is Verdict.TEST_MODE
+
+
+def test_money_is_exact() -> None:
+    """Cost and balance never pass through a float."""
+    meta = b'"meta":{"cost":10.10,"balance":9007199254740993.123456}'
+    body = b'{"status":"success","data":{"karma_identity":"' + BVN.encode() + b'"},' + meta + b"}"
+    reading = read("karma", 200, body)
+    assert reading.cost_micro == 10_100_000
+    assert reading.balance_micro is None  # beyond every wallet
+    body = body.replace(b"9007199254740993.123456", b'"12,345.123456"')
+    assert read("karma", 200, body).balance_micro == 12_345_123_456
+
+
+def test_success_without_meta_is_an_answer_of_unknown_cost() -> None:
+    """A missing `meta` does not undo an answer."""
+    reading = read("karma", 200, ok({"karma_identity": BVN}))
+    assert (reading.verdict, reading.cost_micro) == (Verdict.ANSWERED, None)
+
+
+def test_miss_costs_nothing_unless_it_says_so() -> None:
+    """Misses are free; a balance beside one is kept."""
+    body = error(f"{BVN} not found in ecosystem")
+    reading = read("ecosystem", 404, {**body, "meta": {"balance": 5.5}})
+    assert (reading.cost_micro, reading.balance_micro) == (0, 5_500_000)
+    assert read("ecosystem", 404, {**body, "meta": {"cost": 1}}).cost_micro == 1_000_000
+
+
+@pytest.mark.parametrize("meta", [None, [], "x", {"cost": -1}, {"cost": "free"}, {"cost": True}])
+def test_odd_meta_is_unknown_cost(meta: object) -> None:
+    """A cost that cannot be read is unknown, never nought."""
+    reading = read("karma", 200, ok({"karma_identity": BVN}, meta=meta))
+    assert (reading.verdict, reading.cost_micro) == (Verdict.ANSWERED, None)
+
+
+def test_only_answers_keep_their_body_and_no_repr_shows_it() -> None:
+    """What is kept is sealed elsewhere; nothing of it is in a repr."""
+    answered = read("karma", 200, ok({"karma_identity": BVN}))
+    assert BVN.encode() in answered.body
+    assert BVN not in repr(answered)
+    assert read("karma", 400, error(BVN)).body == b""
+    assert BVN not in repr(Exchange(200, BVN.encode()))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["status", "message", "data", "meta", "cost", "balance", "bvn", "karma_type"]
+            )
+            | st.text(max_size=5),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    operation=st.sampled_from(list(Operation)),
+    status=st.integers(100, 999) | st.none(),
+    body=st.binary(max_size=200) | JSON.map(lambda document: json.dumps(document).encode()),
+    broken=st.none() | st.sampled_from(Break),
+)
+def test_reading_never_raises(
+    operation: Operation, status: int | None, body: bytes, broken: Break | None
+) -> None:
+    """Any bytes under any status have a reading, and every hit has a readable record."""
+    reading = CLASSIFIER.read(REQUESTS[operation], Exchange(status, body, broken))
+    misses = (None, Outcome.CLEAR, Outcome.NOT_FOUND)
+    if reading.outcome not in misses:
+        assert parse_answer(operation, reading.body) is not None
+    assert (reading.verdict is Verdict.ANSWERED) == (reading.trouble is None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"meta":{"cost":1e999999999999999999999}}',
+        b'{"status":"success","data":{"lenders":1e400,"loans":NaN}}',
+        b'{"status":"success","data":{"lenders":' + b"9" * 5000 + b"}}",
+        '{"status":"success","data":{"lenders":1}}'.encode("utf-16"),
+        b"\xff\xfe\x00",
+    ],
+)
+def test_hostile_bodies_are_read_calmly(body: bytes) -> None:
+    """Depth, exponents and encodings break nothing."""
+    assert read("ecosystem", 200, body).verdict in (Verdict.ANSWERED, Verdict.IN_DOUBT)

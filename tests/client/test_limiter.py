@@ -1,0 +1,149 @@
+"""The cap keeps its height under constant failures and finds limits nobody told it of.
+
+A discrete-event simulation stands in for the service; nothing here waits for a clock.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from dataclasses import dataclass
+from itertools import count, pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client.limiter import AdaptiveCap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SEEDS = range(4)
+
+
+@dataclass
+class Seen:
+    """What a simulated run came to, after its warm-up."""
+
+    share_of_maximum: float
+    share_of_limit: float
+    refused: float
+    caps: list[int]
+
+
+def simulate(
+    maximum: int,
+    *,
+    seed: int,
+    failing: float = 0.0,
+    limit: Callable[[float], int] | None = None,
+    refusal_s: float = 0.005,
+    results: int = 10_000,
+    warm_up: float = 0.2,
+) -> Seen:
+    """Keep the window full against a service that takes about 100 ms a call."""
+    rng, cap, now, order = random.Random(seed), AdaptiveCap(maximum), 0.0, count()
+    flying: list[tuple[float, int, bool, bool]] = []
+    busy, counted, refused = 0, 0, 0
+    held, allowed, begun = 0.0, 0.0, 0.0
+    caps = [cap.cap]
+    for number in range(results):
+        while len(flying) < cap.cap:
+            taken = limit is None or busy < limit(now)
+            took = 0.1 * rng.lognormvariate(0, 0.3) if taken else refusal_s * rng.uniform(0.5, 1.5)
+            strain = not taken or rng.random() < failing
+            heapq.heappush(flying, (now + took, next(order), strain, taken))
+            busy += taken
+        at, _, strain, taken = heapq.heappop(flying)
+        if number >= warm_up * results:
+            begun = begun or now
+            held += cap.cap * (at - now)
+            allowed += min(maximum, limit(at) if limit else maximum) * (at - now)
+            counted += 1
+            refused += not taken
+        now, busy = at, busy - taken
+        cap.on_result(strain=strain, now=now, in_flight=len(flying) + 1)
+        caps.append(cap.cap)
+    return Seen(held / (maximum * (now - begun)), held / allowed, refused / counted, caps)
+
+
+@pytest.mark.parametrize("failing", [0.01, 0.12, 0.5])
+@pytest.mark.parametrize("maximum", [8, 50, 200])
+def test_constant_failures_are_no_reason_to_crawl(failing: float, maximum: int) -> None:
+    """A service that fails as often at any load keeps at least 90 % of the cap."""
+    for seed in SEEDS:
+        assert simulate(maximum, failing=failing, seed=seed, warm_up=0.3).share_of_maximum >= 0.9
+
+
+@pytest.mark.parametrize("failing", [0.0, 0.01])
+@pytest.mark.parametrize(("maximum", "hidden"), [(8, 3), (50, 5), (50, 33), (200, 77), (200, 150)])
+def test_hidden_limit_is_found_and_respected(maximum: int, hidden: int, failing: float) -> None:
+    """At least 90 % of a limit is used with at most 1 % of calls refused."""
+    for seed in SEEDS:
+        seen = simulate(maximum, failing=failing, limit=lambda _: hidden, seed=seed)
+        assert 0.9 <= seen.share_of_limit <= 1.02
+        assert seen.refused <= 0.01
+
+
+def test_moving_limit_is_followed() -> None:
+    """A limit that falls and rises during the run is found again."""
+    for seed in SEEDS:
+        seen = simulate(
+            200, limit=lambda now: (60, 120, 90, 150)[int(now // 30) % 4], seed=seed, results=60_000
+        )
+        assert seen.share_of_limit >= 0.9
+        assert seen.refused <= 0.015
+
+
+def test_clean_service_is_opened_fast() -> None:
+    """The cap doubles each window until the maximum."""
+    caps = simulate(50, seed=1, results=200).caps
+    assert [cap for cap, after in pairwise(caps) if cap != after] == [4, 8, 16, 32]
+    assert caps[-1] == 50
+
+
+def test_dead_service_is_left_almost_alone() -> None:
+    """Where every call fails the cap goes down to 1 and stays there."""
+    cap = AdaptiveCap(64)
+    for number in range(2000):
+        cap.on_result(strain=True, now=float(number), in_flight=cap.cap)
+    assert cap.cap == 1
+
+
+def test_retry_after_pauses_the_whole_check() -> None:
+    """The latest end of all pauses holds; an answer's own header pauses nothing."""
+    cap = AdaptiveCap(8)
+    cap.on_result(strain=True, now=10.0, in_flight=4, retry_after_s=5)
+    cap.on_result(strain=True, now=11.0, in_flight=4, retry_after_s=1)
+    cap.on_result(strain=False, now=12.0, in_flight=4, retry_after_s=60)
+    assert cap.paused_until == 15.0
+
+
+def test_cap_does_not_grow_unused() -> None:
+    """A window that was never full proves nothing about a larger one."""
+    cap = AdaptiveCap(64)
+    for number in range(500):
+        cap.on_result(strain=False, now=float(number), in_flight=1)
+    assert cap.cap == 4
+
+
+@given(
+    maximum=st.integers(1, 40),
+    start=st.integers(1, 60),
+    results=st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=400),
+)
+def test_cap_keeps_its_bounds(maximum: int, start: int, results: list[tuple[bool, int]]) -> None:
+    """Never over the maximum, never under 1, whatever happens."""
+    cap = AdaptiveCap(maximum, start)
+    for number, (strain, in_flight) in enumerate(results):
+        cap.on_result(strain=strain, now=float(number), in_flight=in_flight)
+        assert 1 <= cap.cap <= maximum
+
+
+@pytest.mark.parametrize(("maximum", "start"), [(0, 1), (1, 0)])
+def test_no_cap_below_one(maximum: int, start: int) -> None:
+    """A cap of nothing is a mistake."""
+    with pytest.raises(ValueError, match="at least 1"):
+        AdaptiveCap(maximum, start)

@@ -1,0 +1,51 @@
+"""Waits grow by class of failure, with full jitter, and end."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from client.manners import Trouble, Verdict
+from client.classify import Reading
+from client.retry import BY_TROUBLE, next_attempt
+
+
+def failed(trouble: Trouble = Trouble.OVERLOAD, **more: float) -> Reading:
+    """Return a reading that may be tried again."""
+    return Reading(Verdict.IN_DOUBT, trouble=trouble, retry=True, **more)  # type: ignore[arg-type]
+
+
+def test_no_retry_where_the_reading_forbids_it() -> None:
+    """A rejected call and an answer are final."""
+    for reading in (Reading(Verdict.ANSWERED), Reading(Verdict.NOT_CHARGED)):
+        assert next_attempt(reading, 1, 5, random=random.Random(1)) is None
+
+
+def test_attempts_end() -> None:
+    """The last attempt is the last."""
+    assert next_attempt(failed(), 4, 5, random=random.Random(1)) is not None
+    assert next_attempt(failed(), 5, 5, random=random.Random(1)) is None
+
+
+@pytest.mark.parametrize("trouble", list(BY_TROUBLE))
+def test_waits_double_up_to_a_bound_with_full_jitter(trouble: Trouble) -> None:
+    """Waits spread over the whole span from nought."""
+    source, backoff = random.Random(1), BY_TROUBLE[trouble]
+    for attempt in range(1, 40):
+        bound = min(backoff.longest_s, backoff.first_s * 2 ** (attempt - 1))
+        waits = [next_attempt(failed(trouble), attempt, 99, random=source) for _ in range(200)]
+        spread = [wait for wait in waits if wait is not None]
+        assert len(spread) == 200
+        assert max(spread) <= bound
+        assert min(spread) < 0.1 * bound
+        assert max(spread) > 0.9 * bound
+
+
+def test_retry_after_is_the_least_wait() -> None:
+    """What the service asks for is kept, and calls do not come back together."""
+    source = random.Random(1)
+    reading = failed(Trouble.REFUSED, retry_after_s=7.0)
+    waits = {next_attempt(reading, 1, 5, random=source) for _ in range(20)}
+    assert len(waits) == 20
+    assert min(wait for wait in waits if wait is not None) >= 7.0

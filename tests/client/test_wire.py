@@ -1,0 +1,114 @@
+"""Requests are built as the specification shows them, and hold no identifier in clear in a repr."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client import wire
+from schemas.checks import Check, IdentityKind, Lookup, Operation
+from schemas.errors import UnsupportedIdentityError, UsageError
+
+BVN = "22212345678"
+
+LOOKUPS = (
+    (
+        Lookup(Check.BANK_ACCOUNT, IdentityKind.NUBAN, "058-0123456789"),
+        "POST /v2/verification/bankaccount/bvn",
+        {"account_number": "0123456789", "bank_code": "058"},
+    ),
+    (
+        Lookup(Check.KARMA, IdentityKind.PHONE, "+2348012345678"),
+        "GET /v2/verification/karma/%2B2348012345678",
+        None,
+    ),
+    (
+        Lookup(Check.KARMA, IdentityKind.EMAIL, "ada+1/x@mail.ng"),
+        "GET /v2/verification/karma/ada%2B1%2Fx%40mail.ng",
+        None,
+    ),
+    (
+        Lookup(Check.KARMA, IdentityKind.NUBAN, "058-0123456789"),
+        "GET /v2/verification/karma/058-0123456789",
+        None,
+    ),
+    (
+        Lookup(Check.ECOSYSTEM, IdentityKind.BVN, BVN),
+        f"GET /v2/verification/ecosystem/{BVN}",
+        None,
+    ),
+    (
+        Lookup(Check.SELFIE, IdentityKind.BVN, BVN, "https://img.example/a.jpg"),
+        f"POST /v2/verification/bvn/{BVN}/selfies",
+        {"image": "https://img.example/a.jpg"},
+    ),
+)
+
+
+@pytest.mark.parametrize(("lookup", "line", "body"), LOOKUPS)
+def test_each_check_asks_as_specified(
+    lookup: Lookup, line: str, body: dict[str, str] | None
+) -> None:
+    """Method, path and body are those of the specification, area B."""
+    request = wire.lookup_request(lookup)
+    assert f"{request.method} {request.path}" == line
+    assert (json.loads(request.body) if request.body else None) == body
+    assert request.operation == lookup.check
+
+
+def test_bvn_consent_has_two_calls_on_one_path() -> None:
+    """POST starts with the contact, PUT finishes with the OTP."""
+    start, finish = wire.bvn_start(BVN, "08012345678"), wire.bvn_finish(BVN, "123456")
+    assert start.path == finish.path == f"/v2/verification/bvn/{BVN}/accounts"
+    assert (start.method, start.body) == ("POST", b'{"contact":"08012345678"}')
+    assert (finish.method, finish.body) == ("PUT", b'{"otp":"123456"}')
+    assert (start.operation, finish.operation) == (Operation.BVN_START, Operation.BVN_FINISH)
+
+
+def test_image_identity_is_refused_in_one_clear_line() -> None:
+    """The specification does not show how an image is carried in the karma path."""
+    with pytest.raises(UnsupportedIdentityError, match="use bvn, phone, email, domain or nuban"):
+        wire.lookup_request(Lookup(Check.KARMA, IdentityKind.IMAGE, "aGVsbG8="))
+
+
+@pytest.mark.parametrize("identity", ["", "  ", ".", "..", "\udc80"])
+def test_identity_that_is_none_is_refused(identity: str) -> None:
+    """A path without its identifier would be another address."""
+    with pytest.raises(UsageError) as caught:
+        wire.karma(IdentityKind.BVN, identity)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("identity", ["0123456789", "058-", "-0123456789"])
+def test_account_without_bank_or_number_is_refused(identity: str) -> None:
+    """The service answers an empty field with 504 after a minute."""
+    with pytest.raises(UsageError):
+        wire.lookup_request(Lookup(Check.BANK_ACCOUNT, IdentityKind.NUBAN, identity))
+
+
+@given(st.text(min_size=1).filter(lambda text: bool(text.strip(". \t\r\n"))))
+def test_any_identifier_survives_the_path(identity: str) -> None:
+    """Percent-encoding is one segment of ASCII and comes back as it was."""
+    try:
+        path = wire.karma(IdentityKind.EMAIL, identity).path
+    except UsageError:
+        assert not identity.isascii()
+        return
+    head, _, segment = path.rpartition("/")
+    assert head == "/v2/verification/karma"
+    assert segment.isascii()
+    assert not set(segment) & set("?#/ +")
+    assert unquote(segment) == identity
+
+
+def test_repr_names_nobody() -> None:
+    """Neither the path nor the body shows in a repr."""
+    for lookup, _, _ in LOOKUPS:
+        shown = repr(wire.lookup_request(lookup)) + repr(lookup)
+        assert BVN not in shown
+        assert "0123456789" not in shown
+        assert "mail.ng" not in shown

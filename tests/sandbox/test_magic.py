@@ -1,0 +1,60 @@
+"""The table of magic identifiers: complete, well-formed and documented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sandbox import magic, tables
+from sandbox.banks import is_right_account
+from sandbox.faults import FAULTS
+from sandbox.people import account_of, ecosystem_of, identity_kind, karma_of, person_of_bvn
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
+
+
+def test_every_fault_has_two_rows() -> None:
+    """Each fault can be had at every attempt, and at the first attempt only."""
+    always = {row.fault for row in magic.TABLE if row.fault and not row.once}
+    once = {row.fault for row in magic.TABLE if row.once}
+    assert always == once == set(FAULTS)
+
+
+@pytest.mark.parametrize("row", magic.TABLE, ids=lambda row: row.word)
+def test_identifiers_are_well_formed_and_lead_back(row: magic.Magic) -> None:
+    """Every identifier of a row passes a client's checks and is recognised as that row."""
+    assert identity_kind(row.bvn) == "bvn"
+    assert identity_kind(row.phone) == "phone"
+    assert identity_kind(row.email) == "email"
+    assert identity_kind(row.domain) == "domain"
+    assert is_right_account(magic.BANK_CODE, row.account_number)
+    nuban = f"{magic.BANK_CODE}-{row.account_number}"
+    identities = (row.bvn, row.phone, row.email, row.domain, nuban)
+    assert [magic.by_karma_identity(one) for one in identities] == [row] * 5
+    person = person_of_bvn(row.bvn)
+    assert person.phone == row.phone
+    assert person.email == row.email
+    assert person.account == (magic.BANK_CODE, row.account_number)
+
+
+@pytest.mark.parametrize("row", magic.TABLE, ids=lambda row: row.word)
+def test_outcomes_are_as_the_row_says(row: magic.Magic) -> None:
+    """Blacklist, account and history answer what the row promises."""
+    assert all(
+        (karma_of(one) is not None) == row.listed
+        for one in (row.bvn, row.phone, row.email, row.domain)
+    )
+    account = account_of(magic.BANK_CODE, row.account_number, masked=False)
+    expected = {"own": True, "other": False, "missing": None}[row.account]
+    assert (account["bvn"] == row.bvn if account else None) is expected
+    record = ecosystem_of(row.bvn)
+    past_due = None if record is None else bool(record["past_due_loans"])
+    assert past_due is {"good": False, "bad": True, "none": None}[row.history]
+
+
+def test_document_holds_the_tables() -> None:
+    """docs/sandbox.md shows what `python -m sandbox tables` prints."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert tables.markdown(tables.MAGIC_HEADINGS, tables.magic_rows()) in text
+    assert tables.markdown(tables.MANNER_HEADINGS, tables.manner_rows()) in text

@@ -1,0 +1,200 @@
+"""The six operations over the wire: what hits, misses and refusals look like."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+
+from sandbox import magic
+from sandbox.people import (
+    account_of,
+    bvn_details,
+    ecosystem_of,
+    karma_of,
+    otp_of,
+    person_of_bvn,
+    selfie_of,
+)
+
+if TYPE_CHECKING:
+    from sandbox.process import SandboxProcess
+    from tests.sandbox.conftest import Caller
+
+CLEAR = magic.by_word("clear")
+LISTED = magic.by_word("listed")
+MISSING = magic.by_word("missing-account")
+NOBODY = magic.by_word("nobody")
+IMAGE = "https://images.example/me.jpg"
+
+
+def test_karma_hit_carries_record_cost_and_balance(caller: Caller) -> None:
+    """A listed identity costs 10 naira and comes with its record."""
+    answer = caller.karma(LISTED.bvn)
+    assert answer.status == 200
+    assert answer.json["status"] == "success"
+    assert answer.json["data"] == karma_of(LISTED.bvn)
+    assert answer.json["meta"] == {"cost": 10, "balance": 999_990}
+
+
+def test_karma_miss_is_404_success_without_data_or_meta(caller: Caller) -> None:
+    """An identity that is not listed is a free 404 whose status word is success."""
+    answer = caller.karma(CLEAR.bvn)
+    assert answer.status == 404
+    assert answer.json == {
+        "status": "success",
+        "message": "Identity not found in karma ecosystem",
+    }
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        *("+2348031234567", "058-0123456789", "lender.example", "a+b/c?d#e%f@x.example"),
+        "ọlábísí@x.example",
+    ],
+)
+def test_karma_identity_arrives_as_it_was_meant(caller: Caller, identity: str) -> None:
+    """Plus signs, slashes, question marks and letters beyond ASCII survive percent-encoding."""
+    caller.karma(quote(identity, safe=""))
+    entry = caller.sandbox.ledger()["entries"][-1]
+    assert entry["identity"] == identity
+    assert entry["outcome"] in {"clear", "listed"}
+
+
+def test_ecosystem_hit_has_the_record_with_exact_numbers(caller: Caller) -> None:
+    """The record is the person's, amounts included."""
+    answer = caller.ecosystem(LISTED.bvn)
+    assert json.loads(answer.body, parse_float=Decimal)["data"] == ecosystem_of(LISTED.bvn)
+    assert answer.json["meta"]["cost"] == 25
+
+
+def test_ecosystem_miss_is_a_free_404_with_balance(caller: Caller) -> None:
+    """An unknown borrower is an error in form, without cost."""
+    answer = caller.ecosystem(NOBODY.bvn)
+    assert answer.status == 404
+    assert answer.json == {
+        "status": "error",
+        "message": f"{NOBODY.bvn} not found in ecosystem",
+        "meta": {"balance": 1_000_000},
+    }
+
+
+def test_bank_account_hit_is_masked(caller: Caller) -> None:
+    """The holder's name comes with a BVN that shows four digits."""
+    answer = caller.bank_account("058", LISTED.account_number)
+    assert answer.json["data"] == account_of("058", LISTED.account_number)
+    assert answer.json["data"]["bvn"] == "22000000001"
+
+
+def test_missing_account_is_a_free_500(caller: Caller) -> None:
+    """An account that does not exist looks like a fault of the server, and costs nothing."""
+    answer = caller.bank_account("058", MISSING.account_number)
+    assert answer.status == 500
+    assert answer.json["message"] == "Invalid account number"
+    assert answer.json["meta"] == {"balance": 1_000_000}
+
+
+def test_selfie_gives_match_and_similarity(caller: Caller) -> None:
+    """The score is a decimal number, the match the service's own view."""
+    answer = caller.selfie(CLEAR.bvn, IMAGE)
+    data = json.loads(answer.body, parse_float=Decimal)["data"]
+    assert data == selfie_of(CLEAR.bvn, IMAGE)
+    assert data["match"] is True
+
+
+def test_bvn_consent_takes_two_calls(caller: Caller) -> None:
+    """Start sends a password to the masked contact for nothing; finish returns the record."""
+    bvn = "22123456789"
+    started = caller.bvn_start(bvn, "08031234567").json
+    assert started["status"] == "otp"
+    assert started["data"] == "0803****567"
+    assert started["meta"]["cost"] == 0
+    finished = caller.bvn_finish(bvn, otp_of(bvn)).json
+    assert finished["data"] == bvn_details(bvn)
+    assert finished["meta"]["cost"] == 20
+    assert person_of_bvn(bvn).last_name == finished["data"]["last_name"]
+
+
+def test_bvn_finish_refusals(caller: Caller) -> None:
+    """Finishing before starting, with a wrong password and too late are each a 400."""
+    bvn = "22123456780"
+    texts = [caller.bvn_finish(bvn, otp_of(bvn)).json["message"]]
+    caller.bvn_start(bvn)
+    texts += [caller.bvn_finish(bvn, otp).json["message"] for otp in ("1", "999999")]
+    assert texts == ["Please call initialize", "Wrong OTP entered", "OTP has expired"]
+    assert caller.sandbox.totals()["totals"]["charged"] == "0"
+
+
+def test_bvn_finish_in_its_other_shape(caller: Caller) -> None:
+    """One magic BVN ends with a list of bank accounts."""
+    row = magic.by_word("accounts")
+    caller.bvn_start(row.bvn)
+    data = caller.bvn_finish(row.bvn, otp_of(row.bvn)).json["data"]
+    assert data[0]["account_number"] == row.account_number
+
+
+@pytest.mark.parametrize("bvn", ["2212345678", "221234567890", "2212345678O", "%20", "a/b"])
+def test_malformed_bvn_is_400(caller: Caller, bvn: str) -> None:
+    """A BVN that is not eleven digits is refused with the service's words."""
+    answer = caller.ecosystem(bvn)
+    assert answer.status == 400
+    assert answer.json["message"] == "Enter a valid BVN number."
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"bank_code": "058"}, {"bank_code": "", "account_number": "0123456789"}, []]
+)
+def test_missing_field_is_504_and_not_json(caller: Caller, body: object) -> None:
+    """A required field that is absent or empty ends in a gateway timeout."""
+    answer = caller.call("POST", "/v2/verification/bankaccount/bvn", body)
+    assert answer.status == 504
+    with pytest.raises(json.JSONDecodeError):
+        _ = answer.json
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"bank_code": "058", "account_number": 123456789},
+        {"bank_code": "058", "account_number": "123456789"},
+        {"bank_code": "000013", "account_number": "0123456789"},
+    ],
+)
+def test_malformed_account_is_400(caller: Caller, body: object) -> None:
+    """Numbers for text, nine digits and codes of other schemes are refused."""
+    assert caller.call("POST", "/v2/verification/bankaccount/bvn", body).status == 400
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "word"),
+    [({}, 401, "no_key"), ({"Authorization": "Bearer other"}, 403, "wrong_key")],
+)
+def test_key_is_asked_for(
+    sandbox: SandboxProcess, headers: dict[str, str], status: int, word: str
+) -> None:
+    """No key and a wrong key are told apart, and written down as unauthorised."""
+    answer = sandbox.request("GET", "/v2/verification/karma/22999000001", None, headers)
+    assert answer[0] == status
+    entry = sandbox.ledger()["entries"][-1]
+    assert (entry["outcome"], entry["authorized"], entry["attempt"]) == (word, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v2/nowhere"),
+        ("DELETE", "/v2/verification/karma/22999000001"),
+        ("HEAD", "/v2/verification/karma/22999000001"),
+        ("GET", "/v2/verification/karma/"),
+        ("GET", "/v2/verification/bankaccount/bvn"),
+    ],
+)
+def test_unknown_route_or_method_is_404(caller: Caller, method: str, path: str) -> None:
+    """Whatever the service does not know is a 404, never a 405, and costs nothing."""
+    answer = caller.call(method, path)
+    assert answer.status == 404
+    assert caller.sandbox.ledger()["entries"][-1]["operation"] == "unknown"

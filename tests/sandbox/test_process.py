@@ -1,0 +1,85 @@
+"""The program: its one line, its end, its refusals."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from urllib.parse import urlsplit
+
+import pytest
+
+from sandbox.process import SandboxProcess
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "sandbox", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_says_where_it_listens_and_stops_cleanly(name: str) -> None:
+    """One line on stdout, nothing on stderr, exit status 0 at either signal."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "sandbox", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        assert line.startswith("sandbox listening on http://127.0.0.1:")
+        child.send_signal(getattr(signal, name))
+        rest, errors = child.communicate(timeout=20)
+    assert (rest, errors, child.returncode) == ("", "", 0)
+
+
+def test_key_balance_and_scenario_are_taken_from_the_command_line() -> None:
+    """The options reach the running sandbox, and its end is clean."""
+    process = SandboxProcess("flaky", api_key="other-key", balance="12.5", seed=9)
+    with process:
+        state = process.get("/_sandbox/state")
+        assert (state["scenario"], state["seed"]) == ("flaky", 9)
+        assert state["wallet"]["balance"] == "12.5"
+        headers = {"Authorization": "Bearer sandbox-key"}
+        assert process.request("GET", "/v2/verification/karma/1", None, headers)[0] == 403
+        assert process.stop() == 0
+
+
+def test_port_in_use_and_wrong_balance_are_bad_usage() -> None:
+    """What cannot be started ends with status 2 and one clear line."""
+    with SandboxProcess() as process:
+        port = urlsplit(process.url).port
+        assert port is not None
+        busy = run("--port", str(port))
+    wrong = run("--port", "0", "--balance", "much")
+    assert (busy.returncode, wrong.returncode) == (2, 2)
+    assert "in use" in busy.stderr
+    assert "naira" in wrong.stderr
+
+
+def test_sandbox_ends_with_its_parent() -> None:
+    """When the parent's end of stdin closes, the sandbox stops by itself."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "sandbox", "--port", "0", "--stop-with-stdin"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdin is not None
+        child.stdout.readline()
+        child.stdin.close()
+        assert child.wait(timeout=20) == 0
+
+
+def test_child_that_does_not_start_is_an_error() -> None:
+    """A sandbox that ends before it listens is reported, not waited for."""
+    with pytest.raises(RuntimeError, match="did not start"):
+        SandboxProcess("stormy").start()

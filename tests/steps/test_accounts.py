@@ -1,0 +1,126 @@
+"""Account numbers and their banks: padding, check digits, and codes that could be two banks."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.rows import Flaw
+from steps.accounts import judge_account, judge_accounts, judge_banks
+from steps.fields import Notes
+from steps.nuban import agrees, check_digit, institution_of
+
+GTB = institution_of("058")
+
+
+def account(serial: str, code: str = "058") -> str:
+    """Return an account number whose check digit agrees with a bank."""
+    return serial + str(check_digit(institution_of(code), serial))
+
+
+def take(
+    *rows: tuple[str | None, str | None, str | None],
+) -> tuple[list[str | None], list[str | None], Notes]:
+    """Judge rows of bank code, bank name and account number."""
+    codes, names, accounts = (pa.array([row[i] for row in rows], pa.string()) for i in range(3))
+    notes = Notes.blank(range(2, 2 + len(rows)))
+    judged, banks = judge_banks(codes, names, accounts, notes)
+    return judged.to_pylist(), judge_accounts(accounts, banks, notes).to_pylist(), notes
+
+
+@pytest.mark.parametrize("zeros", [1, 2, 3])
+def test_lost_zeros_are_put_back_where_the_check_digit_agrees(zeros: int) -> None:
+    """A spreadsheet drops leading zeros; the bank's check digit vouches for them."""
+    whole = account("0" * zeros + "9" * (9 - zeros))
+    verdict = judge_account(whole[zeros:], GTB)
+    assert (verdict.value, [f.code for f in verdict.findings]) == (whole, ["account_padded"])
+
+
+def test_nothing_is_put_back_without_proof() -> None:
+    """No bank, a disagreeing digit, or too many zeros: it is invalid and keeps its text."""
+    whole = account("012345678")
+    wrong = whole[1:-1] + str((int(whole[-1]) + 1) % 10)
+    far = account("000012345")[4:]
+    for cell, institution in ((whole[1:], None), (wrong, GTB), (far, GTB)):
+        verdict = judge_account(cell, institution)
+        assert (verdict.value, [f.code for f in verdict.findings]) == (cell, ["account_length"])
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "codes"),
+    [
+        ("0123456785", "0123456785", []),
+        ("'0123456785", "0123456785", ["account_characters_removed"]),
+        ("0123 456 785", "0123456785", ["account_characters_removed"]),
+        ("0123456785.0", "0123456785", ["account_characters_removed"]),
+        ("123456785.0", "0123456785", ["account_characters_removed", "account_padded"]),
+        ("1.23E+09", "1.23E+09", ["account_scientific"]),
+        ("O123456785", "O123456785", ["account_letters"]),
+        ("01234567855", "01234567855", ["account_length"]),
+        ("0123456785/6", "0123456785/6", ["account_characters"]),
+        ("1111111111", None, ["account_placeholder"]),
+        ("'0000000000", None, []),
+    ],
+)
+def test_account_cells_have_their_verdict(cell: str, value: str | None, codes: list[str]) -> None:
+    """Marks go, digits stay, nothing is invented."""
+    verdict = judge_account(cell, GTB)
+    assert (verdict.value, [f.code for f in verdict.findings]) == (value, codes)
+
+
+def test_a_failing_check_digit_is_a_warning_only() -> None:
+    """The row stays as it is: one of bank and account may be wrong, and the service will say."""
+    good = account("123456789")
+    bad = good[:-1] + str((int(good[-1]) + 1) % 10)
+    _, accounts, notes = take(("058", None, good), ("058", None, bad), (None, "OPay", bad))
+    assert accounts == [good, bad, bad]
+    assert [(p.line, p.code) for p in notes.problems] == [
+        (4, "bank_not_served"),
+        (3, "account_check_digit"),
+    ]
+    assert notes.flaws.tolist() == [0, 0, int(Flaw.BANK_UNKNOWN)]
+
+
+def test_institutions_other_than_banks_have_their_own_formula() -> None:
+    """Kuda's accounts are checked with 9 and its five digits."""
+    good = account("200000001", "50211")
+    _, _, notes = take((None, "Kuda", good), ("090267", None, good))
+    assert {p.code for p in notes.problems} == {"bank_not_served"}
+
+
+def test_the_account_decides_a_code_that_could_be_two_banks() -> None:
+    """11 is 011 or 000011; where the check digit agrees with one only, it is that one."""
+    first = next(a for a in _accounts("011") if not agrees(institution_of("215"), a))
+    unity = next(a for a in _accounts("215") if not agrees(institution_of("011"), a))
+    codes, accounts, notes = take(("11", None, first), ("11", None, unity), ("11", None, None))
+    assert codes == ["011", "215", "11"]
+    assert accounts == [first, unity, None]
+    assert [p.code for p in notes.problems] == [
+        "bank_code_from_account",
+        "bank_code_from_account",
+        "bank_code_ambiguous",
+    ]
+    assert notes.flaws.tolist() == [0, 0, int(Flaw.BANK)]
+
+
+cells = st.none() | st.text(max_size=12) | st.from_regex(r"[0-9]{7,11}", fullmatch=True)
+banks = st.sampled_from([None, "058", "44", "11", "999", "GTBank", "50211", "100004", "?!"])
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(banks, banks, cells), max_size=12))
+def test_rows_together_are_judged_as_rows_alone(
+    rows: list[tuple[str | None, str | None, str | None]],
+) -> None:
+    """What a row means does not depend on the rows beside it."""
+    together = take(*rows)
+    alone = [take(row) for row in rows]
+    assert together[0] == [codes[0] for codes, _, _ in alone]
+    assert together[1] == [accounts[0] for _, accounts, _ in alone]
+    assert together[2].flaws.tolist() == [int(notes.flaws[0]) for _, _, notes in alone]
+
+
+def _accounts(code: str) -> list[str]:
+    return [account(f"{serial:09d}", code) for serial in range(123456789, 123456799)]

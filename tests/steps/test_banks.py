@@ -1,0 +1,173 @@
+"""Banks by code of any scheme and by name; a near miss is suggested, never applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.errors import SettingsError
+from schemas.rows import Flaw
+from steps.banks import bank_table, folded, load_banks
+from steps.nuban import institution_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADER = "name,aliases,code,other_codes,kind,check\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "expected"),
+    [
+        ("044", None, "044"),
+        ("000014", None, "044"),
+        ("000013", None, "058"),
+        ("00103", None, "103"),
+        ("090110", None, "566"),
+        (None, "GTBank", "058"),
+        (None, "GT BANK PLC", "058"),
+        (None, "guaranty trust bank", "058"),
+        (None, "Guaranty Trust Bank Nig. Ltd", "058"),
+        (None, "U.B.A.", "033"),
+        (None, "FIRSTBANK", "011"),
+        (None, "First Bank of Nigeria Plc", "011"),
+        (None, "Eco-Bank", "050"),
+        (None, "Access Bank (Diamond)", "063"),
+        (None, "VFD MFB", "566"),
+        (None, "V Bank", "566"),
+        (None, "Skye Bank", "076"),
+        (None, "058", "058"),
+        (None, "058 - GTBank", "058"),
+        (None, "Zenith Bank (057)", "057"),
+        ("Zenith", None, "057"),
+        ("058", "Guaranty Trust", "058"),
+        ("058", "some branch nobody knows", "058"),
+    ],
+)
+def test_codes_and_names_become_the_three_digit_code(
+    code: str | None, name: str | None, expected: str
+) -> None:
+    """Codes of other schemes, names and aliases are translated without a finding."""
+    verdict = bank_table().resolve(code, name)
+    assert (verdict.code, verdict.findings) == (expected, ())
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "expected", "finding"),
+    [
+        ("44", None, "044", "bank_code_repaired"),
+        ("58.0", None, "058", "bank_code_repaired"),
+        ("'057", None, "057", "bank_code_repaired"),
+        ("11", "First Bank", "011", "bank_code_repaired"),
+        ("11", "Unity Bank", "215", "bank_code_repaired"),
+        ("90110", None, "566", "bank_code_repaired"),
+        ("999", "GTBank", "058", "bank_code_from_name"),
+        ("4.4E+1", "Access Bank", "044", "bank_code_from_name"),
+        ("058", "UBA", "058", "bank_disagrees"),
+        ("2.1E+3", None, "2.1E+3", "bank_code_malformed"),
+        ("4040", None, "4040", "bank_code_malformed"),
+        ("9", None, "9", "bank_code_malformed"),
+        ("14", None, "14", "bank_code_malformed"),
+        ("999", None, "999", "bank_unknown"),
+        (None, "Bank of Nowhere at All", None, "bank_unknown"),
+        ("50211", None, "50211", "bank_not_served"),
+        ("100004", None, "100004", "bank_not_served"),
+        (None, "Kuda", None, "bank_not_served"),
+        (None, "Palm Pay", None, "bank_not_served"),
+        ("058 / 033", None, "058 / 033", "bank_code_malformed"),
+    ],
+)
+def test_every_other_bank_has_its_finding(
+    code: str | None, name: str | None, expected: str | None, finding: str
+) -> None:
+    """Repairs, doubts and unknown banks are said; an unknown one keeps its text."""
+    verdict = bank_table().resolve(code, name)
+    assert (verdict.code, [found.code for _, found in verdict.findings]) == (expected, [finding])
+
+
+def test_a_code_that_could_be_two_banks_is_left_open() -> None:
+    """11 is First Bank's 011, or 000011 of Unity Bank: neither is taken."""
+    verdict = bank_table().resolve("11", None)
+    assert verdict.bank is None
+    assert [bank.code for bank in verdict.candidates] == ["011", "215"]
+
+
+def test_near_miss_is_suggested_only() -> None:
+    """A misspelt bank stays unknown, and its hint names the bank that was probably meant."""
+    verdict = bank_table().resolve(None, "Zennith Bnk")
+    ((column, finding),) = verdict.findings
+    assert (column, verdict.bank, finding.flaw) == ("bank_name", None, Flaw.BANK_UNKNOWN)
+    assert "Did you mean Zenith Bank?" in finding.hint
+
+
+def test_wallets_have_no_check_digit_and_others_their_own() -> None:
+    """Phone-number wallets are not checked, digital banks by the standard of 2020."""
+    table = bank_table()
+    kinds = {name: table.by_name(name) for name in ("OPay", "PalmPay", "Moniepoint", "Kuda", "UBA")}
+    institutions = {name: bank.institution if bank else "?" for name, bank in kinds.items()}
+    assert institutions == {
+        "OPay": None,
+        "PalmPay": None,
+        "Moniepoint": None,
+        "Kuda": "950211",
+        "UBA": "000033",
+    }
+
+
+def test_every_bank_of_the_file_is_found_by_all_it_is_called() -> None:
+    """Each name, alias and code leads to its own bank, and each check digit can be computed."""
+    table = bank_table()
+    for bank in table.banks:
+        assert all(table.by_name(name) is bank for name in (bank.name, *bank.aliases))
+        assert all(table.by_code(code) is bank for code in bank.other_codes)
+        assert bank.institution or bank.check == "none"
+        assert bank.check != "dmb" or bank.institution == institution_of(bank.code or "")
+
+
+cells = st.none() | st.text(min_size=1, max_size=40) | st.from_regex(r"[0-9]{1,7}", fullmatch=True)
+
+
+@settings(deadline=None)
+@given(cells, cells)
+def test_resolving_never_raises(code: str | None, name: str | None) -> None:
+    """Any text in either column has a verdict, and only a known bank changes the code."""
+    verdict = bank_table().resolve(code, name)
+    assert verdict.code == code or (verdict.bank and verdict.code == verdict.bank.code)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "One Bank,,044,,bank,dmb\nTwo Bank,,044,,bank,dmb\n",
+        "One Bank,,044,,bank,dmb\nONE BANK PLC,,045,,bank,dmb\n",
+        "One Bank,,44,,bank,dmb\n",
+        "One Bank,,044,,bank,sometimes\n",
+        ",,044,,bank,dmb\n",
+        "One Bank,,044,14A,bank,dmb\n",
+    ],
+)
+def test_a_mistake_in_the_file_is_one_clear_error(tmp_path: Path, rows: str) -> None:
+    """A lender who edits the list is told what is wrong, before anything is spent."""
+    path = tmp_path / "banks.csv"
+    path.write_text(HEADER + rows, encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"banks\.csv"):
+        load_banks(path)
+
+
+def test_a_missing_file_or_column_is_one_clear_error(tmp_path: Path) -> None:
+    """Neither a missing list nor one with other columns is read as an empty one."""
+    with pytest.raises(SettingsError):
+        load_banks(tmp_path / "banks.csv")
+    (tmp_path / "banks.csv").write_text("bank,code\n", encoding="utf-8")
+    with pytest.raises(SettingsError):
+        load_banks(tmp_path / "banks.csv")
+
+
+@pytest.mark.parametrize("name", ["Bank", "PLC", "", "&", "Bank PLC"])
+def test_words_that_name_no_bank_find_none(name: str) -> None:
+    """What is left after dropping BANK and PLC must be a name."""
+    assert bank_table().by_name(name) is None
+    assert len(folded(name)) < len("bank plc")

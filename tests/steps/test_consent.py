@@ -1,0 +1,95 @@
+"""Consent at an instant: the rule by cases, and the column beside the scalar."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.rows import Flaw, row_schema
+from steps.consent import consent_column, consent_valid, twelve_months_after
+
+AT = datetime(2025, 6, 30, 12, 0, tzinfo=UTC)
+GIVEN = datetime(2025, 1, 1, tzinfo=UTC)
+TICK = timedelta(microseconds=1)
+
+instants = st.integers(-365 * 26, 365 * 5).map(
+    lambda days: AT + timedelta(days=days, hours=days % 7)
+)
+near = st.sampled_from([AT, AT - TICK, AT + TICK, datetime(2024, 6, 30, 12, 0, tzinfo=UTC)])
+optional = st.none() | instants | near
+Case = tuple[str | None, datetime | None, datetime | None, datetime | None, int]
+cases = st.tuples(
+    st.sampled_from(["R1", "", None]),
+    optional,
+    optional,
+    optional,
+    st.sampled_from([0, int(Flaw.CONSENT), int(Flaw.BVN), int(Flaw.CONSENT | Flaw.BVN)]),
+)
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        (("R1", GIVEN, None, None, 0), True),
+        (("R1", AT, None, None, 0), True),
+        (("R1", AT + TICK, None, None, 0), False),
+        ((None, GIVEN, None, None, 0), False),
+        (("", GIVEN, None, None, 0), False),
+        (("R1", None, None, None, 0), False),
+        (("R1", None, AT + TICK, None, 0), False),
+        (("R1", GIVEN, AT + TICK, None, 0), True),
+        (("R1", GIVEN, AT, None, 0), False),
+        (("R1", GIVEN, None, AT, 0), False),
+        (("R1", GIVEN, None, AT + TICK, 0), True),
+        (("R1", GIVEN, None, None, int(Flaw.CONSENT)), False),
+        (("R1", GIVEN, None, None, int(Flaw.BVN)), True),
+        (("R1", datetime(2024, 6, 30, 12, 0, tzinfo=UTC), None, None, 0), False),
+        (("R1", datetime(2024, 6, 30, 12, 0, tzinfo=UTC) + TICK, None, None, 0), True),
+        (("R1", datetime(2023, 1, 1, tzinfo=UTC), AT + TICK, None, 0), True),
+    ],
+)
+def test_consent_counts_only_within_its_time(case: Case, expected: bool) -> None:
+    """It needs a reference, a time in the past, no expiry, no withdrawal, no unreadable time."""
+    assert scalar(case, AT) is expected
+    assert consent_column(batch([case]), at=AT).to_pylist() == [expected]
+
+
+def test_twelve_months_follow_the_calendar_of_lagos() -> None:
+    """The same day and time of the next year; 29 February ends on the 28th."""
+    leap = datetime(2024, 2, 28, 23, 30, tzinfo=UTC)  # the 29th in Lagos
+    assert twelve_months_after(leap) == datetime(2025, 2, 27, 23, 30, tzinfo=UTC)
+    assert twelve_months_after(GIVEN) == datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@settings(deadline=None)
+@given(st.lists(cases, max_size=30), instants | near)
+def test_column_equals_the_scalar(rows: list[Case], at: datetime) -> None:
+    """The vectorised rule gives what the scalar rule gives, row by row."""
+    expected = [scalar(case, at) for case in rows]
+    assert consent_column(batch(rows), at=at).to_pylist() == expected
+
+
+def test_no_rows_no_answers() -> None:
+    """An empty batch has an empty column."""
+    assert len(consent_column(batch([]), at=AT)) == 0
+
+
+def scalar(case: Case, at: datetime) -> bool:
+    """Judge one case by the scalar rule."""
+    reference, consented_at, expires_at, withdrawn_at, flaws = case
+    return consent_valid(reference, consented_at, expires_at, withdrawn_at, at=at, flaws=flaws)
+
+
+def batch(rows: list[Case]) -> pa.RecordBatch:
+    """Return a row batch that holds these consents and nothing else."""
+    names = ("consent_reference", "consented_at", "consent_expires_at", "consent_withdrawn_at")
+    values: dict[str, list[object]] = {
+        name: [row[index] for row in rows] for index, name in enumerate((*names, "flaws"))
+    }
+    schema = row_schema()
+    arrays = [pa.array(values.get(f.name, [None] * len(rows)), f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,151 @@
+"""Dates and times: ISO always, other orders only when declared, naive times in Lagos."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.rows import INSTANT, Flaw
+from steps.fields import Notes
+from steps.instants import Edge, judge_date, judge_dates, judge_instant, judge_instants
+
+
+@pytest.mark.parametrize(
+    ("cell", "order", "expected"),
+    [
+        ("1990-04-03", None, date(1990, 4, 3)),
+        ("1990-04-03", "dmy", date(1990, 4, 3)),
+        ("1990-04-03 00:00:00", None, date(1990, 4, 3)),
+        ("1990-04-03T00:00:00.000", None, date(1990, 4, 3)),
+        ("1990-04-02T23:00:00.000Z", None, date(1990, 4, 3)),
+        ("19900403", None, date(1990, 4, 3)),
+        ("2000-02-29", None, date(2000, 2, 29)),
+        ("03/04/1990", "dmy", date(1990, 4, 3)),
+        ("03/04/1990", "mdy", date(1990, 3, 4)),
+        ("3.4.1990", "dmy", date(1990, 4, 3)),
+        ("03 04 1990", "dmy", date(1990, 4, 3)),
+        ("1990/04/03", "ymd", date(1990, 4, 3)),
+        ("03/04/1990 00:00", "dmy", date(1990, 4, 3)),
+        ("12-Mar-1985", None, date(1985, 3, 12)),
+        ("12MAR1985", None, date(1985, 3, 12)),
+        ("12 march 1985", None, date(1985, 3, 12)),
+        ("12th March, 1985", None, date(1985, 3, 12)),
+        ("March 12, 1985", None, date(1985, 3, 12)),
+        ("1985-Mar-12", None, date(1985, 3, 12)),
+        ("3-Sept-1990", None, date(1990, 9, 3)),
+    ],
+)
+def test_dates_without_doubt_are_read(cell: str, order: str | None, expected: date) -> None:
+    """ISO, a named month, or the order that a mapping declares."""
+    assert judge_date(cell, order=order) == (expected, ())
+
+
+@pytest.mark.parametrize(
+    ("cell", "order", "code"),
+    [
+        ("03/04/1990", None, "date_order_undeclared"),
+        ("25/12/1990", None, "date_order_undeclared"),
+        ("1990/04/03", None, "date_order_undeclared"),
+        ("1990/04/03", "dmy", "date_short_year"),
+        ("03/04/90", "dmy", "date_short_year"),
+        ("12-Mar-85", None, "date_short_year"),
+        ("13/13/1990", "dmy", "date_impossible"),
+        ("04/25/1990", "dmy", "date_impossible"),
+        ("1990-02-30", None, "date_impossible"),
+        ("1900-01-01", None, "date_implausible"),
+        ("0090-01-01", None, "date_implausible"),
+        ("33000", None, "date_serial"),
+        ("33000.5", None, "date_serial"),
+        ("12-Foo-1985", None, "date_unreadable"),
+        ("yesterday", None, "date_unreadable"),
+        ("1990", None, "date_unreadable"),
+    ],
+)
+def test_doubtful_dates_are_unknown_and_said(cell: str, order: str | None, code: str) -> None:
+    """An order is never guessed, nor a century, nor a spreadsheet's day number."""
+    verdict = judge_date(cell, order=order)
+    assert (verdict.value, [f.code for f in verdict.findings]) == (None, [code])
+    assert verdict.findings[0].flaw is Flaw.NONE
+
+
+@pytest.mark.parametrize(
+    ("cell", "edge", "expected"),
+    [
+        ("2025-01-15", Edge.START, datetime(2025, 1, 14, 23, 0, tzinfo=UTC)),
+        ("2025-01-15", Edge.END, datetime(2025, 1, 15, 22, 59, 59, 999999, tzinfo=UTC)),
+        ("2025-01-15 10:00:00", Edge.START, datetime(2025, 1, 15, 9, 0, tzinfo=UTC)),
+        ("2025-01-15T10:00", Edge.END, datetime(2025, 1, 15, 9, 0, tzinfo=UTC)),
+        ("2025-01-15T10:00:00Z", Edge.START, datetime(2025, 1, 15, 10, 0, tzinfo=UTC)),
+        ("2025-01-15T10:00:00 UTC", Edge.START, datetime(2025, 1, 15, 10, 0, tzinfo=UTC)),
+        ("2025-01-15T10:00:00+01:00", Edge.START, datetime(2025, 1, 15, 9, 0, tzinfo=UTC)),
+        ("2025-01-15 10:00:00 -0530", Edge.START, datetime(2025, 1, 15, 15, 30, tzinfo=UTC)),
+        ("20250115T100000Z", Edge.START, datetime(2025, 1, 15, 10, 0, tzinfo=UTC)),
+        (
+            "2025-01-15T10:00:00.123456789Z",
+            Edge.START,
+            datetime(2025, 1, 15, 10, 0, 0, 123456, UTC),
+        ),
+        ("15-Jan-2025 10:00 PM", Edge.START, datetime(2025, 1, 15, 21, 0, tzinfo=UTC)),
+        ("15 Jan 2025, 12:30 am", Edge.START, datetime(2025, 1, 14, 23, 30, tzinfo=UTC)),
+    ],
+)
+def test_instants_become_utc(cell: str, edge: Edge, expected: datetime) -> None:
+    """Naive times are Lagos; a bare date is the start of its day, or the end for an expiry."""
+    assert judge_instant(cell, order=None, edge=edge) == (expected, ())
+
+
+@pytest.mark.parametrize(
+    ("cell", "code"),
+    [
+        ("15/01/2025", "date_order_undeclared"),
+        ("2025-01-15T25:00:00", "date_impossible"),
+        ("2025-01-15T10:61", "date_impossible"),
+        ("2025-01-15 13:00 PM", "date_impossible"),
+        ("2025-01-15T10:00:00+19:00", "date_impossible"),
+        ("0001-01-01T00:00:00+14:00", "date_implausible"),
+        ("9999-12-31", "date_implausible"),
+        ("45672", "date_serial"),
+        ("yes", "date_unreadable"),
+    ],
+)
+def test_a_consent_time_that_cannot_be_read_flaws_the_consent(cell: str, code: str) -> None:
+    """Consent whose times are in doubt does not count."""
+    verdict = judge_instant(cell, order=None, edge=Edge.START)
+    assert (verdict.value, [f.code for f in verdict.findings]) == (None, [code])
+    assert verdict.findings[0].flaw is Flaw.CONSENT
+
+
+days = st.builds(
+    lambda year, month, day: f"{year:04d}-{month:02d}-{day:02d}",
+    st.sampled_from([1, 1899, 1900, 1901, 1969, 1970, 2023, 2024, 2025, 2099, 2100, 9999]),
+    st.integers(0, 13),
+    st.integers(0, 32),
+)
+clocks = st.from_regex(r"[T ][0-2][0-9]:[0-6][0-9](:[0-6][0-9](\.[0-9]{1,9})?)?", fullmatch=True)
+zones = st.sampled_from(["", "Z", "z", "+01:00", "-0530", "+13:59", "+14:59", "+99:00", " UTC"])
+stamps = st.builds(lambda *parts: "".join(parts), days, clocks, zones)
+slashed = st.from_regex(r"[0-3]?[0-9]/[01]?[0-9]/(19|20)[0-9]{2}( 10:30)?", fullmatch=True)
+moments = days | stamps | slashed | st.text(min_size=1, max_size=30)
+orders = st.sampled_from([None, "dmy", "mdy", "ymd"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(moments, max_size=20), orders, st.sampled_from(list(Edge)))
+def test_columns_equal_their_cells(cells: list[str], order: str | None, edge: Edge) -> None:
+    """The fast paths by pattern give what the scalar rules give, in the columns' own types."""
+    text = pa.array(cells, pa.string())
+    notes = Notes.blank(range(len(cells)))
+    dates = judge_dates(text, order, notes)
+    born = [judge_date(cell, order=order) for cell in cells]
+    assert dates.type == pa.date32()
+    assert dates.to_pylist() == [verdict.value for verdict in born]
+    assert [p.line for p in notes.problems] == [i for i, v in enumerate(born) if v.findings]
+    instants = judge_instants(text, "consented_at", edge, order, notes)
+    given_at = [judge_instant(cell, order=order, edge=edge) for cell in cells]
+    assert instants.type == INSTANT
+    assert instants.to_pylist() == [verdict.value for verdict in given_at]
+    assert notes.spot(Flaw.CONSENT).tolist() == [bool(v.findings) for v in given_at]

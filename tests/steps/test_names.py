@@ -1,0 +1,200 @@
+"""What an account's name says of a customer: the table of pairs, and laws that always hold."""
+
+import csv
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steps.name_tokens import NAMES_DIR, Likeness, alike, fold, read_name
+from steps.names import match_names
+
+WORDS = (
+    "MUSA", "BELLO", "IBRAHIM", "MUHAMMAD", "MOHD", "ABDULRAHMAN", "ABDULRAHEEM", "ABDUL", "RAHMAN",
+    "OLUWASEUN", "SEUN", "OLUWASEYI", "ADEWALE", "WALE", "OLAWALE", "ADE", "ADA", "OJO", "ADEOJO",
+    "CHUKWUEMEKA", "EMEKA", "CHIDI", "CHIDIEBERE", "OKAFOR", "GRACE", "KING", "AISHA", "AISHATU",
+)  # fmt: skip
+TITLES = ("ALH", "ALHAJI", "ALH.", "HAJIA", "MALLAM", "CHIEF", "ENGR.", "BARR", "DR", "MRS", "REV.")
+names = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5, unique=True)
+
+
+def _pairs() -> Iterator[object]:
+    """Yield each line of the table as a case."""
+    with (NAMES_DIR / "pairs.csv").open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            ours, theirs, grade = row["ours"], row["theirs"], row["grade"]
+            yield pytest.param(ours, theirs, grade, id=f"{ours} ~ {theirs}: {row['why']}")
+
+
+def _grade(ours: list[str], theirs: str) -> str | None:
+    """Return the grade alone."""
+    match = match_names(ours, theirs)
+    return match.grade if match else None
+
+
+@pytest.mark.parametrize(("ours", "theirs", "grade"), list(_pairs()))
+def test_pair_is_graded_as_operations_would(ours: str, theirs: str, grade: str) -> None:
+    """Every line of the table gets the grade decided beforehand, with a reason."""
+    match = match_names(ours.split("|"), theirs)
+    assert match is not None
+    assert match.grade == grade, match.explained
+    assert match.explained
+
+
+def test_table_covers_every_grade() -> None:
+    """The table is no handful of easy cases."""
+    with (NAMES_DIR / "pairs.csv").open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert len(rows) >= 160
+    assert {row["grade"] for row in rows} == {"strong", "likely", "weak", "none", "business"}
+    assert len({(row["ours"], row["theirs"]) for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in NAMES_DIR.glob("*.csv")))
+def test_word_list_is_well_formed(name: str) -> None:
+    """Word lists have no short line, and their first column is written as names are compared."""
+    with (NAMES_DIR / name).open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.reader(lines))
+    assert all(len(row) == len(rows[0]) for row in rows)
+    if name != "pairs.csv":
+        assert all(row[0].isascii() and row[0].isalpha() and row[0].isupper() for row in rows[1:])
+
+
+def test_spelling_belongs_to_one_family() -> None:
+    """No spelling is listed twice, so the order of lines never decides."""
+    with (NAMES_DIR / "families.csv").open(encoding="utf-8", newline="") as lines:
+        spellings = [
+            spelling
+            for row in csv.DictReader(lines)
+            for spelling in (row["name"], *row["spellings"].split())
+        ]
+    assert len(spellings) == len(set(spellings))
+
+
+@pytest.mark.parametrize("theirs", [None, "", "  ", "MR", "ALH. DR", "0123456789", "محمد", "-.'"])
+def test_account_without_a_name_gives_none(theirs: str | None) -> None:
+    """Where the account's name says nothing there is nothing to compare."""
+    assert match_names(["MUSA", "BELLO"], theirs) is None
+
+
+@pytest.mark.parametrize("ours", [[], [None], [None, ""], ["MR", " "]])
+def test_customer_without_a_name_gives_none(ours: list[str | None]) -> None:
+    """Where the customer has no name there is nothing to compare."""
+    assert match_names(ours, "MUSA BELLO") is None
+
+
+@given(names, names, st.randoms(use_true_random=False))
+def test_order_never_matters(ours: list[str], theirs: list[str], random: Random) -> None:
+    """Words in another order get the same grade."""
+    expected = _grade(ours, " ".join(theirs))
+    random.shuffle(ours)
+    random.shuffle(theirs)
+    assert _grade(ours, " ".join(theirs)) == expected
+
+
+@given(names, names)
+def test_split_into_fields_never_matters(ours: list[str], theirs: list[str]) -> None:
+    """One field or many make no difference."""
+    assert _grade(ours, " ".join(theirs)) == _grade([" ".join(ours)], " ".join(theirs))
+
+
+@given(names, names)
+def test_sides_may_be_swapped(ours: list[str], theirs: list[str]) -> None:
+    """Which side is the bank's makes no difference between two persons."""
+    assert _grade(ours, " ".join(theirs)) == _grade(theirs, " ".join(ours))
+
+
+@given(names, names, st.sampled_from(TITLES))
+def test_title_changes_nothing(ours: list[str], theirs: list[str], title: str) -> None:
+    """A title on either side or on both leaves the grade."""
+    bare = _grade(ours, " ".join(theirs))
+    assert _grade([title, *ours], " ".join(theirs)) == bare
+    assert _grade(ours, " ".join([title, *theirs])) == bare
+    assert _grade([title, *ours], " ".join([*theirs, title])) == bare
+
+
+@given(names)
+def test_name_matches_itself(words: list[str]) -> None:
+    """The same name is strong with two distinct words, weak with one."""
+    assert _grade(words, " ".join(words)) == ("strong" if len(words) > 1 else "weak")
+
+
+@given(names, st.sampled_from(WORDS))
+def test_one_word_is_never_more_than_weak(ours: list[str], theirs: str) -> None:
+    """One name alone proves nothing."""
+    assert _grade(ours, theirs) in {"weak", "none"}
+
+
+@given(st.lists(st.none() | st.text(), max_size=4), st.none() | st.text())
+def test_any_text_is_survived(ours: list[str | None], theirs: str | None) -> None:
+    """No text raises, and an answer is always explained."""
+    match = match_names(ours, theirs)
+    assert match is None or match.explained
+
+
+@given(st.text())
+def test_folded_text_is_plain(text: str) -> None:
+    """Folding leaves capitals, digits, dots, hyphens and spaces only."""
+    assert set(fold(text)) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.- ")
+
+
+@given(st.sampled_from(WORDS), st.sampled_from(WORDS))
+def test_likeness_of_words_is_symmetric(one: str, other: str) -> None:
+    """Two words are as alike from either side."""
+    assert alike(one, other) == alike(other, one)
+
+
+@pytest.mark.parametrize(
+    ("written", "folded"),
+    [("Ɓɓ Ɗɗ Ƙƙ Ƴƴ", "BB DD KK YY"), ("Ẹẹ Ọọ Ṣṣ", "EE OO SS"), ("A\u2019isha", "AISHA")],
+)
+def test_letters_of_nigerian_languages_are_folded(written: str, folded: str) -> None:
+    """Hooks, dots below and apostrophes of any shape go, their letters stay."""
+    assert fold(written) == folded
+
+
+def test_best_assignment_is_found_where_the_first_is_not() -> None:
+    """A short form taken by the wrong word does not leave the right one alone."""
+    assert alike("SAM", "SAMSON") is Likeness.DOUBTFUL
+    assert _grade(["SAM", "SAMUEL"], "SAMMY SAMSON") == "likely"
+    assert _grade(["OLUWASEUN", "SEUNN"], "SEUN OLUSEUN") == "strong"
+
+
+def test_long_names_are_bounded() -> None:
+    """Nonsense of any length is answered at once."""
+    match = match_names(["MUSA BELLO " * 5000], "BELLO MUSA " * 5000)
+    assert match is not None
+    assert match.grade == "strong"
+    assert len(match.explained) < 500
+
+
+def test_reading_keeps_words_apart_from_marks() -> None:
+    """Titles vanish; initials, hyphenated words and marks of generation are told apart."""
+    name = read_name(fold("Alh. Musa A. Ade-Ojo Jnr").split())
+    assert name is not None
+    assert name.words == {"MUSA", "ADE", "OJO"}
+    assert name.initials == ("A",)
+    assert name.compounds == {("ADE", "OJO")}
+    assert name.generations == {"junior"}
+
+
+def test_explanation_names_both_sides_of_a_contradiction() -> None:
+    """An analyst sees what agrees and what speaks against."""
+    match = match_names(["MUSA", "MOHD", "BELLO"], "BELLO MUSA SADIQ")
+    assert match is not None
+    assert match.explained == "agree: BELLO, MUSA; against: MOHD / SADIQ"
+
+
+def test_nothing_is_read_at_import() -> None:
+    """Importing the module opens no word list."""
+    code = "import steps.names, steps.name_tokens as t; print(t.lexicon.cache_info().currsize)"
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "0"

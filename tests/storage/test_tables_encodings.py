@@ -1,0 +1,87 @@
+"""Encodings: accented and hooked letters come out right, or the file is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from storage import text_stream
+from storage.tables import open_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXT = "customer_id,surname\nC1,Ɓala\nC2,Ọlá\n"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "mark", "finding"),
+    [
+        ("utf-8", b"", None),
+        ("utf-8", b"\xef\xbb\xbf", None),
+        ("utf-16-le", b"\xff\xfe", "UTF-16-LE text."),
+        ("utf-16-be", b"\xfe\xff", "UTF-16-BE text."),
+        ("utf-16-le", b"", "without a byte order mark"),
+        ("utf-16-be", b"", "without a byte order mark"),
+    ],
+)
+@pytest.mark.parametrize("block", [5, 1 << 18])
+def test_unicode_is_read_in_every_form(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    encoding: str,
+    mark: bytes,
+    finding: str | None,
+    block: int,
+) -> None:
+    """A mark is no part of the first heading, and letters may lie across blocks."""
+    path = tmp_path / "batch.csv"
+    path.write_bytes(mark + TEXT.encode(encoding))
+    source = open_source(path)
+    monkeypatch.setattr(text_stream, "BLOCK_BYTES", block)
+    names = [n for batch in source.batches() for n in batch.columns.column("surname").to_pylist()]
+    assert names == ["Ɓala", "Ọlá"]
+    assert source.header.columns[0].heading == "customer_id"
+    assert (finding in " ".join(source.header.findings)) if finding else not source.header.findings
+
+
+def test_windows_text_is_read_and_told_with_its_first_line(tmp_path: Path) -> None:
+    """Where nothing speaks against Windows-1252 it is read as such, and the analyst is told."""
+    path = tmp_path / "batch.csv"
+    path.write_bytes("customer_id,surname\nC1,Ade\nC2,Renée\nC3,O€Neil\n".encode("windows-1252"))
+    source = open_source(path)
+    assert next(source.batches()).columns.column("surname").to_pylist() == [
+        "Ade",
+        "Renée",
+        "O€Neil",
+    ]
+    assert "Windows-1252 text, not UTF-8; 2 line(s)" in source.header.findings[0]
+    assert "the first is line 3" in source.header.findings[0]
+
+
+def test_a_late_letter_settles_the_encoding_of_the_whole_file(tmp_path: Path) -> None:
+    """Not the beginning of a file decides but all of it."""
+    path = tmp_path / "batch.csv"
+    rows = b"".join(b"C%d,Ade\n" % number for number in range(60_000))
+    path.write_bytes(b"customer_id,surname\n" + rows + b"last,Ren\xe9e\n")
+    source = open_source(path)
+    assert "first is line 60002" in source.header.findings[0]
+    assert [*source.batches()][-1].columns.column("surname")[-1].as_py() == "Renée"
+
+
+@pytest.mark.parametrize("name", ["RenÃ©e", "Oâ€™Neil", "Ren\ufffde"])
+def test_letters_that_were_garbled_before_are_told(tmp_path: Path, name: str) -> None:
+    """They cannot be put right here, but the analyst learns of them; no name is repeated."""
+    path = tmp_path / "batch.csv"
+    path.write_text(f"customer_id,surname\nC1,{name}\n", encoding="utf-8")
+    (finding,) = open_source(path).header.findings
+    assert finding.startswith("Some letters look garbled")
+    assert name not in finding
+
+
+def test_letters_of_nigerian_names_are_not_taken_for_garbled(tmp_path: Path) -> None:
+    """Hooks, dots, tones and a plain naira sign are no damage."""
+    path = tmp_path / "batch.csv"
+    path.write_text("customer_id,surname\nC1,Ɓàlá Ọ́ṣun Ẹ̀kó Ãdé Âbu ₦\n", encoding="utf-8")
+    assert open_source(path).header.findings == ()

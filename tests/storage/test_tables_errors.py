@@ -1,0 +1,145 @@
+"""Files that cannot be read: one line each, that says what to do, and whose data it keeps."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from schemas.errors import InputError
+from storage.tables import file_digest, open_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADINGS = b"customer_id,bvn,surname\n"
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512)
+
+
+def refusal(path: Path) -> str:
+    """Return the message of the error that opening a file gives; it is one line."""
+    with pytest.raises(InputError) as caught:
+        open_source(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(path) in message
+    assert caught.value.exit_status == 2
+    return message
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "the file is empty"),
+        (b"\xef\xbb\xbf\r\n \n", "the file is empty"),
+        (HEADINGS, "no rows below the headings"),
+        (HEADINGS + b"\n,,\n", "no rows below the headings"),
+        (b"%PDF-1.7 ...", "a PDF"),
+        (b"<html><table>", "a web page or XML"),
+        (b"PK\x03\x04 cut short", "the workbook is damaged"),
+        (b"PAR1 cut short", "not a readable Parquet file"),
+        (OLE, "an Office file of the old kind"),
+        (OLE + "Workbook".encode("utf-16-le"), "an old Excel workbook (.xls)"),
+        (OLE + "EncryptedPackage".encode("utf-16-le"), "protected by a password"),
+        (b'[{"customer_id": 1}]', "one JSON array, not JSON Lines"),
+        (b"\x00\x01\x02\x03binary\x00" * 9, "not a text file"),
+        (gzip.compress(HEADINGS + b"C1,2,Ade\n" * 99)[:40], "damaged or cut short"),
+        (HEADINGS + b"C1,2,Ol\xe9\nC2,3,\xc3\xa9\n", "letters in line 3 are neither"),
+        (HEADINGS + b"C1,2,Andr\x82\n", "letters in line 2 are neither"),
+        (HEADINGS + b"C1,2,\xcf\xf0\xe8\xe2\xe5\xf2\n", "letters in line 2 are neither"),
+        (b"\xff\xfe" + "customer_id\nC1\n".encode("utf-16-le") + b"\x00", "damaged UTF-16-LE"),
+        (b"\xef\xbb\xbf" + HEADINGS + b"C1,2,\xe9\n", "damaged UTF-8 text in line 2"),
+    ],
+)
+def test_each_unreadable_file_is_told_in_one_line(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
+    """Content decides, whatever the name says."""
+    path = tmp_path / "batch.csv"
+    path.write_bytes(content)
+    assert words in refusal(path)
+
+
+def test_a_missing_file_brings_the_nearest_name(tmp_path: Path) -> None:
+    """A slip of the finger is answered with the name that is there."""
+    (tmp_path / "Customers_June.csv").write_bytes(HEADINGS)
+    assert 'did you mean "Customers_June.csv"?' in refusal(tmp_path / "customer_june.csv")
+    assert "there is no folder" in refusal(tmp_path / "nowhere" / "batch.csv")
+    assert "check the path" in refusal(tmp_path / "zzz.parquet")
+
+
+def test_a_folder_and_a_pipe_are_no_files(tmp_path: Path) -> None:
+    """A folder is not searched; a pipe cannot be read twice."""
+    assert "a folder, not a file" in refusal(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a regular file" in refusal(tmp_path / "pipe")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
+def test_a_file_without_permission_is_told(tmp_path: Path) -> None:
+    """The message points at permissions."""
+    path = tmp_path / "batch.csv"
+    path.write_bytes(HEADINGS)
+    path.chmod(0)
+    assert "no permission" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("member", "words"),
+    [
+        ("customers.csv", "a ZIP archive; unpack it"),
+        ("xl/workbook.bin", "a binary workbook (.xlsb)"),
+        ("word/document.xml", "a Word document"),
+    ],
+)
+def test_other_archives_are_told_from_workbooks(tmp_path: Path, member: str, words: str) -> None:
+    """All of them begin with the same bytes."""
+    path = tmp_path / "batch.xlsx"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(member, "x")
+    assert words in refusal(path)
+
+
+def test_no_customer_id_lists_the_headings_and_the_line_to_write(tmp_path: Path) -> None:
+    """The nearest heading is proposed, ready to copy."""
+    path = tmp_path / "batch.csv"
+    path.write_bytes(b"Custmer No,Surname,GSM\n1,Ade,0803\n")
+    message = refusal(path)
+    assert "no customer_id column; the headings are: Custmer No, Surname, GSM" in message
+    assert '[columns] customer_id = "Custmer No"' in message
+
+
+def test_a_file_without_headings_does_not_put_its_data_into_the_message(tmp_path: Path) -> None:
+    """Where the first line is a customer, the customer is not quoted."""
+    path = tmp_path / "batch.csv"
+    path.write_bytes(b"C1,Adebayo,22212345678,08031234567\n")
+    message = refusal(path)
+    assert "does the file have a line of headings?" in message
+    assert not any(word in message for word in ("Adebayo", "22212345678", "0803"))
+
+
+def test_digests_are_of_the_bytes(tmp_path: Path) -> None:
+    """The digest is that of any other tool; a missing file is an error of input."""
+    path = tmp_path / "batch.csv"
+    path.write_bytes(b"abc")
+    assert file_digest(path) == (
+        "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )
+    with pytest.raises(InputError, match="no such file"):
+        file_digest(tmp_path / "none.csv")
+
+
+def test_a_file_that_changes_or_goes_after_it_was_opened_is_told(tmp_path: Path) -> None:
+    """What was understood of the old file is not applied to the new one."""
+    path = tmp_path / "batch.csv"
+    path.write_bytes(HEADINGS + b"C1,2,Ade\n")
+    source = open_source(path)
+    path.write_bytes(b"surname,customer_id,bvn\nAde,C1,2\n")
+    with pytest.raises(InputError, match="changed while it was being read"):
+        next(source.batches())
+    path.unlink()
+    with pytest.raises(InputError, match="no such file"):
+        next(source.batches())

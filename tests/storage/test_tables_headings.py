@@ -1,0 +1,150 @@
+"""Headings: what is understood, what is carried, and what is asked back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import InputError
+from schemas.rows import KNOWN_COLUMNS
+from storage.headings import HEADINGS_FILE, fold, heading_words
+from storage.understanding import understand
+
+HERE = Path("batch.csv")
+
+
+def known(*headings: str) -> list[str | None]:
+    """Return what each heading is taken for, after a customer_id."""
+    header = understand(HERE, ["customer_id", *headings]).header
+    return [column.known for column in header.columns[1:]]
+
+
+def outputs(*headings: str) -> list[str]:
+    """Return the output name of each heading, after a customer_id."""
+    header = understand(HERE, ["customer_id", *headings]).header
+    return [column.output for column in header.columns[1:]]
+
+
+@pytest.mark.parametrize(
+    ("heading", "column"),
+    [
+        ("SURNAME", "last_name"),
+        ("Last Name", "last_name"),
+        ("Family_Name", "last_name"),
+        ("Acct. No.", "account_number"),
+        ("A/C No", "account_number"),
+        ("Account Number", "account_number"),
+        ("accountNumber", "account_number"),
+        ("NUBAN", "account_number"),
+        ("bank_account_number", "account_number"),
+        ("Bank", "bank_name"),
+        ("Sort-Code", "bank_code"),
+        ("GSM", "phone"),
+        ("Telephone", "phone"),
+        ("E-Mail", "email"),
+        ("Outstanding (₦)", "exposure"),
+        ("Outstanding Balance (NGN)", "exposure"),
+        ("D.O.B.", "date_of_birth"),
+        ("Date of Birth", "date_of_birth"),
+        ("Bank Verification Number", "bvn"),
+        ("BVN*", "bvn"),
+        ("Selfie URL", "image_url"),
+        ("Website", "domain"),
+        ("Consent Ref.", "consent_reference"),
+        ("Consent Withdrawn On", "consent_withdrawn_at"),
+        ("Loan ID", None),
+        ("Account Name", None),
+        ("Passport", None),
+    ],
+)
+def test_common_headings_are_known(heading: str, column: str | None) -> None:
+    """Case, blanks, dots, dashes and currency make no difference."""
+    assert known(heading) == [column]
+
+
+def test_every_word_of_the_list_means_a_known_column_and_stands_once() -> None:
+    """The list has no slip: no unknown column, no word under two meanings."""
+    lines = HEADINGS_FILE.read_text(encoding="utf-8").splitlines()[1:]
+    for line in lines:
+        heading, columns = line.rsplit(",", 1)
+        meant = tuple(column for column in columns.split("|") if column)
+        assert set(meant) <= set(KNOWN_COLUMNS)
+        assert heading_words()[fold(heading)] == meant
+
+
+def test_other_names_are_first_names_unless_there_is_a_first_name() -> None:
+    """The heading takes the place that is free, wherever it stands."""
+    assert known("Other Names", "Surname") == ["first_name", "last_name"]
+    assert known("Other Names", "First Name") == ["middle_name", "first_name"]
+
+
+def test_two_headings_of_one_meaning_are_asked_back() -> None:
+    """The error names both and the line that settles it."""
+    with pytest.raises(InputError) as caught:
+        known("GSM", "Mobile")
+    assert '"GSM" and "Mobile" both mean phone' in str(caught.value)
+    assert 'phone = "GSM" (or ["GSM", "Mobile"] to merge them)' in str(caught.value)
+
+
+def test_a_repeated_heading_of_a_known_column_is_asked_back() -> None:
+    """Two columns of the same name cannot both be the BVN."""
+    with pytest.raises(InputError, match='"BVN" and "BVN_2" both mean bvn'):
+        known("BVN", "BVN")
+
+
+def test_the_exact_own_name_wins() -> None:
+    """The other is carried, and the analyst is told."""
+    header = understand(HERE, ["customer_id", "GSM", "phone"]).header
+    assert [column.known for column in header.columns] == ["customer_id", None, "phone"]
+    assert header.findings == ('"phone" is taken for phone; "GSM" is only carried through.',)
+
+
+def test_carried_columns_never_take_the_name_of_an_output_column() -> None:
+    """Whatever their case, since the policy's engine does not tell cases apart."""
+    assert outputs("Cost", "karma_status", "ecosystem_x", "bank_account_ref", "notes") == [
+        "input_Cost", "input_karma_status", "input_ecosystem_x", "input_bank_account_ref", "notes",
+    ]  # fmt: skip
+    assert outputs("decision", "input_decision") == ["input_decision", "input_decision_2"]
+    assert outputs("GSM", "batch_same_bvn") == ["phone", "input_batch_same_bvn"]
+
+
+def test_repeated_and_blank_headings_are_numbered() -> None:
+    """Every column keeps a name of its own."""
+    header = understand(HERE, ["customer_id", "State", "state", "", "State_2"]).header
+    names = [column.heading for column in header.columns]
+    assert names == ["customer_id", "State", "state_3", "column_4", "State_2"]
+    assert "1 column without a heading: named column_N." in header.findings
+
+
+def test_blanks_marks_and_line_ends_in_headings_are_taken_off() -> None:
+    """A heading over two lines of a cell is one heading."""
+    header = understand(HERE, ["\ufeffcustomer_id", " \x1bBVN\u200b ", "Account\nNumber"]).header
+    assert [column.heading for column in header.columns] == ["customer_id", "BVN", "Account Number"]
+    assert [column.known for column in header.columns] == ["customer_id", "bvn", "account_number"]
+
+
+def test_near_headings_are_pointed_out() -> None:
+    """A misspelt heading is carried, with the line to write."""
+    header = understand(HERE, ["customer_id", "Acount Number", "Account Name"]).header
+    assert header.columns[1].known is None
+    assert len(header.findings) == 1
+    assert 'account_number = "Acount Number"' in header.findings[0]
+
+
+def test_what_seems_to_be_about_consent_is_pointed_out_first() -> None:
+    """A withdrawal that is not understood must not pass unseen."""
+    header = understand(HERE, ["customer_id", " bvn", "Customer revoked?"]).header
+    assert '"Customer revoked?" seems to be about consent' in header.findings[0]
+
+
+def test_the_columns_of_a_quarantine_file_are_left_out() -> None:
+    """All four together only; each alone is the file's own."""
+    layout = understand(HERE, ["customer_id", "bvn", "line", "column", "code", "hint"])
+    assert [column.heading for column in layout.header.columns] == ["customer_id", "bvn"]
+    assert layout.guarded
+    first = understand(HERE, ["line", "column", "code", "hint", "customer_id"])
+    assert first.order == (4,)
+    own = understand(HERE, ["customer_id", "line", "code", "hint"])
+    assert not own.guarded
+    assert len(own.order) == 4

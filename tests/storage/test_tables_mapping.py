@@ -1,0 +1,127 @@
+"""The mapping file: what it says is done, what it gets wrong is told at its place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from schemas.errors import InputError, SettingsError
+from storage.mapping import read_mapping
+from storage.tables import open_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.tables import Source
+
+
+def opened(folder: Path, mapping: str, table: str) -> Source:
+    """Write both files and open the table with the mapping."""
+    (folder / "acme.toml").write_text(mapping, encoding="utf-8")
+    (folder / "batch.csv").write_text(table, encoding="utf-8")
+    return open_source(folder / "batch.csv", mapping=read_mapping(folder / "acme.toml"))
+
+
+def test_columns_are_renamed_merged_defaulted_and_dropped(tmp_path: Path) -> None:
+    """Merged columns stand in the order of the mapping, the others where they were."""
+    source = opened(
+        tmp_path,
+        'drop = ["Religion"]\ndate_order = "DMY"\n'
+        '[columns]\ncustomer_id = "No."\nfull_name = ["Given", "Clan"]\nbvn = []\n'
+        '[defaults]\nconsent_channel = "branch"\nconsented_at = 2025-01-02\nexposure = 1.50\n',
+        "No.,Clan,Religion,BVN,Given\n1,Oke,x,222,Ade\n",
+    )
+    header = source.header
+    assert [(column.heading, column.known) for column in header.columns] == [
+        ("No.", "customer_id"),
+        ("Given", "full_name"),
+        ("BVN", None),
+        ("Clan", "full_name"),
+    ]
+    assert next(source.batches()).columns.to_pylist() == [
+        {"No.": "1", "Given": "Ade", "BVN": "222", "Clan": "Oke"}
+    ]
+    assert header.defaults == {
+        "consent_channel": "branch", "consented_at": "2025-01-02", "exposure": "1.50",
+    }  # fmt: skip
+    assert header.date_order == "dmy"
+
+
+def test_the_mapping_wins_over_known_headings(tmp_path: Path) -> None:
+    """The column that loses is carried under a name that cannot be mistaken."""
+    source = opened(tmp_path, '[columns]\nphone = "Alt"\n', "customer_id,phone,Alt,GSM\n1,2,3,4\n")
+    assert [(c.known, c.output) for c in source.header.columns] == [
+        ("customer_id", "customer_id"), (None, "input_phone"), ("phone", "phone"), (None, "GSM"),
+    ]  # fmt: skip
+
+
+def test_headings_of_the_mapping_find_the_row_of_headings(tmp_path: Path) -> None:
+    """Headings that only the mapping knows count in the search below the titles."""
+    source = opened(tmp_path, '[columns]\ncustomer_id = "Ref"\nbvn = "B"\n', "Acme\nRef;B\n1;2\n")
+    assert next(source.batches()).columns.to_pylist() == [{"Ref": "1", "B": "2"}]
+
+
+def test_a_default_beside_a_column_is_not_used(tmp_path: Path) -> None:
+    """The column counts, and the analyst is told."""
+    source = opened(tmp_path, '[defaults]\nbank_name = "GTB"\n', "customer_id,Bank\n1,UBA\n")
+    assert source.header.defaults == {}
+    assert "The default for bank_name is not used" in source.header.findings[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[columns]\n\nphon = 'GSM'\n", "line 3: [columns] phon is no column that nightscreen"),
+        ("[columns]\n\nphon = 'GSM'\n", 'did you mean "phone"?'),
+        ("colums = 1\n", 'line 1: colums is no key of a mapping file; did you mean "columns"?'),
+        ("bvn = 'x'\n", "write it under [columns] or [defaults]: bvn = ..."),
+        ("date_order = 'dym'\n", "must be one of dmy, mdy, ymd"),
+        ("sheet = 3\n", "line 1: sheet must be the name of a sheet"),
+        ("drop = 'x'\n", "line 1: drop must be a list of headings"),
+        ("columns = 3\n", "must be a table"),
+        ("[columns]\nbvn = 3\n", 'line 2: [columns] bvn must be "Their Heading" or a list'),
+        ("[defaults]\nbvn = '1'\n", "takes no default"),
+        ("[defaults]\ndomain = true\n", "must be a text, number or date"),
+        ("[columns\n", "not valid TOML"),
+    ],
+)  # fmt: skip
+def test_each_mistake_is_told_at_its_place(tmp_path: Path, text: str, words: str) -> None:
+    """File, line, key, and what to write instead."""
+    path = tmp_path / "acme.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SettingsError) as caught:
+        read_mapping(path)
+    assert str(path) in str(caught.value)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mapping_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """So are a folder and a file that is no text."""
+    with pytest.raises(SettingsError, match="no such mapping file"):
+        read_mapping(tmp_path / "none.toml")
+    with pytest.raises(SettingsError, match="a folder"):
+        read_mapping(tmp_path)
+    (tmp_path / "x.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SettingsError, match="not UTF-8"):
+        read_mapping(tmp_path / "x.toml")
+
+
+@pytest.mark.parametrize(
+    ("mapping", "words"),
+    [
+        ('[columns]\nphone = "GMS"\n', 'no heading "GMS" in'),
+        ('[columns]\nphone = "GMS"\n', 'did you mean "GSM"?'),
+        ('drop = ["Colour"]\n', 'drop: no heading "Colour"'),
+        ('drop = ["GSM"]\n[columns]\nphone = "GSM"\n', '"GSM" is dropped'),
+        ('[columns]\nphone = "GSM"\ndomain = "GSM"\n', '"GSM" is given twice, first to phone'),
+        ('sheet = "One"\n', "is no workbook"),
+    ],
+)
+def test_what_does_not_fit_the_file_is_told(tmp_path: Path, mapping: str, words: str) -> None:
+    """The message names the mapping and what the file has."""
+    with pytest.raises(InputError) as caught:
+        opened(tmp_path, mapping, "customer_id,GSM\n1,2\n")
+    assert "acme.toml" in str(caught.value)
+    assert words in str(caught.value)
