@@ -6,12 +6,14 @@ They are stored in clear by the engine and the journal: paths and choices only, 
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
 
 CheckName = Literal["bank_account", "karma", "ecosystem", "selfie"]
 KarmaIdentity = Literal["bvn", "phone", "email", "domain", "nuban", "image"]
@@ -77,7 +79,7 @@ class ScreenBatch(BaseModel):
         )
     )
     quote_only: bool = Field(
-        False, title="Quote only", description="Say what it would cost, and stop there."
+        default=False, title="Quote only", description="Say what it would cost, and stop there."
     )
     run: str = Field(
         "",
@@ -89,7 +91,7 @@ class ScreenBatch(BaseModel):
         "out", title="Output folder", description="Results go into a folder of the run's id there."
     )
     yes: bool = Field(
-        False, title="Approved", description="Spending was approved beforehand: do not ask."
+        default=False, title="Approved", description="Spending was approved beforehand: do not ask."
     )
 
     @property

@@ -222,6 +222,13 @@ class Settings(BaseSettings):
     selfie_no_match_below: float = Field(
         70.0, ge=0, le=100, description="Similarity below which it is no match; between: unsure."
     )
+    outage_give_up: timedelta = Field(
+        timedelta(minutes=10), description="Silence of the service after which a run stops."
+    )
+    resume_every: timedelta = Field(
+        timedelta(minutes=15),
+        description="With a deadline, how often an outage or a low balance is tried again.",
+    )
     shard_rows: int = Field(2000, ge=10, le=50_000, description="Lookups of one task run.")
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from client.api import Client
 from client.limiter import AdaptiveCap
+from client.manners import Trouble
 from client.wire import lookup_request
 from schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Operation
 from schemas.errors import ServiceAddressError
@@ -143,11 +144,20 @@ async def open_books(asking: Asking) -> None:
         await ask_indexes(asking, needed.take(one), one)
         if line.standing[one[0]] in {Standing.PAID, Standing.FREE}:
             break
+        if line.control.answered == 0 and _never_reached(line):
+            line.control.stop_run(StopReason.OUTAGE)
     if line.control.stop == ADDRESS and line.control.answered == 0:
         raise ServiceAddressError(
             f"{line.settings.base_url} answers, but not as the service does (an unknown 404 or a "
             "redirect): correct NIGHTSCREEN_BASE_URL; nothing was spent"
         )
+
+
+def _never_reached(line: Line) -> bool:
+    """Tell whether no call could even be sent: nothing listens at the address."""
+    return bool(line.control.troubles) and all(
+        trouble == Trouble.NOT_SENT.value for _, trouble in line.control.troubles
+    )
 
 
 def _openers(line: Line) -> list[NDArray[np.int64]]:
@@ -194,6 +204,9 @@ def next_round(asking: Asking) -> dict[Check, list[str]]:
     if asking.closing is not None:
         waiting = waiting[waiting != asking.closing]
         money = None if money is None else max(0, money - int(line.worst[asking.closing]))
+    for check, highest in line.control.highest_micro.items():
+        mine = line.checks_of == check.value
+        line.worst[mine] = np.maximum(line.worst[mine], highest)
     funded = fund(waiting, line.worst, money)
     if asking.closing is None:
         asking.closing = _closer(line, funded)

@@ -11,6 +11,7 @@ import secrets
 import shutil
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from schemas.parameters import ScreenBatch, batch_name, new_run_id
 from schemas.plan import NEEDED, Plan, Standing
 from schemas.settings import Settings, max_ages
 from steps.assemble import AccountJudge
-from steps.control import CheckProgress, Control
+from steps.control import Breaker, CapWatch, CheckProgress, Control
 from steps.freshness import Freshness
 from steps.intake import Intake
 from steps.plan import Planner, Wanted, plan_batch
@@ -220,6 +221,8 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         tolerated_failure_pct=settings.tolerated_failure_pct,
         deadline_at=deadline_instant(parameters.deadline, now),
         balance_floor_micro=_optional_micro(settings.balance_floor),
+        breaker=Breaker(give_up_after=settings.outage_give_up // timedelta(microseconds=1)),
+        watches=cap_watches(journal, wanted.run_id, caps),
         progress={check: CheckProgress() for check in wanted.checks},
     )
     return Line(
@@ -298,6 +301,19 @@ def caps_of(parameters: ScreenBatch, settings: Settings) -> Caps:
         month_micro=_optional_micro(settings.monthly_spend_cap),
         day_calls=tuple((check, most) for check, most in per_day.items() if most is not None),
     )
+
+
+def cap_watches(journal: Journal, run_id: str, caps: Caps) -> list[CapWatch]:
+    """Return each cap with what is already spent under it."""
+    money = journal.money
+    each = (
+        ("run's", caps.run_micro, partial(money.of_run, run_id)),
+        ("day's", caps.day_micro, money.today),
+        ("month's", caps.month_micro, money.this_month),
+    )
+    return [
+        CapWatch(name, cap, spent().spent_micro) for name, cap, spent in each if cap is not None
+    ]
 
 
 def deadline_instant(text: str, now: int) -> int | None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _MICROS = 1_000_000
 _HELD_POLL_S = 0.5
+_LEAST_WAIT_S = 0.05
 _STATES = {
     Verdict.ANSWERED: CallState.ANSWERED,
     Verdict.NOT_SENT: CallState.NOT_SENT,
@@ -64,6 +65,7 @@ class Job:
         standing: what became of it.
         attempts: attempts made in this session.
         doubted: an attempt may have been charged without our knowing.
+        bound_micro: worst cost the attempt under way is reserved with.
     """
 
     lookup: Lookup
@@ -73,6 +75,7 @@ class Job:
     standing: Standing = Standing.WAITING
     attempts: int = 0
     doubted: bool = False
+    bound_micro: int = 0
     waiters: list[Batch] = field(default_factory=list)
 
     def ask(self) -> Ask:
@@ -81,7 +84,7 @@ class Job:
             check=self.lookup.check.value,
             kind=self.lookup.kind.value,
             subject=self.subject,
-            worst_micro=self.worst_micro,
+            worst_micro=self.bound_micro,
             consent_reference=self.consent_reference,
             attempt=self.attempts + 1,
         )
@@ -229,6 +232,9 @@ class Window:
         due = [self._later[0][0] - now] if self._later else []
         if self._cap.paused_until > now:
             due.append(self._cap.paused_until - now)
+        resume_at = self._control.resume_at(self._clock())
+        if resume_at is not None:
+            due.append(max(_LEAST_WAIT_S, (resume_at - self._clock()) / _MICROS))
         if self._control.deadline_at is not None:
             due.append((self._control.deadline_at - self._clock()) / _MICROS)
         return max(0.0, min(due)) if due else None
@@ -244,9 +250,22 @@ class Window:
             return
         if len(self._ready) >= max(1, self._cap.cap // 2):
             return
-        size = min(len(self._queue), self._cap.cap)
-        block = [self._queue.popleft() for _ in range(size)]
+        block = self._block(min(len(self._queue), self._cap.cap))
+        if not block:
+            return
         self._intending = asyncio.get_running_loop().create_task(self._commit(block))
+
+    def _block(self, size: int) -> list[Job]:
+        """Take the next lookups, at the highest price seen so far, as far as the floor allows."""
+        highest = self._control.highest_micro.get(self._check, 0)
+        block: list[Job] = []
+        while len(block) < size:
+            job = self._queue[0]
+            job.bound_micro = max(job.worst_micro, highest)
+            if not self._control.bind(job.bound_micro):
+                break
+            block.append(self._queue.popleft())
+        return block
 
     async def _commit(self, block: list[Job]) -> None:
         try:
@@ -266,6 +285,8 @@ class Window:
             self._book.broken = JournalError(f"the journal failed with {type(error).__name__}")
 
     def _take(self, job: Job, grant: Grant) -> None:
+        if grant.kind is not GrantKind.GRANTED:
+            self._control.unbind(job.bound_micro)
         match grant.kind:
             case GrantKind.GRANTED:
                 self._ready.append((job, grant))
@@ -280,19 +301,21 @@ class Window:
                 self._control.stop_check(self._check, StopReason.QUOTA)
 
     def _paused(self) -> bool:
-        return self._cap.paused_until > asyncio.get_running_loop().time()
+        if self._cap.paused_until > asyncio.get_running_loop().time():
+            return True
+        return self._control.resume_at(self._clock()) is not None
 
     def _launch(self) -> None:
-        if self._paused():
-            return
-        while self._ready and len(self._flights) < self._cap.cap:
+        while self._ready and len(self._flights) < self._cap.cap and not self._paused():
             job, grant = self._ready.popleft()
             flight = asyncio.get_running_loop().create_task(self._fly(job, grant))
             self._flights.add(flight)
+            self._control.progress[self._check].in_flight = len(self._flights)
             flight.add_done_callback(self._landed)
 
     def _landed(self, flight: asyncio.Task[None]) -> None:
         self._flights.discard(flight)
+        self._control.progress[self._check].in_flight = len(self._flights)
         self._wake.set()
         if not flight.cancelled() and flight.exception() is not None:
             self._break(flight.exception())  # type: ignore[arg-type]  # checked in the line above
@@ -336,11 +359,11 @@ class Window:
         progress = self._control.progress[self._check]
         progress.attempts += 1
         if reading.verdict is Verdict.ANSWERED:
-            self._control.saw_answer(reading.balance_micro, now)
+            self._control.saw_answer(self._check, reading.cost_micro, reading.balance_micro)
             return
-        self._control.saw_balance(reading.balance_micro, now)
+        self._control.saw_balance(reading.balance_micro)
         silence = reading.verdict in {Verdict.NOT_SENT, Verdict.IN_DOUBT}
-        self._control.saw_trouble(self._check, str(reading.trouble), silence=silence)
+        self._control.saw_trouble(self._check, str(reading.trouble), silence=silence, now=now)
 
     def _standing(self, job: Job, reading: Reading, delay: float | None) -> Standing | None:
         """Return how the lookup ended; None where it goes on or was not reached."""
@@ -358,6 +381,7 @@ class Window:
     ) -> None:
         """Go on with a lookup once its outcome is committed."""
         self._settling -= 1
+        self._control.unbind(job.bound_micro)
         self._wake.set()
         if reading.stop is not None:
             self._stop(reading)
@@ -412,6 +436,7 @@ class Window:
 
     def _released(self, job: Job) -> None:
         self._settling -= 1
+        self._control.unbind(job.bound_micro)
         self._end(job, Standing.WAITING, 0)
         self._wake.set()
 

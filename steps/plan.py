@@ -329,7 +329,7 @@ class RowJudge(Protocol):
 def row_why(whys: Sequence[NDArray[np.int8]]) -> NDArray[np.int8]:
     """Return why a check of several slots leaves a row out: asked where any slot is asked.
 
-    Where none is asked, a malformed identifier is told before an absent one, since it can be mended.
+    Where none is asked, a malformed identifier is told before an absent one: it can be mended.
     """
     stacked = np.vstack(whys)
     asked = (stacked == Why.ASK.value).any(axis=0)
