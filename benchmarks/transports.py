@@ -32,7 +32,7 @@ from client.transport import StripedTransport
 from client.wire import ecosystem
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from starlette.requests import Request as Asked
 
@@ -88,7 +88,7 @@ async def window(send: Send, cap: int, calls: int) -> Measured:
 
 
 @contextlib.asynccontextmanager
-async def bare_httpx(base: str, cap: int, pool: int | None):  # noqa: ANN201
+async def bare_httpx(base: str, cap: int, pool: int | None) -> AsyncIterator[Send]:
     """Plain httpx clients: one with a pool as large as the cap, or several side by side."""
     count = 1 if pool is None else -(-cap // pool)
     size = -(-cap // count)
@@ -110,7 +110,7 @@ async def bare_httpx(base: str, cap: int, pool: int | None):  # noqa: ANN201
 
 
 @contextlib.asynccontextmanager
-async def ours(base: str, cap: int, pool: int | None):  # noqa: ANN201
+async def ours(base: str, cap: int, pool: int | None) -> AsyncIterator[Send]:
     """Our client over striped httpcore2 pools, judging every exchange."""
     transport = StripedTransport(connections=cap, pool_connections=pool or cap)
     async with Client(base, "key", max_in_flight=cap, transport=transport) as client:

@@ -29,7 +29,7 @@ NOTCH = 0.05
 WASTED = 0.8
 """Of the calls beyond a limit, the share that is expected to strain."""
 
-ALARM, TRUST = 8.0, 2.5
+ALARM, TRUST = 9.5, 2.5
 """Log odds at which a cap is suspected, and at which it is taken for harmless."""
 
 ALARM_RESULTS, SUSPECT_RESULTS = 8, 15
@@ -38,13 +38,19 @@ ALARM_RESULTS, SUSPECT_RESULTS = 8, 15
 SMALLER = 0.85
 """Rates are compared with those of caps below this share: nearer ones may be strained as well."""
 
+STALE_SHARE = 0.25
+"""What older rates count for once strain was acquitted of load: the service has changed."""
+
+MUCH_SMALLER = 4
+"""Strain is acquitted of load only where it is as frequent at a cap so many times smaller."""
+
 CLEARLY = 1.8
 """Standard errors between two rates that are taken to differ."""
 
 UNSURE = 3.0
 """Standard errors that the rate of smaller caps may be off by."""
 
-JUDGE_RESULTS, MOST_JUDGE_RESULTS = 40, 300
+JUDGE_RESULTS, MOST_JUDGE_RESULTS = 40, 120
 FEW_RESULTS = 8
 FIRST_PROBE_AFTER, LAST_PROBE_AFTER = 200, 1200
 """Results under a known ceiling before it is tried again; doubles with each time it holds."""
@@ -169,7 +175,7 @@ class AdaptiveCap:
     def _on_alarm(self, in_flight: int) -> None:
         level, tally = self._suspect or (self.cap, self._window)
         if self._suspect is not None and self._is_the_same_everywhere(level, tally):
-            self._acquit(level, tally)
+            self._acquit(level)
             return
         if self._probing:
             self._probing, self._probe_after = False, min(LAST_PROBE_AFTER, 2 * self._probe_after)
@@ -200,15 +206,16 @@ class AdaptiveCap:
         """Tell whether calls strain as often at a much smaller cap as where the alarm was given."""
         if self._window.rate() > MOST_RATE:
             return False
-        small = self.cap == 1 or self.cap * 4 <= level
+        small = self.cap <= max(1, level // MUCH_SMALLER)
         return small and not tally.exceeds(self._window)
 
-    def _acquit(self, level: int, tally: Tally) -> None:
+    def _acquit(self, level: int) -> None:
         """Take the strain for the service's way at any load, and go back up."""
-        self._by_level.clear()
-        self._anywhere = Tally(
-            tally.results + self._window.results, tally.strained + self._window.strained
-        )
+        for tally in (self._anywhere, *self._by_level.values()):
+            tally.results *= STALE_SHARE
+            tally.strained *= STALE_SHARE
+        self._anywhere.results += self._window.results
+        self._anywhere.strained += self._window.strained
         self._ceiling = None
         self._suspect = None
         self._good = 0
@@ -237,10 +244,10 @@ class AdaptiveCap:
             self._suspect = None
             self._good = self.cap
             self._climb()
-        elif self.cap > max(1, int(SMALLER * level)):
-            self._move(max(1, int(SMALLER * level)), self._peak)
+        elif self.cap > max(1, level // MUCH_SMALLER):
+            self._move(max(1, level // MUCH_SMALLER), self._peak)
         else:
-            self._acquit(level, tally)
+            self._acquit(level)
 
     def _climb(self) -> None:
         """Go up: freely where no ceiling is known, by halves of the distance below one."""

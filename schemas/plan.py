@@ -70,11 +70,25 @@ NEEDED = pa.schema(
 
 
 @dataclass(slots=True)
+class AgeEffect:
+    """What another age limit would change: lookups, and what they cost when last asked."""
+
+    lookups: int = 0
+    cost_micro: int = 0
+
+    def add(self, cost_micro: int) -> None:
+        """Count one lookup."""
+        self.lookups += 1
+        self.cost_micro += cost_micro
+
+
+@dataclass(slots=True)
 class CheckCounts:
     """How a check's rows and lookups stand before anything is asked.
 
     Rows are input rows; lookups are answers that eligible rows need; distinct are the calls that
-    would answer them all; reused, paid and free are those already answered.
+    would answer them all; reused, paid and free are those already answered. `stricter` is what half
+    the age limits would ask again, `looser` what twice the limits would still reuse.
     """
 
     rows_refused: int = 0
@@ -87,6 +101,8 @@ class CheckCounts:
     free: int = 0
     saved_by_reuse_micro: int = 0
     oldest_reused_at: int | None = None
+    stricter: AgeEffect = field(default_factory=AgeEffect)
+    looser: AgeEffect = field(default_factory=AgeEffect)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from steps.enriched import enriched_schema
 from steps.line import read_chunk
 from steps.report import RowTally, RunFacts, check_report, make_report
 from steps.report_page import report_page
-from storage.clock import instant_text
+from storage.clock import instant_text, spending_month
 from storage.outputs import MANIFEST, REPORT
 
 if TYPE_CHECKING:
@@ -143,14 +143,17 @@ def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
         rows_read=line.rows_read,
         rows_quarantined=line.rows_quarantined,
         cap_micro=line.caps.run_micro,
+        nightly_micro=nightly_spend(line),
+        now=line.freshness.at,
+        notices=tuple(line.control.notices),
     )
     report = make_report(
         facts,
+        counts=counts,
         checks=checks,
         quote=line.quote or Quote(),
         sheet=sheet,
         rows=rows,
-        saved_by_reuse_micro=sum(each.saved_by_reuse_micro for each in counts.values()),
         files={name: line.folder.rows.get(name) for name in sorted(line.folder.rows)},
     )
     line.folder.write_json(REPORT, report)
@@ -161,6 +164,14 @@ def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
     if state == COMPLETED:
         line.workspace.clear()
     return report
+
+
+def nightly_spend(line: Line) -> int | None:
+    """Return what a night of this month costs on average, over all runs, in micro-naira."""
+    money = line.journal.money
+    month = spending_month(line.clock())
+    days = {day for day, _, spent in money.by_day() if day.startswith(month) and spent.spent_micro}
+    return money.this_month().spent_micro // len(days) if days else None
 
 
 def manifest(line: Line, report: Mapping[str, Any]) -> dict[str, Any]:

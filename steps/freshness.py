@@ -53,6 +53,12 @@ class Freshness:
         instants = [self.oldest(check, word) for word in self._words(check, outcome)]
         return (answered_at >= min(instants)) & (answered_at < max(instants))
 
+    def age_share(self, check: Check, outcome: str, answered_at: int) -> float:
+        """Return an answer's age as a share of how old it may be; above 1 it is no longer fresh."""
+        limit = self.at - max(self.oldest(check, word) for word in self._words(check, outcome))
+        age = max(0, self.at - answered_at)
+        return age / limit if limit > 0 else float("inf") if age else 0.0
+
     def _words(self, check: Check, outcome: str) -> tuple[str, ...]:
         if check is Check.BANK_ACCOUNT and outcome == Outcome.FOUND.value:
             return VERIFIED, MISMATCH

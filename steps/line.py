@@ -11,6 +11,7 @@ import secrets
 import shutil
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,8 @@ from steps.control import Breaker, CapWatch, CheckProgress, Control
 from steps.freshness import Freshness
 from steps.intake import Intake
 from steps.plan import Planner, Wanted, plan_batch
+from steps.price import RECENT_RUNS, approval_reason, rank, seen_rates, worst_costs
 from steps.price import quote as make_quote
-from steps.price import rank, seen_rates, worst_costs
 from storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
 from storage.journal import Journal, open_journal
 from storage.mapping import Mapping, read_mapping
@@ -43,12 +44,10 @@ from storage.tables import file_digest, open_source
 from storage.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from schemas.quote import Quote
-    from schemas.rows import Problem, SourceColumn
+    from schemas.rows import SourceColumn
     from storage.journal.runs import Run
 
 CHUNK_ROWS = 8192
@@ -421,9 +420,18 @@ def make_price(line: Line) -> Quote:
     return line.quote
 
 
-def problem_counts(problems: Sequence[Problem]) -> dict[str, int]:
-    """Return how often each code of a problem occurs."""
-    counts: dict[str, int] = {}
-    for problem in problems:
-        counts[problem.code] = counts.get(problem.code, 0) + 1
-    return counts
+def needs_approval(line: Line) -> str | None:
+    """Return why a person must approve the spending, or None where nobody need be asked."""
+    if line.parameters.yes or line.quote is None:
+        return None
+    runs = line.journal.runs.newest(batch=line.batch, limit=RECENT_RUNS + 1)
+    earlier = [
+        to_micro(Decimal(run.report["cost"]["total"]))
+        for run in runs
+        if run.report is not None and run.run_id != line.run_id
+    ]
+    return approval_reason(
+        line.quote.expected_micro,
+        above_micro=_optional_micro(line.settings.approval_above),
+        earlier_micro=earlier,
+    )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 20_000
 UNKNOWN_EXPOSURE = -1
-_KOBO = 100
+_HALF, _TWICE = 0.5, 2.0
 
 
 class AnswerBook(Protocol):
@@ -196,6 +196,7 @@ class Planner:
         self, check: Check, distinct: _Distinct, index: int, answer: StoredAnswer
     ) -> None:
         counts = self.counts[check]
+        self._weigh_age(counts, check, answer)
         if answer.run_id == self._wanted.run_id:
             distinct.needed[index] = False
             if answer.cost_micro == 0:
@@ -207,6 +208,14 @@ class Planner:
             self._count_reuse(counts, answer)
         elif self._freshness.banded(check, answer.outcome, answer.answered_at):
             distinct.banded[index] = True
+
+    def _weigh_age(self, counts: CheckCounts, check: Check, answer: StoredAnswer) -> None:
+        """Note whether half or twice the age limit would change what is asked."""
+        share = self._freshness.age_share(check, answer.outcome, answer.answered_at)
+        if _HALF < share <= 1:
+            counts.stricter.add(answer.cost_micro or 0)
+        elif 1 < share <= _TWICE:
+            counts.looser.add(answer.cost_micro or 0)
 
     def _count_reuse(self, counts: CheckCounts, answer: StoredAnswer) -> None:
         counts.reused += 1

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow.compute as pc
 
 from schemas.checks import Check, Outcome
+from schemas.money import naira_words
 from schemas.quote import CheckQuote, Quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -44,6 +44,12 @@ FIRST_NIGHT_SECONDS = {
     Check.ECOSYSTEM.value: 1.5,
     Check.SELFIE.value: 10.0,
 }
+RECENT_RUNS = 14
+"""Runs of a batch name that say what a night usually costs."""
+
+UNUSUAL_TIMES = 3
+_ENOUGH_RUNS = 3
+
 _SURE_OF = 200
 """Answers from which on the rates seen replace the first night's guess altogether."""
 
@@ -187,7 +193,28 @@ def seen_rates(tallies: Iterable[tuple[str, str, str, int, int]]) -> dict[tuple[
     return found
 
 
-def by_check(needed: pa.Table, chosen: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-    """Split chosen lookups by check, keeping their order."""
-    checks = np.asarray(needed["check"].to_pylist(), dtype=object)[chosen]
-    return {str(check): chosen[checks == check] for check in pc.unique(needed["check"]).to_pylist()}
+def approval_reason(
+    expected_micro: int, *, above_micro: int | None, earlier_micro: Sequence[int]
+) -> str | None:
+    """Return why a run must be approved by a person before it spends, or None.
+
+    Args:
+        expected_micro: what the run is expected to cost.
+        above_micro: the amount from which approval is asked, if one is set.
+        earlier_micro: costs of earlier runs of the same batch name, newest first.
+    """
+    if above_micro is not None and expected_micro > above_micro:
+        return (
+            f"it is expected to cost {naira_words(expected_micro)}, more than "
+            f"{naira_words(above_micro)} (NIGHTSCREEN_APPROVAL_ABOVE)"
+        )
+    recent = [cost for cost in earlier_micro[:RECENT_RUNS] if cost > 0]
+    if len(recent) < _ENOUGH_RUNS:
+        return None
+    usual = int(np.median(recent))
+    if expected_micro > UNUSUAL_TIMES * usual:
+        return (
+            f"it is expected to cost {naira_words(expected_micro)}, more than {UNUSUAL_TIMES} "
+            f"times the {naira_words(usual)} that is usual for this batch"
+        )
+    return None

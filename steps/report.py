@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 
 from schemas.checks import Check, NoAnswer
 from schemas.money import naira_text
-from schemas.plan import CheckCounts, Standing
+from schemas.plan import AgeEffect, CheckCounts, Standing
+from storage.clock import MICROS, instant_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from steps.callsheet import CallSheet
 
 SCHEMA_VERSION = 1
+DAY = 24 * 3600 * MICROS
 _OPEN = frozenset(
     {
         NoAnswer.PENDING.value,
@@ -103,7 +105,9 @@ class RunFacts:
     rows_read: int
     rows_quarantined: int
     cap_micro: int | None
-    nights_spend_micro: int | None = None
+    nightly_micro: int | None = None
+    now: int = 0
+    notices: tuple[str, ...] = ()
 
 
 def check_report(
@@ -155,14 +159,15 @@ def check_report(
 def make_report(
     facts: RunFacts,
     *,
+    counts: Mapping[Check, CheckCounts],
     checks: Mapping[str, Any],
     quote: Quote,
     sheet: CallSheet,
     rows: RowTally,
-    saved_by_reuse_micro: int,
     files: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the whole report, as `report.json` has it; money is decimal text in naira."""
+    saved_by_reuse_micro = sum(each.saved_by_reuse_micro for each in counts.values())
     balance = sheet.books.balance()
     return {
         "schema_version": SCHEMA_VERSION,
@@ -191,11 +196,16 @@ def make_report(
             "saved_by_reuse": naira_text(saved_by_reuse_micro),
             "saved_by_sharing": naira_text(rows.saved_by_sharing_micro),
             "in_doubt_exposure": naira_text(sheet.in_doubt_micro),
+            "over_cap": naira_text(max(0, sheet.cost_micro - facts.cap_micro))
+            if facts.cap_micro is not None
+            else None,
         },
-        "balance": balance_report(balance, facts.nights_spend_micro or sheet.cost_micro),
+        "balance": balance_report(balance, facts.nightly_micro or sheet.cost_micro),
+        "freshness": freshness_report(counts, facts.now),
         "exposure": exposure_report(rows),
         "decisions": dict(sorted(rows.decisions.items())),
         "changes": {},
+        "notices": list(facts.notices),
         "files": dict(files),
     }
 
@@ -212,6 +222,24 @@ def balance_report(balance: Balance, nightly_micro: int) -> dict[str, Any]:
         "drift": naira_text(balance.drift_micro),
         "exact": balance.exact,
         "nights_left": nights,
+    }
+
+
+def freshness_report(counts: Mapping[Check, CheckCounts], now: int) -> dict[str, Any]:
+    """Return the age of the oldest evidence used, and what other age limits would have cost."""
+    oldest = [each.oldest_reused_at for each in counts.values() if each.oldest_reused_at]
+    return {
+        "oldest_evidence_at": instant_text(min(oldest)) if oldest else None,
+        "oldest_evidence_days": round((now - min(oldest)) / DAY, 1) if oldest else None,
+        "at_half_the_limits": _age_effect([each.stricter for each in counts.values()]),
+        "at_twice_the_limits": _age_effect([each.looser for each in counts.values()]),
+    }
+
+
+def _age_effect(effects: Sequence[AgeEffect]) -> dict[str, Any]:
+    return {
+        "lookups": sum(each.lookups for each in effects),
+        "cost": naira_text(sum(each.cost_micro for each in effects)),
     }
 
 

@@ -216,14 +216,9 @@ def _whole(
     lines = line + np.concatenate(([0], inside + 1))[:count]
     bad_at = [bad.number - 1 for bad in invalid if bad.number is not None]
     broken = [
-        careful.refused(
-            int(lines[at]),
-            careful.loose_fields(bad.text, shape.separator),
-            shape.width,
-            shape.separator,
-        )
+        careful.refused(int(lines[at]), fields, shape.width, shape.separator)
         for at, bad in zip(bad_at, invalid, strict=True)
-        if bad.text.strip()
+        if any(map(str.strip, fields := careful.loose_fields(bad.text, shape.separator)))
     ]
     good = np.delete(lines, bad_at) if bad_at else lines
     arrays = [column.combine_chunks() for column in table.columns]

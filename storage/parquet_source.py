@@ -112,7 +112,10 @@ def as_text(column: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _plain_text(column: pa.Array[Any]) -> pa.Array[Any]:
-    return column.cast(pa.string())
+    """Return text as it is, made sure to be UTF-8, which nobody did when it was read."""
+    text = column.cast(pa.string())
+    text.validate(full=True)
+    return text
 
 
 def _each(column: pa.Array[Any], text: Callable[[Any], str | None]) -> pa.Array[Any]:

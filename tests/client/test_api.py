@@ -187,11 +187,16 @@ async def test_time_up_while_waiting_for_a_connection_is_not_sent() -> None:
 
 async def test_cancelled_call_tells_whether_it_left() -> None:
     """A cancellation passes through; the departure says that the call may be charged."""
-    async with raw_service(silent) as service, Client(service.base, KEY) as client:
+    arrived = asyncio.Event()
+
+    async def arrive(wire_: Wire) -> None:
+        arrived.set()
+        await silent(wire_)
+
+    async with raw_service(arrive) as service, Client(service.base, KEY) as client:
         departure = Departure()
         task = asyncio.create_task(client.send(ASK, departure))
-        while not service.heads:
-            await asyncio.sleep(0.01)
+        await arrived.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -202,13 +207,15 @@ async def test_cancelled_call_tells_whether_it_left() -> None:
 
 async def test_pools_survive_a_storm_of_timeouts() -> None:
     """No place in a pool is lost to calls that ended badly."""
-    async with raw_service(silent) as service:
-        async with Client(service.base, KEY, timeouts_s={"karma": 0.05}, max_in_flight=3) as client:
-            await asyncio.gather(*(client.send(ASK) for _ in range(60)))
-            assert repr(client._transport).endswith("0 calls)")
-            service.behave = good
-            readings = [await client.send(ASK) for _ in range(30)]
-            assert {reading.verdict for reading in readings} == {Verdict.ANSWERED}
+    async with (
+        raw_service(silent) as service,
+        Client(service.base, KEY, timeouts_s={"karma": 0.05}, max_in_flight=3) as client,
+    ):
+        await asyncio.gather(*(client.send(ASK) for _ in range(60)))
+        assert repr(client._transport).endswith("0 calls)")
+        service.behave = good
+        readings = [await client.send(ASK) for _ in range(30)]
+        assert {reading.verdict for reading in readings} == {Verdict.ANSWERED}
 
 
 async def test_what_is_written_on_the_wire() -> None:

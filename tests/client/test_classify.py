@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,7 +27,7 @@ REQUESTS = {
 CLASSIFIER = Classifier()
 
 
-def read(operation: str, status: int, body: Any) -> Reading:
+def read(operation: str, status: int, body: object) -> Reading:
     """Read one whole response."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return CLASSIFIER.read(REQUESTS[Operation(operation)], Exchange(status, raw))
@@ -53,7 +52,7 @@ def error(message: str) -> dict[str, object]:
 
 
 ROUTE = f"Cannot GET /v2/verification/ecosystem/{BVN}"
-TABLE: tuple[tuple[str, int, Any, str], ...] = (
+TABLE: tuple[tuple[str, int, object, str], ...] = (
     # answers
     ("bank_account", 200, ok({"account_name": "ADA OBI"}), "answered found"),
     ("karma", 200, ok({"karma_identity": BVN}), "answered listed"),
@@ -121,7 +120,7 @@ TABLE: tuple[tuple[str, int, Any, str], ...] = (
 
 
 @pytest.mark.parametrize(("operation", "status", "body", "line"), TABLE)
-def test_table_of_responses(operation: str, status: int, body: Any, line: str) -> None:
+def test_table_of_responses(operation: str, status: int, body: object, line: str) -> None:
     """Each response is read as one line says."""
     assert told(read(operation, status, body)) == line
 

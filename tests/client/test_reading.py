@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ from schemas.checks import Check, Operation
 BVN = "22212345678"
 
 
-def body(data: Any) -> bytes:
+def body(data: object) -> bytes:
     """Return an envelope with this data."""
     return json.dumps({"status": "success", "data": data}).encode()
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from client.manners import Trouble, Verdict
 from client.classify import Reading
+from client.manners import Trouble, Verdict
 from client.retry import BY_TROUBLE, next_attempt
 
 

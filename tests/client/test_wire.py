@@ -57,7 +57,7 @@ def test_each_check_asks_as_specified(
     request = wire.lookup_request(lookup)
     assert f"{request.method} {request.path}" == line
     assert (json.loads(request.body) if request.body else None) == body
-    assert request.operation == lookup.check
+    assert request.operation.value == lookup.check.value
 
 
 def test_bvn_consent_has_two_calls_on_one_path() -> None:

@@ -63,6 +63,14 @@ def test_lines_are_right_after_quoted_line_ends_blank_and_bad_rows(tmp_path: Pat
     ]
 
 
+@pytest.mark.parametrize("quoted", ["", '"'])
+def test_rows_of_separators_alone_are_blank_rows(tmp_path: Path, quoted: str) -> None:
+    """Whatever their number; spreadsheets leave them at the end."""
+    text = f"customer_id,bvn\nC1,{quoted}\n{quoted}\n,,,,\n , \n,\n"
+    lines, _, broken = read(open_source(save(tmp_path, text)))
+    assert (lines, [row.line for row in broken]) == ([2], [])
+
+
 def test_a_stray_quote_breaks_its_own_line_only(tmp_path: Path) -> None:
     """A quote that opens and never closes does not swallow the rows below."""
     rows = "".join(f"C{n},Ade,{n}\n" for n in range(3, 400))

@@ -106,6 +106,16 @@ def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
         open_source(path)
 
 
+def test_text_that_is_no_utf8_is_told(tmp_path: Path) -> None:
+    """Arrow itself does not look when it reads."""
+    path = tmp_path / "batch.parquet"
+    (_, offsets, data) = pa.array([b"C\xe9"]).buffers()
+    broken = pa.StringArray.from_buffers(1, offsets, data)
+    pq.write_table(pa.table({"customer_id": broken}), path)
+    with pytest.raises(InputError, match="the column customer_id of type string has no plain"):
+        open_source(path)
+
+
 def test_no_rows_is_told(tmp_path: Path) -> None:
     """A table of headings only is no batch."""
     path = tmp_path / "batch.parquet"
