@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Row
 
+# `attempts` counts the attempts of a lookup up to this call; `outcome` is what was answered, and
+# where nothing was, how the call ended (`state` says only the latter).
 CALLS = pa.schema(
     [
         pa.field("call_id", pa.int64()),
@@ -32,7 +34,7 @@ CALLS = pa.schema(
         pa.field("identity_kind", WORD),
         pa.field("purpose", WORD),
         pa.field("consent_reference", pa.string()),
-        pa.field("attempt", pa.int32()),
+        pa.field("attempts", pa.int32()),
         pa.field("state", WORD),
         pa.field("outcome", WORD),
         pa.field("trouble", WORD),
@@ -130,9 +132,9 @@ def calls_table(rows: Sequence[Row[Any]]) -> pa.Table:
         "identity_kind": [row.kind for row in rows],
         "purpose": [row.purpose for row in rows],
         "consent_reference": [row.consent_reference for row in rows],
-        "attempt": [row.attempt for row in rows],
+        "attempts": [row.attempt for row in rows],
         "state": [row.state for row in rows],
-        "outcome": [row.outcome for row in rows],
+        "outcome": [row.outcome or row.state for row in rows],
         "trouble": [row.trouble for row in rows],
         "http_status": [row.status for row in rows],
         "cost": [None if row.cost_micro is None else from_micro(row.cost_micro) for row in rows],

@@ -153,6 +153,7 @@ def resolve(parameters: ScreenBatch, journal: Journal) -> Resolved:
 def _with_earlier(parameters: ScreenBatch, earlier: Run) -> ScreenBatch:
     """Take over what the earlier run was asked for; a new input, cap or deadline replaces its."""
     kept = {**earlier.parameters, "run": earlier.run_id, "quote_only": parameters.quote_only}
+    kept["output"] = str(Path(earlier.folder).parent)
     for name in ("input", "max_spend", "deadline", "yes"):
         given = getattr(parameters, name)
         if given:
@@ -255,9 +256,18 @@ def _begin(journal: Journal, resolved: Resolved, digest: str, folder: RunFolder,
         input_digest=digest,
         folder=str(folder.path.absolute()),
         cap_micro=caps.run_micro,
-        parameters=resolved.parameters.model_dump(exclude={"run", "yes", "quote_only"}),
+        parameters=lasting(resolved.parameters),
     )
     return run.started_at
+
+
+def lasting(parameters: ScreenBatch) -> dict[str, Any]:
+    """Return parameters as a run is remembered by: with paths that hold from any folder."""
+    kept = parameters.model_dump(exclude={"run", "yes", "quote_only"})
+    for name in ("input", "mapping", "policy", "output"):
+        if kept[name]:
+            kept[name] = str(Path(kept[name]).absolute())
+    return kept
 
 
 def discard(line: Line) -> None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _BLOCK = 20_000
 UNKNOWN_EXPOSURE = -1
 _HALF, _TWICE = 0.5, 2.0
+_PERSONAL = ("bvn", "account_number", "phone", "email")
+_TELLING = 6
+MASKED_REFERENCE = "(masked: it held an identifier)"
 
 
 class AnswerBook(Protocol):
@@ -310,7 +313,7 @@ class Planner:
                 "subject": pa.array([distinct.subject(int(i)) for i in indexes], SUBJECT),
                 "identity": identities(owners, slot),
                 "image_url": flat(owners["image_url"]) if slot.check is Check.SELFIE else nothing,
-                "consent_reference": flat(owners["consent_reference"]) if gated else nothing,
+                "consent_reference": references(owners) if gated else nothing,
                 "tier": pa.array(seen.astype(np.int8)),
                 "exposure_kobo": pa.array(distinct.exposure[indexes]),
             },
@@ -349,6 +352,21 @@ def row_why(whys: Sequence[NDArray[np.int8]]) -> NDArray[np.int8]:
         [Why.ASK.value, Why.REFUSED.value, Why.INVALID.value],
         Why.INELIGIBLE.value,
     ).astype(np.int8)
+
+
+def references(rows: pa.Table) -> pa.Array:
+    """Return consent references for the journal; one that names the person is masked.
+
+    A reference is kept in clear for the auditor, so it must not carry a BVN, account, phone or
+    email of the row it belongs to.
+    """
+    found = []
+    for row in rows.select(["consent_reference", *_PERSONAL]).to_pylist():
+        reference = row.pop("consent_reference")
+        parts = [(value or "").removeprefix("+234") for value in row.values()]
+        telling = any(len(part) >= _TELLING and part in (reference or "") for part in parts)
+        found.append(MASKED_REFERENCE if telling else reference)
+    return pa.array(found, pa.string())
 
 
 def _make_distinct(gathered: _Gathered, exposure: NDArray[np.int64]) -> _Distinct:
