@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, overload
 
 from schemas.answers import (
     Answer,
@@ -18,15 +18,9 @@ from schemas.answers import (
     BvnStarted,
     EcosystemRecord,
     KarmaListing,
-    Record,
     SelfieAnswer,
 )
 from schemas.checks import Check, Operation
-
-R = TypeVar("R", bound=Record)
-
-BLANK = (None, "")
-"""Values that say nothing, so that nothing is lost where they are not kept."""
 
 SAME_DIGITS = 10
 """Identifiers are compared on this many last digits: `+234` and `0` before a phone are one."""
@@ -74,7 +68,7 @@ def read_record(operation: Operation, document: object) -> Answer | None:
         started = BvnStarted(masked_contact=data) if isinstance(data, str) else None
         return started if started and not started.is_blank() else None
     if operation is Operation.BVN_FINISH and isinstance(data, list):
-        accounts = tuple(_record(BvnAccount, item) for item in data if isinstance(item, dict))
+        accounts = tuple(BvnAccount.read(item) for item in data if isinstance(item, dict))
         return tuple(account for account in accounts if not account.is_blank()) or None
     return _read_object(operation, data) if isinstance(data, dict) else None
 
@@ -120,30 +114,18 @@ def _read_object(operation: Operation, data: dict[str, Any]) -> Answer | None:
     record: BankAccountAnswer | KarmaListing | EcosystemRecord | SelfieAnswer | BvnDetails
     match operation:
         case Operation.BANK_ACCOUNT:
-            record = _record(BankAccountAnswer, data)
+            record = BankAccountAnswer.read(data)
         case Operation.KARMA:
-            record = _record(KarmaListing, _flat_karma(data))
+            record = KarmaListing.read(_flat_karma(data))
         case Operation.ECOSYSTEM:
-            record = _record(EcosystemRecord, data)
+            record = EcosystemRecord.read(data)
         case Operation.SELFIE:
-            record = _record(SelfieAnswer, data)
+            record = SelfieAnswer.read(data)
         case Operation.BVN_FINISH:
-            record = _record(BvnDetails, data)
+            record = BvnDetails.read(data)
         case Operation.BVN_START:
             return None
     return None if record.is_blank() else record
-
-
-def _record(model: type[R], data: dict[str, Any]) -> R:
-    """Fill a record; whatever it does not name or could not read is kept in `extra`."""
-    named = {name: data[name] for name in model.specified if name in data}
-    record = model(**named)
-    unread = {
-        name: value
-        for name, value in data.items()
-        if name not in model.specified or (getattr(record, name) is None and value not in BLANK)
-    }
-    return record.model_copy(update={"extra": unread}) if unread else record
 
 
 def _flat_karma(data: dict[str, Any]) -> dict[str, Any]:

@@ -11,14 +11,24 @@ a row (`steps/`).
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
 """Africa/Lagos has had no other offset in the lifetime of anyone on record."""
+
+BLANK = (None, "")
+"""Values that say nothing, and need not be kept."""
+
+_PLAIN = 10**15
+"""Integers smaller than this need no further look."""
 
 MOST_DIGITS = 30
 """No amount or count of the service has more; text beyond it is not read as a number."""
@@ -40,14 +50,18 @@ def read_text(value: object) -> str | None:
 
 def read_number(value: object) -> Decimal | None:
     """Return an exact number from a JSON number or from text such as `₦1,250.00`."""
-    if isinstance(value, bool) or value is None:
-        return None
+    if type(value) is int and -_PLAIN < value < _PLAIN:
+        return Decimal(value)
     if isinstance(value, str):
-        value = value.replace(",", "").replace("₦", "").replace("%", "").strip()
-        if not value.isascii():
-            return None
-    elif not isinstance(value, int | Decimal):
-        return None
+        text = value.replace(",", "").replace("₦", "").replace("%", "").strip()
+        return _bounded(text) if text.isascii() else None
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return _bounded(value)
+    return None
+
+
+def _bounded(value: str | int | Decimal) -> Decimal | None:
+    """Return a number of no more digits than any amount or count of the service has."""
     try:
         number = Decimal(value)
     except InvalidOperation:
@@ -61,6 +75,8 @@ def read_number(value: object) -> Decimal | None:
 
 def read_count(value: object) -> int | None:
     """Return a whole number; `3.0` is 3, `3.5` is none."""
+    if type(value) is int and -_PLAIN < value < _PLAIN:
+        return value
     number = read_number(value)
     if number is None or number != number.to_integral_value():
         return None
@@ -135,12 +151,38 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
     specified: ClassVar[frozenset[str]] = frozenset()
+    readers: ClassVar[dict[str, Callable[[object], Any]]] = {}
 
     extra: dict[str, Any] = Field(default_factory=dict)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:
         cls.specified = frozenset(cls.model_fields) - {"extra"}
+        cls.readers = {
+            name: cast("Callable[[object], Any]", each.func)
+            for name, field in cls.model_fields.items()
+            for each in field.metadata
+            if isinstance(each, BeforeValidator)
+        }
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        """Return the record an object holds; what it does not name or could not read is `extra`.
+
+        The same as validating each field, at a fraction of the time: a field's reader already
+        returns its type or None.
+        """
+        values: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
+        for name, value in data.items():
+            reader = cls.readers.get(name)
+            if reader is None:
+                extra[name] = value
+                continue
+            read = values[name] = reader(value)
+            if read is None and value not in BLANK:
+                extra[name] = value
+        return cast("Self", cls.model_construct(extra=extra, **values))
 
     def __repr__(self) -> str:
         """Name the record without the person."""
