@@ -1,6 +1,7 @@
 """`nightscreen demo`: the product at work on made-up people, against the simulator; no key needed.
 
-Two nights of the same batch: the second costs nothing. Everything lies under one folder.
+Two nights of the same batch: the second costs nothing. Everything lies under one folder, which each
+demo begins afresh unless it is told to go on from an earlier one.
 """
 
 from __future__ import annotations
@@ -8,50 +9,83 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from cli.summary import naira, print_summary
+from schemas.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SEED = 1
 DAMAGE_PCT = 2.0
+WALLET_NAIRA = "5000000"
+MARKER = "made-by-nightscreen-demo"
+_MADE = ("home", "out", "customers.csv")
 _CAPS = {"BANK_ACCOUNT": "40", "KARMA": "40", "ECOSYSTEM": "40"}
+_OURS = "NIGHTSCREEN_"
 
 
-def demonstrate(rows: int, output: Path, *, json_output: bool) -> int:
-    """Screen a made-up batch twice against the simulator and return the exit status."""
+def demonstrate(rows: int, output: Path, *, keep: bool, json_output: bool) -> int:
+    """Screen a made-up batch twice against the simulator and return the exit status.
+
+    Raises:
+        UsageError: the folder holds something that no demo made, or cannot be written.
+    """
+    from cli.screen import EXIT_BY_STATE, prepare_engine
     from sandbox.batch import make_batch
     from sandbox.process import SandboxProcess
-    from storage.private import make_private_folder
 
     say = _quiet if json_output else typer.echo
-    folder = make_private_folder(output)
+    folder = prepare_folder(output, keep=keep)
     file = folder / "customers.csv"
     facts = make_batch(file, rows=rows, seed=SEED, damage_pct=DAMAGE_PCT)
+    file.chmod(0o600)
     say(f"Made {facts.rows:,} customers up, about {DAMAGE_PCT:.0f} % of them damaged: {file}")
-    with SandboxProcess(balance="5000000") as sandbox:
-        say(f"The simulator of the service runs at {sandbox.url}")
+    with SandboxProcess(balance=WALLET_NAIRA) as sandbox:
+        say(f"A simulator of the service runs at {sandbox.url}; nothing here costs real money.")
         _point_at(sandbox.url, sandbox.api_key, folder)
-        first, second = asyncio.run(_two_nights(file, folder))
+        prepare_engine()
+        nights = asyncio.run(_two_nights(file, folder / "out", say))
         ledger = sandbox.totals()
     if json_output:
-        document = {"nights": [first, second], "ledger": ledger}
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
-        return 0
-    say("\nFirst night")
-    print_summary(first, folder / "out")
-    say("\nSecond night, the same customers")
-    print_summary(second, folder / "out")
-    say(
-        f"\nThe simulator's own ledger: {naira(ledger['totals']['charged'])} charged in all; "
-        f"the second night saved {naira(second['cost']['saved_by_reuse'])}."
-    )
-    return 0
+        document = {"nights": nights, "ledger": ledger}
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    else:
+        _say_what_was_seen(nights, ledger, folder)
+    return max(EXIT_BY_STATE.get(night["state"], 1) for night in nights)
+
+
+def prepare_folder(output: Path, *, keep: bool) -> Path:
+    """Return the demo's folder, emptied of what an earlier demo left there.
+
+    Raises:
+        UsageError: it holds something that no demo made, or cannot be written.
+    """
+    from storage.private import make_private_folder
+
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"--output: {output} is a file; name a folder")
+    if output.is_dir() and any(output.iterdir()) and not (output / MARKER).exists():
+        raise UsageError(
+            f"--output: {output} holds something that no demo made; remove it or name another "
+            "folder"
+        )
+    folder = make_private_folder(output)
+    (folder / MARKER).touch(mode=0o600)
+    if not keep:
+        for name in _MADE:
+            made = folder / name
+            if made.is_dir():
+                shutil.rmtree(made)
+            else:
+                made.unlink(missing_ok=True)
+    return folder
 
 
 def _quiet(_text: str) -> None:
@@ -59,26 +93,41 @@ def _quiet(_text: str) -> None:
 
 
 def _point_at(url: str, api_key: str, folder: Path) -> None:
-    """Set the environment of this process to the simulator and a HOME of the demo's own."""
-    os.environ["NIGHTSCREEN_BASE_URL"] = url
-    os.environ["NIGHTSCREEN_API_KEY"] = api_key
-    os.environ["NIGHTSCREEN_HOME"] = str(folder / "home")
-    os.environ.pop("NIGHTSCREEN_JOURNAL_URL", None)
-    os.environ.pop("NIGHTSCREEN_DATA_KEY", None)
+    """Set this process to the simulator and a HOME of the demo's own, whatever was set before."""
+    for name in [each for each in os.environ if each.upper().startswith(_OURS)]:
+        del os.environ[name]
+    from schemas.settings import Settings
+
+    Settings.model_config["env_file"] = None
+    os.environ[f"{_OURS}BASE_URL"] = url
+    os.environ[f"{_OURS}API_KEY"] = api_key
+    os.environ[f"{_OURS}HOME"] = str(folder / "home")
     for check, cap in _CAPS.items():
-        os.environ[f"NIGHTSCREEN_MAX_IN_FLIGHT__{check}"] = cap
+        os.environ[f"{_OURS}MAX_IN_FLIGHT__{check}"] = cap
 
 
-async def _two_nights(file: Path, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    from cli.screen import prepare_engine
-
-    prepare_engine()
-    from cli.panel import show_panel
-    from flows.screen_batch import screen_batch
+async def _two_nights(file: Path, out: Path, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Screen the batch twice, and tell how each night went as soon as it is over."""
+    from cli.screen import run_flow
     from schemas.parameters import ScreenBatch
 
-    parameters = ScreenBatch(input=str(file), batch="demo", output=str(folder / "out"), yes=True)
-    async with show_panel():
-        first = await screen_batch(parameters)
-        second = await screen_batch(parameters)
-    return first, second
+    parameters = ScreenBatch(input=str(file), batch="demo", output=str(out), yes=True)
+    nights = []
+    for title in ("First night", "Second night, the same customers"):
+        night = await run_flow(parameters)
+        nights.append(night)
+        say(f"\n{title}")
+        if say is not _quiet:
+            print_summary(night, out)
+    return nights
+
+
+def _say_what_was_seen(nights: list[dict[str, Any]], ledger: dict[str, Any], folder: Path) -> None:
+    first, second = nights
+    typer.echo(
+        f"\nThe first night cost {naira(first['cost']['total'])}, the second "
+        f"{naira(second['cost']['total'])}: answers that were still fresh saved "
+        f"{naira(second['cost']['saved_by_reuse'])}."
+    )
+    typer.echo(f"The simulator's own ledger says {naira(ledger['totals']['charged'])} in all.")
+    typer.echo(f"Look around in {folder}; the next demo begins afresh (--keep goes on from here).")

@@ -5,8 +5,10 @@ What commands do is in the modules beside this one; each is imported when its co
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +26,26 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(version("nightscreen"))
+        raise typer.Exit
+
+
+@app.callback()
+def _nightscreen(
+    version: Annotated[  # noqa: ARG001 - what it does is done by its callback
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version."),
+    ] = False,
+) -> None:
+    """Batch risk screening for lenders: rows in, metered lookups, an account of every naira out."""
+
+
 runs_app = typer.Typer(help="Past runs, newest first.", no_args_is_help=True)
 journal_app = typer.Typer(help="The journal of paid calls.", no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
@@ -43,7 +65,7 @@ def _split(text: str) -> list[str]:
 
 
 @app.command(epilog="Example: nightscreen screen customers.csv --max-spend 250000 --deadline 06:00")
-def screen(  # one parameter for each option of the contract
+def screen(
     input_: Annotated[
         Path | None,
         typer.Argument(metavar="INPUT", help="CSV, XLSX, Parquet or JSON Lines file."),
@@ -102,7 +124,7 @@ def quote(
     max_spend: Annotated[str, typer.Option(help="Most naira the run might spend.")] = "",
     json_output: JsonOption = False,
 ) -> None:
-    """Say what a run would cost, in naira and hours; nothing is asked, nothing spent."""
+    """Say what a run would cost, without spending."""
     from cli.quote import quote_file
 
     options = {
@@ -136,17 +158,20 @@ def demo(
     output: Annotated[Path, typer.Option(help="Where the demo keeps everything.")] = Path(
         ".nightscreen-demo"
     ),
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Go on from an earlier demo instead of afresh.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Show the product at work: a simulator, a made-up batch, screened twice; no key needed."""
+    """Screen made-up customers twice; no key needed."""
     from cli.demo import demonstrate
 
-    raise typer.Exit(demonstrate(rows, output, json_output=json_output))
+    raise typer.Exit(demonstrate(rows, output, keep=keep, json_output=json_output))
 
 
-@app.command(epilog="Example: nightscreen sandbox --port 8900 --scenario flaky")
+@app.command(epilog="Example: nightscreen sandbox --port 8800 --scenario flaky")
 def sandbox(
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8900,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8800,
     scenario: Annotated[
         str, typer.Option(help="calm, flaky, slow, empty-wallet or test-mode.")
     ] = "calm",
@@ -200,18 +225,25 @@ def journal_verify(json_output: JsonOption = False) -> None:
 
 
 def run() -> None:
-    """Entry point: every error of ours is one line on stderr and an exit status."""
+    """Entry point: every error is one line on stderr and an exit status, never a traceback."""
     logging.captureWarnings(capture=True)
     try:
         status = app(standalone_mode=False)
     except NightscreenError as error:
         _fail(str(error), error.exit_status)
     except typer.TyperException as error:
-        _fail(error.format_message(), 2)
+        _fail_usage(error.format_message())
     except typer.Abort:
-        _fail("stopped", 1)
-    except KeyboardInterrupt:
-        _fail("stopped before anything was asked", 3)
+        _fail("stopped", 3)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        _fail("stopped before anything was asked; nothing was spent", 3)
+    except BrokenPipeError:
+        _let_go_of_stdout()
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001 - the edge: a traceback could show a customer's data
+        from tasks.edge import sanitised
+
+        _fail(str(sanitised(error)), 1)
     else:
         sys.exit(status if isinstance(status, int) else 0)
 
@@ -219,6 +251,22 @@ def run() -> None:
 def _fail(message: str, status: int) -> None:
     """Say what went wrong: for programs on stdout where they asked for JSON, else on stderr."""
     if "--json" in sys.argv:
-        sys.stdout.write(json.dumps({"error": message, "exit_status": status}) + "\n")
+        document = {"error": message, "exit_status": status}
+        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
     sys.stderr.write(f"nightscreen: {message}\n")
     sys.exit(status)
+
+
+def _fail_usage(message: str) -> None:
+    """Say what is wrong with the command line, or what there is where no command was given."""
+    if not message.startswith("Usage:"):
+        _fail(message if message.endswith("?") else f"{message.rstrip('.')}; see --help", 2)
+    if "--json" in sys.argv:
+        _fail("a command is missing; see --help", 2)
+    sys.stderr.write(f"{message}\n")
+    sys.exit(2)
+
+
+def _let_go_of_stdout() -> None:
+    """Keep the interpreter from complaining at its end that nobody reads any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from cli.surroundings import settings_of_command
 from schemas.errors import InputError
-from schemas.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ def opened_journal() -> Iterator[Journal]:
     from storage.journal import open_journal
     from storage.journal.opening import journal_exists
 
-    settings = read_settings()
+    settings = settings_of_command()
     if not journal_exists(settings.home, settings.journal_url):
         raise InputError(
             f"there is no journal under {settings.home} yet; it is made by the first run, or set "

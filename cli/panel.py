@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from steps.line import Line
 
-_REFRESH_S = 0.5
+_REFRESH_S = 0.25
+_FIRST_LINE_S = 2.0
 _PLAIN_LINE_S = 10.0
 _MINUTE_S = 60
 _HOUR_S = 3600
@@ -33,7 +34,7 @@ _HOUR_S = 3600
 @asynccontextmanager
 async def show_panel() -> AsyncIterator[None]:
     """Show the newest run of this process while the body runs."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, highlight=False)
     keeper = _keep_live(console) if console.is_terminal else _keep_plain()
     task = asyncio.get_running_loop().create_task(keeper)
     try:
@@ -44,23 +45,50 @@ async def show_panel() -> AsyncIterator[None]:
 
 
 async def _keep_live(console: Console) -> None:
-    with Live(console=console, refresh_per_second=4, transient=True) as display:
-        pace = Pace()
+    """Redraw the panel in its place; it is gone when the run is over."""
+    pace = Pace()
+    with Live(
+        console=console, auto_refresh=False, transient=True, redirect_stdout=False
+    ) as display:
         while True:
             await asyncio.sleep(_REFRESH_S)
             run = live.newest()
             if run is not None:
-                display.update(panel(run.line, pace))
+                display.update(panel(run.line, pace), refresh=True)
 
 
 async def _keep_plain() -> None:
+    """Write what the batch needs, one line soon after, then one now and then."""
     pace = Pace()
+    due: float | None = None
     while True:
-        await asyncio.sleep(_PLAIN_LINE_S)
+        await asyncio.sleep(_REFRESH_S)
         run = live.newest()
-        if run is not None and any(each.wanted for each in run.line.control.progress.values()):
-            sys.stderr.write(plain_line(run.line, pace) + "\n")
-            sys.stderr.flush()
+        if run is None or run.line.quote is None:
+            continue
+        now = time.monotonic()
+        if due is None:
+            _write(opening_line(run.line))
+            pace.left(0, 0)
+            due = now + _FIRST_LINE_S
+        elif now >= due and totals(run.line)["wanted"]:
+            _write(plain_line(run.line, pace))
+            due = now + _PLAIN_LINE_S
+
+
+def _write(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def opening_line(line: Line) -> str:
+    """Return what a run is about to do, in one line."""
+    now = totals(line)
+    return (
+        f"Run {line.run_id}: {line.rows_read:,} rows read, {line.rows_quarantined:,} in "
+        f"quarantine; {now['wanted']:,} lookups to ask, {now['reused']:,} reused; "
+        f"about {naira_words(now['expected'])}"
+    )
 
 
 class Pace:
@@ -99,10 +127,15 @@ def totals(line: Line) -> dict[str, int]:
         "paid": sum(check.paid for check in each),
         "failed": sum(check.failed for check in each),
         "in_doubt": sum(check.in_doubt for check in each),
-        "reused": 0 if line.plan is None else sum(c.reused for c in line.plan.checks.values()),
+        "reused": sum(check.reused for check in each) + at_hand(line),
         "spent": sum(check.cost_micro for check in each),
         "expected": 0 if line.quote is None else line.quote.expected_micro,
     }
+
+
+def at_hand(line: Line) -> int:
+    """Return how many answers were already known when the batch was planned."""
+    return 0 if line.plan is None else sum(each.reused for each in line.plan.checks.values())
 
 
 def plain_line(line: Line, pace: Pace) -> str:

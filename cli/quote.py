@@ -13,16 +13,31 @@ from cli.summary import naira
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from schemas.parameters import ScreenBatch
+
+_MINUTES_PER_HOUR = 60
+
 
 def quote_file(options: Mapping[str, Any], *, json_output: bool) -> None:
     """Print the quote of a file."""
-    from cli.screen import read_parameters
-    from schemas.settings import read_settings
+    from cli.options import read_parameters
+
+    parameters = read_parameters(options)
+    from cli.beforehand import check_before_engine
+    from cli.surroundings import settings_of_command
+
+    check_before_engine(parameters, settings_of_command())
+    quote_parameters(parameters, json_output=json_output)
+
+
+def quote_parameters(parameters: ScreenBatch, *, json_output: bool) -> None:
+    """Print the quote of parameters that have been checked."""
+    from cli.surroundings import settings_of_command
     from steps.quoting import quote_batch
 
-    document = quote_batch(read_parameters(options), read_settings())
+    document = quote_batch(parameters, settings_of_command())
     if json_output:
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     else:
         print_quote(document)
 
@@ -32,20 +47,33 @@ def print_quote(document: Mapping[str, Any]) -> None:
     rows, quoted = document["rows"], document["quoted"]
     typer.echo(
         f"{rows['screened']:,} rows to screen, {rows['quarantined']:,} in quarantine: "
-        f"{document['calls']:,} calls"
+        f"{document['calls']:,} calls to the service"
     )
     for line in document["lines"]:
         typer.echo(
-            f"  {line['check'].replace('_', ' '):<13} by {line['identity']:<6} "
-            f"{line['calls']:>9,} calls  {naira(line['expected']):>16}  "
-            f"(of {line['charged_pct']:.0f} % at {naira(line['price'])})"
+            f"  {line['check'].replace('_', ' '):<12} by {line['identity']:<6}"
+            f"{line['calls']:>10,} calls{naira(line['expected']):>17} expected"
         )
-    typer.echo(
-        f"Expected {naira(quoted['expected'])}, between {naira(quoted['low'])} and "
-        f"{naira(quoted['high'])}; about {document['hours']:.1f} h. "
-        f"Already known: {naira(document['saved_by_reuse'])} saved."
-    )
+        typer.echo(
+            f"    {naira(line['price'])} for an answer, nothing for a miss; about "
+            f"{line['charged_pct']:.0f} of 100 are answered"
+        )
+    typer.echo(f"  expected   {naira(quoted['expected'])}")
+    typer.echo(f"  range      {naira(quoted['low'])} to {naira(quoted['high'])}")
+    typer.echo(f"  time       {duration(document['hours'])}")
+    typer.echo(f"  saved      {naira(document['saved_by_reuse'])}, by answers that are still fresh")
     if document["affordable"] is not None:
         typer.echo(
-            f"Affordable at worst: {document['affordable']:,} of {document['calls']:,} calls"
+            f"  affordable {document['affordable']:,} of {document['calls']:,} calls, should "
+            "every one be charged"
         )
+
+
+def duration(hours: float) -> str:
+    """Return hours in words."""
+    minutes = hours * _MINUTES_PER_HOUR
+    if minutes < 1:
+        return "less than a minute"
+    if minutes < 2 * _MINUTES_PER_HOUR:
+        return f"about {minutes:.0f} min"
+    return f"about {hours:.1f} h"

@@ -14,14 +14,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from schemas.errors import UsageError
-from schemas.parameters import ScreenBatch
-from schemas.settings import read_settings
+from cli.options import read_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from schemas.parameters import ScreenBatch
 
 EXIT_BY_STATE = {"completed": 0, "stopped": 3, "test_mode": 4}
 _ENGINE_DEFAULTS = {
@@ -36,58 +34,33 @@ _ENGINE_DEFAULTS = {
 }
 
 
-def read_parameters(options: Mapping[str, Any]) -> ScreenBatch:
-    """Return the parameters of a run.
-
-    Raises:
-        UsageError: an option is wrong; told by its name on the command line.
-    """
-    try:
-        given = {name: value for name, value in options.items() if value not in ("", [])}
-        return ScreenBatch.model_validate(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0]).replace("_", "-") if first["loc"] else "options"
-        raise UsageError(f"--{name}: {_plain(first)}") from None
-
-
-def _plain(mistake: Any) -> str:  # noqa: ANN401 - pydantic's own dictionary
-    expected = mistake.get("ctx", {}).get("expected")
-    if expected:
-        return f"must be one of {expected}"
-    if mistake["type"] == "string_pattern_mismatch":
-        return "is not in the form it must have; see --help for an example"
-    return str(mistake["msg"])
-
-
 def screen_file(options: Mapping[str, Any], *, json_output: bool) -> int:
     """Screen a file and return the exit status."""
     parameters = read_parameters(options)
-    check_before_engine(parameters)
+    from cli.beforehand import check_before_engine
+    from cli.surroundings import settings_of_command
+
+    settings = settings_of_command()
+    check_before_engine(parameters, settings)
+    if parameters.quote_only:
+        return _only_quote(parameters, json_output=json_output)
     prepare_engine()
-    report = asyncio.run(_run(parameters))
+    report = asyncio.run(run_flow(parameters))
     if json_output:
         sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
-    elif parameters.quote_only:
-        from cli.quote import print_quote
-
-        print_quote(report)
     else:
         from cli.summary import print_summary
 
-        print_summary(report, Path(parameters.output))
-    return EXIT_BY_STATE.get(report.get("state", "completed"), 1)
+        print_summary(report, Path(parameters.output), address=settings.base_url)
+    return EXIT_BY_STATE.get(report["state"], 1)
 
 
-def check_before_engine(parameters: ScreenBatch) -> None:
-    """Find every mistake that can be found without the engine; nothing is written for the run.
+def _only_quote(parameters: ScreenBatch, *, json_output: bool) -> int:
+    """Print the quote instead of running: no engine is needed for it."""
+    from cli.quote import quote_parameters
 
-    Raises:
-        UsageError: settings, input, mapping, output or data key are wrong.
-    """
-    from steps.line import preflight
-
-    preflight(parameters, read_settings())
+    quote_parameters(parameters, json_output=json_output)
+    return 0
 
 
 def prepare_engine() -> None:
@@ -104,25 +77,28 @@ def prepare_engine() -> None:
         sys.stderr.flush()
 
 
-async def _run(parameters: ScreenBatch) -> dict[str, Any]:
+async def run_flow(parameters: ScreenBatch) -> dict[str, Any]:
     """Run the flow under a panel; Ctrl-C stops asking and lets the run end by itself."""
     from cli.panel import show_panel
     from flows.screen_batch import screen_batch
-    from steps.control import StopReason
-    from tasks import live
-
-    def interrupt() -> None:
-        newest = live.newest()
-        if newest is None:
-            raise KeyboardInterrupt
-        sys.stderr.write("\nStopping: calls in flight settle, then the report is written ...\n")
-        newest.line.control.stop_run(StopReason.CANCELLED)
 
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, interrupt)
+    loop.add_signal_handler(signal.SIGINT, _interrupt)
     try:
         async with show_panel():
             report: dict[str, Any] = await screen_batch(parameters)
     finally:
         loop.remove_signal_handler(signal.SIGINT)
     return report
+
+
+def _interrupt() -> None:
+    """Stop the newest run in an orderly way; before there is one, stop outright."""
+    from steps.control import StopReason
+    from tasks import live
+
+    newest = live.newest()
+    if newest is None:
+        raise KeyboardInterrupt
+    sys.stderr.write("\nStopping: calls in flight settle, then the report is written ...\n")
+    newest.line.control.stop_run(StopReason.CANCELLED)

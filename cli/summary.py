@@ -1,4 +1,7 @@
-"""The summary at the end of a run, for people, on stdout."""
+"""The summary at the end of a run, for people, on stdout.
+
+It is made from the report alone, so that `runs show` can say again what a run said at its end.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+_LABEL = 14
 _ENDS = {
     "budget": "the spending cap was reached",
     "balance": "the wallet is too low",
-    "auth": "the service refused the API key or an operation",
+    "auth": "the service refused the API key, or an operation it has no right to",
     "outage": "the service gave no answers any more",
     "failures": "too many lookups failed",
     "deadline": "the deadline was reached",
     "quota": "the day's number of lookups was used up",
     "approval": "spending was not approved in time",
     "cancelled": "it was cancelled",
+}
+_ADVICE = {
+    "budget": "raise --max-spend or a cap in the settings",
+    "balance": "top the wallet up",
+    "auth": "check NIGHTSCREEN_API_KEY and what the key may ask",
+    "outage": "check the network and NIGHTSCREEN_BASE_URL ({address})",
+    "quota": "wait for the next day, which begins at noon in Lagos",
 }
 
 
@@ -29,33 +40,52 @@ def naira(text: str | None) -> str:
     return "unknown" if text is None else f"₦{Decimal(text):,.2f}"
 
 
-def print_summary(report: Mapping[str, Any], output: Path) -> None:
-    """Print how a run ended, what it cost and where its files are."""
-    rows, cost, balance = report["rows"], report["cost"], report["balance"]
+def print_summary(report: Mapping[str, Any], output: Path, *, address: str = "") -> None:
+    """Print how a run ended, what it cost, where its files are and what to type next.
+
+    Args:
+        report: the document of `report.json`.
+        output: the folder that holds the run's folder.
+        address: where the service was asked, named where it gave no answer.
+    """
     typer.echo(_ending(report))
-    typer.echo(
-        f"  rows      {rows['read']:,} read, {rows['screened']:,} screened, "
-        f"{rows['quarantined']:,} in quarantine"
+    rows = report["rows"]
+    _say(
+        "rows",
+        f"{rows['read']:,} read, {rows['screened']:,} screened, "
+        f"{rows['quarantined']:,} in quarantine",
     )
     for name, check in report["checks"].items():
-        statuses = ", ".join(f"{k.replace('_', ' ')} {v:,}" for k, v in check["answers"].items())
-        typer.echo(f"  {name.replace('_', ' '):<13} {statuses}")
-    typer.echo(
-        f"  spent     {naira(cost['total'])} (expected {naira(cost['quoted']['expected'])}), "
-        f"saved {naira(cost['saved_by_reuse'])} by reuse and "
-        f"{naira(cost['saved_by_sharing'])} by sharing"
+        statuses = (f"{status.replace('_', ' ')} {n:,}" for status, n in check["answers"].items())
+        _say(name.replace("_", " "), ", ".join(statuses) or "nothing to ask")
+    _print_money(report)
+    folder = output / str(report["run_id"])
+    _say("report", str(folder / "report.html"))
+    _say("enriched", str(folder / "enriched"))
+    if rows["quarantined"]:
+        _say("to fix", str(folder / "quarantine.csv"))
+    if report["state"] == "stopped":
+        advice = _ADVICE.get(report["stop_reason"] or "", "").format(address=address or "unset")
+        if advice:
+            _say("first", advice)
+        _say("then go on" if advice else "go on", f"nightscreen screen --run {report['run_id']}")
+
+
+def _print_money(report: Mapping[str, Any]) -> None:
+    cost, balance = report["cost"], report["balance"]
+    _say("spent", f"{naira(cost['total'])} (expected {naira(cost['quoted']['expected'])})")
+    _say(
+        "saved",
+        f"{naira(cost['saved_by_reuse'])} by reuse, {naira(cost['saved_by_sharing'])} by sharing",
     )
     if Decimal(cost["in_doubt_exposure"]):
-        typer.echo(f"  in doubt  up to {naira(cost['in_doubt_exposure'])} may have been charged")
+        _say("in doubt", f"up to {naira(cost['in_doubt_exposure'])} more may have been charged")
     if balance["closing"] is not None:
-        typer.echo(f"  balance   {naira(balance['opening'])} to {naira(balance['closing'])}")
-    folder = output / str(report["run_id"])
-    typer.echo(f"  report    {folder / 'report.html'}")
-    typer.echo(f"  enriched  {folder / 'enriched'}")
-    if rows["quarantined"]:
-        typer.echo(f"  to fix    {folder / 'quarantine.csv'}")
-    if report["state"] == "stopped":
-        typer.echo(f"  go on     nightscreen screen --run {report['run_id']}")
+        _say("balance", f"{naira(balance['opening'])} to {naira(balance['closing'])}")
+
+
+def _say(label: str, text: str) -> None:
+    typer.echo(f"  {label:<{_LABEL}}{text}")
 
 
 def _ending(report: Mapping[str, Any]) -> str:
@@ -64,7 +94,7 @@ def _ending(report: Mapping[str, Any]) -> str:
         return f"Run {run_id} completed."
     if report["state"] == "test_mode":
         return (
-            f"Run {run_id} stopped at once: the service is in test mode and answers with samples. "
+            f"Run {run_id} stopped at once: the service is in test mode and answers with samples.\n"
             "Switch it to live in the service's console, then run again."
         )
     why = _ENDS.get(report["stop_reason"] or "", "it was stopped")

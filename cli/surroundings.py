@@ -1,0 +1,97 @@
+"""What surrounds a command: settings from the environment and `.env`, read with care for typos.
+
+What each setting means is in `schemas.settings`; the checks that need a file or the journal are in
+`beforehand`. Names are told to users, values never.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dotenv import dotenv_values
+from pydantic import BaseModel
+from pydantic_settings import SettingsError as UnreadableSetting
+
+from schemas.errors import SettingsError
+from schemas.settings import PREFIX, Settings, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DOTENV = Path(".env")
+_SURELY_MEANT = 0.85
+"""How alike an unknown name and a setting must be for the one to be the other misspelt."""
+
+
+def settings_of_command() -> Settings:
+    """Read the settings for a command; a name that is surely misspelt is an error, not ignored.
+
+    Raises:
+        SettingsError: naming the variable and what to do, never its value.
+    """
+    refuse_misspelt([*os.environ, *_names_in_dotenv()])
+    try:
+        return read_settings()
+    except UnreadableSetting as error:
+        name = PREFIX + str(error).partition('"')[2].partition('"')[0].upper()
+        raise SettingsError(
+            f"{name} cannot be read: set its parts by name instead, as {_example_below(name)}"
+        ) from None
+
+
+def setting_names() -> list[str]:
+    """Return the name of every setting as the environment has it; groups are not among them."""
+    return list(_names(Settings, PREFIX))
+
+
+def refuse_misspelt(names: list[str]) -> None:
+    """Refuse names that are surely meant to be settings; mention others that mean nothing.
+
+    Raises:
+        SettingsError: a name is a misspelt setting.
+    """
+    known = setting_names()
+    groups = {name.rpartition("__")[0] for name in known if "__" in name}
+    groups |= {group.rpartition("__")[0] for group in groups if "__" in group}
+    for name in names:
+        upper = name.upper()
+        if not upper.startswith(PREFIX) or upper in known or upper in groups:
+            continue
+        near = difflib.get_close_matches(upper, known, n=1, cutoff=_SURELY_MEANT)
+        if near:
+            raise SettingsError(f"{name} is no setting; did you mean {near[0]}?")
+        sys.stderr.write(
+            f"nightscreen: {name} is no setting and does nothing; see .env.example for all there "
+            "are\n"
+        )
+
+
+def _names(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _names(kind, f"{prefix}{name.upper()}__")
+        else:
+            yield f"{prefix}{name.upper()}"
+
+
+def _names_in_dotenv() -> list[str]:
+    """Return the names that `.env` in the working directory sets."""
+    if not DOTENV.is_file():
+        return []
+    try:
+        return list(dotenv_values(DOTENV, encoding="utf-8", interpolate=False))
+    except (OSError, UnicodeDecodeError):
+        raise SettingsError(
+            f"{DOTENV.absolute()} cannot be read: save it as UTF-8 text that you may read, one "
+            "NAME=value a line"
+        ) from None
+
+
+def _example_below(name: str) -> str:
+    below = [each for each in setting_names() if each.startswith(f"{name}__")]
+    return f"{below[0]}=…" if below else f"{name}=…"

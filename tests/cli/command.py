@@ -1,0 +1,62 @@
+"""The command as a user calls it: a child process with an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+COMMAND = str(Path(sys.executable).with_name("nightscreen"))
+NOBODY_LISTENS = "http://127.0.0.1:9"
+SERVICE = {"NIGHTSCREEN_BASE_URL": NOBODY_LISTENS, "NIGHTSCREEN_API_KEY": "sandbox-key"}
+KEPT = ("PATH", "PYTHONPATH", "PREFECT_API_URL")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and what it wrote."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:  # noqa: ANN401 - whatever the command prints
+        """Return stdout as the one JSON document that it must be."""
+        return json.loads(self.out)
+
+
+def surroundings(folder: Path, **settings: str) -> dict[str, str]:
+    """Return an environment with nothing of this machine's user in it."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    return {
+        **kept,
+        "HOME": str(folder / "user"),
+        "PREFECT_HOME": str(folder / "prefect"),
+        "LANG": "C.UTF-8",
+        "COLUMNS": "100",
+        **settings,
+    }
+
+
+def nightscreen(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, patience_s: float = 60
+) -> Ended:
+    """Run the command to its end."""
+    done = subprocess.run(
+        [COMMAND, *arguments],
+        cwd=cwd,
+        env=dict(env if env is not None else surroundings(cwd, **SERVICE)),
+        capture_output=True,
+        text=True,
+        timeout=patience_s,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,53 @@
+"""The command in this process, where starting the engine would be a mistake."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from cli import main, screen
+from tests.cli.command import SERVICE, Ended
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Here(Protocol):
+    """Runs the command in this process, in a folder of its own."""
+
+    def __call__(self, *arguments: str) -> Ended:
+        """Return how it ended."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty working directory, with an address and a key in the environment."""
+    for name in [each for each in os.environ if each.startswith("NIGHTSCREEN_")]:
+        monkeypatch.delenv(name)
+    for name, value in SERVICE.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    """Return the command without an engine: to start one fails the test."""
+
+    def refuse() -> None:
+        raise AssertionError("the engine was about to start")
+
+    monkeypatch.setattr(screen, "prepare_engine", refuse)
+
+    def run(*arguments: str) -> Ended:
+        monkeypatch.setattr("sys.argv", ["nightscreen", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main.run()
+        said = capsys.readouterr()
+        status = ended.value.code
+        assert isinstance(status, int)
+        return Ended(status, said.out, said.err)
+
+    return run

@@ -1,0 +1,55 @@
+"""Every command explains itself, and shells can complete it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.command import nightscreen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Here
+
+COMMANDS = (
+    "screen",
+    "quote",
+    "inspect",
+    "demo",
+    "sandbox",
+    "runs list",
+    "runs show",
+    "journal in-doubt",
+    "journal spend",
+    "journal verify",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example_of_the_command(command: str, here: Here) -> None:
+    """The example begins with the command it stands under."""
+    ended = here(*command.split(), "--help")
+    assert ended.status == 0
+    assert f"Example: nightscreen {command}" in re.sub(r"\s+", " ", ended.out)
+
+
+def test_the_list_of_commands_is_told_in_whole_sentences(here: Here) -> None:
+    """Nothing is cut off with dots in a terminal of 80 columns."""
+    ended = here("--help")
+    assert ended.status == 0
+    assert "..." not in ended.out.split("Commands:")[1]
+
+
+def test_the_version_can_be_asked_for(here: Here) -> None:
+    """Bug reports need it."""
+    assert re.fullmatch(r"\d+\.\d+\.\d+\n", here("--version").out)
+
+
+def test_shells_can_complete_it(tmp_path: Path) -> None:
+    """The script is printed, and it completes a command."""
+    ended = nightscreen("--show-completion", "bash", cwd=tmp_path)
+    assert (ended.status, ended.err) == (0, "")
+    assert "_NIGHTSCREEN_COMPLETE" in ended.out
