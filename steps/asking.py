@@ -7,7 +7,8 @@ reservation funds the next round. The calls themselves are made by `lookups`.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,25 +24,38 @@ from schemas.errors import ServiceAddressError
 from schemas.plan import Standing
 from steps.callbook import CallBook
 from steps.control import ADDRESS, StopReason
-from steps.lookups import Job, Pace, Window
+from steps.jobs import Job
+from steps.lookups import Pace, Window
 from steps.price import fund
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import httpx
     from numpy.typing import NDArray
 
     from client.classify import Reading
+    from schemas.calls import Caps
     from schemas.settings import MaxInFlight, TimeoutsS
     from steps.line import Line
 
 _BVN = "bvn"
+_SMALL_BYTES = 64_000_000
+_PASSING = frozenset({StopReason.OUTAGE.value, StopReason.BALANCE.value})
+"""Stops that may pass by themselves."""
 
 
 @dataclass(slots=True)
 class Asking:
-    """What is open while a run asks."""
+    """What is open while a run asks.
+
+    Attributes:
+        round: number of the round under way.
+        waiting: lookups that waited when the last round was funded; -1 before the first.
+        closing: the lookup held back to close the books with, as a row of the needed lookups.
+        short: lookups are left that the money did not reach in rounds.
+        attempts: attempts made at each needed lookup in this session.
+    """
 
     line: Line
     client: Client
@@ -50,9 +64,31 @@ class Asking:
     round: int = 0
     waiting: int = -1
     closing: int | None = None
+    short: bool = False
+    attempts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, np.int16))
+    _needed: pa.Table | None = None
+
+    def needed(self, indexes: NDArray[np.int64]) -> pa.Table:
+        """Return some of the needed lookups; the table is kept at hand where it is small."""
+        table = self._needed
+        if table is None:
+            table = self.line.workspace.get("needed")
+            if table.nbytes <= _SMALL_BYTES:
+                self._needed = table
+        return table.take(pa.array(indexes))
+
+    def note(self, job: Job) -> None:
+        """Write down what became of a lookup, whoever waits for it."""
+        self.line.standing[job.index] = job.standing.value
+        self.attempts[job.index] = job.attempts
 
     async def close(self) -> None:
-        """Let everything in flight settle, then close connections and the journal's thread."""
+        """Let everything in flight settle, then close connections and the journal's thread.
+
+        Where lookups are still under way, since whoever asked for them failed, nothing new is sent.
+        """
+        if any(window.open for window in self.windows.values()):
+            self.line.control.stop_run(StopReason.CANCELLED)
         for window in self.windows.values():
             await window.drain()
         await self.book.drain()
@@ -84,7 +120,7 @@ def open_asking(line: Line, *, transport: httpx.AsyncBaseTransport | None = None
         caps=line.caps,
         since=line.freshness.at,
     )
-    asking = Asking(line, client, book)
+    asking = Asking(line, client, book, attempts=np.zeros(len(line.standing), np.int16))
     pace = Pace(settings.attempts, random.Random())  # noqa: S311 - jitter, not a secret
 
     async def send(lookup: Lookup) -> Reading:
@@ -99,34 +135,44 @@ def open_asking(line: Line, *, transport: httpx.AsyncBaseTransport | None = None
             control=line.control,
             pace=pace,
             clock=line.clock,
+            note=asking.note,
         )
     return asking
 
 
-def make_jobs(table: pa.Table, worst: Sequence[int]) -> list[Job]:
+def make_jobs(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> list[Job]:
     """Return one job for each lookup of a table in the shape of `schemas.plan.NEEDED`."""
+    line = asking.line
     return [
         Job(
             lookup=Lookup(
                 Check(row["check"]), IdentityKind(row["kind"]), row["identity"], row["image_url"]
             ),
             subject=row["subject"],
-            worst_micro=int(cost),
+            worst_micro=int(line.worst[index]),
             consent_reference=row["consent_reference"],
+            index=int(index),
+            attempts=int(asking.attempts[index]),
         )
-        for row, cost in zip(table.to_pylist(), worst, strict=True)
+        for index, row in zip(indexes, table.to_pylist(), strict=True)
     ]
 
 
 async def ask_indexes(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> None:
-    """Ask lookups of one check and note what became of each."""
-    line = asking.line
-    if not len(indexes):
+    """Ask lookups of one check, but for those that came to an end before; each end is noted."""
+    open_ = asking.line.standing[indexes] == Standing.WAITING.value
+    if not open_.any():
         return
-    jobs = make_jobs(table, line.worst[indexes].tolist())
-    done = await asking.windows[jobs[0].lookup.check].ask(jobs)
-    for index, job in zip(indexes, done, strict=True):
-        line.standing[index] = job.standing.value
+    jobs = make_jobs(asking, table.filter(pa.array(open_)), indexes[open_])
+    await asking.windows[jobs[0].lookup.check].ask(jobs)
+
+
+async def _ask_one(asking: Asking, index: int) -> None:
+    one = np.array([index], dtype=np.int64)
+    await ask_indexes(asking, asking.needed(one), one)
+
+
+# --- opening ---
 
 
 async def open_books(asking: Asking) -> None:
@@ -136,13 +182,12 @@ async def open_books(asking: Asking) -> None:
         ServiceAddressError: the address answers, but not as the service does.
     """
     line = asking.line
-    needed = line.workspace.get("needed")
     for candidates in _openers(line):
-        if line.control.stop is not None or not len(candidates):
+        if line.control.stop is not None:
             break
-        one = candidates[:1]
-        await ask_indexes(asking, needed.take(one), one)
-        if line.standing[one[0]] in {Standing.PAID, Standing.FREE}:
+        first = int(candidates[0])
+        await _ask_one(asking, first)
+        if line.standing[first] in {Standing.PAID, Standing.FREE}:
             break
         if line.control.answered == 0 and _never_reached(line):
             line.control.stop_run(StopReason.OUTAGE)
@@ -162,14 +207,16 @@ def _never_reached(line: Line) -> bool:
 
 def _openers(line: Line) -> list[NDArray[np.int64]]:
     """Return funded lookups that can open the books, by check, those with a sure balance first."""
-    money = money_left(line)
-    funded = fund(line.order, line.worst, money)
+    funded = fund(_waiting(line), line.worst, money_left(line))
     by_check = {
         check: funded[line.checks_of[funded] == check.value] for check in line.wanted.checks
     }
     sure = [by_check[check] for check in BALANCE_ON_EVERY_ANSWER if check in by_check]
     rest = [found for check, found in by_check.items() if check not in BALANCE_ON_EVERY_ANSWER]
     return [found for found in (*sure, *rest) if len(found)]
+
+
+# --- rounds ---
 
 
 def money_left(line: Line) -> int | None:
@@ -187,6 +234,22 @@ def money_left(line: Line) -> int | None:
     return max(0, min(rooms)) if rooms else None
 
 
+def _waiting(line: Line) -> NDArray[np.int64]:
+    """Return the lookups that wait, in rank, without those of checks that stopped."""
+    waiting: NDArray[np.int64] = line.order[line.standing[line.order] == Standing.WAITING.value]
+    stopped = [check.value for check in line.control.stopped_checks]
+    if not stopped:
+        return waiting
+    return waiting.compress(~np.isin(line.checks_of[waiting].astype(str), stopped))
+
+
+def _follow_prices(line: Line) -> None:
+    """Take the highest price seen in this run for the least that a lookup may cost at worst."""
+    for check, highest in line.control.highest_micro.items():
+        mine = line.checks_of == check.value
+        line.worst[mine] = np.maximum(line.worst[mine], highest)
+
+
 def next_round(asking: Asking) -> dict[Check, list[str]]:
     """Fund the next lookups in rank and lay them out as shards in the workspace.
 
@@ -196,29 +259,58 @@ def next_round(asking: Asking) -> dict[Check, list[str]]:
     line = asking.line
     if line.control.stop is not None:
         return {}
-    waiting = line.order[line.standing[line.order] == Standing.WAITING.value]
-    stopped = {check.value for check in line.control.stopped_checks}
-    open_ = np.array([check not in stopped for check in line.checks_of[waiting]], dtype=bool)
-    waiting = waiting[open_]
-    money = money_left(line)
-    if asking.closing is not None:
-        waiting = waiting[waiting != asking.closing]
-        money = None if money is None else max(0, money - int(line.worst[asking.closing]))
-    for check, highest in line.control.highest_micro.items():
-        mine = line.checks_of == check.value
-        line.worst[mine] = np.maximum(line.worst[mine], highest)
-    funded = fund(waiting, line.worst, money)
-    if asking.closing is None:
+    _follow_prices(line)
+    waiting = _waiting(line)
+    asking.closing = _still_closing(asking, waiting)
+    waiting = waiting[waiting != asking.closing] if asking.closing is not None else waiting
+    funded = _funded(asking, waiting)
+    if asking.closing is None and len(funded):
         asking.closing = _closer(line, funded)
-        funded = funded[funded != asking.closing]
+        funded = funded[funded != asking.closing] if asking.closing is not None else funded
     stuck = len(waiting) == asking.waiting
     asking.waiting = len(waiting)
+    left = len(waiting) - (asking.closing is not None and asking.closing in waiting)
     if stuck or not len(funded):
-        if len(waiting):
-            line.control.stop_run(StopReason.BUDGET)
+        asking.short = left > 0
         return {}
     asking.round += 1
+    asking.book.caps = _keeping_back(asking)
     return _lay_out(asking, funded)
+
+
+def _still_closing(asking: Asking, waiting: NDArray[np.int64]) -> int | None:
+    """Return the lookup held back, unless its check has stopped meanwhile."""
+    closing = asking.closing
+    return closing if closing is not None and closing in waiting else None
+
+
+def _funded(asking: Asking, waiting: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the next lookups that the caps pay for, and the wallet as far as it is known.
+
+    A wallet that seems too low does not end a run: the service knows better and says so (402).
+    """
+    line = asking.line
+    kept_back = 0 if asking.closing is None else int(line.worst[asking.closing])
+    money = money_left(line)
+    capped = fund(waiting, line.worst, None if money is None else max(0, money - kept_back))
+    least = line.control.wallet.least_micro
+    if least is None:
+        return capped
+    floor = line.control.balance_floor_micro or 0
+    within = fund(capped, line.worst, max(0, least - floor - kept_back))
+    return within if len(within) else capped
+
+
+def _keeping_back(asking: Asking) -> Caps:
+    """Return the caps less what the closing call may cost, so that no resend takes its money."""
+    line = asking.line
+    if asking.closing is None:
+        return line.caps
+    kept = int(line.worst[asking.closing])
+    names = ("run_micro", "day_micro", "month_micro")
+    limits = {name: getattr(line.caps, name) for name in names}
+    lower = {name: max(0, cap - kept) for name, cap in limits.items() if cap is not None}
+    return replace(line.caps, **lower)
 
 
 def _closer(line: Line, funded: NDArray[np.int64]) -> int | None:
@@ -230,23 +322,20 @@ def _closer(line: Line, funded: NDArray[np.int64]) -> int | None:
 
 def _lay_out(asking: Asking, funded: NDArray[np.int64]) -> dict[Check, list[str]]:
     line = asking.line
-    needed = line.workspace.get("needed")
+    needed = asking.needed(funded)
     shards: dict[Check, list[str]] = {}
     for check in line.wanted.checks:
-        mine = funded[line.checks_of[funded] == check.value]
+        mine = np.flatnonzero(line.checks_of[funded] == check.value)
         names: list[str] = []
         for start in range(0, len(mine), line.settings.shard_rows):
-            indexes = mine[start : start + line.settings.shard_rows]
+            places = mine[start : start + line.settings.shard_rows]
             name = f"lookups-{check.value}-{asking.round:03d}-{len(names):05d}"
-            line.workspace.put(name, _indexed(needed, indexes))
+            shard = needed.take(pa.array(places)).append_column("index", pa.array(funded[places]))
+            line.workspace.put(name, shard)
             names.append(name)
         if names:
             shards[check] = names
     return shards
-
-
-def _indexed(needed: pa.Table, indexes: NDArray[np.int64]) -> pa.Table:
-    return needed.take(pa.array(indexes)).append_column("index", pa.array(indexes))
 
 
 async def ask_shard(asking: Asking, name: str) -> Mapping[str, int]:
@@ -261,13 +350,72 @@ async def ask_shard(asking: Asking, name: str) -> Mapping[str, int]:
     }
 
 
+# --- closing ---
+
+
 async def close_books(asking: Asking) -> None:
-    """Ask the lookup that was held back, once all else has settled, for an exact closing."""
+    """Ask the lookup that was held back, once all else has settled, for an exact closing.
+
+    Where money ran short and this call cost less than was held back for it, the next in rank that
+    can be paid for is asked as well, one at a time, until nothing fits.
+    """
     line = asking.line
-    if asking.closing is None or line.control.stop is not None:
-        return
-    for window in asking.windows.values():
-        await window.drain()
-    needed = line.workspace.get("needed")
-    one = np.array([asking.closing], dtype=np.int64)
-    await ask_indexes(asking, needed.take(one), one)
+    asking.book.caps = line.caps
+    last = asking.closing
+    while line.control.stop is None and (last is not None or asking.short):
+        if last is None:
+            last = _next_affordable(line)
+        if last is None:
+            line.control.stop_run(StopReason.BUDGET)
+            return
+        for window in asking.windows.values():
+            await window.drain()
+        await _ask_one(asking, last)
+        stopped = line.checks_of[last] in line.control.stopped_checks
+        if line.standing[last] == Standing.WAITING.value and not stopped:
+            line.control.stop_run(StopReason.BUDGET)
+        asking.closing = last = None
+
+
+def _next_affordable(line: Line) -> int | None:
+    """Return the first lookup in rank that the money pays for, None where there is none."""
+    _follow_prices(line)
+    waiting = _waiting(line)
+    money = money_left(line)
+    if money is not None:
+        waiting = waiting[line.worst[waiting] <= money]
+    return int(waiting[0]) if len(waiting) else None
+
+
+# --- after a stop that may pass ---
+
+
+def seconds_to_resume(asking: Asking) -> float | None:
+    """Return how long to wait before a stopped run is tried again; None where it has ended.
+
+    An outage or a low balance may pass by itself; it is waited for where a deadline is set.
+    """
+    line = asking.line
+    control = line.control
+    if control.stop not in _PASSING or control.deadline_at is None:
+        return None
+    every_s = line.settings.resume_every.total_seconds()
+    left_s = timedelta(microseconds=control.deadline_at - line.clock()).total_seconds()
+    return every_s if every_s < left_s else None
+
+
+def take_up_again(asking: Asking) -> None:
+    """Go on after a stop: what was lost or failed is asked again, with fresh attempts.
+
+    Call `open_books` next where nothing was answered yet, then go on with rounds.
+    """
+    line = asking.line
+    lost = np.isin(line.standing, (Standing.FAILED.value, Standing.IN_DOUBT.value))
+    for check, progress in line.control.progress.items():
+        mine = line.standing[lost & (line.checks_of == check.value)]
+        progress.failed -= int((mine == Standing.FAILED.value).sum())
+        progress.in_doubt -= int((mine == Standing.IN_DOUBT.value).sum())
+    line.standing[lost] = Standing.WAITING.value
+    asking.attempts[:] = 0
+    asking.waiting, asking.short = -1, False
+    line.control.go_on()

@@ -10,7 +10,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
-from schemas.errors import NightscreenError
+from schemas.errors import JournalError, NightscreenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +39,9 @@ class CallBook:
         purpose: kept with each call.
         caps: what each block must fit under; may be replaced while the run goes on.
         since: an answer that arrived after this instant is not asked for again.
+
+    Attributes:
+        broken: why nothing may be sent any more; every caller is told.
     """
 
     def __init__(
@@ -52,7 +55,20 @@ class CallBook:
         self._since = since
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._pending: list[tuple[Settled, Callable[[], None]]] = []
+        self._unwritten: list[Settled] = []
         self._writer: asyncio.Task[None] | None = None
+
+    def breaks(self, error: Exception) -> NightscreenError:
+        """Let nothing more be sent because of an error; the first one stays and is returned."""
+        if self.broken is None:
+            if isinstance(error, NightscreenError):
+                self.broken = error
+            else:
+                self.broken = JournalError(
+                    f"calls cannot go on: {type(error).__name__}; what was answered is safe in the "
+                    "journal, resume the run with --run"
+                )
+        return self.broken
 
     async def reserve(self, asks: Sequence[Ask]) -> list[Grant]:
         """Commit the intents of a block; one grant for each ask.
@@ -69,27 +85,39 @@ class CallBook:
         )
 
     def settle(self, outcome: Settled, then: Callable[[], None]) -> None:
-        """Hand in an outcome; `then` is called once it is committed."""
+        """Hand in an outcome; `then` is called once it is committed, or cannot be."""
         self._pending.append((outcome, then))
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._pending:
             group, self._pending = self._pending, []
-            outcomes = [outcome for outcome, _ in group]
-            try:
-                await loop.run_in_executor(self._thread, self._store.settle, self._run_id, outcomes)
-            except NightscreenError as error:
-                self.broken = error
+            await self._commit([outcome for outcome, _ in group])
             for _, then in group:
                 then()
 
+    async def _commit(self, outcomes: list[Settled]) -> None:
+        """Commit outcomes; those that cannot be are kept for one more try at the end."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._thread, self._store.settle, self._run_id, outcomes)
+        except Exception as error:  # noqa: BLE001 - told to every caller by the window, which stops
+            self.breaks(error)
+            self._unwritten += outcomes
+
     async def drain(self) -> None:
-        """Wait until every outcome handed in is committed."""
+        """Wait until every outcome handed in is committed.
+
+        What could not be is tried once more: an answer that was paid for is worth it, and a disk
+        may have room again. What then cannot be stays an intent, and so in doubt.
+        """
         while self._writer is not None and not self._writer.done():
             await asyncio.wait([self._writer])
+        if self._unwritten:
+            last, self._unwritten = self._unwritten, []
+            await self._commit(last)
+            self._unwritten = []
 
     def close(self) -> None:
         """Let the thread go."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from schemas.money import naira_words
 from schemas.plan import Standing
 
 if TYPE_CHECKING:
@@ -27,6 +28,12 @@ OUTAGE_AFTER = 40
 
 NOTICE_SHARE = 0.8
 """Share of a spending cap at which a notice is given."""
+
+ALIKE_HITS, ALIKE_ANSWERS = 25, 1000
+"""Free answers of one check without a difference, hits or any, from which on it is suspicious."""
+
+BLIND_ANSWERS = 100
+"""Answers without a balance after which a balance floor cannot be watched."""
 
 MICROS = 1_000_000
 
@@ -122,6 +129,69 @@ class Breaker:
 
 
 @dataclass(slots=True)
+class Likeness:
+    """Watches whether one check's answers differ at all: a service that is not live says the same.
+
+    Real answers about different people differ or cost something; misses may well be alike, hits
+    are not.
+    """
+
+    answers: int = 0
+    hits: int = 0
+    judged: bool = False
+    _first: bytes | None = None
+    _first_hit: bytes | None = None
+
+    def saw(self, body: bytes, cost_micro: int | None, *, hit: bool) -> bool:
+        """Take note of an answer; return True once, where there are too many of one kind."""
+        if self.judged:
+            return False
+        self.answers += 1
+        self.hits += hit
+        if self._first is None:
+            self._first = body
+        if hit and self._first_hit is None:
+            self._first_hit = body
+        alike = body == (self._first_hit if hit else self._first)
+        live = bool(cost_micro) or not alike or 0 < self.hits < self.answers
+        suspicious = not live and (self.hits >= ALIKE_HITS or self.answers >= ALIKE_ANSWERS)
+        self.judged = live or suspicious
+        return suspicious
+
+
+@dataclass(slots=True)
+class Wallet:
+    """The least the service's wallet can hold now, as far as answers tell, micro-naira.
+
+    Answers overtake each other, so that the latest balance may not know of charges that are known
+    here: what settled while an answer was on its way is taken off the balance it bore.
+    """
+
+    least_micro: int | None = None
+    settled_micro: int = 0
+
+    def takes(self, charged_micro: int, balance_micro: int | None, mark: int) -> None:
+        """Enter an attempt that came back.
+
+        Args:
+            charged_micro: the most it can have cost.
+            balance_micro: the balance it bore, if any.
+            mark: `settled_micro` when it was sent.
+        """
+        overtaken = self.settled_micro - mark
+        self.settled_micro += charged_micro
+        if self.least_micro is not None:
+            self.least_micro -= charged_micro
+        if balance_micro is None:
+            return
+        least = balance_micro - overtaken
+        if self.least_micro is None or balance_micro < self.least_micro:
+            self.least_micro = least
+        else:
+            self.least_micro = max(self.least_micro, least)
+
+
+@dataclass(slots=True)
 class CapWatch:
     """One spending cap and what others had spent under it when the run began, micro-naira."""
 
@@ -143,6 +213,8 @@ class Control:
         watches: the caps a notice is due for.
         highest_micro: the highest price seen in this run, by check; prices may rise under way.
         bound_micro: worst cost of what is reserved or in flight at this moment.
+        wallet: the least that is left in the wallet.
+        excess_micro: what calls cost beyond what was reserved for them, since prices rose.
     """
 
     tolerated_failure_pct: float = 100.0
@@ -159,6 +231,10 @@ class Control:
     troubles: Counter[tuple[str, str]] = field(default_factory=Counter)
     answered: int = 0
     notices: list[str] = field(default_factory=list)
+    wallet: Wallet = field(default_factory=Wallet)
+    excess_micro: int = 0
+    _likeness: dict[Check, Likeness] = field(default_factory=dict)
+    _short: bool = False
     _listeners: list[Callable[[], None]] = field(default_factory=list)
 
     def on_stop(self, listener: Callable[[], None]) -> None:
@@ -199,30 +275,72 @@ class Control:
         return self.breaker.resume_at(now, flying)
 
     def bind(self, worst_micro: int) -> bool:
-        """Take a call's worst cost into account; False where it could break the balance floor."""
-        floor, balance = self.balance_floor_micro, self.balance_micro
-        bound = self.bound_micro + worst_micro
-        if floor is not None and balance is not None and balance - bound < floor:
-            self.stop_run(StopReason.BALANCE)
+        """Take a call's worst cost into account; False where it could break the balance floor.
+
+        Where what is under way may yet leave room, listeners are told when it has settled; where
+        nothing is, the run stops.
+        """
+        if not self._above_floor(worst_micro):
+            self._short = True
+            if self.bound_micro == 0:
+                self.stop_run(StopReason.BALANCE)
             return False
         self.bound_micro += worst_micro
         return True
 
+    def _above_floor(self, worst_micro: int) -> bool:
+        floor, least = self.balance_floor_micro, self.wallet.least_micro
+        if floor is None:
+            return True
+        if least is None:  # one at a time until an answer bears a balance
+            return self.bound_micro == 0 or self.answered >= BLIND_ANSWERS
+        return least - self.bound_micro - worst_micro >= floor
+
     def unbind(self, worst_micro: int) -> None:
         """Give a call's worst cost back once it has settled."""
         self.bound_micro -= worst_micro
+        if self._short:
+            self._short = False
+            self._tell()
 
-    def saw_answer(self, check: Check, cost_micro: int | None, balance_micro: int | None) -> None:
-        """Take note of an answer, its price and the balance it bore."""
-        self.breaker.answered()
-        self.answered += 1
-        self.highest_micro[check] = max(self.highest_micro.get(check, 0), cost_micro or 0)
-        self.saw_balance(balance_micro)
-
-    def saw_balance(self, balance_micro: int | None) -> None:
-        """Take note of a balance."""
+    def came_back(self, charged_micro: int, balance_micro: int | None, mark: int) -> None:
+        """Take note of what an attempt can have cost and of the balance it bore."""
+        self.wallet.takes(charged_micro, balance_micro, mark)
         if balance_micro is not None:
             self.balance_micro = balance_micro
+
+    def saw_answer(self, check: Check, cost_micro: int | None, reserved_micro: int) -> None:
+        """Take note of an answer and its price; say so where the price rose beyond what was known.
+
+        Args:
+            check: the check.
+            cost_micro: what it cost; None where the service did not say.
+            reserved_micro: what was reserved for it.
+        """
+        self.breaker.answered()
+        self.answered += 1
+        cost = cost_micro or 0
+        known = self.highest_micro.get(check, 0)
+        if cost > known:
+            self.highest_micro[check] = cost
+        if cost > reserved_micro:
+            self.excess_micro += cost - reserved_micro
+            if cost > known:
+                self.notices.append(
+                    f"the price of {check.value} rose from {naira_words(reserved_micro)} to "
+                    f"{naira_words(cost)} while the run was under way"
+                )
+
+    def saw_body(self, check: Check, body: bytes, cost_micro: int | None, *, hit: bool) -> None:
+        """Watch whether answers differ; give notice where the service seems not to be live."""
+        likeness = self._likeness.get(check)
+        if likeness is None:
+            likeness = self._likeness[check] = Likeness()
+        if likeness.saw(body, cost_micro, hit=hit):
+            self.notices.append(
+                f"suspicious: {likeness.answers} {check.value} answers about different people are "
+                "all the same and none was charged; make sure that key and address are live ones"
+            )
 
     def saw_trouble(self, check: Check, trouble: str, *, silence: bool, now: int) -> None:
         """Take note of an attempt without an answer; `silence` where the service gave no sign."""

@@ -1,0 +1,1 @@
+"""Benchmarks: each prints a table and says how to read it."""

@@ -1,0 +1,143 @@
+"""Jobs: one lookup on its way through a window, and how an attempt at it is written down.
+
+Plain values without a clock or a task; moving them along is `lookups`' business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from client.classify import Reading, Verdict
+from schemas.calls import Ask, CallState, Grant, Settled
+from schemas.plan import Standing
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from schemas.checks import Lookup
+
+RELEASED = "released"
+"""Trouble of an intent that was given back unsent: the run stopped, or the price rose."""
+
+_STATES = {
+    Verdict.ANSWERED: CallState.ANSWERED,
+    Verdict.NOT_SENT: CallState.NOT_SENT,
+    Verdict.NOT_CHARGED: CallState.NOT_CHARGED,
+    Verdict.IN_DOUBT: CallState.IN_DOUBT,
+    Verdict.TEST_MODE: CallState.TEST_MODE,
+    Verdict.STOP: CallState.NOT_CHARGED,
+}
+_ENDS = frozenset({Standing.FAILED, Standing.IN_DOUBT})
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One lookup on its way.
+
+    Attributes:
+        lookup: what is asked.
+        subject: its pseudonym.
+        worst_micro: the most an attempt may cost.
+        consent_reference: the consent that authorises it.
+        index: its row among the needed lookups of the run.
+        standing: what became of it.
+        attempts: attempts made in this session.
+        doubted: an attempt may have been charged without our knowing.
+        bound_micro: worst cost the attempt under way is reserved with.
+        waiters: the batches that wait for it.
+    """
+
+    lookup: Lookup
+    subject: bytes
+    worst_micro: int
+    consent_reference: str | None = None
+    index: int = -1
+    standing: Standing = Standing.WAITING
+    attempts: int = 0
+    doubted: bool = False
+    bound_micro: int = 0
+    waiters: list[Batch] = field(default_factory=list)
+
+    def ask(self) -> Ask:
+        """Return the wish to make the next attempt."""
+        return Ask(
+            check=self.lookup.check.value,
+            kind=self.lookup.kind.value,
+            subject=self.subject,
+            worst_micro=self.bound_micro,
+            consent_reference=self.consent_reference,
+            attempt=self.attempts + 1,
+        )
+
+    def ends_as(self, reading: Reading, delay_s: float | None) -> Standing | None:
+        """Return how the lookup ends with this attempt; None where it goes on or was not reached.
+
+        Args:
+            reading: what the attempt came to.
+            delay_s: wait before the next attempt; None where there is to be none.
+        """
+        if reading.verdict is Verdict.ANSWERED:
+            return Standing.FREE if reading.cost_micro == 0 else Standing.PAID
+        if reading.verdict in {Verdict.STOP, Verdict.TEST_MODE}:
+            return None
+        self.doubted = self.doubted or reading.verdict is Verdict.IN_DOUBT
+        if delay_s is not None:
+            return None
+        return Standing.IN_DOUBT if self.doubted else Standing.FAILED
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """The lookups one caller waits for."""
+
+    done: asyncio.Future[None]
+    left: int = 0
+
+    def count(self) -> None:
+        """Take note that one more has come to an end."""
+        self.left -= 1
+        if self.left == 0 and not self.done.done():
+            self.done.set_result(None)
+
+
+def most_charged(job: Job, reading: Reading) -> int:
+    """Return the most an attempt can have cost, in micro-naira."""
+    if reading.verdict is Verdict.IN_DOUBT:
+        return job.bound_micro
+    if reading.cost_micro is None and reading.verdict is Verdict.ANSWERED:
+        return job.bound_micro
+    return reading.cost_micro or 0
+
+
+def outcome_of(
+    job: Job, grant: Grant, reading: Reading, *, ended: Standing | None, sent_at: int, now: int
+) -> Settled:
+    """Return an attempt as the journal keeps it."""
+    return Settled(
+        call_id=grant.call_id,
+        ask=job.ask(),
+        intent_at=grant.intent_at,
+        state=_STATES[reading.verdict],
+        trouble=None if reading.trouble is None else reading.trouble.value,
+        status=reading.status,
+        outcome=None if reading.outcome is None else reading.outcome.value,
+        cost_micro=reading.cost_micro,
+        balance_micro=reading.balance_micro,
+        sent_at=None if reading.verdict is Verdict.NOT_SENT else sent_at,
+        settled_at=now,
+        final=ended in _ENDS,
+        body=reading.body,
+    )
+
+
+def released(job: Job, grant: Grant, now: int) -> Settled:
+    """Return an intent that is given back unsent, as the journal keeps it."""
+    return Settled(
+        call_id=grant.call_id,
+        ask=job.ask(),
+        intent_at=grant.intent_at,
+        state=CallState.NOT_SENT,
+        trouble=RELEASED,
+        settled_at=now,
+    )

@@ -1,0 +1,99 @@
+"""The line below the flow, start to end, for tests and measurements: no engine, one process.
+
+As a program it takes a JSON document of settings and parameters on its command line and writes the
+report to stdout; tests kill it. Expectations do not belong here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schemas.parameters import ScreenBatch
+from schemas.settings import Settings, read_settings
+from steps.asking import ask_shard, close_books, next_round, open_asking, open_books
+from steps.closing import write_report, write_rows
+from steps.line import make_plan, make_price, open_line, take_in
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from steps.asking import Asking
+    from steps.line import Line
+
+    Steer = Callable[[Asking], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Driven:
+    """What a run came to: its report and its line, closed."""
+
+    report: dict[str, Any]
+    line: Line
+
+
+def settings_for(home: Path, url: str, api_key: str, **more: object) -> Settings:
+    """Return settings for a sandbox, with as many in flight as is said."""
+    return read_settings(home=home, base_url=url, api_key=api_key, **more)
+
+
+async def ask_everything(asking: Asking) -> None:
+    """Open the books, ask round by round, close the books."""
+    await open_books(asking)
+    while shards := next_round(asking):
+        async with asyncio.TaskGroup() as group:
+            for names in shards.values():
+                for name in names:
+                    group.create_task(ask_shard(asking, name))
+    await close_books(asking)
+
+
+async def _asked(line: Line, steer: Steer | None) -> None:
+    asking = open_asking(line)
+    steering = None if steer is None else asyncio.ensure_future(steer(asking))
+    try:
+        await ask_everything(asking)
+    finally:
+        if steering is not None:
+            steering.cancel()
+            await asyncio.wait([steering])
+        await asking.close()
+
+
+def screen(parameters: ScreenBatch, settings: Settings, *, steer: Steer | None = None) -> Driven:
+    """Carry a batch along the line and return what it came to.
+
+    Args:
+        parameters: what to screen.
+        settings: where and how.
+        steer: runs beside the asking, to turn something in mid-run.
+    """
+    line = open_line(parameters, settings)
+    try:
+        take_in(line)
+        make_plan(line)
+        make_price(line)
+        asyncio.run(_asked(line, steer))
+        rows = write_rows(line)
+        return Driven(write_report(line, rows), line)
+    finally:
+        line.close()
+
+
+def main() -> None:
+    """Screen as the command line says."""
+    told = json.loads(sys.argv[1])
+    given = told["settings"]
+    settings = settings_for(
+        Path(given.pop("home")), given.pop("url"), given.pop("api_key"), **given
+    )
+    driven = screen(ScreenBatch(**told["parameters"]), settings)
+    sys.stdout.write(json.dumps(driven.report) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,609 @@
+"""The window, in virtual time: nothing here depends on how fast the machine is."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from client.manners import Stop, StopScope, Trouble
+from schemas.calls import CallState, Caps, GrantKind
+from schemas.checks import Check, IdentityKind, Lookup
+from schemas.errors import JournalError, NightscreenError, UsageError
+from schemas.plan import Standing
+from steps.control import Breaker, Control, StopReason
+from steps.jobs import RELEASED
+from tests.steps.virtual_time import VirtualLoop, run
+from tests.steps.window_in_a_test import (
+    NAIRA,
+    PRICE,
+    Bench,
+    bench,
+    hit,
+    job,
+    lost,
+    miss,
+    refused,
+    rejected,
+    stopping,
+)
+
+if TYPE_CHECKING:
+    from client.classify import Reading
+    from schemas.calls import Ask
+    from steps.jobs import Job
+
+MICROS = 1_000_000
+
+
+async def ask_all(made: Bench, number: int, check: Check = Check.KARMA) -> list[Job]:
+    """Ask so many lookups and return them as they stand."""
+    return await made.windows[check].ask([job(each, check) for each in range(number)])
+
+
+@pytest.mark.parametrize("cap", [1, 4, 16, 64, 256])
+def test_the_cap_is_never_passed_and_the_window_stays_full(cap: int) -> None:
+    """No more than the cap are on the wire, and hardly ever fewer."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, cap=cap)
+        jobs = await ask_all(made, 20 * cap)
+        assert made.service.peak == cap
+        assert made.service.busy_s / (cap * loop.time()) > 0.98
+        assert {each.standing for each in jobs} == {Standing.FREE}
+
+    run(main)
+
+
+def test_a_call_waiting_to_retry_holds_no_slot() -> None:
+    """While refused lookups wait, others use the whole cap."""
+
+    def reply(lookup: Lookup, attempt: int) -> Reading:
+        early = int(lookup.identity) < 4
+        return refused(60.0) if early and attempt == 1 else miss()
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, reply, cap=4)
+        made.window._cap.on_result = lambda **_: None  # type: ignore[method-assign]  # no pause
+        first = asyncio.ensure_future(ask_all(made, 204))
+        await asyncio.sleep(50)
+        assert made.progress.free == 200
+        assert made.window.in_flight == 0
+        assert {each.standing for each in await first} == {Standing.FREE}
+
+    run(main)
+
+
+def test_retry_after_pauses_the_whole_check() -> None:
+    """Nothing is sent until the service wants to hear of us again."""
+
+    def reply(_: Lookup, attempt: int) -> Reading:
+        return refused(30.0) if attempt == 1 and not paused else miss()
+
+    paused: list[float] = []
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, reply, cap=1, latency_s=1)
+        waiting = asyncio.ensure_future(ask_all(made, 5))
+        await asyncio.sleep(1.5)
+        paused.append(loop.time())
+        await waiting
+        times = [at for at, _ in made.service.sent]
+        assert times[0] == 0
+        assert min(times[1:]) >= 31
+        assert made.progress.free == 5
+
+    run(main)
+
+
+def test_two_shards_with_the_same_lookup_share_one_call() -> None:
+    """A lookup under way is joined by whoever needs it too."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, lambda *_: hit())
+        both = await asyncio.gather(ask_all(made, 10), ask_all(made, 10))
+        assert all(each.standing is Standing.PAID for jobs in both for each in jobs)
+        assert len(made.service.sent) == 10
+        assert made.store.spent == 10 * PRICE
+
+    run(main)
+
+
+def test_a_lookup_twice_in_one_shard_is_one_call() -> None:
+    """The same question twice in a list is asked once and both are told."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop)
+        jobs = await made.window.ask([job(1), job(1), job(2)])
+        assert [each.standing for each in jobs] == [Standing.FREE] * 3
+        assert len(made.service.sent) == 2
+
+    run(main)
+
+
+def test_reentering_a_cancelled_shard_joins_its_calls() -> None:
+    """Who is cancelled leaves the calls to themselves; coming back repeats none."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, lambda *_: hit(), cap=2)
+        first = asyncio.ensure_future(ask_all(made, 10))
+        await asyncio.sleep(0.15)
+        first.cancel()
+        await asyncio.wait([first])
+        assert first.cancelled()
+        unfinished = [job(each) for each in range(10) if each not in made.ended]
+        jobs = await made.window.ask(unfinished)
+        assert all(each.standing is Standing.PAID for each in jobs)
+        assert len(made.service.sent) == 10
+        assert sorted(made.ended) == list(range(10))
+
+    run(main)
+
+
+def test_a_cancelled_caller_leaves_the_window_sound() -> None:
+    """The window finishes what was handed in, and the journal is whole."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, lambda *_: hit(), cap=2)
+        first = asyncio.ensure_future(ask_all(made, 6))
+        await asyncio.sleep(0.05)
+        first.cancel()
+        await made.window.drain()
+        assert made.progress.paid == 6
+        assert not made.store.open
+        assert made.store.reserved == 0
+        assert made.window.open == 0
+
+    run(main)
+
+
+def test_attempts_are_bounded_resends_included() -> None:
+    """A lookup whose answer is always lost is sent so many times and no more."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, lambda *_: lost(), attempts=3)
+        jobs = await ask_all(made, 5)
+        assert set(made.service.attempts.values()) == {3}
+        assert {each.standing for each in jobs} == {Standing.IN_DOUBT}
+        assert made.store.reserved == 15 * PRICE
+        finals = [each.final for each in made.store.settled]
+        assert finals.count(True) == 5
+
+    run(main)
+
+
+def test_a_lookup_answered_after_a_doubt_is_paid() -> None:
+    """The earlier attempt stays reserved, the lookup is answered."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, lambda _, attempt: lost() if attempt == 1 else hit())
+        (one,) = await ask_all(made, 1)
+        assert one.standing is Standing.PAID
+        assert made.store.spent == PRICE
+        assert made.store.reserved == PRICE
+
+    run(main)
+
+
+def test_a_rejected_lookup_fails_at_once() -> None:
+    """A 400 is not tried again."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, lambda *_: rejected())
+        jobs = await ask_all(made, 3)
+        assert {each.standing for each in jobs} == {Standing.FAILED}
+        assert len(made.service.sent) == 3
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("stop", "scope"),
+    [
+        (Stop.BALANCE, StopScope.RUN),
+        (Stop.TEST_MODE, StopScope.RUN),
+        (Stop.ADDRESS, StopScope.RUN),
+    ],
+)
+def test_a_stop_of_the_run_stops_every_check(stop: Stop, scope: StopScope) -> None:
+    """What is in flight settles, nothing new is sent, every intent is given back."""
+
+    def reply(lookup: Lookup, _: int) -> Reading:
+        if lookup.check is Check.KARMA and int(lookup.identity) == 5:
+            return stopping(stop, scope)
+        return hit()
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, reply, cap=2, checks=(Check.KARMA, Check.ECOSYSTEM))
+        karma, ecosystem = await asyncio.gather(
+            ask_all(made, 100), ask_all(made, 100, Check.ECOSYSTEM)
+        )
+        assert made.control.stop == stop.value
+        assert len(made.service.sent) <= 12
+        waiting = [each for each in (*karma, *ecosystem) if each.standing is Standing.WAITING]
+        paid = [each for each in (*karma, *ecosystem) if each.standing is Standing.PAID]
+        assert len(waiting) + len(paid) == 200
+        assert made.store.reserved == 0
+        assert made.control.bound_micro == 0
+
+    run(main)
+
+
+def test_a_stop_of_one_check_leaves_the_others() -> None:
+    """A refused key for one operation does not stop the rest; all of them refused stop the run."""
+
+    def reply(lookup: Lookup, _: int) -> Reading:
+        return stopping(Stop.AUTH, StopScope.CHECK) if lookup.check is Check.KARMA else hit()
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, reply, cap=2, checks=(Check.KARMA, Check.ECOSYSTEM))
+        karma, ecosystem = await asyncio.gather(
+            ask_all(made, 50), ask_all(made, 50, Check.ECOSYSTEM)
+        )
+        assert {each.standing for each in karma} == {Standing.WAITING}
+        assert {each.standing for each in ecosystem} == {Standing.PAID}
+        assert made.control.stop is None
+        assert made.control.stopped_checks == {Check.KARMA: "auth"}
+        made.control.stop_check(Check.ECOSYSTEM, "auth")
+        assert made.control.stop == "auth"
+
+    run(main)
+
+
+def test_released_intents_are_given_back() -> None:
+    """Intents committed ahead and not sent are settled as released when the run stops."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, cap=8)
+        waiting = asyncio.ensure_future(ask_all(made, 100))
+        await asyncio.sleep(0.05)
+        made.control.stop_run(StopReason.CANCELLED)
+        await waiting
+        await made.window.drain()
+        released = [each for each in made.store.settled if each.trouble == RELEASED]
+        assert released
+        assert {each.state for each in released} == {CallState.NOT_SENT}
+        assert {each.sent_at for each in released} == {None}
+        assert not made.store.open
+        assert made.store.reserved == 0
+        assert len(made.service.sent) == 8
+
+    run(main)
+
+
+def test_nothing_is_sent_after_the_deadline_and_nothing_spins() -> None:
+    """At the deadline the window lets go; waiting for the last answers costs no turns."""
+
+    async def main(loop: VirtualLoop) -> None:
+        control = Control(deadline_at=loop.micros() + 10 * MICROS)
+        made = bench(loop, cap=4, latency_s=3, control=control)
+        jobs = await ask_all(made, 100)
+        assert control.stop == StopReason.DEADLINE
+        assert max(at for at, _ in made.service.sent) < 10
+        assert len(made.service.sent) == 16
+        assert sum(each.standing is Standing.FREE for each in jobs) == 16
+        assert loop.steps < 500
+
+    run(main)
+
+
+def test_the_breaker_opens_probes_one_at_a_time_and_closes_on_an_answer() -> None:
+    """During an outage single calls are let through; the first answer lets all through again."""
+    back_at = 100.0
+
+    async def main(loop: VirtualLoop) -> None:
+        def reply(*_: object) -> Reading:
+            return miss() if loop.time() >= back_at else lost(Trouble.CUT)
+
+        control = Control(breaker=Breaker(after=10))
+        made = bench(loop, reply, cap=8, attempts=1000, control=control)
+        jobs = await ask_all(made, 50)
+        assert {each.standing for each in jobs} == {Standing.FREE}
+        probes = [at for at, _ in made.service.sent if 5 < at < back_at]
+        gaps = [late - early for early, late in itertools.pairwise(probes)]
+        assert probes
+        assert min(gaps) >= 15
+        assert control.breaker.opened_at is None
+        assert control.stop is None
+        assert loop.steps < 5000
+
+    run(main)
+
+
+def test_the_breaker_gives_up_after_the_set_time() -> None:
+    """A service that stays silent ends the run with `outage`, every lookup resolved."""
+
+    async def main(loop: VirtualLoop) -> None:
+        control = Control(breaker=Breaker(after=10, give_up_after=120 * MICROS))
+        made = bench(
+            loop,
+            lambda *_: lost(),
+            cap=4,
+            attempts=1000,
+            control=control,
+            checks=(Check.KARMA, Check.ECOSYSTEM),
+        )
+        await asyncio.gather(ask_all(made, 30), ask_all(made, 30, Check.ECOSYSTEM))
+        assert control.stop == StopReason.OUTAGE
+        assert 120 <= loop.time() < 150
+        assert made.control.bound_micro == 0
+
+    run(main)
+
+
+def test_probes_are_single_over_all_checks() -> None:
+    """While the breaker is open there is one call on the wire in the whole run."""
+
+    async def main(loop: VirtualLoop) -> None:
+        control = Control(breaker=Breaker(after=6, give_up_after=300 * MICROS))
+        checks = (Check.KARMA, Check.ECOSYSTEM)
+        made = bench(loop, lambda *_: lost(), cap=4, attempts=1000, control=control, checks=checks)
+        asked = asyncio.gather(ask_all(made, 30), ask_all(made, 30, Check.ECOSYSTEM))
+        await asyncio.sleep(30)
+        made.service.peak = made.service.flying
+        await asked
+        assert made.service.peak <= 1
+
+    run(main)
+
+
+def test_the_quota_stops_its_check() -> None:
+    """The day's number is asked, not one more, and the check stops with `quota`."""
+
+    async def main(loop: VirtualLoop) -> None:
+        caps = Caps(day_calls=(("karma", 20),))
+        made = bench(loop, caps=caps)
+        jobs = await ask_all(made, 50)
+        assert len(made.service.sent) == 20
+        assert made.control.stopped_checks == {Check.KARMA: "quota"}
+        assert sum(each.standing is Standing.WAITING for each in jobs) == 30
+
+    run(main)
+
+
+def test_a_lookup_held_by_another_run_waits_and_takes_its_answer() -> None:
+    """While another run makes the same call this one waits, then reuses what was answered."""
+    answered_at = 5.0
+
+    async def main(loop: VirtualLoop) -> None:
+        def grants(ask: Ask) -> GrantKind | None:
+            if ask.subject != job(0).subject:
+                return None
+            return GrantKind.ANSWERED if loop.time() >= answered_at else GrantKind.HELD
+
+        made = bench(loop)
+        made.store.grants = grants
+        jobs = await ask_all(made, 3)
+        standings = [each.standing for each in jobs]
+        assert standings == [Standing.REUSED, Standing.FREE, Standing.FREE]
+        assert len(made.service.sent) == 2
+        assert answered_at <= loop.time() < answered_at + 1
+
+    run(main)
+
+
+def test_what_the_cap_does_not_afford_is_not_sent() -> None:
+    """The cap pays for some; the rest is left waiting, in order."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, lambda *_: hit(), caps=Caps(run_micro=7 * PRICE + 1), cap=3)
+        jobs = await ask_all(made, 20)
+        assert made.store.spent == 7 * PRICE
+        assert [each.standing for each in jobs[:7]] == [Standing.PAID] * 7
+        assert {each.standing for each in jobs[7:]} == {Standing.WAITING}
+
+    run(main)
+
+
+def test_a_resend_that_does_not_fit_leaves_the_lookup_in_doubt() -> None:
+    """A lost call is sent again only while the cap allows."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, lambda *_: lost(), caps=Caps(run_micro=2 * PRICE))
+        (one,) = await ask_all(made, 1)
+        assert one.standing is Standing.IN_DOUBT
+        assert len(made.service.sent) == 2
+
+    run(main)
+
+
+@pytest.mark.parametrize("phase", ["reserve", "settle"])
+@pytest.mark.parametrize("error", [JournalError("the disk is full"), RuntimeError("no thread")])
+def test_a_broken_journal_stops_everything_and_is_told(phase: str, error: Exception) -> None:
+    """Nothing more is sent, nobody hangs, every caller is told."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, lambda *_: hit(), cap=4, checks=(Check.KARMA, Check.ECOSYSTEM))
+        asked = [
+            asyncio.ensure_future(ask_all(made, 100)),
+            asyncio.ensure_future(ask_all(made, 100, Check.ECOSYSTEM)),
+        ]
+        await asyncio.sleep(0.55)
+        setattr(made.store, f"break_{phase}", error)
+        before = len(made.service.sent)
+        told = await asyncio.gather(*asked, return_exceptions=True)
+        assert all(isinstance(each, NightscreenError) for each in told)
+        assert len(made.service.sent) - before <= 16
+        assert made.window.open == 0
+        assert made.control.bound_micro == 0
+        await made.window.drain()
+
+    run(main)
+
+
+def test_outcomes_a_full_disk_refused_are_written_once_there_is_room() -> None:
+    """An answer that was paid for is tried once more before the run ends."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, lambda *_: hit(), cap=4)
+        made.store.break_settle = JournalError("the disk is full")
+        with pytest.raises(JournalError, match="full"):
+            await ask_all(made, 4)
+        made.store.break_settle = None
+        await made.window.drain()
+        assert len(made.store.settled) == 4
+        assert made.store.spent == 4 * PRICE
+
+    run(main)
+
+
+def test_a_call_that_cannot_be_made_is_told_to_every_caller() -> None:
+    """A fault of ours in sending stops the window instead of hanging it."""
+
+    def reply(lookup: Lookup, _: int) -> Reading:
+        if int(lookup.identity) == 3:
+            raise UsageError("no request can be built")
+        return miss()
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, reply, cap=2)
+        with pytest.raises(UsageError):
+            await ask_all(made, 50)
+        assert len(made.service.sent) <= 6
+        assert made.window.open == 0
+
+    run(main)
+
+
+def test_a_fault_inside_the_window_leaves_nobody_waiting() -> None:
+    """Even a mistake of the window's own reaches the caller."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop)
+        made.window._bring_back_due = lambda: 1 / 0  # type: ignore[method-assign, assignment]
+        with pytest.raises(NightscreenError, match="ZeroDivisionError"):
+            await ask_all(made, 5)
+
+    run(main)
+
+
+def test_the_balance_floor_is_never_broken() -> None:
+    """With answers that overtake each other the wallet never falls under the floor."""
+    wallet = [1000 * NAIRA]
+
+    def reply(lookup: Lookup, _: int) -> Reading:
+        wallet[0] -= PRICE
+        lowest.append(wallet[0])
+        return hit(balance=wallet[0])
+
+    lowest: list[int] = []
+
+    async def main(loop: VirtualLoop) -> None:
+        control = Control(balance_floor_micro=305 * NAIRA)
+        made = bench(loop, reply, cap=16, control=control)
+        jobs = await ask_all(made, 200)
+        assert min(lowest) >= 305 * NAIRA
+        assert min(lowest) < 305 * NAIRA + 3 * PRICE
+        assert control.stop == StopReason.BALANCE
+        assert sum(each.standing is Standing.WAITING for each in jobs) >= 131
+
+    run(main)
+
+
+def test_free_answers_do_not_end_a_run_at_the_floor() -> None:
+    """Calls in flight that turn out free make room again: the run waits for them."""
+
+    async def main(loop: VirtualLoop) -> None:
+        control = Control(balance_floor_micro=100 * NAIRA)
+        control.wallet.least_micro = 125 * NAIRA
+        made = bench(loop, lambda *_: miss(), cap=8, control=control)
+        jobs = await ask_all(made, 40)
+        assert {each.standing for each in jobs} == {Standing.FREE}
+        assert made.service.peak == 2
+        assert control.stop is None
+
+    run(main)
+
+
+def test_a_risen_price_is_reserved_for_all_that_is_sent_later() -> None:
+    """Intents made at the old price are given back; only what was in flight exceeds the cap."""
+    rise_at, cap = 1.0, 4
+
+    async def main(loop: VirtualLoop) -> None:
+        def reply(*_: object) -> Reading:
+            return hit(PRICE if loop.time() < rise_at else 3 * PRICE)
+
+        made = bench(loop, reply, cap=cap, caps=Caps(run_micro=100 * PRICE))
+        await ask_all(made, 300)
+        excess = made.store.spent - 100 * PRICE
+        assert excess <= cap * 2 * PRICE
+        assert made.control.excess_micro <= cap * 2 * PRICE
+        assert made.control.excess_micro > 0
+        assert any("rose from ₦10.00 to ₦30.00" in each for each in made.control.notices)
+        late = [each for each in made.store.settled if each.sent_at and each.cost_micro]
+        assert all(each.ask.worst_micro == 3 * PRICE for each in late[-10:])
+
+    run(main)
+
+
+def test_too_many_failures_stop_the_run() -> None:
+    """Once enough is done, a share of failures above what is tolerated stops the run."""
+
+    def reply(lookup: Lookup, _: int) -> Reading:
+        return rejected() if int(lookup.identity) % 10 == 0 else miss()
+
+    async def main(loop: VirtualLoop) -> None:
+        control = Control(tolerated_failure_pct=5)
+        made = bench(loop, reply, control=control)
+        await ask_all(made, 1000)
+        assert control.stop == StopReason.FAILURES
+        assert 200 <= made.progress.done <= 220
+
+    run(main)
+
+
+def test_feeding_is_lazy() -> None:
+    """Whatever is handed in, only a window's worth is intended or in flight at a time."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, cap=8)
+        most: list[int] = []
+        asked = asyncio.ensure_future(ask_all(made, 5000))
+        while not asked.done():
+            await asyncio.sleep(0.35)
+            most.append(len(made.store.open))
+        assert max(most) <= 8 + 4 + 8
+        assert max(made.store.blocks) <= 8
+
+    run(main)
+
+
+def test_nothing_is_left_behind() -> None:
+    """After stops, cancellations and faults no task and no future is left to complain."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, lambda _, attempt: lost() if attempt < 3 else hit(), cap=4)
+        asked = [asyncio.ensure_future(ask_all(made, 40)) for _ in range(3)]
+        await asyncio.sleep(0.25)
+        asked[0].cancel()
+        made.control.stop_run(StopReason.CANCELLED)
+        await asyncio.gather(*asked, return_exceptions=True)
+        await made.window.drain()
+        made.book.close()
+
+    run(main)
+    gc.collect()
+
+
+def test_retries_that_fall_due_together_keep_their_order() -> None:
+    """Lookups put off together come back in the order they had."""
+
+    async def main(loop: VirtualLoop) -> None:
+        held = {"on": True}
+        made = bench(loop, cap=1)
+        made.store.grants = lambda _: GrantKind.HELD if held["on"] else None
+        asked = asyncio.ensure_future(ask_all(made, 6))
+        await asyncio.sleep(3.2)
+        held["on"] = False
+        await asked
+        assert [int(identity) for _, identity in made.service.sent] == sorted(range(6))
+
+    run(main)
+
+
+def test_a_lookup_is_never_shown() -> None:
+    """A lookup in a log or a traceback names no person."""
+    assert "123" not in repr(Lookup(Check.KARMA, IdentityKind.BVN, "22123456789"))
