@@ -1,0 +1,142 @@
+"""One night in a test: the line below the flow, against a sandbox in the same process.
+
+No socket and no engine: the client's requests reach the sandbox's application through httpx's own
+transport. Faults that cut sockets need a sandbox process instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sandbox.app import application
+from sandbox.people import person_of_bvn
+from sandbox.state import Opening, Sandbox
+from schemas.parameters import ScreenBatch
+from schemas.settings import read_settings
+from steps import asking, closing, line
+from storage.clock import system_clock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from storage.clock import Clock
+
+CONSENT = {"consent_reference": "CNS-1", "consented_at": "2026-01-05T09:00:00"}
+
+
+def customer(number: int, **changes: str) -> dict[str, str]:
+    """Return a made-up customer who is the sandbox's person of the same number."""
+    bvn = f"22{number:09d}"
+    person = person_of_bvn(bvn)
+    bank_code, account_number = person.account
+    return {
+        "customer_id": f"C{number}",
+        "bvn": bvn,
+        "account_number": account_number,
+        "bank_code": bank_code,
+        "first_name": person.first_name,
+        "last_name": person.last_name,
+        "exposure": str(1000 * (number % 97)),
+        **changes,
+    }
+
+
+@dataclass
+class World:
+    """A sandbox, a HOME and an output folder that several nights share."""
+
+    folder: Path
+    sandbox: Sandbox = field(default_factory=lambda: Sandbox(Opening()))
+    settings: dict[str, Any] = field(default_factory=dict)
+    clock: Clock = system_clock
+
+    def write(self, rows: Sequence[Mapping[str, str]], name: str = "customers.csv") -> Path:
+        """Write customers as a CSV file."""
+        path = self.folder / name
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(rows)
+        return path
+
+    def screen(self, rows: Sequence[Mapping[str, str]] | None = None, **options: Any) -> Night:  # noqa: ANN401
+        """Screen customers and return what came of it."""
+        if rows is not None:
+            options["input"] = str(self.write(rows))
+        return asyncio.run(self._screen(options))
+
+    async def _screen(self, options: dict[str, Any]) -> Night:
+        settings = read_settings(
+            base_url="http://127.0.0.1:1",
+            api_key="sandbox-key",
+            home=self.folder / "home",
+            **self.settings,
+        )
+        parameters = ScreenBatch(output=str(self.folder / "out"), **options)
+        run = line.open_line(parameters, settings, clock=self.clock)
+        try:
+            line.take_in(run)
+            line.make_plan(run)
+            line.make_price(run)
+            transport = httpx.ASGITransport(application(self.sandbox))
+            open_ = asking.open_asking(run, transport=transport)
+            await asking.open_books(open_)
+            while shards := asking.next_round(open_):
+                async with asyncio.TaskGroup() as group:
+                    for names in shards.values():
+                        for name in names:
+                            group.create_task(_ask(open_, name))
+            await asking.close_books(open_)
+            await open_.close()
+            rows = closing.write_rows(run)
+            report = closing.write_report(run, rows)
+            return Night(run.folder.path, report)
+        finally:
+            run.close()
+
+    @property
+    def charged(self) -> str:
+        """Return what the sandbox charged in all, as decimal text."""
+        return str(self.sandbox.ledger.totals_json()["charged"])
+
+    def calls(self, operation: str | None = None) -> list[dict[str, Any]]:
+        """Return the calls the sandbox saw."""
+        return self.sandbox.ledger.read(0, operation)[0]
+
+
+async def _ask(open_: asking.Asking, name: str) -> None:
+    await asking.ask_shard(open_, name)
+
+
+@dataclass(frozen=True)
+class Night:
+    """What a run left behind."""
+
+    folder: Path
+    report: dict[str, Any]
+
+    @property
+    def table(self) -> pa.Table:
+        """Return the enriched rows in input order."""
+        parts = sorted((self.folder / "enriched").glob("part-*.parquet"))
+        return pa.concat_tables([pq.read_table(part) for part in parts])
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the enriched rows as dictionaries."""
+        found: list[dict[str, Any]] = self.table.to_pylist()
+        return found
+
+    def column(self, name: str) -> list[Any]:
+        """Return one column of the enriched rows."""
+        found: list[Any] = self.table[name].to_pylist()
+        return found

@@ -1,0 +1,278 @@
+"""The line as a whole, night by night, in one process with the sandbox."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sandbox.people import account_of, ecosystem_of, karma_of
+from schemas.errors import InputError
+from storage.clock import system_clock
+from tests.screening import CONSENT, World, customer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAY = 24 * 3600 * 1_000_000
+
+
+def _people(count: int, **changes: str) -> list[dict[str, str]]:
+    return [customer(number, **changes) for number in range(1, count + 1)]
+
+
+def test_every_row_has_the_status_the_sandbox_knows(world: World) -> None:
+    """Karma, account and history of each row are what the sandbox's people say."""
+    rows = _people(60, **CONSENT)
+    night = world.screen(rows)
+    assert night.report["rows"] == {"read": 60, "screened": 60, "quarantined": 0}
+    for given_, got in zip(rows, night.rows, strict=True):
+        listed = karma_of(given_["bvn"]) is not None
+        assert got["karma_status"] == ("listed" if listed else "clear")
+        history = ecosystem_of(given_["bvn"])
+        assert got["ecosystem_status"] == ("found" if history else "not_found")
+        account = account_of(given_["bank_code"], given_["account_number"])
+        missing = account is None
+        assert (got["bank_account_status"] == "not_found") == missing
+        if history:
+            assert got["ecosystem_loans"] == history["loans"]
+        if account:
+            assert got["bank_account_name"] == account["account_name"]
+
+
+def test_the_report_equals_the_sandbox_ledger(world: World) -> None:
+    """What the report says was spent is what the sandbox charged, and the rows add up to it."""
+    night = world.screen(_people(50, **CONSENT))
+    assert Decimal(night.report["cost"]["total"]) == Decimal(world.charged)
+    assert sum(night.column("cost")) == Decimal(world.charged)
+    balance = night.report["balance"]
+    assert balance["exact"]
+    assert Decimal(balance["opening"]) - Decimal(balance["closing"]) == Decimal(world.charged)
+
+
+def test_second_night_pays_nothing(world: World) -> None:
+    """Answers that are still fresh are reused, and the report says what that saved."""
+    rows = _people(40, **CONSENT)
+    first = world.screen(rows)
+    calls = len(world.calls())
+    second = world.screen(rows)
+    assert len(world.calls()) == calls
+    assert second.report["cost"]["total"] == "0.00"
+    assert second.report["cost"]["saved_by_reuse"] == first.report["cost"]["total"]
+    assert set(second.column("karma_source")) == {"reused"}
+    for name in ("bank_account_status", "karma_status", "ecosystem_status"):
+        assert second.column(name) == first.column(name)
+
+
+def test_a_lookup_needed_twice_is_made_once(world: World) -> None:
+    """Two customers with one BVN and one account share their lookups; one row bears the cost."""
+    one = customer(7, **CONSENT)
+    night = world.screen([one, {**one, "customer_id": "C8"}])
+    assert len(world.calls()) == 3
+    assert night.column("karma_source") == ["asked", "shared"]
+    assert night.column("cost")[1] == 0
+    assert night.report["checks"]["karma"]["lookups"] == 2
+    assert night.report["checks"]["karma"]["distinct"] == 1
+
+
+CONSENTS = [
+    ({}, False),
+    ({"consented_at": "2026-01-05"}, False),
+    ({"consent_reference": "CNS"}, False),
+    (CONSENT, True),
+    ({**CONSENT, "consented_at": "2099-01-01"}, False),
+    ({**CONSENT, "consent_expires_at": "2026-02-01"}, False),
+    ({**CONSENT, "consent_withdrawn_at": "2026-02-01"}, False),
+    ({**CONSENT, "consent_withdrawn_at": "no idea"}, False),
+]
+
+
+@pytest.mark.parametrize(("consent", "valid"), CONSENTS)
+def test_no_row_without_consent_reaches_the_ecosystem(
+    world: World, consent: dict[str, str], *, valid: bool
+) -> None:
+    """Only a reference, given in the past, not expired and not withdrawn, lets a call out."""
+    night = world.screen([customer(11, **consent)])
+    assert bool(world.calls("ecosystem")) == valid
+    assert (night.column("ecosystem_status") == ["refused"]) == (not valid)
+
+
+def test_an_answer_at_hand_is_not_shown_without_consent(world: World) -> None:
+    """Consent is judged before reuse and sharing: the same BVN without it sees nothing."""
+    with_consent = customer(12, **CONSENT)
+    without = {**customer(12), "customer_id": "C13", **dict.fromkeys(CONSENT, "")}
+    night = world.screen([with_consent, without])
+    assert night.column("ecosystem_status")[1] == "refused"
+    later = world.screen([without])
+    assert later.column("ecosystem_status") == ["refused"]
+    assert later.column("ecosystem_loans") == [None]
+
+
+def test_the_call_records_the_consent_that_authorised_it(world: World) -> None:
+    """The call sheet names the consent of the row in whose name the call was made."""
+    night = world.screen([customer(14, **{**CONSENT, "consent_reference": "CNS-77"})])
+    calls = pq.read_table(night.folder / "calls.parquet").to_pylist()
+    found = {call["check"]: call["consent_reference"] for call in calls}
+    assert found["ecosystem"] == "CNS-77"
+    assert found["karma"] is None
+
+
+def test_a_consent_reference_that_names_the_person_is_masked(world: World) -> None:
+    """A reference made of the BVN is not carried into the call sheet or the journal."""
+    row = customer(15)
+    night = world.screen([{**row, **CONSENT, "consent_reference": f"CONSENT/{row['bvn']}"}])
+    assert row["bvn"].encode() not in (night.folder / "calls.parquet").read_bytes()
+    calls = pq.read_table(night.folder / "calls.parquet").to_pylist()
+    assert any(str(call["consent_reference"]).startswith("(masked") for call in calls)
+
+
+def test_malformed_identifiers_cost_only_the_checks_that_need_them(world: World) -> None:
+    """A short BVN makes karma invalid; the account is still checked."""
+    night = world.screen([customer(16, bvn="2212345678", **CONSENT)])
+    (row,) = night.rows
+    assert row["karma_status"] == "invalid"
+    assert row["ecosystem_status"] == "invalid"
+    assert row["bank_account_status"] in {"verified", "unconfirmed", "mismatch", "not_found"}
+    assert night.report["checks"]["karma"]["rows_invalid"] == 1
+
+
+def test_checks_that_are_not_asked_for_are_off(world: World) -> None:
+    """A run of karma alone says so of the others and asks nothing else."""
+    night = world.screen(_people(5, **CONSENT), checks=["karma"])
+    assert {call["operation"] for call in world.calls()} == {"karma"}
+    assert set(night.column("bank_account_status")) == {"off"}
+    assert not night.report["balance"]["exact"]
+
+
+def test_answers_are_asked_again_once_they_are_old(tmp_path: Path) -> None:
+    """A karma answer of the portfolio is fresh for six days and some hours, not for eight."""
+    now = system_clock()
+    clock = {"now": now}
+    world = World(tmp_path, clock=lambda: clock["now"])
+    rows = [customer(20), customer(21)]
+    world.screen(rows, checks=["karma"])
+    clock["now"] = now + 6 * DAY
+    world.screen(rows, checks=["karma"])
+    assert len(world.calls("karma")) == 2
+    clock["now"] = now + 8 * DAY
+    night = world.screen(rows, checks=["karma"])
+    asked_again = sum(karma_of(row["bvn"]) is None for row in rows)
+    assert len(world.calls("karma")) == 2 + asked_again
+    assert night.report["freshness"]["at_half_the_limits"]["lookups"] >= 0
+
+
+def test_a_mismatch_ages_faster_than_a_verified_account(tmp_path: Path) -> None:
+    """After two months the account that contradicts its row is asked again, the other is not."""
+    now = system_clock()
+    clock = {"now": now}
+    world = World(tmp_path, clock=lambda: clock["now"])
+    verified = next(
+        row
+        for row in _people(40)
+        if (found := account_of(row["bank_code"], row["account_number"]))
+        and row["last_name"].upper() in str(found["account_name"])
+        and row["first_name"].upper() in str(found["account_name"])
+    )
+    stranger = {**verified, "customer_id": "X", "first_name": "Nobody", "last_name": "Whatsoever"}
+    stranger["bvn"] = "22999999998"
+    world.screen([verified], checks=["bank_account"])
+    clock["now"] = now + 60 * DAY
+    world.screen([verified], checks=["bank_account"])
+    assert len(world.calls("bank_account")) == 1
+    world.screen([verified, stranger], checks=["bank_account"])
+    assert len(world.calls("bank_account")) == 2
+
+
+def test_the_cap_stops_the_run_and_money_is_not_left_unused(world: World) -> None:
+    """At the cap the run stops with `budget`; nothing more would have fitted under it."""
+    night = world.screen(_people(60, **CONSENT), max_spend="300")
+    assert night.report["state"] == "stopped"
+    assert night.report["stop_reason"] == "budget"
+    assert Decimal(world.charged) <= 300
+    assert 300 - Decimal(world.charged) < 25
+    assert night.report["cost"]["cap"] == "300.00"
+
+
+def test_what_was_reached_under_a_cap_is_what_mattered_most(world: World) -> None:
+    """With money for a part, the rows with the greatest exposure have their answers."""
+    rows = [customer(number, exposure=str(number * 1000)) for number in range(1, 61)]
+    night = world.screen(rows, max_spend="200", checks=["bank_account"])
+    reached = [row["exposure"] for row in night.rows if row["bank_account_status"] != "pending"]
+    missed = [row["exposure"] for row in night.rows if row["bank_account_status"] == "pending"]
+    assert missed
+    # one call opens and one closes the books: they may lie anywhere in the funded part
+    assert sorted(reached)[1] >= sorted(missed)[-2]
+
+
+def test_a_stopped_run_is_taken_up_again_and_does_only_what_is_missing(world: World) -> None:
+    """A new cap lets the same run go on; nothing that was answered is asked again."""
+    rows = _people(40, **CONSENT)
+    first = world.screen(rows, max_spend="200")
+    asked = len(world.calls())
+    run_id = first.report["run_id"]
+    second = world.screen(run=run_id, max_spend="100000")
+    assert second.folder == first.folder
+    assert second.report["state"] == "completed"
+    assert (second.folder / "report-1.json").exists()
+    assert len(world.calls()) == asked + second.report["checks"]["karma"]["distinct"] + (
+        second.report["checks"]["bank_account"]["distinct"]
+        + second.report["checks"]["ecosystem"]["distinct"]
+        - asked
+    )
+    assert Decimal(second.report["cost"]["total"]) == Decimal(world.charged)
+    assert set(second.column("karma_source")) <= {"asked", "shared"}
+
+
+def test_another_input_is_refused_on_resuming(world: World) -> None:
+    """A run belongs to its input: a changed file is told by its digest."""
+    night = world.screen(_people(3), checks=["karma"])
+    world.write(_people(4), "other.csv")
+    with pytest.raises(InputError, match="differs"):
+        world.screen(run=night.report["run_id"], input=str(world.folder / "other.csv"))
+
+
+def test_the_books_of_the_report_always_add_up(world: World) -> None:
+    """Rows read are screened or quarantined; distinct lookups are paid, free, reused or open."""
+    rows = [*_people(20, **CONSENT), customer(3, **CONSENT), {**customer(50), "customer_id": ""}]
+    night = world.screen(rows, max_spend="150")
+    counts = night.report["rows"]
+    assert counts["read"] == counts["screened"] + counts["quarantined"] == 22
+    for check in night.report["checks"].values():
+        ends = ("paid", "free", "reused", "spared", "failed", "pending", "in_doubt")
+        assert check["distinct"] == sum(check[end] for end in ends)
+
+
+@pytest.mark.parametrize("shape", ["mock-response", "empty"])
+def test_test_mode_is_noticed_at_the_first_answer(world: World, shape: str) -> None:
+    """One call is made, nothing it said counts, no manifest is written."""
+    world.sandbox.test_mode = shape
+    night = world.screen(_people(10, **CONSENT))
+    assert len(world.calls()) == 1
+    assert night.report["state"] == "test_mode"
+    assert not night.report["publishable"]
+    assert not (night.folder / "manifest.json").exists()
+    assert set(night.column("karma_status")) == {"test_mode"}
+    assert set(night.column("decision")) == {"undecided"}
+
+
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(order=st.permutations(range(12)))
+def test_the_order_of_rows_never_matters(
+    tmp_path_factory: pytest.TempPathFactory, order: list[int]
+) -> None:
+    """Shuffled input gives each customer the same statuses and the same total cost."""
+    rows = [*_people(10, **CONSENT), {**customer(3, **CONSENT), "customer_id": "D1"}]
+    rows.append(customer(5, bvn="", customer_id="D2"))
+    straight = World(tmp_path_factory.mktemp("straight")).screen(rows)
+    shuffled = World(tmp_path_factory.mktemp("shuffled")).screen([rows[place] for place in order])
+    columns = ["bank_account_status", "karma_status", "ecosystem_status", "name_match"]
+    assert {row["customer_id"]: [row[name] for name in columns] for row in straight.rows} == {
+        row["customer_id"]: [row[name] for name in columns] for row in shuffled.rows
+    }
+    assert straight.report["cost"]["total"] == shuffled.report["cost"]["total"]
