@@ -38,7 +38,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _nightscreen(
-    version: Annotated[  # noqa: ARG001 - what it does is done by its callback
+    version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version."),
     ] = False,

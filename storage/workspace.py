@@ -41,7 +41,8 @@ class Workspace:
     @classmethod
     def of(cls, home: Path, run_id: str, sealer: Sealer) -> Workspace:
         """Return the workspace of a run, making its folder."""
-        return cls(make_private_folder(home / "work" / run_id), run_id, sealer)
+        work = make_private_folder(home / "work")
+        return cls(make_private_folder(work / run_id), run_id, sealer)
 
     def _context(self, name: str) -> bytes:
         return f"workspace\x1f{self.run_id}\x1f{name}".encode()
