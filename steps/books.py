@@ -1,19 +1,26 @@
 """Books: a balance opened and closed exactly, and what was lost between the two explained.
 
-Works on calls as the journal has them; a pure reading, nothing is asked here.
+Works on calls as the journal has them; a pure reading, nothing is asked here. A few numbers a call
+are kept until the end, some forty bytes, so that millions fit.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-IN_DOUBT = "in_doubt"
+    from numpy.typing import NDArray
+
+IN_DOUBT, INTENT = "in_doubt", "intent"
 _MOST_SUMS = 2_000_000
+_NONE = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +37,12 @@ class BookedCall:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The balance over a run, in micro-naira; all None where no answer bore one."""
+    """The balance over a run, in micro-naira; all None where no answer bore one.
+
+    Attributes:
+        drift_since: instant of the first answer whose balance neither known costs nor calls in
+            doubt account for; None where there is no such one.
+    """
 
     opening_micro: int | None
     closing_micro: int | None
@@ -38,73 +50,124 @@ class Balance:
     explained_in_doubt_micro: int
     drift_micro: int
     exact: bool
+    drift_since: int | None = None
 
 
 @dataclass(slots=True)
 class Books:
-    """Takes a run's calls in the order of their intents and balances them at the end.
+    """Takes a run's calls, in any order, and balances them at the end.
 
     The opening is exact where the first call that bore a balance was alone on the wire; the closing
-    where the last one was. What was in doubt before the opening lies outside the books.
+    where the last one was, and nothing after it is in doubt. What was in doubt before the opening
+    lies outside the books.
     """
 
-    _opening: BookedCall | None = None
-    _opened_alone: bool = True
-    _last: BookedCall | None = None
-    _others_settled: int = 0
-    _highest: int | None = None
-    _lowest: int | None = None
-    _cost: int = 0
-    _settled: int = 0
-    _doubts: Counter[int] = field(default_factory=Counter)
+    _sent: array[int] = field(default_factory=lambda: array("q"))
+    _settled: array[int] = field(default_factory=lambda: array("q"))
+    _cost: array[int] = field(default_factory=lambda: array("q"))
+    _doubt: array[int] = field(default_factory=lambda: array("q"))
+    _balance: array[int] = field(default_factory=lambda: array("q"))
 
     def add(self, calls: Iterable[BookedCall]) -> None:
-        """Enter calls in the order of their intents."""
+        """Enter calls."""
         for call in calls:
-            self._enter(call)
-
-    def _enter(self, call: BookedCall) -> None:
-        self._cost += call.cost_micro or 0
-        self._enter_opening(call)
-        if self._last is None or call.sent_at >= self._last.sent_at:
-            self._last, self._others_settled = call, self._settled
-        else:
-            self._others_settled = max(self._others_settled, call.settled_at)
-        self._settled = max(self._settled, call.settled_at)
-        if call.balance_micro is not None:
-            before = call.balance_micro + (call.cost_micro or 0)
-            self._highest = before if self._highest is None else max(self._highest, before)
-            lowest = call.balance_micro
-            self._lowest = lowest if self._lowest is None else min(self._lowest, lowest)
-
-    def _enter_opening(self, call: BookedCall) -> None:
-        if self._opening is None:
-            self._opened_alone = self._opened_alone and self._settled <= call.sent_at
-            if call.balance_micro is not None:
-                self._opening = call
-            elif not self._opened_alone and call.state == IN_DOUBT:
-                self._doubts[call.reserved_micro] += 1
-            return
-        if call.sent_at < self._opening.settled_at:
-            self._opened_alone = False
-        if call.state == IN_DOUBT:
-            self._doubts[call.reserved_micro] += 1
+            unknown = call.cost_micro is None
+            doubtful = call.state in {IN_DOUBT, INTENT} or (
+                unknown and call.balance_micro is not None
+            )
+            self._sent.append(call.sent_at)
+            self._settled.append(max(call.sent_at + 1, call.settled_at))
+            self._cost.append(call.cost_micro or 0)
+            self._doubt.append(call.reserved_micro if doubtful else 0)
+            self._balance.append(_NONE if call.balance_micro is None else call.balance_micro)
 
     def balance(self) -> Balance:
         """Return opening, closing and what lies between."""
-        first, last = self._opening, self._last
-        if first is None or last is None or self._highest is None or self._lowest is None:
+        sheet = _Sheet.of(self._sent, self._settled, self._cost, self._doubt, self._balance)
+        if not len(sheet.told):
             return Balance(None, None, None, 0, 0, exact=False)
-        opening, closing = self._highest, self._lowest
-        if self._opened_alone and first.balance_micro is not None:
-            opening = first.balance_micro + (first.cost_micro or 0)
-        closed_alone = last.balance_micro is not None and self._others_settled <= last.sent_at
-        if closed_alone and last.balance_micro is not None:
-            closing = last.balance_micro
-        lost = opening - closing - self._cost
-        explained = explain(lost, self._doubts)
-        exact = self._opened_alone and closed_alone
-        return Balance(opening, closing, self._lowest, explained, lost - explained, exact)
+        opening, opened_alone = sheet.opening()
+        closing, closed_alone = sheet.closing()
+        doubts = Counter(sheet.doubts_inside(alone=opened_alone))
+        lost = opening - closing - int(sheet.cost.sum())
+        explained = explain(lost, doubts)
+        return Balance(
+            opening,
+            closing,
+            int(sheet.balance[sheet.told].min()),
+            explained,
+            lost - explained,
+            opened_alone and closed_alone,
+            sheet.first_unexplained(opening) if lost != explained or opened_alone else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    """The calls as arrays, in the order they were sent; `told` are those that bore a balance."""
+
+    sent: NDArray[np.int64]
+    settled: NDArray[np.int64]
+    cost: NDArray[np.int64]
+    doubt: NDArray[np.int64]
+    balance: NDArray[np.int64]
+    told: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, *columns: array[int]) -> _Sheet:
+        """Return the sheet of five columns."""
+        plain = [np.array(column, dtype=np.int64) for column in columns]
+        order = np.argsort(plain[0], kind="stable")
+        sent, settled, cost, doubt, balance = (column[order] for column in plain)
+        return cls(sent, settled, cost, doubt, balance, np.flatnonzero(balance != _NONE))
+
+    def opening(self) -> tuple[int, bool]:
+        """Return the balance before the first call, and whether it is exact."""
+        first = int(self.told[0])
+        before = self.settled[:first]
+        after = self.sent[first + 1 :]
+        quiet_before = not len(before) or int(before.max()) <= int(self.sent[first])
+        quiet_after = not len(after) or int(after[0]) >= int(self.settled[first])
+        had = self.balance[self.told] + self.cost[self.told]
+        if quiet_before and quiet_after:
+            return int(had[0]) + int(self.cost[:first].sum()), True
+        return int(had.max()), False
+
+    def closing(self) -> tuple[int, bool]:
+        """Return the balance after the last call, and whether it is exact."""
+        last = int(self.told[-1])
+        before, after = self.settled[:last], self.sent[last + 1 :]
+        quiet_before = not len(before) or int(before.max()) <= int(self.sent[last])
+        quiet_after = not len(after) or int(after[0]) >= int(self.settled[last])
+        sure_after = not self.doubt[last + 1 :].any()
+        if quiet_before and quiet_after and sure_after:
+            return int(self.balance[last]) - int(self.cost[last + 1 :].sum()), True
+        return int(self.balance[self.told].min()), False
+
+    def doubts_inside(self, *, alone: bool) -> list[int]:
+        """Return the worst costs of calls in doubt that the books must account for."""
+        start = int(self.told[0]) if alone else 0
+        inside = self.doubt[start:]
+        return [int(each) for each in inside[inside > 0]]
+
+    def first_unexplained(self, opening: int) -> int | None:
+        """Return the instant of the first balance that costs and doubts cannot account for.
+
+        What a balance knows of lies between the costs of calls that settled before its own was sent
+        and those of calls that were sent before its own settled; calls in doubt may count or not.
+        """
+        settled_order = np.argsort(self.settled, kind="stable")
+        ends = self.settled[settled_order]
+        known = np.concatenate(([0], np.cumsum(self.cost[settled_order])))
+        begun = np.concatenate(([0], np.cumsum(self.cost + self.doubt)))
+        told = self.told
+        own = self.cost[told]
+        least = known[np.searchsorted(ends, self.sent[told], side="right")] + own
+        most = begun[np.searchsorted(self.sent, self.settled[told], side="right")]
+        lost = opening - self.balance[told]
+        wrong = (lost < least) | (lost > most)
+        moments = self.settled[told][wrong]
+        return int(moments.min()) if len(moments) else None
 
 
 def explain(lost_micro: int, doubts: Counter[int]) -> int:

@@ -58,7 +58,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual instant in microseconds since 1970."""
         return int((EPOCH_S + self.now_s) * 1_000_000)
 
-    def run_in_executor(  # type: ignore[override]  # the real one's signature is as loose
+    def run_in_executor(
         self, executor: object, func: Callable[..., Any], *args: object
     ) -> asyncio.Future[Any]:
         """Do the work at once."""

@@ -1,0 +1,125 @@
+"""What a run must come to, asked of the simulator's people and of its ledger.
+
+Starting, killing and resuming are in `harness`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from sandbox.people import ecosystem_of, holder_of, karma_of
+from schemas.calls import CallState
+from storage.journal import open_journal
+from storage.journal.verify import verify_journal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.journal import Journal
+
+KIND = {"bank_account": "nuban", "karma": "bvn", "ecosystem": "bvn"}
+CRASHED = "crashed"
+Key = tuple[str, bytes]
+
+
+def expected_status(check: str, row: dict[str, Any]) -> str:
+    """Return the status the people of the sandbox give a whole row with consent."""
+    bvn = row["bvn"]
+    if check == "karma":
+        return "clear" if karma_of(bvn) is None else "listed"
+    if check == "ecosystem":
+        return "not_found" if ecosystem_of(bvn) is None else "found"
+    holder = holder_of(row["bank_code"], row["account_number"])
+    if holder is None:
+        return "not_found"
+    return "verified" if holder.bvn == bvn else "mismatch"
+
+
+def wrong_statuses(folder: Path) -> list[str]:
+    """Return a line for each status of a run's rows that is not the truth."""
+    wrong: list[str] = []
+    for row in pq.read_table(folder / "enriched").to_pylist():
+        for check in KIND:
+            status = row[f"{check}_status"]
+            if status == "refused" and check == "ecosystem":
+                continue
+            truth = expected_status(check, row)
+            if status != truth:
+                wrong.append(f"{row['customer_id']} {check}: {status}, not {truth}")
+    return wrong
+
+
+@dataclass(slots=True)
+class Books:
+    """The journal and the ledger of one night, side by side."""
+
+    ledger_micro: int
+    journal_micro: int
+    answered: Counter[Key] = field(default_factory=Counter)
+    doubts: Counter[Key] = field(default_factory=Counter)
+    charges: Counter[Key] = field(default_factory=Counter)
+    crashed: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def charged_twice(self) -> list[Key]:
+        """Return the lookups that the service charged more than once."""
+        return [key for key, times in self.charges.items() if times > 1]
+
+    @property
+    def unnamed(self) -> list[Key]:
+        """Return the lookups charged beyond their answers that no call in doubt accounts for."""
+        return [
+            key
+            for key, times in self.charges.items()
+            if times > self.answered[key] + self.doubts[key]
+        ]
+
+
+def subject_of(journal: Journal, entry: dict[str, Any]) -> Key:
+    """Return check and pseudonym of a ledger entry."""
+    kind = KIND[entry["operation"]]
+    return entry["operation"], journal.pseudonyms.subject(kind, entry["identity"])
+
+
+def committed(journal: Journal, run_id: str) -> set[Key]:
+    """Return the lookups of a run whose answer is committed."""
+    state = CallState.ANSWERED.value
+    blocks = journal.runs.calls(run_id)
+    return {
+        (row.check, bytes(row.subject)) for rows in blocks for row in rows if row.state == state
+    }
+
+
+def books_of(home: Path, run_id: str, ledger: dict[str, Any]) -> Books:
+    """Put the journal of a run beside the ledger."""
+    micro = int(Decimal(ledger["totals"]["charged"]) * 1_000_000)
+    with open_journal(home) as journal:
+        books = Books(micro, 0, wrong=verify_journal(journal))
+        for rows in journal.runs.calls(run_id):
+            for row in rows:
+                key = (row.check, bytes(row.subject))
+                books.journal_micro += row.cost_micro or 0
+                books.crashed += row.trouble == CRASHED
+                if row.state == CallState.ANSWERED.value:
+                    books.answered[key] += 1
+                elif row.state in {CallState.IN_DOUBT.value, CallState.INTENT.value}:
+                    books.doubts[key] += 1
+        for entry in ledger["entries"]:
+            if Decimal(entry["charged"]):
+                books.charges[subject_of(journal, entry)] += 1
+    return books
+
+
+def asked_again(journal: Journal, known: set[Key], entries: list[dict[str, Any]]) -> list[Key]:
+    """Return lookups that were asked although their answer was committed before."""
+    asked: dict[Key, int] = defaultdict(int)
+    for entry in entries:
+        if entry["operation"] in KIND:
+            asked[subject_of(journal, entry)] += 1
+    return [key for key in asked if key in known]
