@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prefect import flow
+from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
-from schemas.parameters import ScreenBatch
+from schemas.parameters import ScreenBatch, batch_name
 from schemas.settings import read_settings
 from steps import closing
 from steps.asking import Asking, next_round, open_asking
@@ -19,7 +21,9 @@ from steps.quoting import quote_document
 from tasks import live, stations
 from tasks.checks import BY_CHECK
 from tasks.edge import sanitising
+from tasks.inbox import newest_input
 from tasks.progress import show_progress
+from tasks.stopping import as_the_engine_has_it, heeding_sigterm, to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,15 +35,19 @@ SHARDS_AT_ONCE = 3
 """Shards of one check in flight at a time, so that the window never runs dry between two."""
 
 
-def _run_name() -> str:
+def run_name() -> str:
     """Name a flow run by its batch and purpose; neither holds personal data."""
     given = flow_run.parameters.get("parameters", {})
     values = given if isinstance(given, dict) else given.model_dump()
-    return f"{values.get('batch') or 'batch'}-{values.get('purpose', 'portfolio')}"
+    if values.get("run"):
+        return f"resume-{values['run']}"
+    source = values.get("input")
+    batch = values.get("batch") or (batch_name(Path(source)) if source else "batch")
+    return f"{batch.rstrip('-*')}-{values.get('purpose', 'portfolio')}"
 
 
-@flow(name="screen-batch", flow_run_name=_run_name, persist_result=False, validate_parameters=True)
-async def screen_batch(parameters: ScreenBatch) -> dict[str, Any]:
+@flow(name="screen-batch", flow_run_name=run_name, persist_result=False, validate_parameters=True)
+async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
     """Screen a batch of customers and return its report.
 
     Raises:
@@ -47,25 +55,26 @@ async def screen_batch(parameters: ScreenBatch) -> dict[str, Any]:
         JournalError: the journal cannot be used.
     """
     with sanitising():
-        return await _screen(parameters)
+        async with _opened(parameters) as run:
+            report = await _screen(run)
+        return await as_the_engine_has_it(run, report)
 
 
-async def _screen(parameters: ScreenBatch) -> dict[str, Any]:
+async def _screen(run: LiveRun) -> dict[str, Any]:
     """Carry a batch along the line."""
-    async with _opened(parameters) as run:
-        run_id = run.line.run_id
-        await stations.take_in(run_id)
-        await stations.plan(run_id)
-        await stations.price(run_id)
-        if parameters.quote_only:
-            return quote_report(run)
-        async with _asking(run) as asking, show_progress(run.line):
-            await stations.open_books(run_id)
-            while shards := next_round(asking):
-                await _ask_all(run_id, shards)
-            await stations.close_books(run_id)
-        await stations.write_rows(run_id)
-        return await stations.report(run_id)
+    run_id = run.line.run_id
+    await stations.take_in(run_id)
+    await stations.plan(run_id)
+    await stations.price(run_id)
+    if run.line.parameters.quote_only:
+        return quote_report(run)
+    async with _asking(run) as asking, show_progress(run.line):
+        await stations.open_books(run_id)
+        while shards := next_round(asking):
+            await _ask_all(run_id, shards)
+        await stations.close_books(run_id)
+    await stations.write_rows(run_id)
+    return await stations.report(run_id)
 
 
 def quote_report(run: LiveRun) -> dict[str, Any]:
@@ -76,9 +85,12 @@ def quote_report(run: LiveRun) -> dict[str, Any]:
 @asynccontextmanager
 async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
     """Open a run for the tasks of this process, and close it whatever happens."""
+    parameters = await asyncio.to_thread(newest_input, parameters)
     line = await asyncio.to_thread(open_line, parameters, read_settings())
+    run = live.put(line)
     try:
-        yield live.put(line)
+        with heeding_sigterm(run):
+            yield run
     finally:
         live.forget(line.run_id)
         line.close()
@@ -92,19 +104,22 @@ async def _asking(run: LiveRun) -> AsyncIterator[Asking]:
         yield run.asking
     except asyncio.CancelledError:
         run.line.control.stop_run(StopReason.CANCELLED)
-        await asyncio.shield(_close_cancelled(run))
+        await to_the_end(_close_cancelled(run))
         raise
     finally:
-        if run.asking is not None:
-            await asyncio.shield(run.asking.close())
-            run.asking = None
+        await to_the_end(_settle(run))
+
+
+async def _settle(run: LiveRun) -> None:
+    """Let what is in flight settle, and close what is open for asking."""
+    if run.asking is not None:
+        await run.asking.close()
+        run.asking = None
 
 
 async def _close_cancelled(run: LiveRun) -> None:
     """Settle what is in flight and leave a complete folder of what was done."""
-    if run.asking is not None:
-        await run.asking.close()
-        run.asking = None
+    await _settle(run)
     rows = await asyncio.to_thread(closing.write_rows, run.line)
     await asyncio.to_thread(closing.write_report, run.line, rows)
 

@@ -1,9 +1,13 @@
 """One task for each check: it asks one shard of its lookups.
 
-A task run that is re-entered joins the calls still in flight and pays for nothing answered.
+A task run that is re-entered joins the calls still in flight and pays for nothing answered. Only
+faults nobody foresaw are tried again; what the user or the service must mend is not, and stops are
+values.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -11,35 +15,66 @@ from prefect.cache_policies import NO_CACHE
 from schemas.checks import Check
 from steps import asking
 from tasks import live
-from tasks.edge import guarded
+from tasks.edge import UnexpectedFault, guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from prefect import Task
+    from prefect.client.schemas.objects import State, TaskRun
+
+RE_ENTRIES = 2
+RE_ENTRY_DELAYS_S = [1.0, 10.0]
+
+
+async def is_unforeseen(_task: Task[..., Any], _task_run: TaskRun, state: State[Any]) -> bool:
+    """Tell whether a task run failed by a fault that a second try may not meet.
+
+    It must be async: a sync condition on an async task silently turns retries off.
+    """
+    fault = await state.aresult(raise_on_failure=False)
+    return isinstance(fault, UnexpectedFault)
+
+
+def _check(name: str) -> Callable[..., Task[[str, str], Any]]:
+    """Make a task of a check's body."""
+    return task(
+        name=name,
+        task_run_name="{shard}",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=RE_ENTRIES,
+        retry_delay_seconds=RE_ENTRY_DELAYS_S,
+        retry_condition_fn=is_unforeseen,
+    )
 
 
 async def _ask(run_id: str, shard: str) -> dict[str, int]:
     return dict(await asking.ask_shard(live.asking_of(run_id), shard))
 
 
-@task(name="check bank accounts", cache_policy=NO_CACHE, persist_result=False)
+@_check("check bank accounts")
 @guarded
 async def check_bank_accounts(run_id: str, shard: str) -> dict[str, int]:
     """Ask whether accounts exist and whose they are."""
     return await _ask(run_id, shard)
 
 
-@task(name="check karma", cache_policy=NO_CACHE, persist_result=False)
+@_check("check karma")
 @guarded
 async def check_karma(run_id: str, shard: str) -> dict[str, int]:
     """Ask whether identities are on the blacklist."""
     return await _ask(run_id, shard)
 
 
-@task(name="check ecosystem", cache_policy=NO_CACHE, persist_result=False)
+@_check("check ecosystem")
 @guarded
 async def check_ecosystem(run_id: str, shard: str) -> dict[str, int]:
     """Ask for histories with other lenders, of those who consented."""
     return await _ask(run_id, shard)
 
 
-@task(name="check selfies", cache_policy=NO_CACHE, persist_result=False)
+@_check("check selfies")
 @guarded
 async def check_selfies(run_id: str, shard: str) -> dict[str, int]:
     """Ask whether photographs match, of those who consented."""

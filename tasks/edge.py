@@ -27,7 +27,10 @@ class UnexpectedFault(NightscreenError):  # noqa: N818 - a fault of ours, not of
 
 
 def sanitised(error: BaseException) -> NightscreenError:
-    """Return an error that may be stored in clear."""
+    """Return an error that may be stored in clear; of several at once, ours before any other."""
+    if isinstance(error, BaseExceptionGroup):
+        each = [sanitised(one) for one in error.exceptions]
+        return next((one for one in each if not isinstance(one, UnexpectedFault)), each[0])
     if isinstance(error, NightscreenError):
         return error
     place = "an unknown place"

@@ -8,19 +8,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from schemas.errors import NightscreenError
+
 if TYPE_CHECKING:
     from steps.asking import Asking
     from steps.line import Line
     from steps.report import RowTally
 
 
+class RunNotOpenError(NightscreenError):
+    """A task was called outside the flow run that it belongs to."""
+
+
 @dataclass(slots=True)
 class LiveRun:
-    """One open run; `asking` while it asks, `rows` once they are written."""
+    """One open run; `asking` while it asks, `rows` once they are written.
+
+    Attributes:
+        signalled: the process was told to end while the run was open.
+    """
 
     line: Line
     asking: Asking | None = None
     rows: RowTally | None = None
+    signalled: bool = False
 
 
 _RUNS: dict[str, LiveRun] = {}
@@ -34,15 +45,28 @@ def put(line: Line) -> LiveRun:
 
 
 def of(run_id: str) -> LiveRun:
-    """Return an open run."""
+    """Return an open run.
+
+    Raises:
+        RunNotOpenError: this process has no such run open.
+    """
+    if run_id not in _RUNS:
+        raise RunNotOpenError(
+            f"run {run_id} is not open in this process: tasks belong to the flow run that opened "
+            "it; take the run up again with --run"
+        )
     return _RUNS[run_id]
 
 
 def asking_of(run_id: str) -> Asking:
-    """Return what a run has open while it asks."""
-    asking = _RUNS[run_id].asking
+    """Return what a run has open while it asks.
+
+    Raises:
+        RunNotOpenError: the run is not open here, or it is not asking.
+    """
+    asking = of(run_id).asking
     if asking is None:
-        raise KeyError(run_id)
+        raise RunNotOpenError(f"run {run_id} is open, but it is not asking now")
     return asking
 
 

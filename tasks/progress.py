@@ -6,6 +6,7 @@ Numbers only. The panel on a terminal is the command line's.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -32,17 +33,30 @@ async def show_progress(line: Line) -> AsyncIterator[None]:
     finally:
         keeper.cancel()
         await asyncio.wait([keeper])
-        await aupdate_progress_artifact(artifact, progress=share_done(line))
+        await _show(line, artifact)
 
 
 async def _keep(line: Line, artifact: UUID) -> None:
     while True:
         await asyncio.sleep(EVERY_S)
-        await aupdate_progress_artifact(artifact, progress=share_done(line))
+        await _show(line, artifact)
+
+
+async def _show(line: Line, artifact: UUID) -> None:
+    """Bring the artifact up to date; an engine that cannot be reached does not stop the run."""
+    update = asyncio.get_running_loop().create_task(
+        aupdate_progress_artifact(artifact, progress=share_done(line))
+    )
+    await asyncio.wait([update])
+    if not update.cancelled() and update.exception() is not None:
+        logging.getLogger(__name__).debug("progress could not be shown", exc_info=False)
 
 
 def share_done(line: Line) -> float:
-    """Return the share of needed lookups that came to an end, in percent."""
+    """Return the share of needed lookups that came to an end, in percent; never over a hundred.
+
+    A shard that is entered again counts what it finds answered once more.
+    """
     wanted = sum(each.wanted for each in line.control.progress.values())
     done = sum(each.done for each in line.control.progress.values())
-    return 100.0 if not wanted else round(100.0 * done / wanted, 1)
+    return min(100.0, round(100.0 * done / wanted, 1)) if wanted else 100.0

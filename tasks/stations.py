@@ -1,13 +1,17 @@
-"""One task for each station of the screening line."""
+"""One task for each station of the screening line.
+
+They log numbers, which the engine stores in clear; what is computed lives in `steps/`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from prefect import task
+from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
+from schemas.money import naira_words
 from steps import asking, closing, line
 from tasks import live
 from tasks.edge import guarded
@@ -19,6 +23,12 @@ async def take_in(run_id: str) -> dict[str, int]:
     """Read the input into sealed chunks; write quarantine and problems."""
     run = live.of(run_id).line
     await asyncio.to_thread(line.take_in, run)
+    get_run_logger().info(
+        "run %s: %d rows read, %d of them in quarantine",
+        run_id,
+        run.rows_read,
+        run.rows_quarantined,
+    )
     return {"read": run.rows_read, "quarantined": run.rows_quarantined}
 
 
@@ -28,7 +38,9 @@ async def plan(run_id: str) -> int:
     """Judge what each row needs; return how many lookups are to be asked."""
     run = live.of(run_id).line
     await asyncio.to_thread(line.make_plan, run)
-    return 0 if run.plan is None else run.plan.needed
+    needed = 0 if run.plan is None else run.plan.needed
+    get_run_logger().info("%d lookups are to be asked", needed)
+    return needed
 
 
 @task(name="price", cache_policy=NO_CACHE, persist_result=False)
@@ -37,6 +49,7 @@ async def price(run_id: str) -> int:
     """Rank and quote; return the expected cost in micro-naira."""
     run = live.of(run_id).line
     quote = await asyncio.to_thread(line.make_price, run)
+    get_run_logger().info("expected to cost %s", naira_words(quote.expected_micro))
     return quote.expected_micro
 
 
@@ -70,4 +83,13 @@ async def report(run_id: str) -> dict[str, Any]:
     run = live.of(run_id)
     if run.rows is None:
         raise KeyError(run_id)
-    return await asyncio.to_thread(closing.write_report, run.line, run.rows)
+    report = await asyncio.to_thread(closing.write_report, run.line, run.rows)
+    get_run_logger().info(
+        "run %s %s%s: %s naira; results in %s",
+        run_id,
+        report["state"],
+        f" ({report['stop_reason']})" if report["stop_reason"] else "",
+        report["cost"]["total"],
+        run.line.folder.path,
+    )
+    return report

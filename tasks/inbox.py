@@ -1,0 +1,39 @@
+"""Which file a scheduled run reads: a pattern stands for the newest file that matches it.
+
+Reading the file is intake's; on the command line the shell expands patterns.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schemas.errors import InputError
+
+if TYPE_CHECKING:
+    from schemas.parameters import ScreenBatch
+
+_WILD = frozenset("*?[")
+
+
+def newest_input(parameters: ScreenBatch) -> ScreenBatch:
+    """Return the parameters with the newest file in the place of a pattern.
+
+    Raises:
+        InputError: no file matches the pattern.
+    """
+    pattern = Path(parameters.input)
+    if pattern.exists() or not _WILD.intersection(parameters.input):
+        return parameters
+    found = [path for path in Path(pattern.anchor).glob(_relative(pattern)) if path.is_file()]
+    if not found:
+        raise InputError(
+            f"no file matches {parameters.input}, seen from {Path.cwd()}: has tonight's extract "
+            "arrived, and does the pattern fit its name?"
+        )
+    newest = max(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+    return parameters.model_copy(update={"input": str(newest)})
+
+
+def _relative(pattern: Path) -> str:
+    return str(pattern.relative_to(pattern.anchor)) if pattern.anchor else str(pattern)

@@ -1,0 +1,1 @@
+"""Flows and tasks on a real Prefect server, with a real worker."""

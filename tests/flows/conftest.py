@@ -1,0 +1,60 @@
+"""One Prefect server, worker and sandbox for all tests here; each test has a home of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sandbox.process import SandboxProcess
+from tests.flows.engine_in_a_test import Engine, in_process, running_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+API_KEY = "sk-marker-7f3c9d51e8a24b60"
+
+
+@pytest.fixture(scope="session")
+def running_sandbox() -> Iterator[SandboxProcess]:
+    """A sandbox in a child process."""
+    with SandboxProcess(api_key=API_KEY) as process:
+        yield process
+
+
+@pytest.fixture
+def sandbox(running_sandbox: SandboxProcess) -> SandboxProcess:
+    """The sandbox at its beginning."""
+    running_sandbox.reset("calm")
+    return running_sandbox
+
+
+@pytest.fixture(scope="session")
+def nightscreen_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The state of the worker's machine."""
+    return tmp_path_factory.mktemp("nightscreen")
+
+
+@pytest.fixture(scope="session")
+def engine(
+    tmp_path_factory: pytest.TempPathFactory,
+    running_sandbox: SandboxProcess,
+    nightscreen_home: Path,
+) -> Iterator[Engine]:
+    """A server with the deployments of prefect.yaml, and a worker that has no key of its own."""
+    extra = {
+        "NIGHTSCREEN_BASE_URL": running_sandbox.url,
+        "NIGHTSCREEN_HOME": str(nightscreen_home),
+        "NIGHTSCREEN_SHARD_ROWS": "500",
+        "NIGHTSCREEN_TOLERATED_FAILURE_PCT": "100",
+    }
+    with running_engine(tmp_path_factory.mktemp("prefect"), extra, API_KEY) as running:
+        yield running
+
+
+@pytest.fixture
+def at_home(engine: Engine, sandbox: SandboxProcess, tmp_path: Path) -> Iterator[Path]:
+    """Flows of this process use the engine, the sandbox and a new home under this folder."""
+    with in_process(engine, sandbox.url, tmp_path / "home", API_KEY):
+        yield tmp_path

@@ -1,0 +1,240 @@
+"""A real Prefect server and process worker for the tests here, and ways to ask them things.
+
+Everything runs in child processes with a PREFECT_HOME of its own. What is expected of a run stands
+in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
+from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+ROOT = Path(__file__).resolve().parents[2]
+POOL = "nightscreen"
+BLOCK = "nightscreen-api-key"
+PATIENCE_S = 120.0
+FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(found: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:  # noqa: ANN401
+    """Poll until something is found and return it."""
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        value = found()
+        if value:
+            return value
+        time.sleep(0.2)
+    raise TimeoutError(f"waited too long: {what}")
+
+
+@dataclass
+class Engine:
+    """A server and a worker, their environment and their log files."""
+
+    home: Path
+    extra: Mapping[str, str]
+    port: int = field(default_factory=free_port)
+    api: httpx.Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.api = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+
+    @property
+    def url(self) -> str:
+        """Address of the server's API."""
+        return f"http://127.0.0.1:{self.port}/api"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of every process of this engine."""
+        kept = {n: v for n, v in os.environ.items() if not n.startswith(("PREFECT", "NIGHTSCREEN"))}
+        return {
+            **kept,
+            "PREFECT_HOME": str(self.home),
+            "PREFECT_API_URL": self.url,
+            "PREFECT_SERVER_UI_API_URL": self.url,
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
+                "prefect.server.concurrency.lease_storage.filesystem"
+            ),
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "DO_NOT_TRACK": "1",
+            "NO_COLOR": "1",
+            **self.extra,
+        }
+
+    @contextmanager
+    def child(self, name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a Prefect command that stays, in a group of its own, until the body ends."""
+        with (self.home / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "prefect", *arguments],
+                env=self.env,
+                stdout=log,
+                stderr=log,
+                cwd=self.home,
+                start_new_session=True,
+            )
+        try:
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def prefect(self, *arguments: str) -> str:
+        """Run a Prefect command from the project's folder and return what it says."""
+        done = subprocess.run(
+            [sys.executable, "-m", "prefect", "--no-prompt", *arguments],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def is_up(self) -> bool:
+        """Tell whether the server answers."""
+        try:
+            return self.api.get("/health").is_success
+        except httpx.TransportError:
+            return False
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
+        """Ask the server's API and return the document."""
+        answer = self.api.post(path, json=dict(body or {}))
+        answer.raise_for_status()
+        return answer.json()
+
+    def deployment(self, name: str) -> dict[str, Any]:
+        """Return a deployment as the server holds it."""
+        answer = self.api.get(f"/deployments/name/screen-batch/{name}")
+        answer.raise_for_status()
+        return dict(answer.json())
+
+    def start(self, parameters: Mapping[str, Any]) -> str:
+        """Trigger the ad-hoc deployment by hand and return the flow run's id."""
+        asked = json.dumps({"parameters": dict(parameters)})
+        said = self.prefect("deployment", "run", "screen-batch/adhoc", "--params", asked)
+        found = _UUID.search(said)
+        assert found, said
+        return found.group()
+
+    def flow_run(self, flow_run_id: str) -> dict[str, Any]:
+        """Return a flow run as the server holds it."""
+        return dict(self.api.get(f"/flow_runs/{flow_run_id}").raise_for_status().json())
+
+    def wait_for_end(self, flow_run_id: str) -> dict[str, Any]:
+        """Wait until a flow run has come to its end."""
+
+        def ended() -> dict[str, Any] | None:
+            run = self.flow_run(flow_run_id)
+            return run if run["state_type"] in FINAL else None
+
+        return dict(until(ended, f"the end of flow run {flow_run_id}\n{self.logs()}"))
+
+    def task_runs(self, flow_run_id: str) -> list[dict[str, Any]]:
+        """Return the task runs of a flow run."""
+        found: list[dict[str, Any]] = []
+        while True:
+            page = self.post(
+                "/task_runs/filter",
+                {"flow_runs": {"id": {"any_": [flow_run_id]}}, "offset": len(found)},
+            )
+            if not page:
+                return found
+            found += page
+
+    def logs(self) -> str:
+        """Return what server and worker said, for a failing test."""
+        return "\n".join(path.read_text()[-4000:] for path in sorted(self.home.glob("*.log")))
+
+
+@contextmanager
+def running_engine(home: Path, extra: Mapping[str, str], api_key: str) -> Iterator[Engine]:
+    """Start a server, make block and pool, deploy everything and start a worker."""
+    engine = Engine(home, extra)
+    address = ("--host", "127.0.0.1", "--port", str(engine.port))
+    with engine.child("server", "server", "start", *address):
+        until(engine.is_up, "the server's start")
+        save_secret(engine, api_key)
+        engine.prefect(
+            *("work-pool", "create", POOL, "--type", "process"),
+            *("--base-job-template", "flows/work_pool.json"),
+        )
+        engine.prefect("deploy", "--all")
+        with engine.child("worker", "worker", "start", "--pool", POOL, "--name", "night"):
+            yield engine
+
+
+def save_secret(engine: Engine, api_key: str) -> None:
+    """Save the service's key as a Secret block, as docs/deploy.md says."""
+    subprocess.run(
+        [sys.executable, "-c", SAVE_SECRET],
+        env={**engine.env, "NIGHTSCREEN_API_KEY": api_key},
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+
+
+SAVE_SECRET = (
+    "import os; from prefect.blocks.system import Secret; "
+    f"Secret(value=os.environ['NIGHTSCREEN_API_KEY']).save('{BLOCK}', overwrite=True)"
+)
+
+
+@contextmanager
+def in_process(engine: Engine, sandbox_url: str, home: Path, api_key: str) -> Iterator[None]:
+    """Let flows of this process use the engine, the sandbox and a home of their own."""
+    ours = {
+        "NIGHTSCREEN_BASE_URL": sandbox_url,
+        "NIGHTSCREEN_API_KEY": api_key,
+        "NIGHTSCREEN_HOME": str(home),
+    }
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    try:
+        with temporary_settings({PREFECT_API_URL: engine.url, PREFECT_HOME: engine.home}):
+            try:
+                yield
+            finally:
+                APILogWorker.drain_all(timeout=10, at_exit=False)
+                EventsWorker.drain_all(timeout=10, at_exit=False)
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,128 @@
+"""What crosses the edge to the engine: names, file patterns and errors, without the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flows import screen_batch
+from schemas.errors import InputError, JournalError
+from schemas.parameters import ScreenBatch
+from tasks.edge import UnexpectedFault, sanitised, sanitising
+from tasks.inbox import newest_input
+from tasks.stopping import to_the_end
+from tests.flows.engine_in_a_test import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BVN = "22212345678"
+
+
+def test_unforeseen_errors_lose_their_text() -> None:
+    """Kind and place of a fault are told, the values in it are not, nor what caused it."""
+    with pytest.raises(UnexpectedFault) as caught, sanitising():
+        raise ValueError(f"bad bvn {BVN}") from KeyError(BVN)
+    assert BVN not in str(caught.value)
+    assert "ValueError at tests/flows/test_edges.py" in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_errors_of_ours_pass_as_they_are() -> None:
+    """An error that says what to do next arrives as itself, even out of a group of tasks."""
+    ours = JournalError("make room on the disk")
+    group = BaseExceptionGroup("tasks", [ValueError(BVN), ExceptionGroup("more", [ours])])
+    assert sanitised(ours) is ours
+    assert sanitised(group) is ours
+    assert BVN not in str(sanitised(ExceptionGroup("tasks", [ValueError(BVN)])))
+
+
+def test_pattern_stands_for_the_newest_file(tmp_path: Path) -> None:
+    """A nightly run reads the file that arrived last, whatever the others are called."""
+    for age, name in enumerate(("portfolio-20260303.csv", "portfolio-20260302.csv", "other.csv")):
+        (tmp_path / name).write_text("customer_id\n")
+        os.utime(tmp_path / name, (1_000_000 - age, 1_000_000 - age))
+    (tmp_path / "portfolio-folder.csv").mkdir()
+    asked = ScreenBatch(input=str(tmp_path / "portfolio-*.csv"), batch="portfolio")
+    found = newest_input(asked)
+    assert found.input == str(tmp_path / "portfolio-20260303.csv")
+    assert found.batch == "portfolio"
+
+
+def test_plain_names_are_left_alone(tmp_path: Path) -> None:
+    """A name without a pattern, an odd name that exists, and no name at all pass through."""
+    odd = tmp_path / "night[1].csv"
+    odd.write_text("customer_id\n")
+    for name in (str(odd), "missing.csv", ""):
+        assert newest_input(ScreenBatch(input=name)).input == name
+
+
+def test_pattern_without_a_file_says_where_it_looked(tmp_path: Path) -> None:
+    """An extract that did not arrive is an input error."""
+    with pytest.raises(InputError, match="has tonight's extract arrived"):
+        newest_input(ScreenBatch(input=str(tmp_path / "portfolio-*.csv")))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        ({"batch": "salary", "input": "x.csv"}, "salary-portfolio"),
+        ({"input": "in/portfolio-20260301.csv", "purpose": "origination"}, "portfolio-origination"),
+        ({"input": "in/portfolio-*.csv"}, "portfolio-portfolio"),
+        ({"run": "20260301-220000-abcdef"}, "resume-20260301-220000-abcdef"),
+        ({}, "batch-portfolio"),
+    ],
+)
+def test_flow_run_is_named_by_batch_and_purpose(
+    parameters: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name tells the batch, read off the file's name where none was given."""
+
+    class Runtime:
+        parameters: dict[str, object]
+
+    for given in (parameters, ScreenBatch.model_validate(parameters)):
+        runtime = Runtime()
+        runtime.parameters = {"parameters": given}
+        monkeypatch.setattr(screen_batch, "flow_run", runtime)
+        assert screen_batch.run_name() == name
+
+
+async def test_work_goes_to_the_end_through_cancellations() -> None:
+    """Closing is not cut short by being cancelled twice, and the cancellation is passed on."""
+    steps: list[int] = []
+
+    async def close() -> None:
+        for step in range(4):
+            await asyncio.sleep(0.02)
+            steps.append(step)
+
+    closing = asyncio.get_running_loop().create_task(to_the_end(close()))
+    for _ in range(2):
+        await asyncio.sleep(0.01)
+        closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert steps == [0, 1, 2, 3]
+
+
+def test_importing_the_flow_reads_and_writes_nothing(tmp_path: Path) -> None:
+    """The flow can be imported anywhere, with settings that are wrong, and leaves no trace."""
+    wrong = {"NIGHTSCREEN_BASE_URL": "ftp://nowhere", "NIGHTSCREEN_HOME": str(tmp_path / "home")}
+    done = subprocess.run(
+        [sys.executable, "-c", "import flows.screen_batch"],
+        env={**os.environ, **wrong, "PREFECT_HOME": str(tmp_path / "prefect")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ROOT not in tmp_path.parents
+    assert {path.name for path in tmp_path.iterdir()} <= {"prefect"}

@@ -1,0 +1,90 @@
+"""A check task that the engine runs again joins its calls and pays for nothing answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flows.screen_batch import screen_batch
+from sandbox.batch import make_batch
+from schemas.errors import JournalError, NightscreenError
+from schemas.parameters import ScreenBatch
+from steps import asking
+from tasks.checks import BY_CHECK, RE_ENTRIES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sandbox.process import SandboxProcess
+
+pytestmark = pytest.mark.engine
+
+LATENCY_MS = 300
+BEFORE_THE_FAULT_S = 0.5
+
+
+@pytest.fixture(autouse=True)
+def thirty_people(sandbox: SandboxProcess, tmp_path: Path) -> None:
+    """A small batch, and a sandbox slow enough to have calls in flight."""
+    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
+    make_batch(tmp_path / "people.csv", rows=30, seed=303, damage_pct=0)
+
+
+def asked(folder: Path) -> ScreenBatch:
+    """Return what each run here is asked for."""
+    return ScreenBatch(input=str(folder / "people.csv"), output=str(folder / "out"))
+
+
+async def test_reentered_task_joins_and_pays_nothing_twice(
+    at_home: Path, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault in the middle of a shard costs nothing: its calls go on and are found again."""
+    entries: Counter[str] = Counter()
+    real = asking.ask_shard
+
+    async def faulty(run: asking.Asking, name: str) -> Any:  # noqa: ANN401 - as the real one
+        entries[name] += 1
+        if entries[name] > 1:
+            return await real(run, name)
+        async with asyncio.timeout(BEFORE_THE_FAULT_S):
+            return await real(run, name)
+
+    monkeypatch.setattr(asking, "ask_shard", faulty)
+    report: Any = await screen_batch(asked(at_home))
+    sandbox.wait_until_idle()
+    totals = sandbox.totals()["totals"]
+    assert report["state"] == "completed"
+    assert set(entries.values()) == {2}
+    assert len(entries) == 3
+    assert totals["repeated_charges"] == 0
+    assert float(report["cost"]["total"]) == float(totals["charged"])
+    asked_for = sum(check["distinct"] for check in report["checks"].values())
+    assert totals["requests"] == asked_for
+    assert all(check["pending"] == 0 for check in report["checks"].values())
+
+
+async def test_fault_of_ours_is_not_tried_again(
+    at_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What somebody must mend is told once, as itself, from whichever task it comes."""
+    entries: Counter[str] = Counter()
+
+    async def broken(run: asking.Asking, name: str) -> Any:  # noqa: ANN401 - as the real one
+        entries[name] += 1
+        raise JournalError("the journal's disk is full: make room, then resume the run")
+
+    monkeypatch.setattr(asking, "ask_shard", broken)
+    with pytest.raises(JournalError, match="make room"):
+        await screen_batch(asked(at_home))
+    assert set(entries.values()) == {1}
+
+
+async def test_task_outside_its_run_says_so() -> None:
+    """A task that is called without its flow run names the way out."""
+    for check in BY_CHECK.values():
+        assert check.retries == RE_ENTRIES
+        with pytest.raises(NightscreenError, match="not open in this process"):
+            await check.fn("20260301-220000-abcdef", "lookups-karma-001-00000")
