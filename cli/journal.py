@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
 
 from cli.opened import opened_journal
 from cli.summary import naira
+from schemas.errors import UsageError
 from schemas.money import naira_text
+from schemas.settings import read_settings
 from storage.clock import instant_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.journal.rotation import Rotation
 
 
 def in_doubt(*, json_output: bool) -> None:
     """Print every call that may have been charged without our knowing."""
+    from storage.journal.calls import CRASHED
+
     with opened_journal() as journal:
+        rows = journal.runs.in_doubt()
         calls = [
             {
                 "call_id": row.call_id,
@@ -23,13 +35,13 @@ def in_doubt(*, json_output: bool) -> None:
                 "check": row.check,
                 "run_id": row.run_id,
                 "at": instant_text(row.sent_at or row.intent_at),
-                "trouble": row.trouble,
+                "trouble": row.trouble or CRASHED,
                 "attempt": row.attempt,
                 "exposure": naira_text(row.reserved_micro),
             }
-            for row in journal.runs.in_doubt()
+            for row in rows
         ]
-        exposure = naira_text(sum(row.reserved_micro for row in journal.runs.in_doubt()))
+        exposure = naira_text(sum(row.reserved_micro for row in rows))
     if json_output:
         document = {"calls": calls, "count": len(calls), "exposure": exposure}
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
@@ -37,7 +49,7 @@ def in_doubt(*, json_output: bool) -> None:
     for call in calls:
         typer.echo(
             f"{call['pseudonym']}  {call['check']:<13} {call['run_id']}  {call['at']}  "
-            f"{call['trouble']:<11} {naira(call['exposure'])}"
+            f"{call['trouble']:<11} {naira(str(call['exposure']))}"
         )
     typer.echo(f"{len(calls):,} calls in doubt, up to {naira(exposure)}")
 
@@ -61,7 +73,7 @@ def spend(*, json_output: bool) -> None:
     for each in days:
         typer.echo(
             f"{each['day']}  {each['check']:<13} {each['calls']:>9,} calls  "
-            f"{naira(each['spent']):>16}  in doubt {naira(each['in_doubt'])}"
+            f"{naira(str(each['spent'])):>16}  in doubt {naira(str(each['in_doubt']))}"
         )
     if not days:
         typer.echo("Nothing was spent yet.")
@@ -81,3 +93,67 @@ def verify(*, json_output: bool) -> int:
     else:
         typer.echo("The journal is sound: the database, every seal, and the money adds up.")
     return 1 if findings else 0
+
+
+def back_up(folder: Path, *, json_output: bool) -> None:
+    """Copy journal and key into a new folder while runs go on."""
+    from storage.journal.copying import back_up as copy_journal
+
+    with opened_journal() as journal:
+        copy_journal(journal, folder)
+        document = {"folder": str(folder), "journal_id": journal.journal_id}
+    if json_output:
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        return
+    typer.echo(f"Journal and key are in {folder}; whoever has it can read every stored answer.")
+    typer.echo(f"Look into it: NIGHTSCREEN_HOME={folder} nightscreen journal verify")
+
+
+def restore(folder: Path, *, json_output: bool) -> None:
+    """Bring a backup back as the journal of the settings, where there is none."""
+    from storage.journal.copying import restore as restore_journal
+
+    settings = read_settings()
+    key = settings.data_key.get_secret_value()
+    restore_journal(folder, settings.home, url=settings.journal_url, configured=key)
+    if json_output:
+        sys.stdout.write(json.dumps({"restored": str(folder)}, indent=2) + "\n")
+        return
+    typer.echo(f"Restored {folder}. Check it: nightscreen journal verify")
+
+
+def rotate_key(new_key: Path | None, *, json_output: bool) -> int:
+    """Seal everything under a new key; return 3 where it must be called again, else 0."""
+    from storage.journal.rotation import rotate_key as rotate
+    from storage.keys import read_key
+
+    configured = read_settings().data_key.get_secret_value()
+    if configured and new_key is None:
+        raise UsageError(
+            "the data key comes from NIGHTSCREEN_DATA_KEY: name a file that holds the new one with "
+            "--new-key (make it with: openssl rand -base64 32)"
+        )
+    new = None if new_key is None else read_key(new_key)
+    if new_key is not None and new is None:
+        raise UsageError(f"there is no key file {new_key}")
+    with opened_journal() as journal:
+        done = rotate(journal, configured=configured, new=new)
+    if json_output:
+        sys.stdout.write(json.dumps(asdict(done), indent=2) + "\n")
+    else:
+        typer.echo(f"{done.resealed:,} answers sealed under the new key.")
+        typer.echo(_next_of_rotation(done))
+    return 0 if done.finished else 3
+
+
+def _next_of_rotation(done: Rotation) -> str:
+    """Say what is left to do of a rotation."""
+    if done.finished:
+        return "The old key is retired; backups made before still need it."
+    if done.waiting_for:
+        runs = ", ".join(done.waiting_for)
+        return f"Both keys are accepted until {runs} has ended: then call this again."
+    return (
+        "Both keys are accepted: set NIGHTSCREEN_DATA_KEY to the new one everywhere, then call "
+        "this again to retire the old one."
+    )

@@ -15,6 +15,8 @@ from typing import Annotated
 
 import typer
 
+from cli.decisions import register as register_decisions
+from cli.policy import policy_app
 from schemas.errors import NightscreenError
 
 app = typer.Typer(
@@ -50,6 +52,8 @@ runs_app = typer.Typer(help="Past runs, newest first.", no_args_is_help=True)
 journal_app = typer.Typer(help="The journal of paid calls.", no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
 app.add_typer(journal_app, name="journal")
+app.add_typer(policy_app, name="policy")
+register_decisions(app, runs_app)
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
@@ -222,6 +226,41 @@ def journal_verify(json_output: JsonOption = False) -> None:
     from cli.journal import verify
 
     raise typer.Exit(verify(json_output=json_output))
+
+
+@journal_app.command("backup", epilog="Example: nightscreen journal backup backups/2026-03-01")
+def journal_backup(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the copy.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Copy journal and key while runs go on; the copy is itself a HOME."""
+    from cli.journal import back_up
+
+    back_up(folder, json_output=json_output)
+
+
+@journal_app.command("restore", epilog="Example: nightscreen journal restore backups/2026-03-01")
+def journal_restore(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What backup made.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Bring a backup back as the journal of the settings, where there is none."""
+    from cli.journal import restore
+
+    restore(folder, json_output=json_output)
+
+
+@journal_app.command("rotate-key", epilog="Example: nightscreen journal rotate-key")
+def journal_rotate_key(
+    new_key: Annotated[
+        Path | None, typer.Option(help="File with the new key, where it is set, not kept.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Seal every answer under a new data key and retire the old one."""
+    from cli.journal import rotate_key
+
+    raise typer.Exit(rotate_key(new_key, json_output=json_output))
 
 
 def run() -> None:

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
+from functools import lru_cache
 
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
 MICROS = 1_000_000
+DAY_MICROS = 86_400 * MICROS
+NOON_MICROS = 11 * 3600 * MICROS
+"""Noon in Lagos as microseconds of the day in UTC."""
+_EPOCH = date(1970, 1, 1).toordinal()
 
 Clock = Callable[[], int]
 """Gives the present instant in microseconds."""
@@ -35,7 +40,13 @@ def to_micros(instant: datetime) -> int:
 
 def spending_day(micros: int) -> str:
     """Return the date of the noon-to-noon day in Lagos that an instant falls in."""
-    return (to_instant(micros).astimezone(LAGOS) - timedelta(hours=12)).date().isoformat()
+    return day_text((micros - NOON_MICROS) // DAY_MICROS)
+
+
+@lru_cache(maxsize=64)
+def day_text(number: int) -> str:
+    """Return the date of a spending day given as whole days since 1970."""
+    return date.fromordinal(_EPOCH + number).isoformat()
 
 
 def spending_month(micros: int) -> str:

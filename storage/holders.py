@@ -1,7 +1,8 @@
 """Who holds an intent: each process has a lock that dies with it.
 
-Under SQLite it is a file lock under HOME, under PostgreSQL an advisory lock on a connection of its
-own. An intent without an outcome is in doubt as soon as its holder's lock is free.
+Under SQLite it is a file lock in a folder beside the journal's file, under PostgreSQL an advisory
+lock on a connection of its own. An intent without an outcome is in doubt as soon as its holder's
+lock is free. What follows from that is decided in `journal`.
 """
 
 from __future__ import annotations
@@ -9,15 +10,22 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import threading
+import weakref
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Protocol
 
 from sqlalchemy import text
 
+from schemas.errors import JournalError
 from storage.private import make_private_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
+
     from sqlalchemy import Connection, Engine
+
+_OPEN: weakref.WeakSet[FileHolders] = weakref.WeakSet()
 
 
 class Holders(Protocol):
@@ -25,8 +33,20 @@ class Holders(Protocol):
 
     name: str
 
-    def alive(self, holder: str) -> bool:
-        """Tell whether the process of this name still lives."""
+    def alive(self, holder: str, connection: Connection | None = None) -> bool:
+        """Tell whether the process of this name still lives.
+
+        Args:
+            holder: the name.
+            connection: the transaction under way, where the answer lies in the database.
+        """
+
+    def assure(self, connection: Connection) -> None:
+        """Make sure that this process still holds its own lock.
+
+        Raises:
+            JournalError: it was lost, so that others take this process for dead.
+        """
 
     def release(self) -> None:
         """Give the lock back."""
@@ -39,6 +59,7 @@ class FileHolders:
         self._folder = make_private_folder(folder)
         self.name = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._file = self._lock(self.name)
+        _OPEN.add(self)
 
     def _path(self, holder: str) -> Path:
         return self._folder / f"{holder}.lock"
@@ -48,8 +69,11 @@ class FileHolders:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return file
 
-    def alive(self, holder: str) -> bool:
-        """Tell whether the process of this name still holds its lock."""
+    def alive(self, holder: str, connection: Connection | None = None) -> bool:  # noqa: ARG002 - as the protocol has it
+        """Tell whether the process of this name still holds its lock.
+
+        Askers share the lock for an instant, so that two who ask at once do not see each other.
+        """
         if holder == self.name:
             return True
         try:
@@ -57,7 +81,7 @@ class FileHolders:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         else:
@@ -66,38 +90,89 @@ class FileHolders:
         finally:
             os.close(handle)
 
+    def assure(self, connection: Connection) -> None:  # noqa: ARG002 - as the protocol has it
+        """Make sure that the lock's file is still there for others to see.
+
+        Raises:
+            JournalError: somebody removed it.
+        """
+        if not self._path(self.name).exists():
+            raise JournalError(
+                f"the lock of this process under {self._folder} was removed, so that others take "
+                "its calls for lost; resume the run"
+            )
+
     def release(self) -> None:
         """Give the lock back and remove its file."""
+        _OPEN.discard(self)
         self._path(self.name).unlink(missing_ok=True)
         self._file.close()
+
+    def forget_inherited(self) -> None:
+        """Close the lock in a forked child, so that it dies with its own process alone."""
+        with suppress(OSError):
+            os.close(self._file.fileno())
+
+
+def _forget_inherited() -> None:
+    for holders in list(_OPEN):
+        holders.forget_inherited()
+
+
+os.register_at_fork(after_in_child=_forget_inherited)
 
 
 class AdvisoryHolders:
     """A PostgreSQL advisory lock for each process, on a connection of its own."""
 
     def __init__(self, engine: Engine) -> None:
-        number = secrets.randbits(62)
-        self.name = f"pg-{number}"
-        self._engine = engine
+        self._number = secrets.randbits(62)
+        self.name = f"pg-{self._number}"
+        self._guard = threading.Lock()
         self._connection: Connection = engine.connect()
-        self._connection.execute(text("SELECT pg_advisory_lock(:n)"), {"n": number})
+        self._connection.detach()
+        self._connection.execute(text("SELECT pg_advisory_lock(:n)"), {"n": self._number})
         self._connection.commit()
 
-    def alive(self, holder: str) -> bool:
+    def alive(self, holder: str, connection: Connection | None = None) -> bool:
         """Tell whether some session still holds this process's lock."""
         if holder == self.name:
             return True
-        number = int(holder.removeprefix("pg-")) if holder.startswith("pg-") else -1
-        with self._engine.connect() as connection:
-            found = connection.execute(
-                text(
-                    "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 "
-                    "AND (classid::bigint << 32 | objid::bigint) = :n"
-                ),
-                {"n": number},
-            ).first()
-        return found is not None
+        number = holder.removeprefix("pg-")
+        if not (holder.startswith("pg-") and number.isdecimal()):
+            return False
+        if connection is not None:
+            return _is_held(connection, int(number))
+        with self._guard:
+            found = _is_held(self._connection, int(number))
+            self._connection.commit()
+        return found
+
+    def assure(self, connection: Connection) -> None:
+        """Make sure that the database still knows this process's lock.
+
+        Raises:
+            JournalError: the connection that held it was lost.
+        """
+        if not _is_held(connection, self._number):
+            raise JournalError(
+                "the database dropped the connection that marks this process as living; others "
+                "take its calls for lost: resume the run"
+            )
 
     def release(self) -> None:
         """Close the connection, and with it the lock."""
         self._connection.close()
+
+
+_HELD = text(
+    "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted "
+    "AND classid = CAST(:high AS bigint)::oid AND objid = CAST(:low AS bigint)::oid "
+    "AND objsubid = 1 "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+def _is_held(connection: Connection, number: int) -> bool:
+    halves = {"high": number >> 32, "low": number & 0xFFFFFFFF}
+    return connection.execute(_HELD, halves).first() is not None

@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import secrets
+from typing import TYPE_CHECKING
 
 from schemas.errors import JournalKeyError, SettingsError
-from storage.private import make_private_folder, write_private
-from typing import TYPE_CHECKING
+from storage.private import make_private_folder, write_private, write_private_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,35 +29,71 @@ def decode_key(text: str, source: str) -> bytes:
     """
     try:
         key = base64.b64decode(text.strip(), validate=True)
-    except binascii.Error:
+    except (binascii.Error, ValueError):
         key = b""
     if len(key) != KEY_BYTES:
         raise SettingsError(
             f"{source} is not a data key: it must be {KEY_BYTES} bytes in base64; "
-            "make one with: openssl rand -base64 32"
+            "put the right one back (for a new journal make one with: openssl rand -base64 32)"
         )
     return key
+
+
+def encode_key(key: bytes) -> bytes:
+    """Return a key as the line a key file holds."""
+    return base64.b64encode(key) + b"\n"
+
+
+def read_key(file: Path) -> bytes | None:
+    """Return the key of a file, or None where there is no such file.
+
+    Raises:
+        JournalKeyError: the file cannot be read.
+        SettingsError: it holds no key.
+    """
+    try:
+        return decode_key(file.read_text("ascii"), str(file))
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        return decode_key("", str(file))
+    except OSError as error:
+        raise JournalKeyError(
+            f"cannot read the data key in {file} ({error.strerror or type(error).__name__}); mend "
+            "its permissions or set NIGHTSCREEN_DATA_KEY"
+        ) from None
 
 
 def configured_key(home: Path, configured: str) -> bytes | None:
     """Return the key of the settings, else the one kept under HOME, else None."""
     if configured:
         return decode_key(configured, "NIGHTSCREEN_DATA_KEY")
-    file = home / KEY_FILE
-    try:
-        return decode_key(file.read_text("ascii"), str(file))
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise JournalKeyError(
-            f"cannot read the data key in {file} ({type(error).__name__}); mend its permissions or "
-            "set NIGHTSCREEN_DATA_KEY"
-        ) from None
+    return read_key(home / KEY_FILE)
+
+
+def new_key() -> bytes:
+    """Return a new random key; it is kept nowhere yet."""
+    return secrets.token_bytes(KEY_BYTES)
 
 
 def make_key(home: Path) -> bytes:
-    """Make a new data key and keep it under HOME (mode 0600)."""
-    key = os.urandom(KEY_BYTES)
+    """Make a new data key and keep it under HOME (mode 0600); one that is there stays.
+
+    Two processes that begin at once get the same key.
+    """
     make_private_folder(home)
-    write_private(home / KEY_FILE, base64.b64encode(key) + b"\n")
+    write_private_once(home / KEY_FILE, encode_key(new_key()))
+    key = read_key(home / KEY_FILE)
+    if key is None:
+        raise JournalKeyError(f"the data key just made in {home / KEY_FILE} is gone; run again")
     return key
+
+
+def replace_key(home: Path, key: bytes) -> None:
+    """Put another key in the place of the one under HOME, whole or not at all."""
+    write_private(home / KEY_FILE, encode_key(key))
+
+
+def keeps_key(home: Path) -> bool:
+    """Tell whether HOME keeps a key file of its own."""
+    return os.path.lexists(home / KEY_FILE)

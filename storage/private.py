@@ -6,15 +6,16 @@ What goes into a file belongs elsewhere; this module only knows how to put it th
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from schemas.errors import OutputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from collections.abc import Iterator
+    from pathlib import Path
 
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
@@ -34,7 +35,7 @@ def make_private_folder(path: Path) -> Path:
     except OSError as error:
         raise OutputError(
             f"cannot write to the folder {path}: {error.strerror or error}; "
-            "choose another with --output, or change its permissions"
+            "choose another, or change its permissions"
         ) from None
     return path
 
@@ -45,31 +46,65 @@ def write_private(path: Path, data: bytes) -> None:
         partial.write_bytes(data)
 
 
+def write_private_once(path: Path, data: bytes) -> bool:
+    """Write a whole file unless one is there already; tell whether it was written.
+
+    Of several processes that do so at once exactly one succeeds.
+    """
+    partial = _partial(path)
+    try:
+        with os.fdopen(
+            os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb"
+        ) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        path.hardlink_to(partial)
+        sync_folder(path.parent)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return True
+
+
 @contextmanager
 def appearing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on a clean exit it is synced and takes its place.
 
     On an exception the temporary file is removed and `path` stays as it was.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    partial.touch(mode=_FILE_MODE)
-    partial.chmod(_FILE_MODE)
+    partial = _partial(path)
     try:
+        partial.touch(mode=_FILE_MODE)
+        partial.chmod(_FILE_MODE)
         yield partial
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
-        raise OutputError(
-            f"cannot write {path}: {error.strerror or error}; free some disk or choose another "
-            "folder with --output, then resume the run"
-        ) from None
+        raise _cannot_write(path, error) from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
+def _partial(path: Path) -> Path:
+    """Name a file beside `path` that no other process or thread names."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+
+
+def _cannot_write(path: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"cannot write {path}: {error.strerror or error}; free some disk or choose another "
+        "folder with --output, then resume the run"
+    )
+
+
+def sync_folder(folder: Path) -> None:
     """Make a rename last through a power loss."""
     handle = os.open(folder, os.O_RDONLY)
     try:

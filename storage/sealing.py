@@ -11,20 +11,24 @@ import hashlib
 import hmac
 import os
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from schemas.errors import JournalDamagedError, JournalKeyError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
 _NONCE_BYTES = 12
-_ID_BYTES = 4
+KEY_ID_BYTES = 4
 SUBJECT_BYTES = 16
 
 
 def key_id(key: bytes) -> bytes:
     """Return the four bytes by which a sealed text names its key; they reveal nothing of it."""
-    return hmac.digest(key, b"nightscreen key id", "sha256")[:_ID_BYTES]
+    return hmac.digest(key, b"nightscreen key id", "sha256")[:KEY_ID_BYTES]
 
 
 def fingerprint(key: bytes) -> str:
@@ -32,30 +36,79 @@ def fingerprint(key: bytes) -> str:
     return hmac.digest(key, b"nightscreen key fingerprint", "sha256").hex()
 
 
-@dataclass(frozen=True, slots=True)
 class Sealer:
-    """Seals and opens bytes under a data key; opens also what older keys sealed.
+    """Seals and opens bytes under a data key; opens also what other accepted keys sealed.
 
-    Attributes:
+    Args:
         key: 32 bytes, used for sealing.
-        older: keys that are still accepted for opening.
+        older: keys that are accepted for opening too.
+        seek: gives further keys where those at hand do not suffice, as while the key is rotated.
     """
 
-    key: bytes = field(repr=False)
-    older: tuple[bytes, ...] = field(default=(), repr=False)
-    _ciphers: dict[bytes, AESGCM] = field(default_factory=dict, init=False, repr=False)
-    _current: bytes = field(default=b"", init=False, repr=False)
+    def __init__(
+        self,
+        key: bytes,
+        older: tuple[bytes, ...] = (),
+        *,
+        seek: Callable[[Sealer], Iterable[bytes]] | None = None,
+    ) -> None:
+        self._seek = seek
+        self._ciphers: dict[bytes, AESGCM] = {}
+        self._keys: dict[str, bytes] = {}
+        for each in (*older, key):
+            self._accept(each)
+        self._current = (fingerprint(key), key_id(key), self._ciphers[key_id(key)])
 
-    def __post_init__(self) -> None:
-        for each in (*self.older, self.key):
-            self._ciphers[key_id(each)] = AESGCM(each)
-        object.__setattr__(self, "_current", key_id(self.key))
+    def __repr__(self) -> str:
+        return "Sealer(key=***)"
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the fingerprint of the key that is sealed under now."""
+        return self._current[0]
+
+    @property
+    def key(self) -> bytes:
+        """Return the key that is sealed under now."""
+        return self._keys[self._current[0]]
+
+    def _accept(self, key: bytes) -> None:
+        self._ciphers[key_id(key)] = AESGCM(key)
+        self._keys[fingerprint(key)] = key
+
+    def _find_more(self) -> None:
+        for each in self._seek(self) if self._seek is not None else ():
+            self._accept(each)
+
+    def key_of(self, wanted: str) -> bytes:
+        """Return the key of a fingerprint.
+
+        Raises:
+            JournalKeyError: it is not at hand.
+        """
+        if wanted not in self._keys:
+            self._find_more()
+        if wanted not in self._keys:
+            raise JournalKeyError(
+                "the journal's data key was rotated and the new one is not at hand: set "
+                "NIGHTSCREEN_DATA_KEY to it, then run again"
+            )
+        return self._keys[wanted]
+
+    def switch(self, wanted: str) -> None:
+        """Seal under the key of this fingerprint from now on; all keys at hand still open.
+
+        Raises:
+            JournalKeyError: the key is not at hand.
+        """
+        key = self.key_of(wanted)
+        self._current = (wanted, key_id(key), self._ciphers[key_id(key)])
 
     def seal(self, plain: bytes, context: bytes) -> bytes:
         """Return key id, nonce and ciphertext in one."""
+        _, current, cipher = self._current
         nonce = os.urandom(_NONCE_BYTES)
-        sealed = self._ciphers[self._current].encrypt(nonce, plain, context)
-        return self._current + nonce + sealed
+        return current + nonce + cipher.encrypt(nonce, plain, context)
 
     def open(self, sealed: bytes, context: bytes) -> bytes:
         """Return the plain bytes.
@@ -64,16 +117,18 @@ class Sealer:
             JournalKeyError: sealed under a key that is not at hand.
             JournalDamagedError: the sealed bytes were changed, or belong to something else.
         """
-        cipher = self._ciphers.get(sealed[:_ID_BYTES])
+        if sealed[:KEY_ID_BYTES] not in self._ciphers:
+            self._find_more()
+        cipher = self._ciphers.get(sealed[:KEY_ID_BYTES])
         if cipher is None:
             raise JournalKeyError(
                 "a stored answer was sealed under a data key that is not at hand: "
                 "set NIGHTSCREEN_DATA_KEY to the key this journal was written with"
             )
-        nonce = sealed[_ID_BYTES : _ID_BYTES + _NONCE_BYTES]
+        nonce = sealed[KEY_ID_BYTES : KEY_ID_BYTES + _NONCE_BYTES]
         try:
-            return cipher.decrypt(nonce, sealed[_ID_BYTES + _NONCE_BYTES :], context)
-        except InvalidTag:
+            return cipher.decrypt(nonce, sealed[KEY_ID_BYTES + _NONCE_BYTES :], context)
+        except (InvalidTag, ValueError):
             raise JournalDamagedError(
                 "a stored answer does not open under its key: the journal was changed or damaged; "
                 "restore it from a backup"

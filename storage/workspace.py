@@ -1,7 +1,8 @@
 """A run's workspace under HOME: rows and lookups between the stations, sealed at rest.
 
-Tasks pass names of pieces, never rows. Each piece is an Arrow table, compressed and sealed under the
-data key, so that nothing in it can be read without the journal's key. Removed when a run completes.
+Tasks pass names of pieces, never rows. Each piece is an Arrow table, compressed and sealed under
+the data key, so that nothing in it can be read without the journal's key. Removed when a run
+completes.
 """
 
 from __future__ import annotations

@@ -11,18 +11,28 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import (
+    and_,
+    bindparam,
+    func,
+    literal_column,
+    null,
+    or_,
+    select,
+    union_all,
+    update,
+)
 
 from schemas.calls import Ask, CallState, Caps, Grant, GrantKind, Settled
 from storage.journal.engine import reading, writing
-from storage.journal.money import Delta, apply_deltas, headroom, scopes_of
-from storage.journal.tables import answers, calls, prices, tallies
-from storage.journal.upsert import add_up, put
+from storage.journal.money import Delta, Room, Spent, apply_deltas, headroom, scopes_of
+from storage.journal.statements import Many, adding_up, insert_into, keeping_highest
+from storage.journal.tables import UNSETTLED, answers, calls, meta, prices, spend, tallies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import BindParameter, ColumnElement, Connection, Engine
 
     from storage.clock import Clock
     from storage.holders import Holders
@@ -30,21 +40,37 @@ if TYPE_CHECKING:
 
 CRASHED = "crashed"
 """Trouble of a call whose process died between intent and outcome."""
+SEAL_KEY = "seal_key"
+"""Name in `meta` of the fingerprint of the key that answers are to be sealed under."""
+_NEXT, _PRICE = "next", "price"
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What a block is granted against: counters, the next free id, the highest price seen."""
+
+    counters: dict[str, Spent]
+    next_id: int
+    highest_micro: int
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Writes intents and outcomes; safe to use from several processes at once."""
+    """Writes intents and outcomes; safe to use from several threads and processes at once."""
 
     _engine: Engine = field(repr=False)
     _sealer: Sealer = field(repr=False)
     _holders: Holders = field(repr=False)
     _clock: Clock = field(repr=False)
+    _prices: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
 
     def reserve(
         self, run_id: str, purpose: str, asks: Sequence[Ask], caps: Caps, *, since: int
     ) -> list[Grant]:
         """Commit the intents of a block, as far as the caps allow, and reserve their worst cost.
+
+        A call's worst cost is what its `Ask` says, or the highest price this journal has seen for
+        the check where that is more: a price that rose in another process counts at once.
 
         Args:
             run_id: the run that asks.
@@ -55,146 +81,161 @@ class Calls:
 
         Returns:
             One grant for each ask, in the same order.
+
+        Raises:
+            JournalError: nothing was committed, nothing of the block may be sent.
         """
         if not asks:
             return []
-        now = self._clock()
+        check = asks[0].check
         with writing(self._engine) as connection:
-            taken = self._taken(connection, run_id, asks, since)
-            grants = self._grant(connection, run_id, asks, caps, taken, now)
-            rows = [
-                self._intent_row(run_id, purpose, ask, grant, now)
-                for ask, grant in zip(asks, grants, strict=True)
-                if grant.kind is GrantKind.GRANTED
-            ]
-            if rows:
-                connection.execute(insert(calls), rows)
-                deltas: dict[str, Delta] = defaultdict(Delta)
-                for row in rows:
-                    for scope in scopes_of(run_id, row["check"], now):
-                        deltas[scope].add(reserved=row["reserved_micro"], calls=1)
-                apply_deltas(connection, deltas)
+            now = self._clock()
+            self._holders.assure(connection)
+            scopes = scopes_of(run_id, check, now)
+            standing = _read_standing(connection, scopes, check)
+            taken = self._taken(connection, check, [ask.subject for ask in asks], since)
+            room = headroom(standing.counters, caps, scopes, check)
+            grants = _grant(asks, taken, room, standing, now)
+            granted = [pair for pair in zip(asks, grants, strict=True) if pair[1].call_id]
+            if granted:
+                rows = [
+                    self._intent_row(run_id, purpose, ask, grant, standing.highest_micro)
+                    for ask, grant in granted
+                ]
+                _INTEND.run(connection, rows)
+                reserved = sum(row[_RESERVED] for row in rows)
+                delta = Delta(reserved=reserved, calls=len(rows))
+                apply_deltas(connection, dict.fromkeys(scopes, delta))
         return grants
 
     def _intent_row(
-        self, run_id: str, purpose: str, ask: Ask, grant: Grant, now: int
-    ) -> dict[str, Any]:
-        return {
-            "call_id": grant.call_id,
-            "run_id": run_id,
-            "check": ask.check,
-            "kind": ask.kind,
-            "subject": ask.subject,
-            "purpose": purpose,
-            "attempt": ask.attempt,
-            "holder": self._holders.name,
-            "consent_reference": ask.consent_reference,
-            "intent_at": now,
-            "reserved_micro": ask.worst_micro,
-            "state": CallState.INTENT.value,
-            "final": False,
-        }
+        self, run_id: str, purpose: str, ask: Ask, grant: Grant, highest_micro: int
+    ) -> tuple[Any, ...]:
+        """Return a row in the order of `_INTENT_COLUMNS`."""
+        return (
+            grant.call_id,
+            run_id,
+            ask.check,
+            ask.kind,
+            ask.subject,
+            purpose,
+            ask.attempt,
+            self._holders.name,
+            ask.consent_reference,
+            grant.intent_at,
+            max(ask.worst_micro, highest_micro),
+            CallState.INTENT.value,
+            False,
+        )
 
     def _taken(
-        self, connection: Connection, run_id: str, asks: Sequence[Ask], since: int
+        self, connection: Connection, check: str, subjects: Sequence[bytes], since: int
     ) -> dict[bytes, GrantKind]:
-        """Return which subjects are being asked by another run, or were answered since."""
-        check = asks[0].check
-        subjects = [ask.subject for ask in asks]
+        """Return which subjects are being asked by someone alive, or were answered since.
+
+        An intent whose process is dead is put in doubt on the way.
+        """
+        values = {"subjects": list(subjects), "check": check, "since": since}
         taken: dict[bytes, GrantKind] = {}
-        open_calls = connection.execute(
-            select(calls.c.subject, calls.c.holder, calls.c.run_id).where(
-                calls.c.subject.in_(subjects),
-                calls.c.check == check,
-                calls.c.state == CallState.INTENT.value,
-            )
-        ).all()
-        for subject, holder, other_run in open_calls:
-            mine = holder == self._holders.name and other_run == run_id
-            if not mine and self._holders.alive(holder):
-                taken[bytes(subject)] = GrantKind.HELD
-        fresh = connection.execute(
-            select(answers.c.subject).where(
-                answers.c.subject.in_(subjects),
-                answers.c.check == check,
-                answers.c.answered_at > since,
-            )
-        ).scalars()
-        taken.update((bytes(subject), GrantKind.ANSWERED) for subject in fresh)
+        dead: set[str] = set()
+        for subject, holder in connection.execute(_TAKEN, values):
+            if holder is None:
+                taken[bytes(subject)] = GrantKind.ANSWERED
+            elif self._holders.alive(holder, connection):
+                taken.setdefault(bytes(subject), GrantKind.HELD)
+            else:
+                dead.add(holder)
+        if dead:
+            self._doubt(connection, dead)
         return taken
 
-    def _grant(
+    def settle(self, run_id: str, outcomes: Sequence[Settled]) -> None:
+        """Commit a group of outcomes, their sealed answers, and the money they settle.
+
+        Only a call that has no outcome yet is settled, so that the same outcome handed in twice
+        counts once. A call that was put in doubt because its process was taken for dead is settled
+        too: its answer was paid for. Money is counted by what the journal reserved.
+
+        Raises:
+            JournalError: nothing of the group was committed.
+        """
+        if not outcomes:
+            return
+        sealed_under = self._sealer.fingerprint
+        bodies = {each.call_id: self._seal(each) for each in outcomes if _answered(each)}
+        with writing(self._engine) as connection:
+            found = _read_open(connection, [each.call_id for each in outcomes])
+            pairs = [(each, found.pop(each.call_id)) for each in outcomes if each.call_id in found]
+            if not pairs:
+                return
+            if pairs[0][1].seal_key != sealed_under:
+                self._sealer.switch(pairs[0][1].seal_key)
+                bodies = {each.call_id: self._seal(each) for each, _ in pairs if _answered(each)}
+            fresh = [each for each, _ in pairs]
+            _SETTLE.run(connection, [_outcome_row(each) for each in fresh])
+            learned = self._keep_answers(connection, run_id, fresh, bodies)
+            deltas: dict[str, Delta] = defaultdict(Delta)
+            for each, row in pairs:
+                for scope in scopes_of(row.run_id, row.check, row.intent_at):
+                    deltas[scope].settle(each, row.reserved_micro)
+            apply_deltas(connection, deltas)
+        self._prices.update(learned)
+
+    def _seal(self, settled: Settled) -> bytes:
+        context = answer_context(settled.ask.check, settled.ask.subject)
+        return self._sealer.seal(settled.body, context)
+
+    def _keep_answers(
         self,
         connection: Connection,
         run_id: str,
-        asks: Sequence[Ask],
-        caps: Caps,
-        taken: dict[bytes, GrantKind],
-        now: int,
-    ) -> list[Grant]:
-        """Grant the asks in order until one does not fit; none after it is granted either."""
-        room = headroom(connection, caps, run_id=run_id, check=asks[0].check, now=now)
-        next_id = (connection.execute(select(func.max(calls.c.call_id))).scalar() or 0) + 1
-        grants: list[Grant] = []
-        full: GrantKind | None = None
-        for ask in asks:
-            other = taken.get(ask.subject)
-            if other is None and full is None:
-                full = room.refusal(ask.worst_micro)
-            if other is not None or full is not None:
-                grants.append(Grant(other or full or GrantKind.HELD))
-                continue
-            room.take(ask.worst_micro)
-            grants.append(Grant(GrantKind.GRANTED, next_id, now))
-            next_id += 1
-        return grants
+        fresh: Sequence[Settled],
+        bodies: dict[int, bytes],
+    ) -> dict[str, tuple[int, int]]:
+        """Write answers, tallies and prices; return the prices that are new."""
+        answered = [each for each in fresh if _answered(each)]
+        if not answered:
+            return {}
+        rows = [_answer_row(run_id, each, bodies[each.call_id]) for each in answered]
+        _ANSWER.run(connection, rows)
+        _tally(connection, run_id, answered)
+        return self._learn_prices(connection, answered)
 
-    def settle(self, run_id: str, outcomes: Sequence[Settled]) -> None:
-        """Commit a group of outcomes, their sealed answers, and the money they settle."""
-        if not outcomes:
-            return
-        with writing(self._engine) as connection:
-            connection.execute(_SETTLE, [_outcome_row(each) for each in outcomes])
-            answered = [each for each in outcomes if each.state is CallState.ANSWERED]
-            if answered:
-                connection.execute(insert(answers), [self._answer_row(run_id, a) for a in answered])
-                _tally(connection, run_id, answered)
-                _learn_prices(connection, answered)
-            deltas: dict[str, Delta] = defaultdict(Delta)
-            for each in outcomes:
-                for scope in scopes_of(run_id, each.ask.check, each.intent_at):
-                    deltas[scope].settle(each)
-            apply_deltas(connection, deltas)
-
-    def _answer_row(self, run_id: str, settled: Settled) -> dict[str, Any]:
-        context = answer_context(settled.ask.check, settled.ask.subject)
-        return {
-            "check": settled.ask.check,
-            "subject": settled.ask.subject,
-            "outcome": settled.outcome,
-            "answered_at": settled.settled_at,
-            "call_id": settled.call_id,
-            "run_id": run_id,
-            "cost_micro": settled.cost_micro,
-            "body": self._sealer.seal(settled.body, context),
-        }
+    def _learn_prices(
+        self, connection: Connection, answered: Sequence[Settled]
+    ) -> dict[str, tuple[int, int]]:
+        """Remember the latest and the highest price of each check that charged something."""
+        learned: dict[str, tuple[int, int]] = {}
+        for each in answered:
+            if each.cost_micro:
+                check = each.ask.check
+                _, highest = learned.get(check) or self._prices.get(check) or (0, 0)
+                learned[check] = (each.cost_micro, max(highest, each.cost_micro))
+        new = {check: pair for check, pair in learned.items() if self._prices.get(check) != pair}
+        now = self._clock()
+        rows = [(check, latest, highest, now) for check, (latest, highest) in new.items()]
+        _PRICES.run(connection, sorted(rows))
+        return new
 
     def recover(self) -> int:
         """Put in doubt every intent whose process is dead; return how many there were."""
         with reading(self._engine) as connection:
             held = connection.execute(
-                select(calls.c.holder).where(calls.c.state == CallState.INTENT.value).distinct()
+                select(calls.c.holder).where(_IS_INTENT, UNSETTLED).distinct()
             ).scalars()
-            dead = [holder for holder in held if not self._holders.alive(holder)]
+            dead = {holder for holder in held.all() if not self._holders.alive(holder, connection)}
         if not dead:
             return 0
         with writing(self._engine) as connection:
-            done = connection.execute(
-                update(calls)
-                .where(calls.c.state == CallState.INTENT.value, calls.c.holder.in_(dead))
-                .values(state=CallState.IN_DOUBT.value, trouble=CRASHED, settled_at=self._clock())
-            )
-            return int(done.rowcount)
+            return self._doubt(connection, dead)
+
+    def _doubt(self, connection: Connection, dead: set[str]) -> int:
+        done = connection.execute(
+            update(calls)
+            .where(_IS_INTENT, UNSETTLED, calls.c.holder.in_(dead))
+            .values(state=CallState.IN_DOUBT.value, trouble=CRASHED, settled_at=self._clock())
+        )
+        return int(done.rowcount)
 
 
 def answer_context(check: str, subject: bytes) -> bytes:
@@ -202,41 +243,157 @@ def answer_context(check: str, subject: bytes) -> bytes:
     return check.encode() + b"\x1f" + subject
 
 
-_SETTLE = (
-    update(calls)
-    .where(calls.c.call_id == bindparam("id_"))
-    .values(
-        {
-            name: bindparam(f"{name}_")
-            for name in (
-                "state",
-                "trouble",
-                "status",
-                "outcome",
-                "cost_micro",
-                "balance_micro",
-                "sent_at",
-                "settled_at",
-                "final",
-            )
-        }
-    )
+def _answered(settled: Settled) -> bool:
+    return settled.state is CallState.ANSWERED
+
+
+_IS_INTENT = calls.c.state == CallState.INTENT.value
+_CRASHED = and_(calls.c.state == CallState.IN_DOUBT.value, calls.c.trouble == CRASHED)
+_NOTHING: ColumnElement[int] = literal_column("0")
+_STANDING = union_all(
+    select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls).where(
+        spend.c.scope.in_(bindparam("scopes", expanding=True))
+    ),
+    select(literal_column(f"'{_NEXT}'"), func.max(calls.c.call_id), _NOTHING, _NOTHING),
+    select(literal_column(f"'{_PRICE}'"), prices.c.highest_micro, _NOTHING, _NOTHING).where(
+        prices.c.check == bindparam("check")
+    ),
+)
+_SUBJECTS: BindParameter[list[bytes]] = bindparam("subjects", expanding=True)
+_TAKEN = union_all(
+    select(calls.c.subject, calls.c.holder).where(
+        calls.c.subject.in_(_SUBJECTS), calls.c.check == bindparam("check"), _IS_INTENT
+    ),
+    select(answers.c.subject, null()).where(
+        answers.c.subject.in_(_SUBJECTS),
+        answers.c.check == bindparam("check"),
+        answers.c.answered_at > bindparam("since"),
+    ),
+)
+_OPEN = select(
+    calls.c.call_id,
+    calls.c.run_id,
+    calls.c.check,
+    calls.c.intent_at,
+    calls.c.reserved_micro,
+    select(meta.c.value).where(meta.c.name == SEAL_KEY).scalar_subquery().label("seal_key"),
+).where(calls.c.call_id.in_(bindparam("ids", expanding=True)), or_(_IS_INTENT, _CRASHED))
+
+_INTENT_COLUMNS = (
+    "call_id",
+    "run_id",
+    "check",
+    "kind",
+    "subject",
+    "purpose",
+    "attempt",
+    "holder",
+    "consent_reference",
+    "intent_at",
+    "reserved_micro",
+    "state",
+    "final",
+)
+_RESERVED = _INTENT_COLUMNS.index("reserved_micro")
+_INTEND = Many(lambda dialect: insert_into(dialect, calls), _INTENT_COLUMNS)
+
+_OUTCOME_COLUMNS = (
+    "state",
+    "trouble",
+    "status",
+    "outcome",
+    "cost_micro",
+    "balance_micro",
+    "sent_at",
+    "settled_at",
+    "final",
+)
+_SETTLE = Many(
+    lambda _: (
+        update(calls)
+        .where(calls.c.call_id == bindparam("id_"))
+        .values({name: bindparam(f"{name}_") for name in _OUTCOME_COLUMNS})
+    ),
+    [*(f"{name}_" for name in _OUTCOME_COLUMNS), "id_"],
 )
 
+_ANSWER = Many(
+    lambda dialect: insert_into(dialect, answers),
+    ("check", "subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro", "body"),
+)
+_TALLY = adding_up(tallies, ("answers", "cost_micro"))
+_PRICES = keeping_highest(prices, "highest_micro")
 
-def _outcome_row(settled: Settled) -> dict[str, Any]:
-    return {
-        "id_": settled.call_id,
-        "state_": settled.state.value,
-        "trouble_": settled.trouble,
-        "status_": settled.status,
-        "outcome_": settled.outcome,
-        "cost_micro_": settled.cost_micro,
-        "balance_micro_": settled.balance_micro,
-        "sent_at_": settled.sent_at,
-        "settled_at_": settled.settled_at,
-        "final_": settled.final,
-    }
+
+def _read_standing(connection: Connection, scopes: Sequence[str], check: str) -> _Standing:
+    rows = connection.execute(_STANDING, {"scopes": list(scopes), "check": check}).all()
+    found = {scope: Spent(first or 0, reserved, number) for scope, first, reserved, number in rows}
+    return _Standing(
+        counters={scope: found.get(scope, Spent()) for scope in scopes},
+        next_id=found[_NEXT].spent_micro + 1,
+        highest_micro=found.get(_PRICE, Spent()).spent_micro,
+    )
+
+
+def _read_open(connection: Connection, ids: Sequence[int]) -> dict[int, Any]:
+    """Return those of some calls that have no outcome yet, by id."""
+    return {row.call_id: row for row in connection.execute(_OPEN, {"ids": list(ids)})}
+
+
+def _grant(
+    asks: Sequence[Ask],
+    taken: dict[bytes, GrantKind],
+    room: Room,
+    standing: _Standing,
+    now: int,
+) -> list[Grant]:
+    """Grant the asks in order until one does not fit; none after it is granted either."""
+    next_id = standing.next_id
+    grants: list[Grant] = []
+    full: GrantKind | None = None
+    for ask in asks:
+        worst = max(ask.worst_micro, standing.highest_micro)
+        refused = taken.get(ask.subject)
+        if refused is None:
+            full = refused = full or room.refusal(worst)
+        if refused is not None:
+            grants.append(Grant(refused))
+            continue
+        room.take(worst)
+        taken[ask.subject] = GrantKind.HELD
+        grants.append(Grant(GrantKind.GRANTED, next_id, now))
+        next_id += 1
+    return grants
+
+
+def _outcome_row(settled: Settled) -> tuple[Any, ...]:
+    """Return a row in the order of `_SETTLE`."""
+    return (
+        settled.state.value,
+        settled.trouble,
+        settled.status,
+        settled.outcome,
+        settled.cost_micro,
+        settled.balance_micro,
+        settled.sent_at,
+        settled.settled_at,
+        settled.final,
+        settled.call_id,
+    )
+
+
+def _answer_row(run_id: str, settled: Settled, body: bytes) -> tuple[Any, ...]:
+    """Return a row in the order of `_ANSWER`."""
+    return (
+        settled.ask.check,
+        settled.ask.subject,
+        settled.outcome,
+        settled.settled_at,
+        settled.call_id,
+        run_id,
+        settled.cost_micro,
+        body,
+    )
 
 
 def _tally(connection: Connection, run_id: str, answered: Sequence[Settled]) -> None:
@@ -247,37 +404,5 @@ def _tally(connection: Connection, run_id: str, answered: Sequence[Settled]) -> 
         key = (each.ask.check, each.ask.kind, each.outcome or "")
         counts[key] += 1
         costs[key] += each.cost_micro or 0
-    rows = [
-        {
-            "run_id": run_id,
-            "check": check,
-            "kind": kind,
-            "outcome": outcome,
-            "answers": number,
-            "cost_micro": costs[(check, kind, outcome)],
-        }
-        for (check, kind, outcome), number in counts.items()
-    ]
-    add_up(connection, tallies, rows, adding=("answers", "cost_micro"))
-
-
-def _learn_prices(connection: Connection, answered: Sequence[Settled]) -> None:
-    """Remember the latest and the highest price of each check that charged something."""
-    latest: dict[str, Settled] = {}
-    highest: dict[str, int] = {}
-    for each in answered:
-        if each.cost_micro:
-            check = each.ask.check
-            latest[check] = each
-            highest[check] = max(highest.get(check, 0), each.cost_micro)
-    for check, each in latest.items():
-        known = connection.execute(
-            select(prices.c.highest_micro).where(prices.c.check == check)
-        ).scalar()
-        row = {
-            "check": check,
-            "latest_micro": each.cost_micro,
-            "highest_micro": max(known or 0, highest[check]),
-            "seen_at": each.settled_at,
-        }
-        put(connection, prices, row)
+    rows = [(run_id, *key, number, costs[key]) for key, number in sorted(counts.items())]
+    _TALLY.run(connection, rows)

@@ -1,74 +1,156 @@
 """Engines for the journal: SQLite with write-ahead log and full sync, or PostgreSQL.
 
-Turning database errors into ours happens here too, in one place.
+Transactions begin here and database errors become ours here, in one place. What is read and
+written belongs to the modules beside this one.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import sqlite3
+import time
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, OperationalError
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from schemas.errors import JournalBusyError, JournalDamagedError, JournalError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
     from sqlalchemy.pool import ConnectionPoolEntry
 
-BUSY_TIMEOUT_S = 60
+BUSY_TIMEOUT_S = 60.0
+_TIMEOUT = "busy_timeout_s"  # execution option that carries an engine's own timeout
+_CONNECT_TIMEOUT_S = 10
+_RETRY_S = 0.02
 _WRITE_LOCK = 0x6E69676874  # names the journal's one writer among PostgreSQL's advisory locks
+_BUSY = {"SQLITE_BUSY", "SQLITE_LOCKED", "55P03", "40P01"}
+_FULL = {"SQLITE_FULL", "53100"}
+_DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "XX001", "XX002"}
+_READ_ONLY = {"SQLITE_READONLY", "25006"}
 
 
-def make_engine(url: str) -> Engine:
+def make_engine(url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:
     """Return an engine for a journal URL; no connection is made yet.
+
+    Args:
+        url: SQLAlchemy URL of an SQLite file or a PostgreSQL database.
+        busy_timeout_s: how long to wait for another process before giving up.
 
     Raises:
         SettingsError: the URL cannot be read or names a database we do not know.
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise SettingsError(
             "NIGHTSCREEN_JOURNAL_URL cannot be read: write sqlite:////path/journal.sqlite or "
             "postgresql+psycopg://user:password@host/database"
         ) from None
-    if parsed.get_backend_name() == "sqlite":
-        engine = create_engine(
-            parsed, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True
-        )
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-        return engine
-    if parsed.get_backend_name() == "postgresql":
-        if parsed.drivername == "postgresql":
-            parsed = parsed.set(drivername="postgresql+psycopg")
-        try:
-            return create_engine(parsed, pool_pre_ping=True, hide_parameters=True)
-        except NoSuchModuleError:
+    match parsed.get_backend_name():
+        case "sqlite":
+            engine = _sqlite_engine(parsed, busy_timeout_s)
+        case "postgresql":
+            engine = _postgresql_engine(parsed, busy_timeout_s)
+        case other:
             raise SettingsError(
-                f"NIGHTSCREEN_JOURNAL_URL names a driver that is not installed: {parsed.drivername}"
-            ) from None
-    raise SettingsError(
-        f"NIGHTSCREEN_JOURNAL_URL must name SQLite or PostgreSQL, not {parsed.get_backend_name()}"
+                f"NIGHTSCREEN_JOURNAL_URL must name SQLite or PostgreSQL, not {other}"
+            )
+    engine.update_execution_options(**{_TIMEOUT: busy_timeout_s})
+    return engine
+
+
+def _sqlite_engine(url: URL, busy_timeout_s: float) -> Engine:
+    database = url.database or ""
+    if not database or ":memory:" in database or database.startswith("file:"):
+        raise SettingsError(
+            "NIGHTSCREEN_JOURNAL_URL must name a file that lasts: sqlite:////path/journal.sqlite"
+        )
+    engine = create_engine(
+        url, connect_args={"timeout": busy_timeout_s}, max_overflow=-1, hide_parameters=True
     )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _postgresql_engine(url: URL, busy_timeout_s: float) -> Engine:
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    milliseconds = int(busy_timeout_s * 1000)
+    arguments = {
+        "connect_timeout": _CONNECT_TIMEOUT_S,
+        "keepalives_idle": 30,
+        "options": f"-c lock_timeout={milliseconds} -c synchronous_commit=on",
+    }
+    given = url.query.get("options", "")
+    if given:
+        arguments["options"] = f"{arguments['options']} {given}"
+    try:
+        return create_engine(
+            url.difference_update_query(["options"]),
+            connect_args=arguments,
+            pool_pre_ping=True,
+            pool_timeout=busy_timeout_s,
+            max_overflow=20,
+            hide_parameters=True,
+        )
+    except (NoSuchModuleError, ModuleNotFoundError):
+        raise SettingsError(
+            f"NIGHTSCREEN_JOURNAL_URL names a driver that is not installed: {url.drivername}; "
+            "write postgresql+psycopg://user:password@host/database"
+        ) from None
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
     """Make each commit last through a power loss, and leave transactions to us."""
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA journal_mode")
+    if cursor.fetchone() != ("wal",):
+        _turn_on_log(connection)
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute("PRAGMA secure_delete=ON")
     cursor.execute("PRAGMA cache_size=-16000")
     cursor.close()
+
+
+def _turn_on_log(connection: DBAPIConnection) -> None:
+    """Turn on the write-ahead log; SQLite itself does not wait where another process does the same.
+
+    Raises:
+        JournalError: the file system cannot keep such a log.
+    """
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA busy_timeout")
+    give_up_at = time.monotonic() + _first(cursor) / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            found = _first(cursor)
+        except sqlite3.OperationalError as error:
+            if _word(error) not in _BUSY or time.monotonic() > give_up_at:
+                raise
+            time.sleep(_RETRY_S)
+            continue
+        if found != "wal":
+            raise JournalError(
+                f"the journal's disk cannot keep a write-ahead log (it offers {found}): put "
+                "NIGHTSCREEN_HOME on a local disk"
+            )
+        return
+
+
+def _first(cursor: DBAPICursor) -> Any:  # noqa: ANN401 - whatever a pragma gives
+    row = cursor.fetchone()
+    return row[0] if row is not None else None
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -80,57 +162,119 @@ def _begin_sqlite(connection: Connection) -> None:
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """One serialised write transaction, whichever the database."""
-    with _told(engine), engine.begin() as connection:
+    with told(engine), engine.begin() as connection:
         if engine.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _WRITE_LOCK})
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
         yield connection
 
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """One read transaction; never waits for writers."""
-    with _told(engine), engine.connect().execution_options(reads=True) as connection:
+    """One read transaction; never waits for writers, and never makes them wait."""
+    with told(engine), engine.connect().execution_options(reads=True) as connection:
         yield connection
 
 
 @contextmanager
-def _told(engine: Engine) -> Iterator[None]:
+def snapshot(engine: Engine) -> Iterator[Connection]:
+    """One read transaction in which every statement sees the same instant of the journal."""
+    with told(engine), engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+        else:
+            connection.execution_options(reads=True)
+        yield connection
+
+
+@contextmanager
+def told(engine: Engine) -> Iterator[None]:
     """Turn a database's error into one of ours that says what to do."""
-    where = _place(engine)
     try:
         yield
-    except OperationalError as error:
-        reason = str(error.orig).splitlines()[0] if error.orig else "no reason given"
-        if "locked" in reason or "busy" in reason:
-            raise JournalBusyError(
-                f"the journal {where} stayed locked by another process for {BUSY_TIMEOUT_S} s; "
-                "find and end that process, then run again: nothing is lost"
-            ) from None
-        if "full" in reason:
-            raise JournalError(
-                f"the disk of the journal {where} is full; free some space, then resume the run: "
-                "nothing is lost"
-            ) from None
-        raise JournalError(f"the journal {where} cannot be used: {reason}") from None
-    except DatabaseError as error:
-        reason = str(error.orig).splitlines()[0] if error.orig else "no reason given"
-        if "malformed" in reason or "not a database" in reason:
-            raise JournalDamagedError(
-                f"the journal {where} is damaged ({reason}); it was left untouched: restore it "
-                "from a backup (nightscreen journal backup makes one)"
-            ) from None
-        raise JournalError(f"the journal {where} cannot be used: {reason}") from None
+    except DBAPIError as error:
+        raise _ours(engine, error.orig) from None
+    except sqlite3.Error as error:
+        raise _ours(engine, error) from None
+    except PoolTimeoutError:
+        raise _busy(engine) from None
+
+
+def _ours(engine: Engine, error: BaseException | None) -> JournalError:
+    """Return our error for a driver's."""
+    where, word, reason = _place(engine), _word(error), _reason(error)
+    if word in _BUSY:
+        return _busy(engine)
+    if word in _FULL:
+        return JournalError(
+            f"the disk of the journal {where} is full; free some space, then resume the run: "
+            "nothing is lost"
+        )
+    if word in _DAMAGED:
+        return JournalDamagedError(
+            f"the journal {where} is damaged ({reason}); it was left untouched: restore it from a "
+            "backup (nightscreen journal backup makes one)"
+        )
+    if word in _READ_ONLY:
+        return JournalError(
+            f"the journal {where} cannot be written ({reason}); mend its permissions, then run "
+            "again: nothing is lost"
+        )
+    return JournalError(
+        f"the journal {where} cannot be used: {reason}; mend that, or correct "
+        "NIGHTSCREEN_JOURNAL_URL, then run again"
+    )
+
+
+def _busy(engine: Engine) -> JournalBusyError:
+    timeout_s = engine.get_execution_options().get(_TIMEOUT, BUSY_TIMEOUT_S)
+    return JournalBusyError(
+        f"the journal {_place(engine)} stayed locked by another process for {timeout_s:g} s; "
+        "find and end that process, then run again: nothing is lost"
+    )
+
+
+def _word(error: BaseException | None) -> str:
+    """Return the stable word by which a driver names its error, extended codes cut to the root."""
+    if isinstance(error, sqlite3.Error):
+        name = getattr(error, "sqlite_errorname", "") or ""
+        return "_".join(name.split("_")[:2])
+    return getattr(error, "sqlstate", None) or ""
+
+
+def _reason(error: BaseException | None) -> str:
+    """Return the first line of a driver's message."""
+    lines = str(error).strip().splitlines() if error is not None else []
+    return lines[0] if lines else "no reason given"
 
 
 def _place(engine: Engine) -> str:
     """Name a journal without its password."""
     if engine.dialect.name == "sqlite":
         return engine.url.database or "in memory"
-    return engine.url.render_as_string(hide_password=True)
+    return engine.url.set(query={}).render_as_string(hide_password=True)
 
 
 def sqlite_file(engine: Engine) -> Path | None:
-    """Return the journal's file, or None where it is no SQLite file."""
+    """Return the journal's file with links followed, or None where it is no SQLite file."""
     if engine.dialect.name != "sqlite" or not engine.url.database:
         return None
-    return Path(engine.url.database)
+    return Path(engine.url.database).resolve()
+
+
+def look_first(engine: Engine) -> None:
+    """Look into an SQLite file without being able to write it, so that damage stays as it is.
+
+    Raises:
+        JournalDamagedError: it is no database, or not whole.
+    """
+    file = sqlite_file(engine)
+    if file is None or not file.exists() or file.stat().st_size == 0:
+        return
+    try:
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
+            timeout_s = engine.get_execution_options()[_TIMEOUT]
+            connection.execute(f"PRAGMA busy_timeout={int(timeout_s * 1000)}")
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'"):
+                connection.execute(f'SELECT 1 FROM "{name}" ORDER BY rowid DESC LIMIT 1').fetchone()  # noqa: S608 - names of our own tables
+    except sqlite3.Error as error:
+        raise _ours(engine, error) from None

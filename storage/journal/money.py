@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from schemas.calls import CallState, Caps, GrantKind, Settled
 from storage.clock import Clock, spending_day
 from storage.journal.engine import reading
-from storage.journal.tables import prices, spend
-from storage.journal.upsert import add_up
+from storage.journal.statements import adding_up
+from storage.journal.tables import calls, prices, spend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,20 +32,24 @@ class Delta:
     reserved: int = 0
     calls: int = 0
 
-    def add(self, *, spent: int = 0, reserved: int = 0, calls: int = 0) -> None:
-        """Add to the change."""
-        self.spent += spent
-        self.reserved += reserved
-        self.calls += calls
-
-    def settle(self, outcome: Settled) -> None:
+    def settle(self, outcome: Settled, reserved_micro: int) -> None:
         """Turn a reservation into what is known to be spent; a doubt keeps it reserved."""
-        if outcome.state is CallState.IN_DOUBT:
+        if keeps_reservation(outcome.state, outcome.cost_micro):
             return
-        if outcome.state is CallState.ANSWERED and outcome.cost_micro is None:
-            return  # charged, but how much was not said: stays reserved at its worst
-        unsent = 1 if outcome.state is CallState.NOT_SENT else 0
-        self.add(spent=outcome.cost_micro or 0, reserved=-outcome.ask.worst_micro, calls=-unsent)
+        self.spent += outcome.cost_micro or 0
+        self.reserved -= reserved_micro
+        self.calls -= outcome.state is CallState.NOT_SENT
+
+
+def keeps_reservation(state: str, cost_micro: int | None) -> bool:
+    """Tell whether a call's worst cost stays reserved.
+
+    It does until there is an outcome, where the outcome is in doubt, and where an answer was
+    charged without our being told how much.
+    """
+    if state in {CallState.INTENT, CallState.IN_DOUBT}:
+        return True
+    return state == CallState.ANSWERED and cost_micro is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,15 @@ class Price:
 
     latest_micro: int
     highest_micro: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surprise:
+    """Calls of one check that cost more than was reserved for them: a price rose meanwhile."""
+
+    check: str
+    calls: int
+    excess_micro: int
 
 
 @dataclass(slots=True)
@@ -99,10 +112,16 @@ def scopes_of(run_id: str, check: str, at: int) -> tuple[str, str, str, str]:
     return f"run:{run_id}", f"day:{day}", f"month:{day[:7]}", f"day:{day}:{check}"
 
 
-def headroom(connection: Connection, caps: Caps, *, run_id: str, check: str, now: int) -> Room:
-    """Return how much money and how many calls still fit under every cap."""
-    run, day, month, day_check = scopes_of(run_id, check, now)
-    counters = read_scopes(connection, (run, day, month, day_check))
+def headroom(counters: Mapping[str, Spent], caps: Caps, scopes: Sequence[str], check: str) -> Room:
+    """Return how much money and how many calls still fit under every cap.
+
+    Args:
+        counters: what is spent and reserved, by scope.
+        caps: the limits.
+        scopes: as `scopes_of` gives them.
+        check: the check that is asked.
+    """
+    run, day, month, day_check = scopes
     limits = ((run, caps.run_micro), (day, caps.day_micro), (month, caps.month_micro))
     rooms = [cap - counters[scope].bound_micro for scope, cap in limits if cap is not None]
     most = caps.calls_today(check)
@@ -123,13 +142,15 @@ def read_scopes(connection: Connection, scopes: Sequence[str]) -> dict[str, Spen
     return {scope: found.get(scope, Spent()) for scope in scopes}
 
 
+_ADD = adding_up(spend, ("spent_micro", "reserved_micro", "calls"))
+
+
 def apply_deltas(connection: Connection, deltas: Mapping[str, Delta]) -> None:
     """Add the changes to the counters."""
-    rows = [
-        {"scope": scope, "spent_micro": d.spent, "reserved_micro": d.reserved, "calls": d.calls}
-        for scope, d in sorted(deltas.items())
-    ]
-    add_up(connection, spend, rows, adding=("spent_micro", "reserved_micro", "calls"))
+    _ADD.run(
+        connection,
+        [(scope, each.spent, each.reserved, each.calls) for scope, each in sorted(deltas.items())],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +194,19 @@ class Money:
                 select(prices.c.check, prices.c.latest_micro, prices.c.highest_micro)
             ).all()
         return {check: Price(latest, highest) for check, latest, highest in rows}
+
+    def surprises(self, run_id: str) -> list[Surprise]:
+        """Return by how much a run's calls cost more than was reserved for them, by check.
+
+        This is the most by which a cap can ever be passed: prices rose while calls were in flight.
+        """
+        excess = calls.c.cost_micro - calls.c.reserved_micro
+        query = (
+            select(calls.c.check, func.count(), func.sum(excess))
+            .where(calls.c.run_id == run_id, excess > 0)
+            .group_by(calls.c.check)
+            .order_by(calls.c.check)
+        )
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return [Surprise(check, int(number), int(total)) for check, number, total in rows]

@@ -8,22 +8,38 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from sqlalchemy import insert, inspect, select
+from sqlalchemy import URL, insert, inspect
 
-from schemas.errors import JournalError, JournalKeyError
+from schemas.errors import JournalError
 from storage.clock import Clock, system_clock
 from storage.holders import AdvisoryHolders, FileHolders, Holders
 from storage.journal import tables
 from storage.journal.answers import Answers
-from storage.journal.calls import Calls
-from storage.journal.engine import make_engine, reading, sqlite_file, writing
+from storage.journal.calls import SEAL_KEY, Calls
+from storage.journal.engine import (
+    BUSY_TIMEOUT_S,
+    look_first,
+    make_engine,
+    reading,
+    sqlite_file,
+    told,
+    writing,
+)
+from storage.journal.keyring import (
+    PSEUDONYM_KEY,
+    make_sealer,
+    open_text,
+    put_meta,
+    read_meta,
+    sealed_text,
+)
+from storage.journal.migrations import VERSION, bring_up, newest_version
 from storage.journal.money import Money
 from storage.journal.runs import Runs
-from storage.keys import KEY_FILE, configured_key, make_key
+from storage.keys import configured_key, make_key, new_key
 from storage.private import make_private_folder, write_private
 from storage.sealing import Pseudonyms, Sealer, fingerprint
 
@@ -33,8 +49,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 JOURNAL_FILE = "journal.sqlite"
-_MARKER = "journal.json"
-_PSEUDONYM_CONTEXT = b"pseudonym key"
+MARKER = "journal.json"
+_ID = "journal_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +82,12 @@ class Journal:
 
 
 def open_journal(
-    home: Path, *, url: str = "", data_key: str = "", clock: Clock = system_clock
+    home: Path,
+    *,
+    url: str = "",
+    data_key: str = "",
+    clock: Clock = system_clock,
+    busy_timeout_s: float = BUSY_TIMEOUT_S,
 ) -> Journal:
     """Open the journal of a HOME, making it where there never was one.
 
@@ -75,33 +96,41 @@ def open_journal(
         url: SQLAlchemy URL; empty for SQLite under HOME.
         data_key: base64 key of the settings; empty for the one kept under HOME.
         clock: gives the present instant.
+        busy_timeout_s: how long to wait where another process has the journal locked.
 
     Raises:
         JournalKeyError: the key is missing or is another journal's.
-        JournalError: the journal is damaged, locked, from another version, or has vanished.
+        JournalError: the journal is damaged, locked, from a newer version, or has vanished.
+        SettingsError: the URL or the key cannot be read.
     """
     make_private_folder(home)
-    engine = make_engine(url or f"sqlite:///{(home / JOURNAL_FILE).absolute()}")
-    _private_from_birth(engine)
-    key = configured_key(home, data_key)
-    if _is_new(engine):
-        _refuse_vanished(home)
-        key = key if key is not None else make_key(home)
-        _create(engine, key, clock)
-    journal_id, pseudonym_key = _recognise(engine, key, home)
-    sealer = Sealer(_present(key))
-    holders: Holders = (
-        FileHolders(home / "holders")
-        if engine.dialect.name == "sqlite"
-        else AdvisoryHolders(engine)
-    )
-    _leave_marker(home, journal_id)
-    pseudonyms = Pseudonyms(sealer.open(b64decode(pseudonym_key), _PSEUDONYM_CONTEXT))
+    engine = make_engine(url or journal_url(home), busy_timeout_s=busy_timeout_s)
+    try:
+        return _open(engine, home, data_key, clock)
+    except BaseException:
+        engine.dispose()
+        raise
+
+
+def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
+    remembered = _remembered(home)
+    _private_from_birth(engine, home, remembered)
+    look_first(engine)
+    if not has_tables(engine):
+        _refuse_vanished(home, remembered)
+        _create(engine, home, data_key, clock)
+    bring_up(engine)
+    sealer = make_sealer(engine, configured_key(home, data_key), home)
+    with reading(engine) as connection:
+        facts = read_meta(connection)
+    _recognise(home, remembered, facts[_ID])
+    pseudonyms = Pseudonyms(open_text(sealer, facts[PSEUDONYM_KEY], PSEUDONYM_KEY))
+    holders = _make_holders(engine)
     calls = Calls(engine, sealer, holders, clock)
     return Journal(
         engine=engine,
         home=home,
-        journal_id=journal_id,
+        journal_id=facts[_ID],
         sealer=sealer,
         pseudonyms=pseudonyms,
         holders=holders,
@@ -113,95 +142,121 @@ def open_journal(
     )
 
 
+def journal_url(home: Path) -> str:
+    """Return the URL of the SQLite journal under a HOME."""
+    return URL.create("sqlite", database=str((home / JOURNAL_FILE).absolute())).render_as_string()
+
+
 def journal_exists(home: Path, url: str = "") -> bool:
     """Tell whether there is a journal to look into, without making one."""
-    if url and not url.startswith("sqlite"):
-        return True
-    file = sqlite_file(make_engine(url)) if url else home / JOURNAL_FILE
-    return file is not None and file.exists()
+    file = sqlite_file(make_engine(url or journal_url(home)))
+    return file is None or file.exists()
 
 
-def _present(key: bytes | None) -> bytes:
-    if key is None:
-        raise JournalKeyError("the journal's data key is missing")
-    return key
-
-
-def _private_from_birth(engine: Engine) -> None:
-    """Make the journal's file before SQLite does, so that nobody else may ever read it."""
+def _make_holders(engine: Engine) -> Holders:
+    """Take this process's lock where every process of the journal looks for it."""
     file = sqlite_file(engine)
-    if file is None:
+    if file is not None:
+        return FileHolders(file.with_name(f"{file.name}.holders"))
+    with told(engine):
+        return AdvisoryHolders(engine)
+
+
+def _private_from_birth(engine: Engine, home: Path, remembered: str | None) -> None:
+    """Make the journal's file before SQLite does, so that nobody else may ever read it.
+
+    A file that is there is not even opened: closing it again would drop the locks that another
+    connection of this process holds on it.
+    """
+    file = sqlite_file(engine)
+    if file is None or file.exists():
         return
+    _refuse_vanished(home, remembered)
     if not file.parent.is_dir():
         raise JournalError(
             f"the journal's folder {file.parent} does not exist; make it or correct "
             "NIGHTSCREEN_JOURNAL_URL"
         )
+    make_private_file(file)
+
+
+def make_private_file(file: Path) -> None:
+    """Make an empty file that only its owner can read; one that is there stays as it is.
+
+    Raises:
+        JournalError: it cannot be made.
+    """
     try:
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return
     except OSError as error:
-        raise JournalError(f"cannot open the journal {file}: {error.strerror}") from None
-
-
-def _is_new(engine: Engine) -> bool:
-    with reading(engine) as connection:
-        return not inspect(connection).has_table(tables.meta.name)
-
-
-def _refuse_vanished(home: Path) -> None:
-    """Refuse to begin anew where HOME remembers a journal: that would buy everything again."""
-    if (home / _MARKER).exists():
         raise JournalError(
-            f"{home / _MARKER} remembers a journal that is not there any more; restore it from a "
+            f"cannot make the journal {file}: {error.strerror}; mend that or correct "
+            "NIGHTSCREEN_JOURNAL_URL"
+        ) from None
+
+
+def has_tables(engine: Engine) -> bool:
+    """Tell whether a database holds a journal."""
+    with reading(engine) as connection:
+        return inspect(connection).has_table(tables.meta.name)
+
+
+def _remembered(home: Path) -> str | None:
+    """Return the id of the journal that HOME remembers, None where it remembers none."""
+    marker = home / MARKER
+    try:
+        return str(json.loads(marker.read_text("utf-8"))[_ID])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise JournalError(
+            f"{marker} cannot be read, so that it is not known which journal belongs here; restore "
+            "it from a backup, or remove it if the journal is the right one"
+        ) from None
+
+
+def _refuse_vanished(home: Path, remembered: str | None) -> None:
+    """Refuse to begin anew where HOME remembers a journal: that would buy everything again."""
+    if remembered is not None:
+        raise JournalError(
+            f"{home / MARKER} remembers a journal that is not there any more; restore it from a "
             "backup, correct NIGHTSCREEN_JOURNAL_URL, or remove that file to begin a new journal "
             "(every answer would then be paid for again)"
         )
 
 
-def _create(engine: Engine, key: bytes, clock: Clock) -> None:
-    pseudonym_key = Sealer(key).seal(secrets.token_bytes(32), _PSEUDONYM_CONTEXT)
-    values = {
-        "schema_version": str(tables.SCHEMA_VERSION),
-        "journal_id": secrets.token_hex(8),
-        "pseudonym_key": b64encode(pseudonym_key).decode(),
-    }
+def _recognise(home: Path, remembered: str | None, journal_id: str) -> None:
+    """Refuse a journal that is not the one HOME remembers; remember the first.
+
+    Raises:
+        JournalError: it is another one.
+    """
+    if remembered is None:
+        marker = json.dumps({_ID: journal_id}).encode()
+        write_private(home / MARKER, marker)
+    elif remembered != journal_id:
+        raise JournalError(
+            f"{home / MARKER} remembers journal {remembered}, this one is {journal_id}: correct "
+            "NIGHTSCREEN_JOURNAL_URL or NIGHTSCREEN_HOME, or remove that file to go on with this "
+            "one (what only the other knows would be paid for again)"
+        )
+
+
+def _create(engine: Engine, home: Path, data_key: str, clock: Clock) -> None:
+    """Make the tables and the keys, unless another process has done so in this very moment."""
     with writing(engine) as connection:
         tables.metadata.create_all(connection)
-        if connection.execute(select(tables.meta.c.name)).first() is None:
-            rows = [{"name": name, "value": value} for name, value in values.items()]
-            connection.execute(insert(tables.meta), rows)
-            connection.execute(
-                insert(tables.seal_keys), {"fingerprint": fingerprint(key), "created_at": clock()}
-            )
-
-
-def _recognise(engine: Engine, key: bytes | None, home: Path) -> tuple[str, str]:
-    """Return journal id and sealed pseudonym key, once version and data key are right."""
-    with reading(engine) as connection:
-        values = dict(connection.execute(select(tables.meta.c.name, tables.meta.c.value)).all())
-        known = connection.execute(
-            select(tables.seal_keys.c.fingerprint).where(tables.seal_keys.c.retired_at.is_(None))
-        ).scalars()
-        fingerprints = set(known)
-    if int(values["schema_version"]) != tables.SCHEMA_VERSION:
-        raise JournalError(
-            f"the journal has schema version {values['schema_version']}, this program writes "
-            f"{tables.SCHEMA_VERSION}: use the program that wrote it, or a newer one"
+        if read_meta(connection):
+            return
+        key = configured_key(home, data_key)
+        key = key if key is not None else make_key(home)
+        put_meta(connection, VERSION, str(newest_version()))
+        put_meta(connection, _ID, secrets.token_hex(8))
+        put_meta(connection, SEAL_KEY, fingerprint(key))
+        pseudonym_key = sealed_text(Sealer(key), new_key(), PSEUDONYM_KEY)
+        put_meta(connection, PSEUDONYM_KEY, pseudonym_key)
+        connection.execute(
+            insert(tables.seal_keys), {"fingerprint": fingerprint(key), "created_at": clock()}
         )
-    if key is None:
-        raise JournalKeyError(
-            f"the journal's data key is missing: put it back as {home / KEY_FILE} or set "
-            "NIGHTSCREEN_DATA_KEY; without it no stored answer can be read"
-        )
-    if fingerprint(key) not in fingerprints:
-        raise JournalKeyError(
-            "the data key is not this journal's: set NIGHTSCREEN_DATA_KEY (or "
-            f"{home / KEY_FILE}) to the key it was written with"
-        )
-    return values["journal_id"], values["pseudonym_key"]
-
-
-def _leave_marker(home: Path, journal_id: str) -> None:
-    marker = home / _MARKER
-    if not marker.exists():
-        write_private(marker, json.dumps({"journal_id": journal_id}).encode())

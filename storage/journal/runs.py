@@ -9,11 +9,11 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Integer, func, insert, select, update
+from sqlalchemy import BigInteger, Integer, func, insert, select, update
 
 from schemas.calls import CallState
 from storage.journal.engine import reading, writing
-from storage.journal.tables import calls, runs, tallies
+from storage.journal.tables import UNSETTLED, calls, runs, tallies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -197,17 +197,14 @@ class Runs:
 
     def in_doubt(self) -> list[Row[Any]]:
         """Return every call that may have been charged without our knowing, oldest first."""
-        query = (
-            select(calls)
-            .where(calls.c.state.in_((CallState.IN_DOUBT.value, CallState.INTENT.value)))
-            .order_by(calls.c.call_id)
-        )
+        query = select(calls).where(UNSETTLED).order_by(calls.c.call_id)
         with reading(self._engine) as connection:
-            return [
-                row
-                for row in connection.execute(query)
-                if row.state == CallState.IN_DOUBT.value or not self._holders.alive(row.holder)
-            ]
+            rows = connection.execute(query).all()
+            open_ = {row.holder for row in rows if row.state == CallState.INTENT.value}
+            alive = {holder for holder in open_ if self._holders.alive(holder, connection)}
+        return [
+            row for row in rows if row.state == CallState.IN_DOUBT.value or row.holder not in alive
+        ]
 
     def tallies(self) -> list[Row[Any]]:
         """Return answers and cost of all runs, by check, kind and outcome."""
@@ -215,8 +212,8 @@ class Runs:
             tallies.c.check,
             tallies.c.kind,
             tallies.c.outcome,
-            func.sum(tallies.c.answers).label("answers"),
-            func.sum(tallies.c.cost_micro).label("cost_micro"),
+            func.sum(tallies.c.answers).cast(BigInteger).label("answers"),
+            func.sum(tallies.c.cost_micro).cast(BigInteger).label("cost_micro"),
         ).group_by(tallies.c.check, tallies.c.kind, tallies.c.outcome)
         with reading(self._engine) as connection:
             return list(connection.execute(query))

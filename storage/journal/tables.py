@@ -16,9 +16,8 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    text,
 )
-
-SCHEMA_VERSION = 1
 
 metadata = MetaData()
 
@@ -37,13 +36,6 @@ seal_keys = Table(
     Column("fingerprint", Text, primary_key=True),
     Column("created_at", BigInteger, nullable=False),
     Column("retired_at", BigInteger),
-)
-
-holders = Table(
-    "holders",
-    metadata,
-    Column("holder", Text, primary_key=True),
-    Column("started_at", BigInteger, nullable=False),
 )
 
 runs = Table(
@@ -91,13 +83,15 @@ calls = Table(
     Column("final", Boolean, nullable=False, default=False),
     Index("calls_by_subject", "subject", "check"),
     Index("calls_by_run", "run_id", "check"),
-    sqlite_autoincrement=True,
 )
+UNSETTLED = text("calls.state IN ('intent', 'in_doubt')")
+"""Condition of the index of unsettled calls; a query must repeat it word for word to use it."""
+_UNSETTLED_INDEX = text("state IN ('intent', 'in_doubt')")
 Index(
     "calls_unsettled",
     calls.c.state,
-    sqlite_where=calls.c.state.in_(("intent", "in_doubt")),
-    postgresql_where=calls.c.state.in_(("intent", "in_doubt")),
+    sqlite_where=_UNSETTLED_INDEX,
+    postgresql_where=_UNSETTLED_INDEX,
 )
 
 answers = Table(
@@ -112,7 +106,18 @@ answers = Table(
     Column("run_id", Text, nullable=False),
     Column("cost_micro", BigInteger),
     Column("body", LargeBinary, nullable=False),
-    Index("answers_by_subject", "subject", "check", "answered_at"),
+    # holds all that a plan reads, so that a warm night never touches the bodies
+    Index(
+        "answers_by_subject",
+        "subject",
+        "check",
+        "answered_at",
+        "answer_id",
+        "outcome",
+        "call_id",
+        "run_id",
+        "cost_micro",
+    ),
     sqlite_autoincrement=True,
 )
 

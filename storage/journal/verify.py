@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select, text
+from sqlalchemy import case, func, select, text
 
 from schemas.calls import CallState
 from schemas.errors import JournalDamagedError, JournalKeyError
+from storage.clock import DAY_MICROS, NOON_MICROS
 from storage.journal.calls import answer_context
-from storage.journal.engine import reading
+from storage.journal.engine import snapshot
 from storage.journal.money import scopes_of
-from storage.journal.tables import answers, calls, spend
+from storage.journal.tables import answers, calls, spend, tallies
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
     from storage.journal.opening import Journal
 
 _BLOCK = 2000
-_KEPT = (CallState.INTENT.value, CallState.IN_DOUBT.value)
 
 
 def verify_journal(journal: Journal) -> list[str]:
-    """Return a sentence for each thing that is wrong; empty where the journal is sound."""
-    with reading(journal.engine) as connection:
+    """Return a sentence for each thing that is wrong; empty where the journal is sound.
+
+    Everything is read from one instant of the journal, so that runs may go on meanwhile.
+    """
+    with snapshot(journal.engine) as connection:
         return [
             *_database(connection),
             *_seals(journal, connection),
+            *_answers(connection),
+            *_tallies(connection),
             *_money(connection),
         ]
 
@@ -41,10 +46,10 @@ def _database(connection: Connection) -> list[str]:
 
 
 def _seals(journal: Journal, connection: Connection) -> list[str]:
-    columns = (answers.c.answer_id, answers.c.check, answers.c.subject, answers.c.body)
+    columns = (answers.c.check, answers.c.subject, answers.c.body)
     broken = 0
-    result = connection.execution_options(yield_per=_BLOCK).execute(select(*columns))
-    for _, check, subject, body in result:
+    result = connection.execute(select(*columns), execution_options={"yield_per": _BLOCK})
+    for check, subject, body in result:
         try:
             journal.sealer.open(bytes(body), answer_context(check, bytes(subject)))
         except (JournalDamagedError, JournalKeyError):
@@ -52,28 +57,71 @@ def _seals(journal: Journal, connection: Connection) -> list[str]:
     return [f"{broken} stored answers do not open under the data key"] if broken else []
 
 
-def _money(connection: Connection) -> list[str]:
-    """Add up every call again and compare with the counters the caps rest on."""
-    spent: dict[str, int] = defaultdict(int)
-    reserved: dict[str, int] = defaultdict(int)
-    columns = (
+def _answers(connection: Connection) -> list[str]:
+    """Count answered calls without an answer, and answers without their call."""
+    answered = select(calls.c.call_id).where(calls.c.state == CallState.ANSWERED.value)
+    kept = select(answers.c.call_id)
+    lacking = _count(connection, calls.c.call_id.in_(answered), calls.c.call_id.not_in(kept))
+    stray = connection.execute(
+        select(func.count()).select_from(answers).where(answers.c.call_id.not_in(answered))
+    ).scalar()
+    found = []
+    if lacking:
+        found.append(f"{lacking} answered calls have no stored answer")
+    if stray:
+        found.append(f"{stray} stored answers have no answered call")
+    return found
+
+
+def _count(connection: Connection, *conditions: ColumnElement[bool]) -> int:
+    query = select(func.count()).select_from(calls).where(*conditions)
+    return int(connection.execute(query).scalar() or 0)
+
+
+def _tallies(connection: Connection) -> list[str]:
+    """Compare the tallies that quotes are made from with the answers."""
+    counted = select(
         calls.c.run_id,
         calls.c.check,
-        calls.c.intent_at,
-        calls.c.state,
-        calls.c.cost_micro,
-        calls.c.reserved_micro,
-    )
-    result = connection.execution_options(yield_per=_BLOCK).execute(select(*columns))
-    for run_id, check, intent_at, state, cost, worst in result:
-        unknown = state == CallState.ANSWERED.value and cost is None
-        for scope in scopes_of(run_id, check, intent_at):
-            spent[scope] += cost or 0
-            reserved[scope] += worst if state in _KEPT or unknown else 0
+        calls.c.kind,
+        calls.c.outcome,
+        func.count(),
+        func.sum(func.coalesce(calls.c.cost_micro, 0)),
+    ).where(calls.c.state == CallState.ANSWERED.value)
+    groups = counted.group_by(calls.c.run_id, calls.c.check, calls.c.kind, calls.c.outcome)
+    truth = {
+        (run, check, kind, outcome or ""): (int(number), int(cost))
+        for run, check, kind, outcome, number, cost in connection.execute(groups)
+    }
+    kept = {tuple(row[:4]): (row[4], row[5]) for row in connection.execute(select(tallies))}
+    return [] if truth == kept else ["the tallies do not equal the answered calls"]
+
+
+def _money(connection: Connection) -> list[str]:
+    """Add up every call again and compare with the counters the caps rest on."""
+    truth: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for run_id, check, day, spent, reserved, number in connection.execute(_SUMS):
+        at = int(day) * DAY_MICROS + NOON_MICROS
+        for scope in scopes_of(run_id, check, at):
+            truth[scope].update(spent=int(spent), reserved=int(reserved), calls=int(number))
+    kept = {scope: tuple(rest) for scope, *rest in connection.execute(select(spend))}
     wrong = []
-    for scope, was_spent, was_reserved in connection.execute(
-        select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro)
-    ):
-        if (was_spent, was_reserved) != (spent[scope], reserved[scope]):
+    for scope in sorted({*truth, *kept}):
+        sums = truth[scope]
+        if kept.get(scope, (0, 0, 0)) != (sums["spent"], sums["reserved"], sums["calls"]):
             wrong.append(f"the counters of {scope} do not equal its calls")
     return wrong
+
+
+_KEPT = calls.c.state.in_((CallState.INTENT.value, CallState.IN_DOUBT.value)) | (
+    (calls.c.state == CallState.ANSWERED.value) & calls.c.cost_micro.is_(None)
+)
+_DAY = ((calls.c.intent_at - NOON_MICROS) // DAY_MICROS).label("day")
+_SUMS = select(
+    calls.c.run_id,
+    calls.c.check,
+    _DAY,
+    func.sum(case((_KEPT, 0), else_=func.coalesce(calls.c.cost_micro, 0))),
+    func.sum(case((_KEPT, calls.c.reserved_micro), else_=0)),
+    func.sum(case((calls.c.state == CallState.NOT_SENT.value, 0), else_=1)),
+).group_by(calls.c.run_id, calls.c.check, _DAY)

@@ -1,0 +1,168 @@
+"""Backup and restore: a whole copy of a journal with its key, made while runs go on.
+
+A backup is a folder that is itself a HOME: an SQLite journal, its data key and the note of which
+journal it is. That holds for a PostgreSQL journal too, so that a backup needs no server tools of
+the right version, can be opened anywhere, and is restored by the code that wrote it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sqlite3
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, insert, select, text
+
+from schemas.errors import JournalDamagedError, JournalError, OutputError
+from storage.journal.engine import (
+    look_first,
+    make_engine,
+    reading,
+    snapshot,
+    sqlite_file,
+    told,
+    writing,
+)
+from storage.journal.opening import (
+    JOURNAL_FILE,
+    MARKER,
+    has_tables,
+    journal_url,
+    make_private_file,
+)
+from storage.journal.tables import answers, meta, metadata
+from storage.keys import KEY_FILE, encode_key, keeps_key
+from storage.private import make_private_folder, sync_folder, write_private, write_private_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Engine
+
+    from storage.journal.opening import Journal
+
+_BLOCK = 1000
+
+
+def back_up(journal: Journal, folder: Path) -> None:
+    """Copy journal and key into a new folder, whole or not at all; folder 0700, files 0600.
+
+    Raises:
+        OutputError: the folder holds something already, or cannot be written.
+        JournalError: the journal cannot be read.
+    """
+    with _appearing_folder(folder) as partial:
+        file = partial / JOURNAL_FILE
+        make_private_file(file)
+        if journal.engine.dialect.name == "sqlite":
+            _copy_file(journal.engine, file)
+        else:
+            _copy_out(journal.engine, file)
+        (partial / f"{JOURNAL_FILE}-wal").unlink(missing_ok=True)
+        (partial / f"{JOURNAL_FILE}-shm").unlink(missing_ok=True)
+        write_private(partial / KEY_FILE, encode_key(journal.sealer.key))
+        write_private(partial / MARKER, f'{{"journal_id": "{journal.journal_id}"}}'.encode())
+
+
+def _copy_file(engine: Engine, file: Path) -> None:
+    """Copy one instant of an SQLite journal; writers go on meanwhile."""
+    with told(engine), closing(sqlite3.connect(file)) as copy:
+        with engine.connect() as connection:
+            source = connection.connection.driver_connection
+            if not isinstance(source, sqlite3.Connection):
+                raise JournalError("the journal's driver cannot copy; install no other one")
+            source.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")
+        if copy.execute("PRAGMA quick_check").fetchone() != ("ok",):
+            raise JournalDamagedError(
+                "the journal is damaged, its copy was thrown away; see nightscreen journal verify"
+            )
+
+
+def _copy_out(engine: Engine, file: Path) -> None:
+    """Copy one instant of a PostgreSQL journal into an SQLite file."""
+    copy = make_engine(journal_url(file.parent))
+    try:
+        with snapshot(engine) as source, writing(copy) as target:
+            _copy_tables(source, target)
+    finally:
+        copy.dispose()
+
+
+def restore(folder: Path, home: Path, *, url: str = "", configured: str = "") -> None:
+    """Bring a backup back as the journal of a HOME, whole or not at all.
+
+    Args:
+        folder: what `back_up` made.
+        home: where it is to be used from; gets the backup's key unless one is configured.
+        url: where the journal is to lie; SQLite under HOME by default.
+        configured: the data key of the settings, if any.
+
+    Raises:
+        JournalError: there is no backup there, or there is a journal already.
+    """
+    if not (folder / JOURNAL_FILE).exists():
+        raise JournalError(f"{folder} is no backup of a journal: it has no {JOURNAL_FILE}")
+    source, target = make_engine(journal_url(folder)), make_engine(url or journal_url(home))
+    try:
+        look_first(source)
+        make_private_folder(home)
+        file = sqlite_file(target)
+        if file is not None:
+            make_private_file(file)
+        if has_tables(target):
+            raise JournalError(
+                "there is a journal already where the backup should go; nothing was changed: move "
+                "it away first, or set NIGHTSCREEN_HOME or NIGHTSCREEN_JOURNAL_URL to another place"
+            )
+        if not configured and not keeps_key(home):
+            write_private_once(home / KEY_FILE, (folder / KEY_FILE).read_bytes())
+        with reading(source) as old, writing(target) as new:
+            _copy_tables(old, new)
+    finally:
+        source.dispose()
+        target.dispose()
+
+
+def _copy_tables(source: Connection, target: Connection) -> None:
+    """Make the tables and copy every row in the order of its key."""
+    metadata.create_all(target)
+    if target.execute(select(meta.c.name)).first() is not None:
+        raise JournalError("there is a journal already where the copy should go")
+    for table in metadata.sorted_tables:
+        query = select(table).order_by(*table.primary_key.columns)
+        result = source.execute(query, execution_options={"yield_per": _BLOCK})
+        for rows in result.mappings().partitions(_BLOCK):
+            target.execute(insert(table), [dict(row) for row in rows])
+    if target.dialect.name == "postgresql":
+        last = target.execute(select(func.max(answers.c.answer_id))).scalar()
+        if last:
+            name = text("SELECT setval(pg_get_serial_sequence('answers', 'answer_id'), :last)")
+            target.execute(name, {"last": last})
+
+
+@contextmanager
+def _appearing_folder(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder beside `folder`; on a clean exit it takes its place."""
+    partial = folder.absolute().with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise OutputError(f"{folder} holds something already; name a new folder for the backup")
+    try:
+        yield make_private_folder(partial)
+        for file in partial.iterdir():
+            _sync(file)
+        partial.rename(folder.absolute())
+        sync_folder(folder.absolute().parent)
+    except OSError as error:
+        raise OutputError(f"cannot write the backup {folder}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as handle:
+        os.fsync(handle.fileno())

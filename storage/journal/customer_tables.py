@@ -1,0 +1,110 @@
+"""The journal's tables about customers: last answers, their history, reviews, releases, policies.
+
+They stand on the metadata of `tables`, so that a new journal is made with them; `ensure` adds them
+to a journal that was made before there were any. Nothing here reads or writes rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, inspect
+
+from storage.journal.engine import reading, writing
+from storage.journal.tables import metadata
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+_Id = BigInteger().with_variant(Integer(), "sqlite")
+
+customer_states = Table(
+    "customer_states",
+    metadata,
+    Column("customer", LargeBinary, primary_key=True),
+    Column("batch", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("first_at", BigInteger, nullable=False),
+    Column("decided_at", BigInteger, nullable=False),
+    Column("gone_run_id", Text),
+    Column("state", LargeBinary, nullable=False),
+    Index("customer_states_by_batch", "batch", "customer"),
+)
+
+customer_history = Table(
+    "customer_history",
+    metadata,
+    Column("history_id", _Id, primary_key=True, autoincrement=True),
+    Column("customer", LargeBinary, nullable=False),
+    Column("replaced_at", BigInteger, nullable=False),
+    Column("replaced_by", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("decided_at", BigInteger, nullable=False),
+    Column("gone_run_id", Text),
+    Column("state", LargeBinary, nullable=False),
+    Index("customer_history_by_customer", "customer", "replaced_at"),
+    Index("customer_history_by_time", "replaced_at"),
+)
+
+customer_commits = Table(
+    "customer_commits",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("batch", Text, nullable=False),
+    Column("first_at", BigInteger, nullable=False),
+    Column("last_at", BigInteger, nullable=False),
+    Index("customer_commits_by_batch", "batch", "first_at"),
+)
+
+reviews = Table(
+    "reviews",
+    metadata,
+    Column("review_id", _Id, primary_key=True, autoincrement=True),
+    Column("customer", LargeBinary, nullable=False),
+    Column("batch", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("listed", Text, nullable=False),
+    Column("decision", Text, nullable=False),
+    Column("reviewed_at", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("imported_at", BigInteger, nullable=False),
+    Column("evidence", LargeBinary, nullable=False),
+    Column("sealed", LargeBinary, nullable=False),  # reviewer and note
+    Index("reviews_by_customer", "customer", "reviewed_at"),
+    Index("reviews_by_batch", "batch", "until"),
+)
+
+releases = Table(
+    "releases",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("released_at", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+
+policies = Table(
+    "policies",
+    metadata,
+    Column("policy", Text, primary_key=True),  # name@digest
+    Column("text", Text, nullable=False),  # JSON, no personal data
+    Column("kept_at", BigInteger, nullable=False),
+)
+
+CUSTOMER_TABLES = (
+    customer_states,
+    customer_history,
+    customer_commits,
+    reviews,
+    releases,
+    policies,
+)
+
+
+def ensure(engine: Engine) -> None:
+    """Make the tables where a journal lacks any of them."""
+    with reading(engine) as connection:
+        there = set(inspect(connection).get_table_names())
+    if all(table.name in there for table in CUSTOMER_TABLES):
+        return
+    with writing(engine) as connection:
+        metadata.create_all(connection, tables=list(CUSTOMER_TABLES), checkfirst=True)

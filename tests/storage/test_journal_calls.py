@@ -1,0 +1,260 @@
+"""Intents and outcomes: what is granted, held, settled, doubted and recovered."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from schemas.calls import CallState, Caps, GrantKind
+from storage.clock import MICROS
+from storage.journal.calls import CRASHED
+from storage.journal.money import Price, Spent, Surprise
+from storage.journal.verify import verify_journal
+from tests.storage.conftest import NOON, PRICE, asks, ended, reserve, subject
+
+if TYPE_CHECKING:
+    from schemas.calls import Ask, Grant
+    from storage.journal import Journal
+    from tests.storage.conftest import Place
+
+
+def kinds(pairs: list[tuple[Ask, Grant]]) -> list[GrantKind]:
+    """Return what became of each ask."""
+    return [grant.kind for _, grant in pairs]
+
+
+def test_a_block_is_granted_and_its_worst_cost_reserved(journal: Journal) -> None:
+    """Intents are committed with their reservation in every scope."""
+    pairs = reserve(journal, 1, 2, 3)
+    assert kinds(pairs) == [GrantKind.GRANTED] * 3
+    assert [grant.call_id for _, grant in pairs] == [1, 2, 3]
+    assert journal.money.of_run("run-1") == Spent(0, 3 * PRICE, 3)
+    assert journal.money.today() == journal.money.this_month() == Spent(0, 3 * PRICE, 3)
+    assert verify_journal(journal) == []
+
+
+def test_settling_turns_reservations_into_spending(journal: Journal) -> None:
+    """A known cost replaces the reservation; the answer is stored and opens again."""
+    pairs = reserve(journal, 1, 2)
+    journal.calls.settle("run-1", [ended(pairs[0], body=b"hello"), ended(pairs[1], cost=0)])
+    assert journal.money.of_run("run-1") == Spent(PRICE, 0, 2)
+    stored = journal.answers.latest("karma", [subject(1), subject(2), subject(3)])
+    assert set(stored) == {subject(1), subject(2)}
+    assert journal.answers.body("karma", stored[subject(1)]) == b"hello"
+    assert verify_journal(journal) == []
+
+
+def test_settling_twice_counts_once(journal: Journal) -> None:
+    """The same outcome handed in again, in the same group or later, changes nothing."""
+    pairs = reserve(journal, 1, 2)
+    once = ended(pairs[0])
+    journal.calls.settle("run-1", [once, once])
+    journal.calls.settle("run-1", [once, ended(pairs[0], CallState.NOT_SENT), ended(pairs[1])])
+    assert journal.money.of_run("run-1") == Spent(2 * PRICE, 0, 2)
+    assert sum(row.answers for row in journal.runs.tallies()) == 2
+    assert verify_journal(journal) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "cost", "expected"),
+    [
+        (CallState.ANSWERED, None, Spent(0, PRICE, 1)),
+        (CallState.IN_DOUBT, None, Spent(0, PRICE, 1)),
+        (CallState.NOT_SENT, None, Spent(0, 0, 0)),
+        (CallState.NOT_CHARGED, None, Spent(0, 0, 1)),
+        (CallState.TEST_MODE, None, Spent(0, 0, 1)),
+    ],
+)
+def test_each_end_keeps_or_frees_the_reservation(
+    journal: Journal, state: CallState, cost: int | None, expected: Spent
+) -> None:
+    """A doubt and an unknown cost stay reserved; what was never sent does not count as a call."""
+    pairs = reserve(journal, 1)
+    journal.calls.settle("run-1", [ended(pairs[0], state, cost=cost)])
+    assert journal.money.of_run("run-1") == expected
+    assert verify_journal(journal) == []
+
+
+def test_no_cap_is_passed_and_nothing_after_the_first_refusal_is_granted(journal: Journal) -> None:
+    """Of five lookups a cap of two and a half prices grants two."""
+    for caps in (
+        Caps(run_micro=PRICE * 5 // 2),
+        Caps(day_micro=PRICE * 5 // 2),
+        Caps(month_micro=PRICE * 5 // 2),
+    ):
+        run = f"run-{caps}"
+        already = journal.money.today().bound_micro if caps.run_micro is None else 0
+        shifted = Caps(
+            caps.run_micro,
+            None if caps.day_micro is None else caps.day_micro + already,
+            None if caps.month_micro is None else caps.month_micro + already,
+        )
+        base = already // PRICE * 10 + 1
+        found = kinds(reserve(journal, *range(base, base + 5), caps=shifted, run=run))
+        assert found == [GrantKind.GRANTED] * 2 + [GrantKind.UNAFFORDABLE] * 3
+
+
+def test_calls_a_day_are_limited_by_check_and_end_at_noon(place: Place) -> None:
+    """The quota holds over runs, what was not sent is given back, and noon in Lagos renews it."""
+    journal = place.open()
+    caps = Caps(day_calls=(("karma", 2),))
+    first = reserve(journal, 1, 2, 3, caps=caps)
+    assert kinds(first)[2] is GrantKind.QUOTA
+    assert kinds(reserve(journal, 4, caps=caps, run="run-2")) == [GrantKind.QUOTA]
+    journal.calls.settle("run-1", [ended(first[0], CallState.NOT_SENT)])
+    assert kinds(reserve(journal, 4, caps=caps, run="run-2")) == [GrantKind.GRANTED]
+    place.clock.now = NOON + 86_400 * MICROS
+    assert kinds(reserve(journal, 5, caps=caps)) == [GrantKind.GRANTED]
+    assert verify_journal(journal) == []
+
+
+def test_a_call_counts_for_the_day_of_its_intent(place: Place) -> None:
+    """An outcome after noon settles the money of the day before."""
+    journal = place.open()
+    place.clock.now = NOON + 86_400 * MICROS - 2 * MICROS
+    pairs = reserve(journal, 1)
+    place.clock.now = NOON + 86_400 * MICROS + MICROS
+    journal.calls.settle("run-1", [ended(pairs[0])])
+    assert journal.money.today() == Spent()
+    assert [(day, spent) for day, _, spent in journal.money.by_day()] == [
+        ("2026-02-28", Spent(PRICE, 0, 1))
+    ]
+    assert verify_journal(journal) == []
+
+
+def test_a_subject_asked_by_the_living_is_held(place: Place) -> None:
+    """Neither another process nor the same one makes the same call twice at the same time."""
+    one, other = place.open(), place.open()
+    reserve(one, 1)
+    assert kinds(reserve(other, 1, 2, run="run-2")) == [GrantKind.HELD, GrantKind.GRANTED]
+    assert kinds(reserve(one, 1)) == [GrantKind.HELD]
+    assert kinds(reserve(one, 7, 7)) == [GrantKind.GRANTED, GrantKind.HELD]
+
+
+def test_a_subject_asked_by_the_dead_is_doubted_and_granted(place: Place) -> None:
+    """The first intent stays reserved and named, the second is made."""
+    one, other = place.open(), place.open()
+    reserve(one, 1)
+    one.holders.release()
+    assert kinds(reserve(other, 1, run="run-2")) == [GrantKind.GRANTED]
+    assert [(row.call_id, row.trouble) for row in other.runs.in_doubt()] == [(1, CRASHED)]
+    assert other.money.today() == Spent(0, 2 * PRICE, 2)
+    assert verify_journal(other) == []
+
+
+def test_an_answer_since_the_plan_is_not_asked_again(place: Place) -> None:
+    """What another run brought meanwhile is used; what was there before the plan is judged old."""
+    one, other = place.open(), place.open()
+    pairs = reserve(one, 1)
+    one.calls.settle("run-1", [ended(pairs[0])])
+    at = pairs[0][1].intent_at + MICROS
+    assert kinds(reserve(other, 1, run="run-2", since=at - 1)) == [GrantKind.ANSWERED]
+    assert kinds(reserve(other, 1, run="run-2", since=at)) == [GrantKind.GRANTED]
+
+
+def test_recovery_doubts_exactly_what_the_dead_left(place: Place) -> None:
+    """Intents of the living stay; those of the dead are doubted once and keep their money."""
+    dead, living, mine = place.open(), place.open(), place.open()
+    reserve(dead, 1, 2, run="run-1")
+    reserve(living, 3, run="run-2")
+    reserve(mine, 4, run="run-3")
+    dead.holders.release()
+    assert mine.calls.recover() == 2
+    assert mine.calls.recover() == 0
+    assert [row.call_id for row in mine.runs.in_doubt()] == [1, 2]
+    assert mine.money.of_run("run-1") == Spent(0, 2 * PRICE, 2)
+    assert verify_journal(mine) == []
+
+
+def test_a_late_outcome_of_one_taken_for_dead_is_kept(place: Place) -> None:
+    """An answer that was paid for is not thrown away because its process seemed dead."""
+    one, other = place.open(), place.open()
+    pairs = reserve(one, 1, 2)
+    one.holders.release()
+    assert other.calls.recover() == 2
+    one.calls.settle("run-1", [ended(pairs[0]), ended(pairs[1], CallState.IN_DOUBT)])
+    assert other.money.of_run("run-1") == Spent(PRICE, PRICE, 2)
+    one.calls.settle("run-1", [ended(pairs[0]), ended(pairs[1])])
+    assert other.money.of_run("run-1") == Spent(PRICE, PRICE, 2)
+    assert verify_journal(other) == []
+
+
+def test_a_price_rise_is_reserved_at_once_everywhere_and_reported(place: Place) -> None:
+    """The excess is the rise times the calls that were in flight, and no more."""
+    one, other = place.open(), place.open()
+    caps = Caps(day_micro=10 * PRICE)
+    pairs = reserve(one, 1, 2, 3, caps=caps)
+    one.calls.settle("run-1", [ended(pairs[0], cost=3 * PRICE)])
+    assert kinds(reserve(other, 4, 5, caps=caps, run="run-2")) == [
+        GrantKind.GRANTED,
+        GrantKind.UNAFFORDABLE,
+    ]
+    one.calls.settle("run-1", [ended(each, cost=3 * PRICE) for each in pairs[1:]])
+    assert one.money.surprises("run-1") == [Surprise("karma", 3, 6 * PRICE)]
+    assert one.money.surprises("run-2") == []
+    assert other.money.today().bound_micro == 12 * PRICE
+    assert verify_journal(one) == []
+
+
+def test_prices_remember_the_latest_and_the_highest(place: Place) -> None:
+    """A price that falls is the latest, the highest stays, in whichever process it was seen."""
+    one, other = place.open(), place.open()
+    for journal, number, cost in ((one, 1, 50), (other, 2, 90), (one, 3, 40), (one, 4, 40)):
+        journal.calls.settle("run-1", [ended(reserve(journal, number)[0], cost=cost)])
+    assert other.money.prices() == {"karma": Price(40, 90)}
+
+
+def test_settling_is_whole_or_not_at_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the money cannot be counted, neither outcome nor answer is kept."""
+    journal = place.open()
+    pairs = reserve(journal, 1)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("storage.journal.calls.apply_deltas", fail)
+        with pytest.raises(MemoryError):
+            journal.calls.settle("run-1", [ended(pairs[0])])
+    assert journal.answers.latest("karma", [subject(1)]) == {}
+    assert journal.money.prices() == {}
+    assert verify_journal(journal) == []
+    journal.calls.settle("run-1", [ended(pairs[0])])
+    assert journal.money.prices() == {"karma": Price(PRICE, PRICE)}
+    assert verify_journal(journal) == []
+
+
+def test_threads_and_processes_never_pass_a_shared_cap(place: Place) -> None:
+    """Eight threads on two openings of one journal spend a daily cap to the last call."""
+    openings = (place.open(), place.open())
+    caps = Caps(day_micro=40 * PRICE)
+    granted: list[int] = []
+
+    def work(worker: int) -> None:
+        journal = openings[worker % 2]
+        for block in range(4):
+            first = 1000 * worker + 10 * block
+            for pair in reserve(journal, *range(first, first + 5), caps=caps, run=f"r{worker}"):
+                if pair[1].kind is GrantKind.GRANTED:
+                    granted.append(pair[1].call_id)
+                    journal.calls.settle(f"r{worker}", [ended(pair)])
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(granted) == list(range(1, 41))
+    assert openings[0].money.today() == Spent(40 * PRICE, 0, 40)
+    assert verify_journal(openings[1]) == []
+
+
+def test_a_process_that_lost_its_lock_sends_nothing_more(place: Place) -> None:
+    """Others take it for dead: it must stop before it makes a call that they make too."""
+    journal = place.open()
+    journal.holders.release()
+    with pytest.raises(Exception, match="resume the run"):
+        journal.calls.reserve("run-1", "portfolio", asks(1), Caps(), since=0)
+    assert verify_journal(place.open()) == []
