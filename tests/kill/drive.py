@@ -15,15 +15,27 @@ from typing import TYPE_CHECKING, Any
 
 from schemas.parameters import ScreenBatch
 from schemas.settings import Settings, read_settings
-from steps.asking import ask_shard, close_books, next_round, open_asking, open_books
+from steps.asking import (
+    ask_shard,
+    close_books,
+    next_round,
+    open_asking,
+    open_books,
+    seconds_to_resume,
+    take_up_again,
+)
 from steps.closing import write_report, write_rows
 from steps.line import make_plan, make_price, open_line, take_in
+from storage.clock import system_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    import httpx
 
     from steps.asking import Asking
     from steps.line import Line
+    from storage.clock import Clock
 
     Steer = Callable[[Asking], Awaitable[None]]
 
@@ -42,18 +54,27 @@ def settings_for(home: Path, url: str, api_key: str, **more: object) -> Settings
 
 
 async def ask_everything(asking: Asking) -> None:
-    """Open the books, ask round by round, close the books."""
-    await open_books(asking)
-    while shards := next_round(asking):
-        async with asyncio.TaskGroup() as group:
-            for names in shards.values():
-                for name in names:
-                    group.create_task(ask_shard(asking, name))
-    await close_books(asking)
+    """Ask until nothing is left, trying again after stops that may pass."""
+    while True:
+        if asking.line.control.answered == 0:
+            await open_books(asking)
+        while shards := next_round(asking):
+            async with asyncio.TaskGroup() as group:
+                for names in shards.values():
+                    for name in names:
+                        group.create_task(ask_shard(asking, name))
+        await close_books(asking)
+        wait_s = seconds_to_resume(asking)
+        if wait_s is None:
+            return
+        await asyncio.sleep(wait_s)
+        take_up_again(asking)
 
 
-async def _asked(line: Line, steer: Steer | None) -> None:
-    asking = open_asking(line)
+async def _asked(
+    line: Line, steer: Steer | None, transport: httpx.AsyncBaseTransport | None
+) -> None:
+    asking = open_asking(line, transport=transport)
     steering = None if steer is None else asyncio.ensure_future(steer(asking))
     try:
         await ask_everything(asking)
@@ -64,20 +85,31 @@ async def _asked(line: Line, steer: Steer | None) -> None:
         await asking.close()
 
 
-def screen(parameters: ScreenBatch, settings: Settings, *, steer: Steer | None = None) -> Driven:
+def screen(
+    parameters: ScreenBatch,
+    settings: Settings,
+    *,
+    steer: Steer | None = None,
+    transport: httpx.AsyncBaseTransport | None = None,
+    clock: Clock = system_clock,
+    runner: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run,
+) -> Driven:
     """Carry a batch along the line and return what it came to.
 
     Args:
         parameters: what to screen.
         settings: where and how.
         steer: runs beside the asking, to turn something in mid-run.
+        transport: stands in for the network.
+        clock: the present instant.
+        runner: runs the asking.
     """
-    line = open_line(parameters, settings)
+    line = open_line(parameters, settings, clock=clock)
     try:
         take_in(line)
         make_plan(line)
         make_price(line)
-        asyncio.run(_asked(line, steer))
+        runner(_asked(line, steer, transport))
         rows = write_rows(line)
         return Driven(write_report(line, rows), line)
     finally:

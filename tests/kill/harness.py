@@ -138,7 +138,8 @@ class Killer:
         if self.env:
             given = ["--run", self.run_id] if self.run_id else [str(self.below / "in.csv")]
             folder = ["--output", str(self.below / "out")]
-            return [sys.executable, "-m", "cli.main", "screen", *given, *folder, "--yes", "--json"]
+            command = str(Path(sys.executable).with_name("nightscreen"))
+            return [command, "screen", *given, *folder, "--yes", "--json"]
         parameters = {
             "input": str(self.below / "in.csv"),
             "output": str(self.below / "out"),

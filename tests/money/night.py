@@ -1,0 +1,113 @@
+"""One bad night, held against the ledger: `python -m tests.money.night` spends the full one.
+
+Faults of every kind on the wire; report, journal and ledger must agree to the naira.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from sandbox.batch import make_batch
+from sandbox.process import SandboxProcess
+from schemas.parameters import ScreenBatch
+from tests.kill import truth
+from tests.kill.drive import screen, settings_for
+
+CHECKS = ("bank_account", "karma", "ecosystem")
+MICRO = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """What a night came to, on both sides."""
+
+    report: dict[str, Any]
+    wallet: dict[str, Any]
+    books: truth.Books
+    statuses_wrong: list[str]
+
+    def naira(self, part: str, name: str) -> Decimal:
+        """Return an amount of the report."""
+        return Decimal(self.report[part][name])
+
+    def faults(self) -> list[str]:
+        """Return a sentence for each thing that does not agree."""
+        cost, explained = self.naira("cost", "total"), self.naira("balance", "explained_in_doubt")
+        drift = self.naira("balance", "drift")
+        opening, closing = self.naira("balance", "opening"), self.naira("balance", "closing")
+        wallet = {name: Decimal(self.wallet[name]) for name in self.wallet if self.wallet[name]}
+        drained = wallet["drained"] - wallet["topped_up"]
+        found = {
+            "report and journal differ": cost * MICRO != self.books.journal_micro,
+            "ledger and cost with doubts and drift differ": Decimal(self.books.ledger_micro) / MICRO
+            + drained
+            != cost + explained + drift,
+            "the books do not add up": opening - cost - explained - drift != closing,
+            "the opening is wrong": opening != wallet["opening"],
+            "the closing is wrong": closing != wallet["balance"],
+            "the books are not exact": not self.report["balance"]["exact"],
+            "a double charge is named nowhere": self.books.unnamed,
+            f"the journal is unsound: {self.books.wrong[:1]}": self.books.wrong,
+            f"statuses are wrong: {self.statuses_wrong[:2]}": self.statuses_wrong,
+        }
+        return [sentence for sentence, broken in found.items() if broken]
+
+
+def spend_night(
+    below: Path, *, rows: int, scenario: str, wallet: dict[str, Any], attempts: int = 3
+) -> Night:
+    """Screen a batch against a sandbox in some mood."""
+    make_batch(below / "in.csv", rows=rows, seed=31, damage_pct=0)
+    with SandboxProcess(scenario, seed=7) as sandbox:
+        sandbox.post("/_sandbox/manners", {"silence_s": 1.0})
+        sandbox.post("/_sandbox/faults", {"retry_after_s": 0.2})
+        if wallet:
+            sandbox.post("/_sandbox/wallet", wallet)
+        settings = settings_for(
+            below / "home",
+            sandbox.url,
+            sandbox.api_key,
+            max_in_flight=dict.fromkeys(CHECKS, 64),
+            timeout_s=dict.fromkeys(CHECKS, 0.5),
+            attempts=attempts,
+            tolerated_failure_pct=100,
+        )
+        given = ScreenBatch(input=str(below / "in.csv"), output=str(below / "out"))
+        driven = screen(given, settings)
+        sandbox.wait_until_idle()
+        run_id = driven.report["run_id"]
+        books = truth.books_of(below / "home", run_id, sandbox.ledger())
+        lost = [
+            each
+            for each in truth.wrong_statuses(below / "out" / run_id)
+            if ": in_doubt" not in each and ": failed" not in each
+        ]
+        return Night(driven.report, sandbox.totals()["wallet"], books, lost)
+
+
+def main() -> None:
+    """Spend the full nights and print them."""
+    sys.stdout.write("night | rows | ledger ₦ | cost ₦ | explained ₦ | drift ₦ | exact | result\n")
+    for name, wallet in (
+        ("5 % of each of ten faults", {}),
+        ("the same, another consumer", {"drain_every": {"calls": 50, "amount": "3"}}),
+    ):
+        with tempfile.TemporaryDirectory() as folder:
+            night = spend_night(Path(folder), rows=2000, scenario="flaky", wallet=wallet)
+        balance = night.report["balance"]
+        cells = (
+            *(name, night.report["rows"]["read"], Decimal(night.books.ledger_micro) / MICRO),
+            *(night.report["cost"]["total"], balance["explained_in_doubt"], balance["drift"]),
+            *(balance["exact"], "; ".join(night.faults()) or "holds"),
+        )
+        sys.stdout.write(" | ".join(str(cell) for cell in cells) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

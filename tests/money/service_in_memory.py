@@ -1,0 +1,140 @@
+"""A service in memory with a wallet and a ledger of its own, under the whole line in virtual time.
+
+It answers from the sandbox's people. What a test expects does not belong here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from client.fakes import Canned, FakeTransport
+from sandbox.batch import make_batch
+from sandbox.people import account_of, ecosystem_of, karma_of
+from schemas.parameters import ScreenBatch
+from tests.kill.drive import Driven, screen, settings_for
+from tests.steps.virtual_time import VirtualLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+    from tests.kill.drive import Steer
+
+    Fault = Callable[[str, str, int], Canned | None]
+
+API_KEY = "made-up-key"
+PRICES = {"karma": 10, "ecosystem": 25, "bank_account": 10}
+LOST = Canned(error=httpx.ReadError("cut"))
+NO_MONEY = Canned(402, {"status": "error", "message": "Insufficient wallet balance"})
+DENIED = Canned(403, {"status": "error", "message": "Not allowed"})
+REJECTED = Canned(400, {"status": "error", "message": "Rejected"})
+
+
+@dataclass(slots=True)
+class Service:
+    """Answers, charges and remembers.
+
+    Attributes:
+        wallet: naira left.
+        latency_s: seconds by operation.
+        before: a fault in place of the work, told operation, identity and the call's number.
+        after: a fault once the work is done and charged.
+    """
+
+    wallet: int = 1_000_000
+    latency_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PRICES, 1.0))
+    before: Fault = lambda *_: None
+    after: Fault = lambda *_: None
+    prices: dict[str, int] = field(default_factory=lambda: dict(PRICES))
+    ledger: list[tuple[str, str, int]] = field(default_factory=list)
+
+    @property
+    def charged(self) -> int:
+        """Return naira charged so far."""
+        return sum(cost for _, _, cost in self.ledger)
+
+    def __call__(self, request: httpx.Request) -> Canned:
+        """Answer one request."""
+        operation, identity, record = _asked(request)
+        number = len(self.ledger)
+        delay_s = self.latency_s[operation]
+        fault = self.before(operation, identity, number)
+        cost = self.prices[operation] if record is not None else 0
+        if fault is None and self.prices[operation] > self.wallet:
+            fault = NO_MONEY
+        if fault is not None:
+            self.ledger.append((operation, identity, 0))
+            return _late(fault, delay_s)
+        self.wallet -= cost
+        self.ledger.append((operation, identity, cost))
+        fault = self.after(operation, identity, number)
+        return _late(fault or self._answer(operation, record, cost), delay_s)
+
+    def _answer(self, operation: str, record: Any, cost: int) -> Canned:  # noqa: ANN401 - a record
+        meta = {"cost": cost, "balance": self.wallet}
+        if record is not None:
+            data = json.loads(json.dumps(record, default=str))
+            return Canned(200, {"status": "success", "data": data, "meta": meta})
+        if operation == "karma":
+            return Canned(404, {"status": "success", "message": "Identity not found in karma"})
+        if operation == "ecosystem":
+            text = "not found in ecosystem"
+            return Canned(404, {"status": "error", "message": text, "meta": meta})
+        return Canned(500, {"status": "error", "message": "invalid account", "meta": meta})
+
+
+def _late(canned: Canned, delay_s: float) -> Canned:
+    return Canned(canned.status, canned.body, canned.headers, canned.error, delay_s)
+
+
+def _asked(request: httpx.Request) -> tuple[str, str, Any]:
+    """Return operation, identity and the record there is."""
+    *_, kind, last = request.url.path.split("/")
+    if kind == "karma":
+        return "karma", last, karma_of(last)
+    if kind == "ecosystem":
+        return "ecosystem", last, ecosystem_of(last)
+    stream = request.stream
+    assert isinstance(stream, httpx.ByteStream)
+    body = json.loads(b"".join(stream))
+    bank, number = body["bank_code"], body["account_number"]
+    return "bank_account", f"{bank}-{number}", account_of(bank, number)
+
+
+@dataclass(slots=True)
+class Bureau:
+    """A lender's desk: a batch, a home and a service, and nights spent there in virtual time."""
+
+    below: Path
+    service: Service = field(default_factory=Service)
+    rows: int = 300
+    settings: dict[str, Any] = field(default_factory=dict)
+    loop: VirtualLoop = field(default_factory=VirtualLoop)
+
+    def night(self, *, run: str = "", steer: Steer | None = None, **parameters: str) -> Driven:
+        """Screen the batch, or resume a run."""
+        source = self.below / "in.csv"
+        if not source.exists():
+            make_batch(source, rows=self.rows, seed=9, damage_pct=0)
+        given = ScreenBatch(
+            input=str(source), output=str(self.below / "out"), run=run, **parameters
+        )
+        home = self.below / "home"
+        more = {"max_in_flight": dict.fromkeys(PRICES, 4), **self.settings}
+        settings = settings_for(home, "http://127.0.0.1:9", API_KEY, **more)
+        return screen(
+            given,
+            settings,
+            steer=steer,
+            transport=FakeTransport(self.service),
+            clock=self.loop.micros,
+            runner=self._run,
+        )
+
+    def _run(self, asking: Coroutine[Any, Any, None]) -> None:
+        self.loop.run_until_complete(asking)
+        assert not self.loop.faults, self.loop.faults

@@ -1,0 +1,121 @@
+"""Caps that hold: a short form of the table, and the same as a property of a service in memory."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.calls import Caps
+from steps.callbook import CallBook
+from steps.control import CheckProgress, Control
+from steps.lookups import Pace, Window
+from storage.journal import open_journal
+from tests.money.caps import measure
+from tests.steps.virtual_time import VirtualLoop, run
+from tests.steps.window_in_a_test import NAIRA, FakeService, bench, hit, job, lost, miss, refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from client.classify import Reading
+    from schemas.checks import Lookup
+
+
+@pytest.mark.parametrize(
+    ("case", "in_flight"),
+    [("calm", 256), ("lost answers", 64), ("price rises", 16), ("two processes", 4)],
+)
+def test_a_cap_holds_against_the_ledger(case: str, in_flight: int, tmp_path: Path) -> None:
+    """The service charged no more than the cap, and the cap's money was used."""
+    cell = measure(case, in_flight, tmp_path)
+    assert cell.holds(), cell
+
+
+@dataclass
+class Till:
+    """A service that charges as it likes, up to a known price, and forgets to say so."""
+
+    rng: random.Random
+    price: int
+    hit_share: float
+    lost_share: float
+    charged: int = 0
+    answered: set[str] = field(default_factory=set)
+
+    def __call__(self, lookup: Lookup, attempt: int) -> Reading:
+        """Decide one attempt."""
+        if self.rng.random() < 0.1:
+            return refused()
+        cost = self.rng.randrange(1, self.price + 1) if self.rng.random() < self.hit_share else 0
+        self.charged += cost
+        if self.rng.random() < self.lost_share:
+            return lost()
+        assert lookup.identity not in self.answered, "an answer was paid for twice"
+        self.answered.add(lookup.identity)
+        return hit(cost) if cost else miss()
+
+
+TILLS = st.builds(
+    Till,
+    rng=st.randoms(use_true_random=False),
+    price=st.integers(1, 40 * NAIRA),
+    hit_share=st.floats(0, 1),
+    lost_share=st.floats(0, 0.6),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(till=TILLS, cap=st.integers(0, 500 * NAIRA), in_flight=st.integers(1, 64))
+def test_no_cap_is_ever_passed(till: Till, cap: int, in_flight: int) -> None:
+    """Whatever is charged, said or lost, at any concurrency, the sum stays under the cap."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, till, cap=in_flight, caps=Caps(run_micro=cap))
+        await made.window.ask([job(each, worst=till.price) for each in range(60)])
+        assert till.charged <= cap
+        assert made.control.bound_micro == 0
+        assert not made.store.open
+        assert made.store.spent + made.store.reserved <= cap
+
+    run(main)
+
+
+@settings(max_examples=15, deadline=None)
+@given(till=TILLS, cap=st.integers(0, 500 * NAIRA), in_flight=st.integers(1, 64))
+def test_no_cap_of_the_real_journal_is_ever_passed(
+    till: Till, cap: int, in_flight: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The same with the journal on disk."""
+    home = tmp_path_factory.mktemp("home")
+
+    async def main(loop: VirtualLoop) -> None:
+        control = Control()
+        lookup = job(0).lookup
+        control.progress = {lookup.check: CheckProgress()}
+        with open_journal(home, clock=loop.micros) as journal:
+            caps = Caps(day_micro=cap)
+            book = CallBook(
+                journal.calls, run_id="run", purpose="portfolio", caps=caps, since=loop.micros()
+            )
+            service = FakeService(loop, till)
+            window = Window(
+                lookup.check,
+                send=service,
+                book=book,
+                cap=bench(loop, cap=in_flight).window._cap,
+                control=control,
+                pace=Pace(5, random.Random(1)),
+                clock=loop.micros,
+            )
+            await window.ask([job(each, worst=till.price) for each in range(40)])
+            await window.drain()
+            assert till.charged <= cap
+            assert journal.money.today().bound_micro <= cap
+            book.close()
+
+    run(main)

@@ -1,0 +1,95 @@
+"""Order of spending: what was reached is what mattered most, when money or time is short."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from schemas.plan import Standing
+from storage.clock import to_instant
+from tests.money.service_in_memory import LOST, Bureau
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from client.fakes import Canned
+    from tests.kill.drive import Driven
+
+
+def out_of_order(driven: Driven, check: str | None = None) -> int:
+    """Return how many reached lookups lie beyond where the reached ones should end."""
+    line = driven.line
+    ranked = line.order
+    if check is not None:
+        ranked = ranked[line.checks_of[ranked] == check]
+    reached = line.standing[ranked] != Standing.WAITING.value
+    return int(reached.sum() - reached[: int(reached.sum())].sum())
+
+
+def test_money_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
+    """Over all checks the reached lookups are the first in rank."""
+    bureau = Bureau(tmp_path)
+    report = (driven := bureau.night(max_spend="2500")).report
+    assert report["stop_reason"] == "budget"
+    assert bureau.service.charged <= 2500
+    assert 0.2 < (driven.line.standing != Standing.WAITING.value).mean() < 0.6
+    assert out_of_order(driven) <= 12
+
+
+def test_lost_answers_do_not_turn_the_order_round(tmp_path: Path) -> None:
+    """Resends take money from what mattered least."""
+
+    def after(operation: str, identity: str, number: int) -> Canned | None:
+        return LOST if number % 11 == 3 else None
+
+    bureau = Bureau(tmp_path)
+    bureau.service.after = after
+    driven = bureau.night(max_spend="2500")
+    assert bureau.service.charged <= 2500
+    assert out_of_order(driven) <= 12
+
+
+def test_a_wallet_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
+    """Where the wallet ends before the cap, what mattered most was asked first."""
+    bureau = Bureau(tmp_path)
+    bureau.service.wallet = 2500
+    driven = bureau.night()
+    assert driven.report["stop_reason"] == "balance"
+    assert bureau.service.wallet < 25
+    assert out_of_order(driven) <= 12
+
+
+def test_time_for_a_third_reaches_the_first_third_of_each_check(tmp_path: Path) -> None:
+    """Each check has its own lanes; a deadline cuts each of them in rank."""
+    bureau = Bureau(tmp_path)
+    bureau.service.latency_s = {"karma": 1.0, "ecosystem": 2.0, "bank_account": 1.5}
+    ends = to_instant(bureau.loop.micros() + 30_000_000).astimezone(UTC)
+    driven = bureau.night(deadline=datetime.isoformat(ends))
+    assert driven.report["stop_reason"] == "deadline"
+    shares = {
+        check: (driven.line.standing[driven.line.checks_of == check] != 0).mean()
+        for check in ("karma", "ecosystem", "bank_account")
+    }
+    assert all(0.05 < share < 0.6 for share in shares.values())
+    assert [out_of_order(driven, check) for check in shares] <= [4, 4, 4]
+
+
+def test_what_is_left_at_the_end_buys_nothing_more(tmp_path: Path) -> None:
+    """At `budget` less is left than the cheapest needed lookup costs at worst."""
+    for cap in (1001, 1234, 1790):
+        bureau = Bureau(tmp_path / str(cap))
+        bureau.below.mkdir()
+        report = bureau.night(max_spend=str(cap)).report
+        left = cap - Decimal(report["cost"]["total"]) - Decimal(report["cost"]["in_doubt_exposure"])
+        assert report["stop_reason"] == "budget"
+        assert left < 10
+        assert report["balance"]["exact"]
+
+
+def test_the_order_is_a_permutation(tmp_path: Path) -> None:
+    """Ranking loses and repeats no lookup."""
+    driven = Bureau(tmp_path, rows=60).night()
+    assert sorted(driven.line.order) == list(np.arange(len(driven.line.order)))

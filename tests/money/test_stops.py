@@ -1,0 +1,232 @@
+"""Stops, each in mid-run: an honest folder, and a resume that does only what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from client.fakes import Canned
+from steps.control import StopReason
+from storage.clock import to_instant
+from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steps.asking import Asking
+
+ROWS = 240
+
+
+def after_number(first: int, fault: Canned, operation: str = "") -> Any:  # noqa: ANN401 - a Fault
+    """Return a fault for all calls from a number on, of one operation or all."""
+
+    def fails(asked: str, _: str, number: int) -> Canned | None:
+        return fault if number >= first and operation in {"", asked} else None
+
+    return fails
+
+
+def honest(report: dict[str, Any], bureau: Bureau) -> None:
+    """Every row and lookup is accounted for, and every naira."""
+    assert report["rows"]["screened"] == ROWS
+    for part in report["checks"].values():
+        ends = ("paid", "free", "reused", "spared", "failed", "pending", "in_doubt")
+        assert part["distinct"] == sum(part[end] for end in ends)
+        assert sum(part["answers"].values()) == ROWS
+    balance = report["balance"]
+    names = ("opening", "closing", "explained_in_doubt", "drift")
+    opening, closing, explained, drift = (float(balance[name]) for name in names)
+    assert opening - float(report["cost"]["total"]) - explained - drift == closing
+    assert float(report["cost"]["total"]) + explained == bureau.service.charged
+
+
+def resumed(bureau: Bureau, report: dict[str, Any], **more: str) -> dict[str, Any]:
+    """Let the run be taken up again with nothing in its way; it must do only what is missing."""
+    bureau.service.before = bureau.service.after = lambda *_: None
+    answered = bureau.service.charged
+    charged_before = Counter(entry[:2] for entry in bureau.service.ledger if entry[2])
+    start = len(bureau.service.ledger)
+    again = bureau.night(run=report["run_id"], **more).report
+    assert again["state"] == "completed"
+    twice = {entry[:2] for entry in bureau.service.ledger[start:] if entry[2]} & set(charged_before)
+    doubtful = sum(part["in_doubt"] for part in report["checks"].values())
+    assert len(twice) <= doubtful
+    assert bureau.service.charged >= answered
+    honest(again, bureau)
+    return again
+
+
+def desk(below: Path, **settings: Any) -> Bureau:  # noqa: ANN401 - settings of any kind
+    """Return a desk with its batch."""
+    return Bureau(below, rows=ROWS, settings=settings)
+
+
+def test_an_outage_stops_the_run_and_a_resume_ends_it(tmp_path: Path) -> None:
+    """A service that goes silent in mid-run is probed, given up, and taken up again later."""
+    bureau = desk(tmp_path)
+    bureau.service.before = after_number(200, LOST)
+    report = bureau.night().report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
+    honest(report, bureau)
+    resumed(bureau, report)
+
+
+def test_an_outage_that_passes_costs_no_stop(tmp_path: Path) -> None:
+    """Back within the time to give up, the run completes by itself."""
+    bureau = desk(tmp_path, tolerated_failure_pct=100)
+    start = bureau.loop.time()
+
+    def fails(*_: object) -> Canned | None:
+        return LOST if 40 < bureau.loop.time() - start < 200 else None
+
+    bureau.service.before = fails
+    report = bureau.night().report
+    assert report["state"] == "completed"
+    honest(report, bureau)
+
+
+def test_an_empty_wallet_stops_the_run(tmp_path: Path) -> None:
+    """402 stops everything; what was answered is kept; topped up, the resume does the rest."""
+    bureau = desk(tmp_path)
+    bureau.service.wallet = 1500
+    report = bureau.night().report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "balance")
+    honest(report, bureau)
+    bureau.service.wallet = 100_000
+    bureau.service.before = lambda *_: None
+    again = bureau.night(run=report["run_id"]).report
+    assert again["state"] == "completed"
+    assert float(again["balance"]["drift"]) == -(100_000 - float(report["balance"]["closing"]))
+    charges = Counter(entry[:2] for entry in bureau.service.ledger if entry[2])
+    assert max(charges.values()) == 1
+
+
+def test_the_floor_is_kept(tmp_path: Path) -> None:
+    """The wallet never falls under the floor, and hardly anything above it is left."""
+    bureau = desk(tmp_path, balance_floor="500")
+    bureau.service.wallet = 2500
+    report = bureau.night().report
+    assert report["stop_reason"] == "balance"
+    assert 500 <= bureau.service.wallet < 530
+    honest(report, bureau)
+
+
+def test_a_refused_key_in_mid_run_stops_its_check_alone(tmp_path: Path) -> None:
+    """The other checks go through; the report names the reason."""
+    bureau = desk(tmp_path)
+    bureau.service.before = after_number(150, DENIED, "karma")
+    report = bureau.night().report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
+    assert report["checks"]["karma"]["pending"] > 0
+    assert report["checks"]["bank_account"]["pending"] == 0
+    assert report["checks"]["ecosystem"]["pending"] == 0
+    honest(report, bureau)
+    resumed(bureau, report)
+
+
+def test_too_many_failures_stop_the_run(tmp_path: Path) -> None:
+    """Beyond the tolerated share of failures nothing more is spent."""
+    bureau = desk(tmp_path)
+    bureau.service.before = after_number(150, REJECTED)
+    report = bureau.night().report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "failures")
+    honest(report, bureau)
+    resumed(bureau, report)
+
+
+def test_the_quota_is_used_up_and_not_passed(tmp_path: Path) -> None:
+    """The day's number of one check is asked; the next day does the rest."""
+    bureau = desk(tmp_path, max_per_day={"karma": 100})
+    report = bureau.night().report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "quota")
+    assert sum(entry[0] == "karma" for entry in bureau.service.ledger) == 100
+    honest(report, bureau)
+    bureau.loop.now_s += 86_400
+    bureau.settings = {}
+    resumed(bureau, report)
+
+
+def test_the_deadline_stops_the_run(tmp_path: Path) -> None:
+    """Nothing is sent after it; without one the resume ends the work."""
+    bureau = desk(tmp_path)
+    ends = to_instant(bureau.loop.micros() + 30_000_000).astimezone(UTC)
+    report = bureau.night(deadline=datetime.isoformat(ends)).report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "deadline")
+    honest(report, bureau)
+    later = to_instant(bureau.loop.micros() + 3_600_000_000).astimezone(UTC)
+    resumed(bureau, report, deadline=datetime.isoformat(later))
+
+
+def test_the_budget_stops_the_run_and_more_money_ends_it(tmp_path: Path) -> None:
+    """The cap is of the run as a whole; a new value replaces the old."""
+    bureau = desk(tmp_path)
+    report = bureau.night(max_spend="1500").report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "budget")
+    assert bureau.service.charged <= 1500
+    honest(report, bureau)
+    again = bureau.night(run=report["run_id"], max_spend="2000").report
+    assert again["stop_reason"] == "budget"
+    assert 1500 < bureau.service.charged <= 2000
+    resumed(bureau, report, max_spend="90000")
+
+
+def test_a_cancelled_run_settles_and_resumes(tmp_path: Path) -> None:
+    """What is in flight settles; nothing is left open."""
+
+    async def cancel(asking: Asking) -> None:
+        await asyncio.sleep(25)
+        asking.line.control.stop_run(StopReason.CANCELLED)
+
+    bureau = desk(tmp_path)
+    report = bureau.night(steer=cancel).report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "cancelled")
+    honest(report, bureau)
+    resumed(bureau, report)
+
+
+@pytest.mark.parametrize(
+    "sample", [Canned(200, {}), Canned(200, {"mock-response": {"status": "success", "data": {}}})]
+)
+def test_test_mode_is_noticed_at_the_first_answer(sample: Canned, tmp_path: Path) -> None:
+    """One call is made, nothing is published."""
+    bureau = desk(tmp_path)
+    bureau.service.before = lambda *_: sample
+    report = bureau.night().report
+    assert report["state"] == "test_mode"
+    assert not report["publishable"]
+    assert len(bureau.service.ledger) == 1
+    assert not list((tmp_path / "out").glob("*/manifest.json"))
+
+
+def test_a_stop_that_may_pass_is_taken_up_again(tmp_path: Path) -> None:
+    """With a deadline an outage is tried again in the same run, with what it cost asked anew."""
+    bureau = desk(tmp_path, outage_give_up="PT1M", tolerated_failure_pct=100, attempts=2)
+    start = bureau.loop.time()
+
+    def fails(*_: object) -> Canned | None:
+        return LOST if 20 < bureau.loop.time() - start < 1500 else None
+
+    bureau.service.before = fails
+    ends = to_instant(bureau.loop.micros() + 7_200_000_000).astimezone(UTC)
+    report = bureau.night(deadline=datetime.isoformat(ends)).report
+    assert report["state"] == "completed"
+    assert sum(part["in_doubt"] + part["failed"] for part in report["checks"].values()) == 0
+    assert 1500 < bureau.loop.time() - start < 3600
+    honest(report, bureau)
+
+
+def test_a_stop_that_does_not_pass_ends_before_the_deadline(tmp_path: Path) -> None:
+    """Nothing is tried again where the next try would come after the deadline."""
+    bureau = desk(tmp_path, outage_give_up="PT1M", tolerated_failure_pct=100)
+    bureau.service.before = after_number(100, LOST)
+    start = bureau.loop.time()
+    ends = to_instant(bureau.loop.micros() + 3_600_000_000).astimezone(UTC)
+    report = bureau.night(deadline=datetime.isoformat(ends)).report
+    assert report["stop_reason"] == "outage"
+    assert bureau.loop.time() - start < 3600
+    honest(report, bureau)
