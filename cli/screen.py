@@ -11,13 +11,15 @@ import json
 import os
 import signal
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli.options import read_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from types import FrameType
 
     from schemas.parameters import ScreenBatch
 
@@ -80,25 +82,41 @@ def prepare_engine() -> None:
 async def run_flow(parameters: ScreenBatch) -> dict[str, Any]:
     """Run the flow under a panel; Ctrl-C stops asking and lets the run end by itself."""
     from cli.panel import show_panel
-    from flows.screen_batch import screen_batch
 
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, _interrupt)
-    try:
+    with _orderly_interrupt(asyncio.get_running_loop()):
+        from flows.screen_batch import screen_batch
+
         async with show_panel():
             report: dict[str, Any] = await screen_batch(parameters)
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
     return report
 
 
-def _interrupt() -> None:
-    """Stop the newest run in an orderly way; before there is one, stop outright."""
+@contextmanager
+def _orderly_interrupt(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Let Ctrl-C stop the run in an orderly way, and outright where no run is open yet.
+
+    It is a handler of the process, not of the loop, because the engine's start keeps the loop busy.
+    """
+    from tasks import live
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        if live.newest() is None:
+            raise KeyboardInterrupt
+        loop.call_soon_threadsafe(_stop_newest)
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop_newest() -> None:
+    """Ask nothing more in the run that is open."""
     from steps.control import StopReason
     from tasks import live
 
     newest = live.newest()
-    if newest is None:
-        raise KeyboardInterrupt
-    sys.stderr.write("\nStopping: calls in flight settle, then the report is written ...\n")
-    newest.line.control.stop_run(StopReason.CANCELLED)
+    if newest is not None:
+        sys.stderr.write("\nStopping: calls in flight settle, then the report is written ...\n")
+        newest.line.control.stop_run(StopReason.CANCELLED)

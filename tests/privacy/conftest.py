@@ -1,0 +1,108 @@
+"""A screening as a user runs it, with everything it leaves in one folder that can be searched."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from sandbox.process import SandboxProcess
+from tests.cli.command import COMMAND, Ended, surroundings
+from tests.cli.engine import Engine, running_engine
+from tests.privacy.people import Marked, mark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+API_KEY = "Marked-Key-Zqx93"
+PERMITTED = ("quarantine.csv", "enriched/")
+"""Places in a run's folder where the contract has identifiers in clear."""
+_PATIENCE_S = 90.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A working directory: HOME, engine and output under it, the input beside it."""
+
+    folder: Path
+    marked: Marked
+    env: dict[str, str]
+
+    def screen(self, *arguments: str, program: tuple[str, ...] = (COMMAND,)) -> Ended:
+        """Screen the batch to its end, and keep what was said with the rest."""
+        child = self.start(*arguments, program=program)
+        out, err = child.communicate(timeout=_PATIENCE_S)
+        (self.folder / f"said-{child.pid}.txt").write_text(out + err, encoding="utf-8")
+        return Ended(child.returncode, out, err)
+
+    def start(
+        self, *arguments: str, program: tuple[str, ...] = (COMMAND,)
+    ) -> subprocess.Popen[str]:
+        """Start screening the batch."""
+        return subprocess.Popen(
+            [*program, "screen", str(self.marked.file), *arguments],
+            cwd=self.folder,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def searched(self) -> Iterator[tuple[str, bytes]]:
+        """Yield everything in which nothing may be found: names, files, decoded tables."""
+        for path in sorted(self.folder.rglob("*")):
+            name = str(path.relative_to(self.folder))
+            yield f"name of {name}", name.encode()
+            inside = name.partition("/")[2].partition("/")[2]
+            if not path.is_file() or (name.startswith("out/") and inside.startswith(PERMITTED)):
+                continue
+            yield name, path.read_bytes()
+            if path.suffix == ".parquet":
+                yield f"decoded {name}", str(pq.read_table(path).to_pylist()).encode()
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[SandboxProcess]:
+    """Return a simulator with a key of its own, whose faults do not take long."""
+    with SandboxProcess(api_key=API_KEY, balance="100000") as running:
+        quick = {"silence_s": 0.3, "slow_s": 0.2, "retry_after_s": 0.1}
+        running.post("/_sandbox/manners", quick)
+        yield running
+
+
+@pytest.fixture
+def place(tmp_path: Path, sandbox: SandboxProcess) -> Place:
+    """Return a place that begins with nothing."""
+    return make_place(tmp_path, sandbox)
+
+
+def make_place(
+    folder: Path, sandbox: SandboxProcess, *, fillers: int = 0, **settings: str
+) -> Place:
+    """Return a working directory with a marked batch beside it."""
+    inside = folder / "inside"
+    inside.mkdir()
+    env = surroundings(
+        inside,
+        NIGHTSCREEN_BASE_URL=sandbox.url,
+        NIGHTSCREEN_API_KEY=API_KEY,
+        NIGHTSCREEN_TIMEOUT_S__KARMA="2",
+        NIGHTSCREEN_TIMEOUT_S__ECOSYSTEM="2",
+        NIGHTSCREEN_TIMEOUT_S__BANK_ACCOUNT="2",
+        NIGHTSCREEN_ATTEMPTS="1",
+        NIGHTSCREEN_TOLERATED_FAILURE_PCT="100",
+        PREFECT_LOGGING_LEVEL="DEBUG",
+    )
+    env.pop("PREFECT_API_URL", None)
+    return Place(inside, mark(folder / "batch.csv", fillers=fillers), {**env, **settings})
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Return a running server of the engine, shared by the runs that fail."""
+    with running_engine(tmp_path_factory.mktemp("engine")) as server:
+        yield server

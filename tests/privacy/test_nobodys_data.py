@@ -1,0 +1,122 @@
+"""Nobody's data where it does not belong, however a run ends.
+
+Permitted are `enriched/` and `quarantine.csv`; everything else that a run leaves is searched: the
+engine's database and logs, what was said, the journal, the work in hand, the reports, file names.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.privacy.conftest import API_KEY, Place, make_place
+from tests.privacy.search import Search
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sandbox.process import SandboxProcess
+    from tests.cli.engine import Engine
+
+pytestmark = pytest.mark.engine
+
+EVERY_KIND = ("--karma-identities", "bvn,phone,email,nuban")
+BREAK_DOWN = """
+import sys
+import steps.closing
+
+def decide(table):
+    raise ValueError(f"cannot decide {table.to_pylist()[:3]}")
+
+steps.closing.decide = decide
+from cli.main import run
+sys.argv = ["nightscreen", *sys.argv[1:]]
+run()
+"""
+
+
+def _search_everything(place: Place, *engines: Engine) -> None:
+    """Find nothing in anything that was left."""
+    search = Search({*place.marked.values, API_KEY})
+    found = {name: values for name, text in place.searched() if (values := search.found_in(text))}
+    for engine in engines:
+        for path in engine.folder.rglob("*"):
+            if path.is_file() and (values := search.found_in(path.read_bytes())):
+                found[f"engine {path.name}"] = values
+    assert found == {}
+
+
+def _all_is_private(place: Place) -> None:
+    for tree in (place.folder / ".nightscreen", place.folder / "out"):
+        for path in (tree, *tree.rglob("*")):
+            mode = path.stat().st_mode & 0o777
+            assert mode == (0o700 if path.is_dir() else 0o600), f"{path} has {mode:o}"
+
+
+def test_after_a_night_with_every_fault(place: Place) -> None:
+    """With a temporary server of the engine, whose database is under PREFECT_HOME."""
+    ended = place.screen(*EVERY_KIND, "--json")
+    assert ended.status in {0, 3}, ended.err
+    report = json.loads(ended.out)
+    assert report["rows"]["quarantined"] == 2
+    assert report["checks"]["karma"]["answers"]["listed"] > 0
+    assert report["checks"]["karma"]["in_doubt"] > 0
+    assert report["checks"]["karma"]["failed"] > 0
+    assert list((place.folder / "prefect").glob("*.db"))
+    (quarantine,) = (place.folder / "out").glob("*/quarantine.csv")
+    assert Search(place.marked.values).found_in(quarantine.read_bytes())
+    _search_everything(place)
+    _all_is_private(place)
+
+
+def test_after_a_wrong_key(place: Place, engine: Engine) -> None:
+    """The service refuses; the key that was tried is nowhere."""
+    place.env.update(PREFECT_API_URL=engine.url, NIGHTSCREEN_API_KEY=f"{API_KEY}-old")
+    ended = place.screen(*EVERY_KIND, "--json")
+    assert (ended.status, json.loads(ended.out)["stop_reason"]) == (3, "auth")
+    _search_everything(place, engine)
+    _all_is_private(place)
+
+
+def test_after_a_file_that_breaks_off(
+    tmp_path: Path, sandbox: SandboxProcess, engine: Engine
+) -> None:
+    """Rows that cannot be read far below the headings end the run, not the silence."""
+    place = make_place(tmp_path, sandbox, fillers=20_000, PREFECT_API_URL=engine.url)
+    with place.marked.file.open("ab") as file:
+        file.write(b"Zqxbroken-Firstname,\xe8\x81\xff\xfe\x00,22999000001\n")
+    ended = place.screen("--json")
+    assert ended.status == 2, ended.err
+    assert ended.document["exit_status"] == 2
+    _search_everything(place, engine)
+
+
+def test_after_a_fault_of_our_own(place: Place, engine: Engine) -> None:
+    """An exception whose text holds rows is replaced by its kind and place."""
+    place.env["PREFECT_API_URL"] = engine.url
+    ended = place.screen(program=(sys.executable, "-c", BREAK_DOWN))
+    assert ended.status == 1
+    assert "unexpected ValueError at" in ended.err
+    _search_everything(place, engine)
+    _all_is_private(place)
+
+
+def test_after_a_kill(place: Place, engine: Engine, sandbox: SandboxProcess) -> None:
+    """Rows in hand are sealed, calls under way bear pseudonyms; the run is listed as killed."""
+    place.env["PREFECT_API_URL"] = engine.url
+    before = sandbox.totals()["totals"]["requests"]
+    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 150})
+    child = place.start(*EVERY_KIND)
+    while sandbox.totals()["totals"]["requests"] < before + 20:
+        assert child.poll() is None
+        time.sleep(0.05)
+    child.kill()
+    child.communicate()
+    sandbox.post("/_sandbox/latency", {"kind": "none"})
+    assert any((place.folder / ".nightscreen" / "work").glob("*/*.sealed"))
+    _search_everything(place, engine)
+    _all_is_private(place)
