@@ -16,7 +16,7 @@ from schemas.settings import read_settings
 from steps import closing
 from steps.asking import Asking, next_round, open_asking
 from steps.control import StopReason
-from steps.line import open_line
+from steps.line import discard, open_line
 from steps.quoting import quote_document
 from tasks import live, stations
 from tasks.checks import BY_CHECK
@@ -78,8 +78,11 @@ async def _screen(run: LiveRun) -> dict[str, Any]:
 
 
 def quote_report(run: LiveRun) -> dict[str, Any]:
-    """Return the quote of a run that goes no further."""
-    return quote_document(run.line)
+    """Return the quote of a run that goes no further, and leave nothing of a new one."""
+    document = quote_document(run.line)
+    if not run.line.parameters.run:
+        discard(run.line)
+    return document
 
 
 @asynccontextmanager

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from schemas.errors import NightscreenError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from steps.asking import Asking
     from steps.line import Line
     from steps.report import RowTally
@@ -35,6 +37,9 @@ class LiveRun:
 
 
 _RUNS: dict[str, LiveRun] = {}
+
+asked_here: Callable[[str], bool] | None = None
+"""Asks the person at this process's terminal to approve spending; None where nobody sits there."""
 
 
 def put(line: Line) -> LiveRun:

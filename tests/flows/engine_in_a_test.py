@@ -106,7 +106,7 @@ class Engine:
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             try:
-                process.wait(20)
+                process.wait(8)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
