@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import bindparam, select, text, update
+from sqlalchemy import bindparam, select, update
 
 from storage.journal.calls import SEAL_KEY, answer_context
 from storage.journal.engine import reading, told, writing
@@ -122,5 +122,6 @@ def _empty_log(journal: Journal) -> None:
     """Leave nothing that was sealed under the old key in SQLite's write-ahead log."""
     if journal.engine.dialect.name == "sqlite":
         with told(journal.engine), journal.engine.connect() as connection:
-            connection.execution_options(isolation_level="AUTOCOMMIT")
-            connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
+            cursor = connection.connection.cursor()  # outside a transaction, as it must be
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            cursor.close()

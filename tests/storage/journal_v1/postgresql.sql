@@ -1,0 +1,105 @@
+-- The journal's first version, frozen: what an older program made. Never change it.
+
+CREATE TABLE answers (
+  answer_id BIGSERIAL NOT NULL,
+  "check" TEXT NOT NULL,
+  subject BYTEA NOT NULL,
+  outcome TEXT NOT NULL,
+  answered_at BIGINT NOT NULL,
+  call_id BIGINT NOT NULL,
+  run_id TEXT NOT NULL,
+  cost_micro BIGINT,
+  body BYTEA NOT NULL,
+  PRIMARY KEY (answer_id)
+);
+
+CREATE INDEX answers_by_subject ON answers (subject, "check", answered_at, answer_id, outcome, call_id, run_id, cost_micro);
+
+CREATE TABLE calls (
+  call_id BIGSERIAL NOT NULL,
+  run_id TEXT NOT NULL,
+  "check" TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  subject BYTEA NOT NULL,
+  purpose TEXT NOT NULL,
+  attempt INTEGER NOT NULL,
+  holder TEXT NOT NULL,
+  consent_reference TEXT,
+  intent_at BIGINT NOT NULL,
+  reserved_micro BIGINT NOT NULL,
+  state TEXT NOT NULL,
+  sent_at BIGINT,
+  settled_at BIGINT,
+  trouble TEXT,
+  status INTEGER,
+  outcome TEXT,
+  cost_micro BIGINT,
+  balance_micro BIGINT,
+  final BOOLEAN NOT NULL,
+  PRIMARY KEY (call_id)
+);
+
+CREATE INDEX calls_by_run ON calls (run_id, "check");
+
+CREATE INDEX calls_by_subject ON calls (subject, "check");
+
+CREATE INDEX calls_unsettled ON calls (state) WHERE state IN ('intent', 'in_doubt');
+
+CREATE TABLE meta (
+  name TEXT NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (name)
+);
+
+CREATE TABLE prices (
+  "check" TEXT NOT NULL,
+  latest_micro BIGINT NOT NULL,
+  highest_micro BIGINT NOT NULL,
+  seen_at BIGINT NOT NULL,
+  PRIMARY KEY ("check")
+);
+
+CREATE TABLE runs (
+  run_id TEXT NOT NULL,
+  flow TEXT NOT NULL,
+  batch TEXT NOT NULL,
+  purpose TEXT NOT NULL,
+  state TEXT NOT NULL,
+  stop_reason TEXT,
+  holder TEXT,
+  started_at BIGINT NOT NULL,
+  finished_at BIGINT,
+  input_digest TEXT NOT NULL,
+  folder TEXT NOT NULL,
+  cap_micro BIGINT,
+  parameters TEXT NOT NULL,
+  report TEXT,
+  PRIMARY KEY (run_id)
+);
+
+CREATE INDEX runs_by_batch ON runs (batch, started_at);
+
+CREATE TABLE seal_keys (
+  fingerprint TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  retired_at BIGINT,
+  PRIMARY KEY (fingerprint)
+);
+
+CREATE TABLE spend (
+  scope TEXT NOT NULL,
+  spent_micro BIGINT NOT NULL,
+  reserved_micro BIGINT NOT NULL,
+  calls BIGINT NOT NULL,
+  PRIMARY KEY (scope)
+);
+
+CREATE TABLE tallies (
+  run_id TEXT NOT NULL,
+  "check" TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  outcome TEXT NOT NULL,
+  answers BIGINT NOT NULL,
+  cost_micro BIGINT NOT NULL,
+  PRIMARY KEY (run_id, "check", kind, outcome)
+);

@@ -1,0 +1,132 @@
+"""Locks that die with their process, on both databases, killed for real."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from schemas.calls import GrantKind
+from storage.holders import FileHolders
+from storage.journal.engine import writing
+from storage.journal.verify import verify_journal
+from tests.storage.conftest import PRICE, reserve
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.storage.conftest import Place
+
+CHILD = (
+    "import sys, time; from pathlib import Path\n"
+    "from schemas.calls import Ask, Caps\n"
+    "from storage.journal import open_journal\n"
+    "journal = open_journal(Path(sys.argv[1]), url=sys.argv[2])\n"
+    "ask = Ask('karma', 'bvn', (1).to_bytes(16, 'big'), 20_000_000, None, 1)\n"
+    "journal.calls.reserve('child', 'portfolio', [ask], Caps(), since=0)\n"
+    "print('ready', flush=True)\n"
+    "time.sleep(60)\n"
+)
+
+
+def test_a_killed_process_lets_go_at_once(place: Place) -> None:
+    """While it lives its call is held; after SIGKILL the call is in doubt and may be made again."""
+    mine = place.open()
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(place.home), place.url], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    assert reserve(mine, 1)[0][1].kind is GrantKind.HELD
+    assert mine.calls.recover() == 0
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    wait_until_gone(place)
+    assert mine.calls.recover() == 1
+    assert [row.reserved_micro for row in mine.runs.in_doubt()] == [PRICE]
+    assert reserve(mine, 1)[0][1].kind is GrantKind.GRANTED
+    assert verify_journal(mine) == []
+
+
+def wait_until_gone(place: Place) -> None:
+    """Wait until PostgreSQL has noticed that its client is gone; SQLite needs no waiting."""
+    journal = place.opened[0]
+    with writing(journal.engine) as connection:
+        holders = list(connection.exec_driver_sql("SELECT DISTINCT holder FROM calls").scalars())
+    for _ in range(500):
+        if not any(journal.holders.alive(each) for each in holders if each != journal.holders.name):
+            return
+        time.sleep(0.01)
+
+
+def test_each_opening_has_a_lock_of_its_own(place: Place) -> None:
+    """Openings see each other; one that closes is gone for the other; unknown names are dead."""
+    one, other = place.open(), place.open()
+    assert one.holders.name != other.holders.name
+    assert one.holders.alive(other.holders.name)
+    assert other.holders.alive(one.holders.name)
+    other.close()
+    assert not one.holders.alive(other.holders.name)
+    assert not one.holders.alive("nobody")
+    assert not one.holders.alive("pg-x")
+
+
+def test_asking_often_never_takes_a_dead_holder_for_alive(tmp_path: Path) -> None:
+    """Two who look at the same dead lock at once do not see each other's look as life."""
+    one, other, dead = (FileHolders(tmp_path / "locks") for _ in range(3))
+    dead._file.close()  # as a kill does: the file stays, the lock is gone
+    looking = os.open(tmp_path / "locks" / f"{dead.name}.lock", os.O_RDWR)
+    try:
+        fcntl.flock(looking, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        assert not one.alive(dead.name)
+    finally:
+        os.close(looking)
+    assert not other.alive(dead.name)
+    one.release()
+    other.release()
+
+
+def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
+    """A parent that dies is dead even while a child it forked lives on."""
+    other = FileHolders(tmp_path / "locks")
+    program = (
+        "import os, sys, time; from pathlib import Path; from storage.holders import FileHolders\n"
+        "held = FileHolders(Path(sys.argv[1]))\n"
+        "pid = os.fork()\n"
+        "if pid == 0: time.sleep(20); os._exit(0)\n"
+        "print(held.name, pid, flush=True); os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "locks")], stdout=subprocess.PIPE, text=True
+    )
+    assert done.stdout is not None
+    name, child = done.stdout.readline().split()
+    done.wait()
+    try:
+        assert not other.alive(name)
+    finally:
+        os.kill(int(child), signal.SIGKILL)
+        done.stdout.close()
+        other.release()
+
+
+def test_one_sqlite_journal_has_one_folder_of_locks_whatever_the_home(
+    tmp_path: Path, place: Place
+) -> None:
+    """Two HOMEs on one journal by URL see each other's processes."""
+    if place.url:
+        return
+    one = place.open()
+    key = (place.home / "data.key").read_text()
+    other = place.open(
+        home=tmp_path / "elsewhere",
+        url=f"sqlite:///{place.home / 'journal.sqlite'}",
+        data_key=key,
+    )
+    reserve(one, 1)
+    assert reserve(other, 1)[0][1].kind is GrantKind.HELD

@@ -1,0 +1,166 @@
+"""Runs and what is read from the journal: lists, tallies, doubt, days, prices."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from schemas.calls import CallState, Caps, Settled
+from storage.clock import MICROS
+from storage.journal.engine import reading, snapshot, writing
+from storage.journal.runs import KILLED
+from storage.journal.tables import spend
+from tests.storage.conftest import NOON, PRICE, asks, ended, reserve, subject
+
+if TYPE_CHECKING:
+    from storage.journal import Journal
+    from tests.storage.conftest import Place
+
+
+def begin(journal: Journal, run_id: str, batch: str = "book") -> None:
+    """Write a run down as running."""
+    journal.runs.begin(
+        run_id,
+        flow="screen_batch",
+        batch=batch,
+        purpose="portfolio",
+        input_digest="sha256:0",
+        folder="out",
+        cap_micro=PRICE,
+        parameters={"input": "x.csv"},
+    )
+
+
+def test_runs_are_listed_newest_first_killed_ones_included(place: Place) -> None:
+    """A run whose process died is killed; a finished one bears its report."""
+    dead, journal = place.open(), place.open()
+    begin(dead, "a")
+    begin(journal, "b", "other")
+    begin(journal, "c")
+    journal.runs.finish("b", state="completed", stop_reason=None, report={"x": 1})
+    assert journal.runs.held_elsewhere("a")
+    assert not journal.runs.held_elsewhere("c")
+    dead.close()
+    assert [(run.run_id, run.state) for run in journal.runs.newest()] == [
+        ("c", "running"),
+        ("b", "completed"),
+        ("a", KILLED),
+    ]
+    assert [run.run_id for run in journal.runs.newest(batch="book", limit=1)] == ["c"]
+    found = journal.runs.find("b")
+    assert found is not None
+    assert (found.report, found.cap_micro) == ({"x": 1}, PRICE)
+    assert journal.runs.find("z") is None
+    assert not journal.runs.held_elsewhere("a")
+
+
+def test_a_run_taken_up_again_keeps_its_beginning(place: Place) -> None:
+    """Begun again it is running anew, with the first instant."""
+    journal = place.open()
+    begin(journal, "a")
+    first = journal.runs.find("a")
+    journal.runs.finish("a", state="stopped", stop_reason="budget", report={})
+    begin(journal, "a")
+    again = journal.runs.find("a")
+    assert first is not None
+    assert again is not None
+    assert (again.state, again.stop_reason, again.started_at) == ("running", None, first.started_at)
+
+
+def test_calls_come_in_the_order_of_their_intents_block_by_block(journal: Journal) -> None:
+    """No call is left out or repeated at the borders of blocks."""
+    reserve(journal, *range(7))
+    reserve(journal, 90, run="run-2")
+    blocks = [[row.call_id for row in rows] for rows in journal.runs.calls("run-1", block=3)]
+    assert blocks == [[1, 2, 3], [4, 5, 6], [7]]
+
+
+def test_lookups_without_an_answer_say_why(place: Place) -> None:
+    """Doubt outweighs failure, failure outweighs waiting, an answer outweighs all."""
+    dead, journal = place.open(), place.open()
+    reserve(dead, 9)
+    dead.close()
+    one, two, three, four, five = reserve(journal, 1, 2, 3, 4, 5)
+    final = Settled(
+        five[1].call_id, five[0], five[1].intent_at, CallState.NOT_CHARGED, NOON, final=True
+    )
+    journal.calls.settle(
+        "run-1",
+        [
+            ended(one, CallState.IN_DOUBT),
+            ended(two, CallState.NOT_CHARGED),
+            ended(three, CallState.IN_DOUBT),
+            ended(four),
+            final,
+        ],
+    )
+    journal.calls.settle("run-1", [ended(reserve(journal, 3)[0])])
+    journal.calls.settle("run-1", [ended(reserve(journal, 1)[0], CallState.NOT_SENT)])
+    assert journal.runs.unanswered("run-1") == {
+        ("karma", subject(1)): "in_doubt",
+        ("karma", subject(2)): "pending",
+        ("karma", subject(5)): "failed",
+        ("karma", subject(9)): "in_doubt",
+    }
+    assert [row.call_id for row in journal.runs.in_doubt()] == [1, 2, 4]
+
+
+def test_tallies_prices_days_and_balance_are_whole_numbers(place: Place) -> None:
+    """What quotes are made from has the same types on both databases."""
+    journal = place.open()
+    pairs = reserve(journal, 1, 2)
+    journal.calls.settle("run-1", [ended(pairs[0]), ended(pairs[1], cost=0)])
+    place.clock.now = NOON + 30 * 3600 * MICROS
+    wanted = asks(3, check="ecosystem")
+    caps = Caps()
+    grants = journal.calls.reserve("run-2", "portfolio", wanted, caps, since=1 << 60)
+    journal.calls.settle("run-2", [ended((wanted[0], grants[0]))])
+    tallies = sorted(tuple(row) for row in journal.runs.tallies())
+    assert tallies == [("ecosystem", "bvn", "clear", 1, PRICE), ("karma", "bvn", "clear", 2, PRICE)]
+    assert all(type(value) is int for row in tallies for value in row[3:])
+    assert [(day, check) for day, check, _ in journal.money.by_day()] == [
+        ("2026-03-01", "ecosystem"),
+        ("2026-02-28", "karma"),
+    ]
+    assert journal.runs.last_balance() == 1_000 * MICROS
+    assert journal.runs.seconds_per_answer() == {"ecosystem": 1.0, "karma": 1.0}
+
+
+def test_the_latest_of_several_answers_is_given_whatever_their_order(place: Place) -> None:
+    """Blocks larger than one query, other checks and earlier answers do not mix in."""
+    journal = place.open()
+    for cost in (5, 3):
+        pairs = reserve(journal, *range(1500))
+        journal.calls.settle("run-1", [ended(pair, cost=cost) for pair in reversed(pairs)])
+    other = asks(1, check="ecosystem")
+    grants = journal.calls.reserve("run-1", "portfolio", other, Caps(), since=1 << 60)
+    journal.calls.settle("run-1", [ended((other[0], grants[0]), cost=77)])
+    found = journal.answers.latest("karma", [subject(n) for n in range(3000)], bodies=False)
+    assert len(found) == 1500
+    assert {(each.cost_micro, each.sealed) for each in found.values()} == {(3, b"")}
+    assert "sealed=***" in repr(found[subject(1)])
+
+
+def test_readers_do_not_keep_writers_waiting(place: Place) -> None:
+    """A long look at one instant goes on while others write, and does not see what they wrote."""
+    journal = place.open(busy_timeout_s=3.0)
+    reserve(journal, 1)
+    with snapshot(journal.engine) as connection:
+        before = connection.execute(spend.select()).all()
+        thread = threading.Thread(target=reserve, args=(journal, 2))
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+        assert connection.execute(spend.select()).all() == before
+    assert journal.money.of_run("run-1").calls == 2
+
+
+def test_writers_wait_for_each_other_and_readers_for_none(place: Place) -> None:
+    """While one writes, another reads at once what was committed."""
+    journal = place.open()
+    reserve(journal, 1)
+    with writing(journal.engine) as connection:
+        connection.execute(spend.delete())
+        with reading(journal.engine) as other:
+            assert len(other.execute(spend.select()).all()) == 4
+        connection.rollback()
