@@ -1,0 +1,164 @@
+"""`nightscreen policy`: a policy's mistakes at their places, and what it would have decided.
+
+Checking belongs to `steps/policy_check`, replaying to `steps/policy_backtest`; here they are told.
+"""
+
+import json
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from schemas.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.policy import Policy
+    from steps.policy_check import Checked
+
+MOST_POLICIES = 2
+_MOST_REASONS = 15
+_WORDS = {
+    "decline": "decline",
+    "review": "send to review",
+    "approve": "approve",
+    "note": "note",
+}
+
+
+policy_app = typer.Typer(help="Rules, checked and replayed.", no_args_is_help=True)
+
+
+@policy_app.command(epilog="Example: nightscreen policy check mine.toml")
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML file with the rules.")],
+    json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Name every mistake of a policy at its place, or say its rules in words."""
+    from steps.policy_check import check_policy
+    from steps.policy_file import read_text
+
+    checked = check_policy(read_text(file))
+    if json_output:
+        sys.stdout.write(json.dumps(check_document(file, checked), indent=2) + "\n")
+    elif checked.policy is not None:
+        print_policy(checked.policy)
+    else:
+        for mistake in checked.mistakes:
+            rule = f" {mistake.rule}:" if mistake.rule else ""
+            typer.echo(f"{file.name}:{mistake.line}:{rule} {mistake.message}")
+        number = len(checked.mistakes)
+        typer.echo(f"{number} mistake{'s' if number > 1 else ''}; nothing was changed")
+    if checked.policy is None:
+        raise typer.Exit(2)
+
+
+def check_document(file: Path, checked: "Checked") -> dict[str, Any]:
+    """Return what a check found, as JSON has it."""
+    policy = checked.policy
+    return {
+        "file": str(file),
+        "ok": policy is not None,
+        "policy": None if policy is None else policy.label,
+        "version": None if policy is None else policy.version,
+        "mistakes": [
+            {"line": each.line, "rule": each.rule or None, "message": each.message}
+            for each in checked.mistakes
+        ],
+        "rules": [] if policy is None else [rule.model_dump(mode="json") for rule in policy.rules],
+    }
+
+
+def print_policy(policy: "Policy") -> None:
+    """Print a policy's rules in their order, in words."""
+    typer.echo(f"{policy.label}, version {policy.version}: {len(policy.rules)} rules, no mistakes")
+    if policy.allow_sensitive:
+        typer.echo("It may decide by gender, marital status or state of origin.")
+    for number, rule in enumerate(policy.rules, start=1):
+        condition = " ".join(rule.when.split())
+        typer.echo(f"{number:>3}. {rule.code}: {_WORDS[rule.effect.value]} where {condition}")
+        typer.echo(f"     {rule.team}")
+    typer.echo(
+        "Decline goes before review, review before approve. A row with evidence missing is never "
+        "approved: it is undecided."
+    )
+
+
+@policy_app.command(
+    epilog="Example: nightscreen policy backtest --policy mine.toml out/20260301-220000-a1b2c3"
+)
+def backtest(
+    policy: Annotated[
+        list[Path], typer.Option(help="TOML file with the rules; give it twice to compare two.")
+    ],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", help="Folders of past runs.")],
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the list of customers who would move.")
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Say what a policy would have decided over past runs; nothing is asked, nothing spent."""
+    from steps.policy import load_policy
+    from steps.policy_backtest import backtest as replay
+    from steps.policy_replay import past_run
+
+    if len(policy) > MOST_POLICIES:
+        raise PolicyError("give --policy once or twice: two policies can be compared at a time")
+    policies = [load_policy(path) for path in policy]
+    found = replay([past_run(folder) for folder in runs], policies, output).document()
+    found["files"] = policy_files(output)
+    if json_output:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    else:
+        print_backtest(found)
+
+
+def policy_files(output: Path | None) -> list[str]:
+    """Return the files a backtest wrote."""
+    from steps.policy_backtest import CSV, PARQUET
+
+    return [] if output is None else [str(output / name) for name in (PARQUET, CSV)]
+
+
+def print_backtest(found: "Mapping[str, Any]") -> None:
+    """Print what a backtest found, for people."""
+    rows = sum(run["rows"] for run in found["runs"])
+    typer.echo(f"{rows:,} rows of {len(found['runs'])} run(s) decided again; nothing was asked.")
+    for run in found["runs"]:
+        if run["purpose"] is None:
+            typer.echo(f"  {run['run_id']} does not say its purpose; rules that name it stay open")
+    for each in found["policies"]:
+        typer.echo(f"\nFrom what was recorded to {each['policy']}:")
+        _print_moves(each)
+    if found["between"] is not None:
+        first, second = (each["policy"] for each in found["policies"])
+        typer.echo(f"\nFrom {first} to {second}:")
+        _print_moves(found["between"])
+    for file in found["files"]:
+        typer.echo(f"  list      {file}")
+
+
+def _print_moves(moves: "Mapping[str, Any]") -> None:
+    typer.echo(f"  {'moved':<24}{_weight(moves['moved'])}")
+    for cell in moves["matrix"]:
+        way = f"{cell['from']} to {cell['to']}" if cell["from"] != cell["to"] else cell["to"]
+        same = " (as before)" if cell["from"] == cell["to"] else ""
+        typer.echo(f"  {way:<24}{_weight(cell)}{same}")
+    _print_reasons(moves["why"])
+
+
+def _print_reasons(why: "Sequence[Mapping[str, Any]]") -> None:
+    for each in why[:_MOST_REASONS]:
+        way = f"{each['from']} to {each['to']}"
+        typer.echo(f"    because {each['reason']:<30} {way:<24}{_weight(each)}")
+    if len(why) > _MOST_REASONS:
+        typer.echo(f"    and {len(why) - _MOST_REASONS} more kinds; see them with --json")
+
+
+def _weight(cell: "Mapping[str, Any]") -> str:
+    unknown = cell["exposure_unknown_rows"]
+    more = f" and {unknown:,} of unknown exposure" if unknown else ""
+    return f"{cell['rows']:>10,} rows  ₦{Decimal(cell['exposure']):>18,.2f}{more}"

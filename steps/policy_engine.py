@@ -1,0 +1,89 @@
+"""The engine that evaluates conditions: DuckDB on Arrow tables, locked down and bounded.
+
+No files, no network, no settings, no extensions, no Python variables; a clock and a memory limit.
+It is the second wall: `policy_sql` lets nothing through that would try. Rules are in `decide`.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from schemas.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duckdb import DuckDBPyConnection
+
+TIMEOUT_S = 60.0
+MEMORY = "1GB"
+_AGAIN_S = 0.1
+
+_CONFIG: dict[str, str] = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+    "threads": "1",
+    # A division by zero is an error of its row, never an infinity that passes a threshold.
+    "ieee_floating_point_ops": "false",
+    # It would move a part that two conditions share out of the TRY that guards each row.
+    "disabled_optimizers": "common_subexpressions",
+}
+
+
+@contextmanager
+def locked_engine(memory: str = MEMORY) -> Iterator[DuckDBPyConnection]:
+    """Give a connection that reaches nothing but the tables registered with it.
+
+    Args:
+        memory: most it may use, such as `1GB`; nothing is spilled to disk.
+    """
+    connection = duckdb.connect(config={**_CONFIG, "memory_limit": memory})
+    try:
+        connection.execute("SET lock_configuration = true")
+        yield connection
+    finally:
+        connection.close()
+
+
+def bounded(
+    connection: DuckDBPyConnection, sql: str, timeout_s: float = TIMEOUT_S
+) -> DuckDBPyConnection:
+    """Run a statement that must end within `timeout_s` seconds.
+
+    Raises:
+        PolicyError: it took longer, or more memory than it may use.
+        duckdb.Error: whatever else DuckDB says of it.
+    """
+    done = threading.Event()
+    watchdog = threading.Thread(target=_watch, args=(connection, done, timeout_s), daemon=True)
+    watchdog.start()
+    try:
+        return connection.execute(sql)
+    except duckdb.InterruptException:
+        raise PolicyError(
+            f"a condition of the policy took longer than {timeout_s:g} seconds and was stopped; "
+            "make it simpler, and try it with: nightscreen policy check FILE"
+        ) from None
+    except duckdb.OutOfMemoryException:
+        raise PolicyError(
+            "a condition of the policy needs more memory than it may use; make it simpler"
+        ) from None
+    finally:
+        done.set()
+        watchdog.join()
+
+
+def _watch(connection: DuckDBPyConnection, done: threading.Event, timeout_s: float) -> None:
+    """Interrupt a connection when its time is up, again and again until it has stopped."""
+    wait_s = timeout_s
+    while not done.wait(wait_s):
+        connection.interrupt()
+        wait_s = _AGAIN_S

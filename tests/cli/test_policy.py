@@ -1,0 +1,142 @@
+"""`nightscreen policy`: mistakes one a line, and past runs replayed without a service."""
+
+from __future__ import annotations
+
+import csv
+import json
+import stat
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.policy import policy_app
+from steps.decide import decide
+from steps.policy import load_policy
+from steps.policy_file import DEFAULT_POLICY
+from steps.policy_replay import decide_again, past_run
+from tests.steps.policy_rows import NO_HISTORY, enriched, listing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = [
+    {"customer_id": "=C1"},
+    {"customer_id": "C2", **listing("bvn", 2000), "exposure": None},
+    {"customer_id": "C3", "ecosystem_running_loans": 3},
+    {"customer_id": "C4", **NO_HISTORY, "ecosystem_status": "refused"},
+    {"customer_id": "C5", "bank_account_status": "failed"},
+]
+
+
+def run(*arguments: object) -> Result:
+    """Return what the command says."""
+    return CliRunner().invoke(policy_app, [str(each) for each in arguments])
+
+
+@pytest.fixture
+def past(tmp_path: Path) -> Path:
+    """Return the folder of a past run of five customers in two parts."""
+    folder = tmp_path / "out" / "20260301-220000-abc123"
+    (folder / "enriched").mkdir(parents=True)
+    rows = decide(enriched(ROWS), load_policy(), purpose="origination")
+    pq.write_table(rows.slice(0, 2), folder / "enriched" / "part-00000.parquet")
+    pq.write_table(rows.slice(2), folder / "enriched" / "part-00001.parquet")
+    (folder / "report.json").write_text(json.dumps({"purpose": "origination"}), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def lenient(tmp_path: Path) -> Path:
+    """Return a policy that lets four loans run and declines any listing."""
+    text = DEFAULT_POLICY.read_text("utf-8").replace("running_loans >= 3", "running_loans >= 4")
+    path = tmp_path / "lenient.toml"
+    path.write_text(text.replace('name = "default"', 'name = "lenient"'), encoding="utf-8")
+    return path
+
+
+def test_a_sound_policy_is_told_in_words() -> None:
+    """Rules in order, with the digest that decisions will carry."""
+    result = run("check", DEFAULT_POLICY)
+    assert result.exit_code == 0
+    assert load_policy().label in result.stdout
+    assert "STACKING: send to review where ecosystem_running_loans >= 3" in result.stdout
+
+
+def test_mistakes_are_told_one_a_line(tmp_path: Path) -> None:
+    """File, line, rule and what to do; the exit status is that of bad input."""
+    path = tmp_path / "bad.toml"
+    text = DEFAULT_POLICY.read_text("utf-8")
+    path.write_text(text.replace("bank_account_status", "bank_acount_status"), encoding="utf-8")
+    result = run("check", path)
+    assert result.exit_code == 2
+    lines = result.stdout.splitlines()
+    assert len(lines) == 4
+    assert all("did you mean bank_account_status?" in line for line in lines[:3])
+    document = json.loads(run("check", path, "--json").stdout)
+    assert (document["ok"], len(document["mistakes"])) == (False, 3)
+
+
+def test_the_same_policy_moves_nobody(past: Path) -> None:
+    """Decisions made again from the Parquet alone are the decisions that were made."""
+    result = run("backtest", "--policy", DEFAULT_POLICY, past, "--json")
+    document = json.loads(result.stdout)
+    assert document["policies"][0]["moved"]["rows"] == 0
+    assert document["recorded"]["policies"] == [load_policy().label]
+    parts = [pq.read_table(part) for part in sorted((past / "enriched").iterdir())]
+    again = pa.concat_tables(decide_again(past_run(past), load_policy()))
+    recorded = pa.concat_tables(parts).select(again.column_names)
+    assert again.to_pylist() == recorded.to_pylist()
+
+
+def test_another_policy_moves_those_it_says(past: Path, lenient: Path, tmp_path: Path) -> None:
+    """Who moves is told in numbers, naira and a private file with customer ids only."""
+    folder = tmp_path / "list"
+    result = run("backtest", "--policy", lenient, past, past, "--output", folder, "--json")
+    document = json.loads(result.stdout)
+    tested = document["policies"][0]
+    assert tested["moved"] == {"rows": 2, "exposure": "100000.00", "exposure_unknown_rows": 0}
+    assert tested["why"] == [
+        {"from": "review", "to": "approve", "reason": "no longer STACKING", **tested["moved"]}
+    ]
+    matrix = {(cell["from"], cell["to"]): cell["rows"] for cell in tested["matrix"]}
+    assert matrix == {
+        ("approve", "approve"): 2,
+        ("decline", "decline"): 2,
+        ("review", "review"): 2,
+        ("review", "approve"): 2,
+        ("undecided", "undecided"): 2,
+    }
+    listed = pq.read_table(folder / "backtest.parquet").to_pylist()
+    assert [row["customer_id"] for row in listed] == ["C3", "C3"]
+    assert listed[0]["new_reasons"] == ["APPROVE"]
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_two_policies_stand_side_by_side(past: Path, lenient: Path, tmp_path: Path) -> None:
+    """Each is compared with the record and with the other; a formula in an id stays text."""
+    strict = tmp_path / "strict.toml"
+    text = DEFAULT_POLICY.read_text("utf-8").replace("running_loans >= 3", "running_loans >= 1")
+    strict.write_text(text.replace('name = "default"', 'name = "strict"'), encoding="utf-8")
+    folder = tmp_path / "list"
+    arguments = ("backtest", "--policy", lenient, "--policy", strict, past, "--output", folder)
+    document = json.loads(run(*arguments, "--json").stdout)
+    assert [each["moved"]["rows"] for each in document["policies"]] == [1, 2]
+    assert document["between"]["moved"]["rows"] == 3
+    with (folder / "backtest.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["customer_id"] for row in rows] == ["'=C1", "C3", "C5"]
+    assert [row["second_decision"] for row in rows] == ["review"] * 3
+    words = run(*arguments).stdout
+    assert "From lenient@" in words
+    assert "because STACKING" in words
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    """A folder without enriched rows is told by name."""
+    result = run("backtest", "--policy", DEFAULT_POLICY, tmp_path)
+    assert result.exit_code != 0
+    assert "holds no enriched rows" in str(result.exception)

@@ -1,0 +1,73 @@
+"""Enriched rows for tests of policies, built from what is said of them; the rest is empty."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from schemas.checks import Check
+from schemas.rows import SourceColumn
+from steps.enriched import enriched_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+COLUMNS = [
+    SourceColumn(name, name, name) for name in ("customer_id", "full_name", "exposure", "email")
+]
+GOOD: dict[str, Any] = {
+    "karma_status": "clear",
+    "karma_listings": [],
+    "karma_listed_by": [],
+    "bank_account_status": "verified",
+    "ecosystem_status": "found",
+    "ecosystem_past_due_loans": 0,
+    "ecosystem_past_due_loan_amount_due": Decimal(0),
+    "ecosystem_running_loans": 1,
+    "ecosystem_name_match": "strong",
+    "ecosystem_dob_match": True,
+    "selfie_status": "off",
+    "exposure": Decimal(50_000),
+}
+NO_HISTORY: dict[str, Any] = {
+    name: None for name in GOOD if name.startswith("ecosystem_") and name != "ecosystem_status"
+}
+
+
+def listing(kind: str, amount: int | None) -> dict[str, Any]:
+    """Return the columns of a customer listed once."""
+    found = {
+        "identity_kind": kind,
+        "amount_in_contention": None if amount is None else Decimal(amount),
+    }
+    return {
+        "karma_status": "listed",
+        "karma_listings": [found],
+        "karma_listed_by": [kind],
+        "karma_amount_in_contention": found["amount_in_contention"],
+    }
+
+
+def enriched(
+    rows: Sequence[Mapping[str, Any]], extra: Mapping[str, Sequence[Any]] | None = None
+) -> pa.Table:
+    """Return an enriched table: each row is a good customer but for what is said of it."""
+    schema = enriched_schema(COLUMNS)
+    full = [
+        {**GOOD, "customer_id": f"C{number}", "decision": "undecided", "reasons": [], **row}
+        for number, row in enumerate(rows)
+    ]
+    columns = {}
+    for field in schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        values = pa.array([row.get(field.name) for row in full], kind)
+        columns[field.name] = values.cast(field.type) if kind != field.type else values
+    table = pa.table(columns, schema=schema)
+    for name, values in (extra or {}).items():
+        table = table.append_column(name, pa.array(values))
+    return table
+
+
+STATUSES = [f"{check.value}_status" for check in Check]

@@ -1,0 +1,285 @@
+"""Decisions: the default policy by cases, missing evidence, and that nothing but the row counts."""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.errors import PolicyError
+from schemas.policy import Policy, Rule
+from steps.decide import decide
+from steps.policy import load_policy
+from steps.policy_columns import words
+from tests.steps.policy_rows import NO_HISTORY, STATUSES, enriched, listing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from random import Random
+
+DEFAULT = load_policy()
+
+
+def rule(code: str, effect: str, when: str) -> Rule:
+    """Return a rule with sentences."""
+    return Rule.model_validate(
+        {"code": code, "effect": effect, "when": when, "team": "t", "customer": "c"}
+    )
+
+
+def policy(*rules: Rule, carried: tuple[str, ...] = ()) -> Policy:
+    """Return a policy of these rules."""
+    return Policy(name="test", version="1", rules=rules, carried=carried)
+
+
+CLEAR = rule("CLEAR", "approve", "karma_status = 'clear' and bank_account_status = 'verified'")
+
+
+def said(
+    rows: pa.Table, by: Policy = DEFAULT, *, purpose: str | None = None
+) -> list[tuple[str, list[str]]]:
+    """Return decision and reasons of each row."""
+    found = decide(rows, by, purpose=purpose)
+    return list(zip(found["decision"].to_pylist(), found["reasons"].to_pylist(), strict=True))
+
+
+THIN = {**NO_HISTORY, "ecosystem_status": "not_found"}
+REFUSED = {**NO_HISTORY, "ecosystem_status": "refused"}
+CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
+    ("nothing against", {}, "approve", ["APPROVE"]),
+    ("listed by bvn", listing("bvn", 1000), "decline", ["KARMA_BVN"]),
+    ("listed for little", listing("bvn", 999), "review", ["KARMA_WEAK"]),
+    ("listed without an amount", listing("bvn", None), "review", ["KARMA_WEAK"]),
+    ("listed by phone", listing("phone", 50_000), "review", ["KARMA_WEAK"]),
+    (
+        "past due",
+        {"ecosystem_past_due_loans": 1, "ecosystem_past_due_loan_amount_due": Decimal(5000)},
+        "decline",
+        ["PAST_DUE"],
+    ),
+    (
+        "past due for little",
+        {"ecosystem_past_due_loans": 1, "ecosystem_past_due_loan_amount_due": Decimal("4999.99")},
+        "review",
+        ["PAST_DUE"],
+    ),
+    (
+        "past due for an unknown amount",
+        {"ecosystem_past_due_loans": 2, "ecosystem_past_due_loan_amount_due": None},
+        "review",
+        ["PAST_DUE"],
+    ),
+    ("stacking", {"ecosystem_running_loans": 3}, "review", ["STACKING"]),
+    ("two loans", {"ecosystem_running_loans": 2}, "approve", ["APPROVE"]),
+    ("unknown loans", {"ecosystem_running_loans": None}, "undecided", []),
+    ("another's account", {"bank_account_status": "mismatch"}, "review", ["ACCOUNT_NOT_OWN"]),
+    ("no such account", {"bank_account_status": "not_found"}, "review", ["ACCOUNT_NOT_FOUND"]),
+    ("account unconfirmed", {"bank_account_status": "unconfirmed"}, "undecided", []),
+    ("another name", {"ecosystem_name_match": "none"}, "review", ["IDENTITY_CONFLICT"]),
+    ("another birthday", {"ecosystem_dob_match": False}, "review", ["IDENTITY_CONFLICT"]),
+    ("no birthday", {"ecosystem_dob_match": None}, "approve", ["APPROVE"]),
+    ("thin file", THIN, "approve", ["APPROVE", "THIN_FILE"]),
+    ("thin, large", {**THIN, "exposure": Decimal(100_000)}, "review", ["THIN_FILE"]),
+    ("thin, unknown", {**THIN, "exposure": None}, "review", ["THIN_FILE"]),
+    ("unknown exposure", {"exposure": None}, "approve", ["APPROVE"]),
+    ("no consent", REFUSED, "approve", ["APPROVE", "NO_CONSENT"]),
+    ("ecosystem off", {**NO_HISTORY, "ecosystem_status": "off"}, "approve", ["APPROVE"]),
+    ("no bvn", {**NO_HISTORY, "ecosystem_status": "ineligible"}, "approve", ["APPROVE"]),
+    ("karma not possible", {"karma_status": "ineligible", "karma_listings": None}, "undecided", []),
+    (
+        "everything at once",
+        {
+            **listing("bvn", 2000),
+            "bank_account_status": "mismatch",
+            "ecosystem_running_loans": 5,
+            "ecosystem_past_due_loans": 1,
+            "ecosystem_past_due_loan_amount_due": Decimal(9000),
+        },
+        "decline",
+        ["KARMA_BVN", "PAST_DUE", "STACKING", "ACCOUNT_NOT_OWN"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("row", "decision", "reasons"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_the_default_policy_by_cases(
+    row: dict[str, Any], decision: str, reasons: list[str]
+) -> None:
+    """Each line of the default policy's table decides as it says, decisive reasons first."""
+    assert said(enriched([row]), purpose="portfolio") == [(decision, reasons)]
+
+
+def test_an_applicant_without_consent_goes_to_review() -> None:
+    """The purpose of the run is there for conditions to name."""
+    assert said(enriched([REFUSED]), purpose="origination") == [("review", ["NO_CONSENT"])]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "expected"),
+    [
+        ("bvn_watchlisted", [1, 0, None], ["decline", "approve", "approve"]),
+        ("bvn_watchlisted", [True, False, None], ["decline", "approve", "approve"]),
+        ("bvn_watchlisted", ["1", "0", None], ["approve", "approve", "approve"]),
+        ("batch_same_bvn", [1, 0, None], ["review", "approve", "approve"]),
+        ("batch_account_bvns", [2, 1, None], ["review", "approve", "approve"]),
+    ],
+)
+def test_columns_of_later_stations_count_where_they_are(
+    column: str, values: list[Any], expected: list[str]
+) -> None:
+    """A signal or BVN detail decides; without it nothing is missing; a carried text is none."""
+    rows = enriched([{}, {}, {}], {column: values})
+    assert [decision for decision, _ in said(rows)] == expected
+
+
+@pytest.mark.parametrize("status", ["in_doubt", "failed", "pending", "test_mode", "spared"])
+@pytest.mark.parametrize("column", STATUSES)
+def test_a_row_with_an_open_check_is_never_approved(column: str, status: str) -> None:
+    """What was asked for and has no answer leaves the row undecided, whichever check it is."""
+    assert said(enriched([{**NO_HISTORY, column: status}]))[0][0] == "undecided"
+
+
+def test_a_decline_stands_though_another_check_is_open() -> None:
+    """What is known is enough to decline; test mode alone decides nothing at all."""
+    listed = listing("bvn", 5000)
+    open_row = {**listed, "bank_account_status": "failed"}
+    test_row = {**listed, "bank_account_status": "test_mode"}
+    assert said(enriched([open_row, test_row])) == [("decline", ["KARMA_BVN"]), ("undecided", [])]
+
+
+@pytest.mark.parametrize("status", ["off", "ineligible", "invalid", "refused"])
+def test_an_approve_rule_needs_an_answer_of_each_check_it_names(status: str) -> None:
+    """`not listed` is no evidence where nobody was asked."""
+    lax = policy(rule("LAX", "approve", "karma_status <> 'listed' or exposure < 1"))
+    assert said(enriched([{"karma_status": status}, {}]), lax) == [
+        ("undecided", []),
+        ("approve", ["LAX"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("when", "decisions"),
+    [
+        ("cast(email as integer) > 3", ["undecided", "undecided", "approve", "review"]),
+        ("exposure / (ecosystem_running_loans - 1) > 3", ["undecided"] * 4),
+        ("json_extract_string(ecosystem_extra, '$.a') = '1'", ["undecided"] * 4),
+        (
+            "length(email) > 3 and cast(email as integer) + cast(email as integer) > 3",
+            ["undecided", "undecided", "approve", "review"],
+        ),
+    ],
+)
+def test_a_condition_that_fails_holds_an_approval_back(when: str, decisions: list[str]) -> None:
+    """A word that is no number, a division by zero, a blank: the row alone stays undecided."""
+    rows = enriched([{"email": "x"}, {"email": None}, {"email": "1"}, {"email": "4444"}])
+    found = said(rows, policy(rule("ODD", "review", when), CLEAR))
+    assert [decision for decision, _ in found] == decisions
+
+
+def test_a_failing_note_or_approval_stops_nothing() -> None:
+    """A note that cannot be told is not told; an approve rule that fails does not approve."""
+    by = policy(
+        CLEAR,
+        rule("WILD", "approve", "karma_status = 'clear' and cast(email as integer) > 3"),
+        rule("REMARK", "note", "cast(email as integer) > 3"),
+    )
+    assert said(enriched([{"email": "x"}]), by) == [("approve", ["CLEAR"])]
+
+
+def test_columns_a_lender_carries_can_be_named() -> None:
+    """A carried column is text; a batch without it leaves such rules untold."""
+    by = policy(rule("PAYDAY", "review", "product = 'payday'"), CLEAR, carried=("product",))
+    rows = enriched([{}, {}], {"product": ["payday", "salary"]})
+    assert [decision for decision, _ in said(rows, by)] == ["review", "approve"]
+    assert [decision for decision, _ in said(enriched([{}]), by)] == ["undecided"]
+
+
+def test_without_a_policy_nothing_is_decided() -> None:
+    """Rows come out as they came in."""
+    rows = enriched([{}])
+    assert decide(rows) is rows
+
+
+def test_decisions_carry_the_policy_and_keep_the_table() -> None:
+    """The label stands in every row; columns, order and types stay as they were."""
+    rows = enriched([{}, listing("bvn", 2000)])
+    found = decide(rows, DEFAULT)
+    assert found.schema.equals(rows.schema)
+    assert found["policy"].to_pylist() == [DEFAULT.label] * 2
+    assert found.drop(["decision", "reasons", "policy"]) == rows.drop(
+        ["decision", "reasons", "policy"]
+    )
+
+
+def test_a_policy_with_a_mistake_decides_nothing() -> None:
+    """A policy that did not come through the check is checked all the same."""
+    bad = policy(rule("BAD", "decline", "(select 1) = 1"), CLEAR)
+    with pytest.raises(PolicyError, match="BAD a query inside"):
+        decide(enriched([{}]), bad)
+
+
+def test_no_rows_make_no_decisions() -> None:
+    """An empty batch stays empty and keeps its columns."""
+    rows = enriched([{}]).slice(0, 0)
+    assert decide(rows, DEFAULT).schema.equals(rows.schema)
+
+
+made = st.fixed_dictionaries(
+    {name: st.sampled_from(words()[name]) for name in STATUSES}
+    | {
+        "exposure": st.none() | st.integers(0, 200_000).map(Decimal),
+        "ecosystem_running_loans": st.none() | st.integers(0, 5),
+        "ecosystem_past_due_loans": st.none() | st.integers(0, 2),
+        "ecosystem_past_due_loan_amount_due": st.none() | st.integers(0, 9000).map(Decimal),
+        "ecosystem_dob_match": st.none() | st.booleans(),
+        "email": st.sampled_from([None, "12", "x", "3"]),
+    }
+)
+HARD = policy(*DEFAULT.rules[:-2], rule("NUMBER", "review", "cast(email as integer) > 5"))
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(made, min_size=1, max_size=12), st.integers(0, 11), st.randoms())
+def test_nothing_but_the_row_counts(rows: list[dict[str, Any]], cut: int, random: Random) -> None:
+    """Order, portions and neighbours change no decision; a row in need of evidence is held."""
+    table = enriched(rows)
+    whole = said(table, HARD)
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    assert said(table.take(order), HARD) == [whole[place] for place in order]
+    cut = min(cut, len(rows))
+    assert said(table.slice(0, cut), HARD) + said(table.slice(cut), HARD) == whole
+    held = {"in_doubt", "failed", "pending", "test_mode", "spared"}
+    for row, (decision, _) in zip(rows, whole, strict=True):
+        if decision == "approve":
+            assert held.isdisjoint(row[name] for name in STATUSES)
+            assert (row["karma_status"], row["bank_account_status"]) == ("clear", "verified")
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(made, min_size=1, max_size=8))
+def test_decisions_can_be_made_again_from_their_parquet(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]
+) -> None:
+    """Written, read back and decided again, every decision and reason is the same."""
+    path: Path = tmp_path_factory.mktemp("again") / "part-00000.parquet"
+    first = decide(enriched(rows), HARD)
+    pq.write_table(first, path)
+    assert decide(pq.read_table(path), HARD).equals(first)
+
+
+def test_a_quarter_million_rows_take_seconds() -> None:
+    """Rules are evaluated by column, reasons once for each pattern."""
+    rows = pa.concat_tables([enriched([{}, listing("bvn", 2000), THIN, REFUSED])] * 100)
+    rows = pa.concat_tables([rows.combine_chunks()] * 625).combine_chunks()
+    began = time.monotonic()
+    assert decide(rows, DEFAULT).num_rows == 250_000
+    assert time.monotonic() - began < 8

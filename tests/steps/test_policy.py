@@ -1,0 +1,226 @@
+"""Policies: read, checked with every mistake at its place, named by what they say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from schemas.errors import PolicyError
+from steps.policy import load_policy
+from steps.policy_check import check_policy
+from steps.policy_file import DEFAULT_POLICY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SENTENCES = 'team = "t"\ncustomer = "c"\n'
+HEAD = 'name = "mine"\nversion = "1"\n'
+
+
+def one(when: str, *, effect: str = "review", code: str = "ONE", head: str = HEAD) -> str:
+    """Return the text of a policy of one rule, whose condition stands on line 7."""
+    return f"{head}\n[[rules]]\ncode = \"{code}\"\neffect = \"{effect}\"\nwhen = '''{when}'''\n" + (
+        SENTENCES
+    )
+
+
+def told(text: str) -> list[tuple[int, str]]:
+    """Return line and message of each mistake."""
+    return [(mistake.line, mistake.message) for mistake in check_policy(text).mistakes]
+
+
+def test_the_default_policy_says_what_it_is() -> None:
+    """It has no mistakes; its codes, effects and thresholds are those that were agreed."""
+    policy = load_policy()
+    assert [(rule.code, rule.effect.value) for rule in policy.rules] == [
+        ("CBN_WATCHLIST", "decline"),
+        ("KARMA_BVN", "decline"),
+        ("PAST_DUE", "decline"),
+        ("KARMA_WEAK", "review"),
+        ("PAST_DUE", "review"),
+        ("STACKING", "review"),
+        ("ACCOUNT_NOT_OWN", "review"),
+        ("ACCOUNT_NOT_FOUND", "review"),
+        ("IDENTITY_CONFLICT", "review"),
+        ("SHARED_ACCOUNT", "review"),
+        ("DUPLICATE_BVN", "review"),
+        ("THIN_FILE", "review"),
+        ("NO_CONSENT", "review"),
+        ("APPROVE", "approve"),
+        ("THIN_FILE", "note"),
+        ("NO_CONSENT", "note"),
+    ]
+    assert not policy.allow_sensitive
+    assert "credit_delinquency" not in DEFAULT_POLICY.read_text("utf-8")
+
+
+def test_the_label_changes_with_what_is_said_and_not_with_how(tmp_path: Path) -> None:
+    """Comments and layout leave the digest alone; a threshold or a sentence changes it."""
+    path = tmp_path / "mine.toml"
+    labels = []
+    for text in (
+        one("exposure > 5"),
+        "# mine\n" + one("  exposure > 5\n"),
+        one("exposure > 6"),
+        one("exposure > 5").replace('"t"', '"u"'),
+    ):
+        path.write_text(text, encoding="utf-8")
+        labels.append(load_policy(path).label)
+    assert labels[0] == labels[1]
+    assert len(set(labels)) == 3
+    name, digest = labels[0].split("@")
+    assert name == "mine"
+    assert len(digest) == 12
+
+
+CARRIED = (
+    "carried: exposure is a column of the results; a carried column of that name is renamed "
+    "input_exposure"
+)
+MISTAKES: list[tuple[str, str, int, str]] = [
+    ("unknown column", "karma_statu = 'x'", 7, "no column karma_statu; did you mean karma_status?"),
+    ("half a name", "running_loans > 1", 7, "did you mean ecosystem_running_loans?"),
+    ("own column", "shoe_size = '45'", 7, "must be listed under carried"),
+    ("later line", "\nexposure > 1\nor loans > 3", 9, "no column loans"),
+    ("not a word of it", "karma_status = 'Listed'", 7, "did you mean listed?"),
+    (
+        "not a word of a list",
+        "name_match in ('weak', 'nome')",
+        7,
+        "never 'nome'; did you mean none?",
+    ),
+    ("amount and text", "exposure > 'lots'", 7, "'lots' is no amount"),
+    ("no such day", "date_of_birth < date '2020-13-01'", 7, "'2020-13-01' is no date"),
+    ("types that do not meet", "full_name > 5", 7, "Cannot compare"),
+    ("no truth", "exposure", 7, "is amount, not true or false"),
+    ("nothing", "null", 7, "not true or false"),
+    ("syntax", "exposure >", 7, "is no SQL condition"),
+    ("decision", "decision = 'decline'", 7, "what the policy decides"),
+    ("never", "1 = 0 and exposure > 1", 7, "never applies"),
+    ("never both", "karma_status = 'clear' and karma_status = 'listed'", 7, "never applies"),
+    ("always", "true or exposure > 1", 7, "always applies"),
+    ("column alone", "rows.exposure > 1", 7, "write the name of a column alone"),
+    ("gender", "bvn_gender = 'F'", 7, "bvn_gender is sensitive"),
+    ("marital status", "bvn_marital_status = 'single'", 7, "is sensitive"),
+    ("origin", "Bvn_State_Of_Origin = 'Kano'", 7, "is sensitive"),
+    ("their own gender", "Gender = 'F'", 7, "is sensitive"),
+    ("gender in a path", "ecosystem_extra ->> '$.Gender' = 'F'", 7, "is sensitive"),
+    ("gender in a deep path", "ecosystem_extra ->> '$.a.maritalStatus' = 'x'", 7, "is sensitive"),
+    ("gender in any path", "ecosystem_extra ->> '$.*' = 'F'", 7, "name one field of it"),
+    ("gender by search", "ecosystem_extra like '%\"F\"%'", 7, "name one field of it"),
+    ("gender in the whole", "ecosystem_extra ->> '$' = 'F'", 7, "name one field of it"),
+]
+
+
+@pytest.mark.parametrize(
+    ("when", "line", "message"), [each[1:] for each in MISTAKES], ids=[each[0] for each in MISTAKES]
+)
+def test_a_mistake_in_a_condition_is_told_at_its_line(when: str, line: int, message: str) -> None:
+    """Each mistake has its line and words that say what to do."""
+    found = told(one(when))
+    assert len(found) == 1, found
+    assert found[0][0] == line
+    assert message in found[0][1]
+
+
+@pytest.mark.parametrize(
+    "when",
+    ["bvn_gender = 'F'", "ecosystem_extra like '%F%'", "ecosystem_extra ->> '$.gender' = 'F'"],
+)
+def test_sensitive_conditions_can_be_wanted(when: str) -> None:
+    """A policy that says so may decide by what is sensitive."""
+    assert told(one(when, head=HEAD + "allow_sensitive = true\n")) == []
+
+
+def test_what_only_sounds_sensitive_is_allowed() -> None:
+    """Purpose `origination`, a field of the record and a test for emptiness are no such thing."""
+    when = (
+        "purpose = 'origination' and ecosystem_extra is not null "
+        "and ecosystem_extra ->> '$.employer.sector' = 'trade'"
+    )
+    assert told(one(when)) == []
+
+
+def rules(*written: tuple[str, str, str]) -> str:
+    """Return the text of a policy of these codes, effects and conditions."""
+    each = [
+        f'[[rules]]\ncode = "{code}"\neffect = "{effect}"\nwhen = "{when}"\n{SENTENCES}'
+        for code, effect, when in written
+    ]
+    return HEAD + "".join(each)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ([("A", "review", "exposure > 1"), ("A", "review", "exposure > 2")], "A is repeated"),
+        ([("A", "decline", "exposure > 1"), ("B", "review", "exposure  >  1")], "unreachable"),
+        (
+            [("A", "decline", "exposure > 1"), ("A", "review", "cost > 0 and exposure > 1")],
+            "unreachable",
+        ),
+        ([("A", "approve", "exposure > 1")], "approves without evidence"),
+        ([("A", "reject", "exposure > 1")], "the effect reject is unknown"),
+        ([("a b", "review", "exposure > 1")], "CAPITALS"),
+    ],
+)
+def test_rules_that_do_not_fit_together_are_told(
+    written: list[tuple[str, str, str]], message: str
+) -> None:
+    """Repeated, unreachable and blind rules are mistakes."""
+    found = told(rules(*written))
+    assert len(found) == 1, found
+    assert message in found[0][1]
+
+
+def test_a_stronger_rule_after_a_weaker_one_is_reachable() -> None:
+    """One code may have two effects, and a note may share a condition with a review."""
+    text = rules(
+        ("A", "note", "exposure > 1"),
+        ("A", "review", "exposure > 1 and cost > 0"),
+        ("B", "decline", "exposure > 1"),
+    )
+    assert told(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("", ["name: is missing", "rules: is missing", "version: is missing"]),
+        ("x = [", ["is no TOML: Invalid value"]),
+        (HEAD + "rules = []\n", ["rules: there are none: a policy needs at least one [[rules]]"]),
+        (HEAD + "rules = 3\n", ["rules: must be written as [[rules]], once for each rule"]),
+        (one("exposure > 1") + "wehn = 'x'\n", ["wehn is unknown; did you mean when?"]),
+        (
+            one("exposure > 1").replace('"c"', '" "'),
+            ["the sentence for the customer is missing: say what they may be told"],
+        ),
+        (
+            HEAD + "carried = ['exposure']\n" + one("exposure > 1", head=""),
+            [CARRIED],
+        ),
+    ],
+)
+def test_a_file_of_the_wrong_shape_is_explained(text: str, messages: list[str]) -> None:
+    """What is missing, misspelt or empty is told in words."""
+    assert [message for _, message in told(text)] == messages
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    """One rule's mistakes hide neither another's nor each other."""
+    text = rules(("A", "reject", "karma_statu = 'x'"), ("B", "review", "bvn_gender = 'F'"))
+    assert len(told(text.replace(SENTENCES, 'team = "t"\n'))) == 5
+
+
+def test_loading_tells_the_first_mistake_and_where_to_see_all(tmp_path: Path) -> None:
+    """A run is refused in one line."""
+    path = tmp_path / "bad.toml"
+    path.write_text(rules(("A", "reject", "karma_statu = 'x'")), encoding="utf-8")
+    with pytest.raises(PolicyError, match=r"bad.toml, line 5, A: .*\(and 1 more\).*policy check"):
+        load_policy(path)
+    with pytest.raises(PolicyError, match="cannot be read"):
+        load_policy(tmp_path / "none.toml")
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(PolicyError, match="UTF-8"):
+        load_policy(path)
