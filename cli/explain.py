@@ -1,0 +1,160 @@
+"""`nightscreen explain` and `subject-access`: one customer's decision, and all that is held.
+
+What is said is made in `steps.explaining` and `steps.subject_access`; here it is only shown.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cli.opened import opened_journal
+from cli.summary import naira
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None:
+    """Print one customer's decision end to end.
+
+    Raises:
+        InputError: no batch knows the customer.
+    """
+    from steps.explaining import explain
+    from steps.person import find_person
+    from storage.journal.customers import Customers
+    from storage.journal.reviews import Reviews
+
+    with opened_journal() as journal:
+        customers = Customers.of(journal)
+        people = find_person(journal, customers, customer_id, batch=batch)
+        document = explain(journal, customers, Reviews.of(journal), people[0])
+    document["other_batches"] = [each.batch for each in people[1:]]
+    if json_output:
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        return
+    for line in told(document):
+        typer.echo(line)
+
+
+def told(document: Mapping[str, Any]) -> list[str]:
+    """Return an explanation as lines for people."""
+    lines = [
+        f"Customer {document['customer_id']} in batch {document['batch']}",
+        f"  run         {document['run_id']} of {document['screened_at']}",
+        f"  decision    {document['decision']}   policy {document['policy'] or 'none'}",
+    ]
+    lines += _reason_lines(document)
+    lines += ["", "Evidence"]
+    lines += [_evidence_line(each) for each in document["evidence"]]
+    lines += ["", f"Lookups, {naira(document['cost'])} in all"]
+    lines += [_lookup_line(each) for each in document["lookups"]]
+    if document["changes"]:
+        lines += ["", "Changes told by this run"]
+        lines += [_change_line(each) for each in document["changes"]]
+    if document["reviews"]:
+        lines += ["", "Reviews"]
+        lines += [_review_line(each) for each in document["reviews"]]
+    if document["other_batches"]:
+        lines += ["", f"Also in: {', '.join(document['other_batches'])} (see them with --batch)"]
+    return lines
+
+
+def _reason_lines(document: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for reason in document["reasons"]:
+        lines.append(f"  because     {reason['code']}")
+        for rule in reason["rules"]:
+            lines += [
+                f"              {name}: {' '.join(str(value).split())}"
+                for name, value in rule.items()
+            ]
+    if document["policy"] and not document["policy_kept"]:
+        lines.append("              (the policy's text at this digest was not kept)")
+    for check, word in document["missing_checks"].items():
+        lines.append(f"  missing     {check}: {word}")
+    return lines
+
+
+def _evidence_line(each: Mapping[str, Any]) -> str:
+    if each["checked_at"] is None:
+        return f"  {each['check']:<13} {each['status']}"
+    fields = ", ".join(f"{name} {_shown(value)}" for name, value in each["fields"].items())
+    return (
+        f"  {each['check']:<13} {each['status']}, {each['age_days']} days old, {each['source']}, "
+        f"{each['lawful_basis']}: {fields}"
+    )
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+
+
+def _lookup_line(each: Mapping[str, Any]) -> str:
+    basis = each["lawful_basis"]
+    if each["consent_reference"]:
+        basis += f" ({each['consent_reference']})"
+    result = each["outcome"] or each["trouble"] or each["state"]
+    return (
+        f"  {each['at']}  {each['check']:<13} by {each['asked_by']:<6} {each['purpose']:<11} "
+        f"{basis}: {result}, {naira(each['cost'])}"
+    )
+
+
+def _change_line(each: Mapping[str, Any]) -> str:
+    what = each["field"] or "customer"
+    return f"  {each['kind']:<12} {what}: {each['old'] or '-'} -> {each['new'] or '-'}"
+
+
+def _review_line(each: Mapping[str, Any]) -> str:
+    state = "stands" if each["stands"] else "no longer stands"
+    return (
+        f"  {each['reviewed_at']}  {each['reviewer']}: {each['decision']} (listed as "
+        f"{each['listed']}), until {each['until']}, {state}: {each['note'] or '-'}"
+    )
+
+
+def hand_over(customer_id: str, *, output: Path, json_output: bool) -> None:
+    """Write all that is held of a customer as HTML and JSON, each private to its owner.
+
+    Raises:
+        InputError: no batch knows the customer.
+        OutputError: the folder cannot be written.
+    """
+    from steps.person import find_person
+    from steps.subject_access import access_page, gather
+    from storage.journal.customers import Customers
+    from storage.journal.reviews import Reviews
+    from storage.private import make_private_folder, write_private
+
+    with opened_journal() as journal:
+        customers = Customers.of(journal)
+        people = find_person(journal, customers, customer_id)
+        document = gather(journal, customers, Reviews.of(journal), people)
+    folder = make_private_folder(output)
+    name = f"subject-access-{people[0].pseudonym.hex()[:12]}"
+    page, data = folder / f"{name}.html", folder / f"{name}.json"
+    write_private(page, access_page(document).encode())
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    write_private(data, text.encode())
+    _say_handed_over(document, [page, data], json_output=json_output)
+
+
+def _say_handed_over(
+    document: Mapping[str, Any], files: Sequence[Path], *, json_output: bool
+) -> None:
+    kinds = ("rows", "lists", "quarantine", "lookups", "answers", "changes")
+    counts = {kind: len(document[kind]) for kind in kinds}
+    if json_output:
+        found = {"files": [str(file) for file in files], "held": counts}
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        return
+    typer.echo("Held: " + ", ".join(f"{number:,} {kind}" for kind, number in counts.items()))
+    for file in files:
+        typer.echo(str(file))
+    typer.echo("These files hold personal data: hand them over safely, then remove them.")

@@ -1,0 +1,114 @@
+"""`nightscreen review import` and `nightscreen runs release`: what people decided comes back in.
+
+What a returned row means is judged in `steps.reviews`, what is plausible in `steps.plausible`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cli.opened import opened_journal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from schemas.decisions import ReviewFinding
+    from steps.reviews import Judged
+
+MOST_TOLD = 50
+
+
+def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -> int:
+    """Take a returned decision list in and return the exit status: 2 where any row is mistaken.
+
+    Raises:
+        InputError: the file is no decision list, or there is no journal.
+    """
+    from steps.reviews import Judge, take_in
+    from storage.decision_files import read_returned
+    from storage.journal.customers import Customers
+    from storage.journal.reviews import Reviews
+
+    rows = read_returned(file)
+    with opened_journal() as journal:
+        reviews = Reviews.of(journal)
+        judge = Judge(
+            Customers.of(journal), reviews, journal.pseudonyms, now=journal.clock(), days=days
+        )
+        judged = judge.judge(rows)
+        taken = take_in(reviews, judged, partial=partial)
+    document = _document(judged, len(rows), taken)
+    if json_output:
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        _say(document, judged)
+    return 2 if judged.mistakes else 0
+
+
+def _document(judged: Judged, rows: int, taken: int) -> dict[str, Any]:
+    reviews = [each for found in judged.reviews.values() for each in found] if taken else []
+    return {
+        "rows": rows,
+        "imported": taken,
+        "overrides": sum(each.overrides for each in reviews),
+        "already_known": judged.known,
+        "mistakes": [_finding(each) for each in judged.mistakes],
+        "notices": [_finding(each) for each in judged.findings if not each.refused],
+    }
+
+
+def _finding(found: ReviewFinding) -> dict[str, Any]:
+    return {
+        "line": found.line,
+        "sheet": found.sheet or None,
+        "column": found.column,
+        "code": found.code,
+        "hint": found.hint,
+    }
+
+
+def _say(document: dict[str, Any], judged: Judged) -> None:
+    for each in judged.findings[:MOST_TOLD]:
+        place = f"{each.sheet}, row {each.line}" if each.sheet else f"line {each.line}"
+        word = "" if each.refused else "notice: "
+        typer.echo(f"{place}: {each.column}: {word}{each.hint}", err=True)
+    more = len(judged.findings) - MOST_TOLD
+    if more > 0:
+        typer.echo(f"and {more:,} more; --json lists all", err=True)
+    mistakes = len(judged.mistakes)
+    typer.echo(
+        f"{document['rows']:,} reviewed rows: {document['imported']:,} imported "
+        f"({document['overrides']:,} of them override), {document['already_known']:,} known "
+        f"already, {mistakes:,} mistaken."
+    )
+    if mistakes and not document["imported"]:
+        typer.echo("Nothing was imported; correct these rows, or take the others with --partial.")
+
+
+def release_run(run_id: str, *, reason: str, json_output: bool) -> None:
+    """Release a run that was held for an implausible night.
+
+    Raises:
+        InputError: there is no such run, it is not held, or no reason was given.
+    """
+    from steps.plausible import release
+    from storage.journal.reviews import Reviews
+
+    with opened_journal() as journal:
+        report = release(journal, Reviews.of(journal), run_id, reason)
+    document = {
+        "run_id": run_id,
+        "publishable": report["publishable"],
+        "held": report["held"],
+        "released": report["released"],
+    }
+    if json_output:
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        return
+    typer.echo(f"Run {run_id} is released. It had been held because:")
+    for each in report["held"]:
+        typer.echo(f"  {each}")

@@ -1,0 +1,106 @@
+"""Enriched rows for tests, made from the few cells that matter; all people are made up."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.checks import Check
+from schemas.rows import SourceColumn
+from steps.enriched import enriched_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+KNOWN = (
+    "customer_id",
+    "first_name",
+    "last_name",
+    "bvn",
+    "account_number",
+    "bank_code",
+    "phone",
+    "date_of_birth",
+    "exposure",
+    "consent_reference",
+)
+SCHEMA = enriched_schema([SourceColumn(name, name, name) for name in KNOWN])
+ASKED_AT = datetime(2026, 3, 1, 22, 0, tzinfo=UTC)
+
+CLEAR: dict[str, Any] = {"karma_status": "clear", "karma_listings": [], "karma_listed_by": []}
+PENDING: dict[str, Any] = {"karma_status": "pending"}
+
+
+def listed(
+    amount: str = "5000", *, kind: str = "bvn", reporter: str = "Harbour Finance"
+) -> dict[str, Any]:
+    """Return the karma cells of one listing."""
+    listing = {
+        "identity_kind": kind,
+        "karma_type": "Others",
+        "amount_in_contention": Decimal(amount),
+        "default_date": date(2024, 5, 17),
+        "reason": "unpaid",
+        "reporting_entity_name": reporter,
+        "reporting_entity_email": "desk@harbour.example",
+    }
+    return {
+        "karma_status": "listed",
+        "karma_listings": [listing],
+        "karma_listed_by": [kind],
+        "karma_amount_in_contention": Decimal(amount),
+    }
+
+
+def enriched_row(customer_id: str, **cells: Any) -> dict[str, Any]:  # noqa: ANN401 - any cell
+    """Return one row: account verified and karma clear unless said otherwise."""
+    row: dict[str, Any] = {
+        "customer_id": customer_id,
+        "first_name": "Amaka",
+        "last_name": "Obi",
+        "bvn": "22212345678",
+        "account_number": "0123456789",
+        "bank_code": "058",
+        "bank_account_status": "verified",
+        "bank_account_name": "OBI AMAKA",
+        "bank_account_bvn_match": True,
+        "name_match": "strong",
+        "ecosystem_status": "refused",
+        "selfie_status": "off",
+        "decision": "approve",
+        "reasons": [],
+        "policy": "default@abc",
+        "cost": Decimal(0),
+        **CLEAR,
+        **cells,
+    }
+    for check in Check:
+        answered = row[f"{check.value}_status"] not in {"off", "pending", "refused", "failed"}
+        row.setdefault(f"{check.value}_checked_at", ASKED_AT if answered else None)
+        row.setdefault(f"{check.value}_source", "asked" if answered else None)
+    return row
+
+
+def enriched_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return rows as a table of the enriched schema."""
+    arrays = []
+    for each in SCHEMA:
+        cells = [row.get(each.name) for row in rows]
+        if pa.types.is_dictionary(each.type):
+            arrays.append(pa.array(cells, pa.string()).dictionary_encode().cast(each.type))
+        else:
+            arrays.append(pa.array(cells, each.type))
+    return pa.table(arrays, schema=SCHEMA)
+
+
+def write_part(folder: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Write rows as the only enriched part of a run's folder."""
+    (folder / "enriched").mkdir(parents=True, exist_ok=True)
+    part = folder / "enriched" / "part-00000.parquet"
+    pq.write_table(enriched_table(rows), part)
+    return part

@@ -1,0 +1,96 @@
+"""Nights of a batch for tests: enriched rows in, changes told, states kept in a real journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from steps.changes import Compared, keep_states, write_changes
+from storage.journal import open_journal
+from storage.journal.customers import Customers
+from storage.journal.reviews import Reviews
+from storage.outputs import RunFolder
+from storage.workspace import Workspace
+from tests.steps.enriched_in_a_test import ASKED_AT, write_part
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
+
+BATCH = "borrowers"
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+BEGUN_AT = int(ASKED_AT.timestamp()) * SECOND
+
+
+@dataclass
+class Nights:
+    """A journal whose clock stands still until it is set, and the folders of its runs."""
+
+    home: Path
+    now: int = BEGUN_AT
+    runs: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.journal = open_journal(self.home / "home", clock=lambda: self.now)
+        self.customers = Customers.of(self.journal)
+        self.reviews = Reviews.of(self.journal)
+
+    def folder(self, run_id: str) -> RunFolder:
+        """Return a run's folder."""
+        return RunFolder.make(self.home / "out", run_id)
+
+    def compare(
+        self,
+        run_id: str,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        unreached: Collection[str] = (),
+        reviewed: Mapping[bytes, bytes] | None = None,
+    ) -> Compared:
+        """Write the rows of a night and tell its changes, without keeping anything."""
+        folder = self.folder(run_id)
+        return write_changes(
+            folder,
+            [write_part(folder.path, rows)],
+            run_id=run_id,
+            batch=BATCH,
+            customers=self.customers,
+            pseudonyms=self.journal.pseudonyms,
+            workspace=self.workspace(run_id),
+            at=self.now,
+            unreached=unreached,
+            reviewed=reviewed,
+        )
+
+    def keep(self, run_id: str, compared: Compared) -> None:
+        """Keep the states of a night."""
+        keep_states(
+            compared,
+            run_id=run_id,
+            batch=BATCH,
+            customers=self.customers,
+            workspace=self.workspace(run_id),
+        )
+
+    def night(self, run_id: str, *rows: Mapping[str, Any], **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - as `compare` takes them
+        """Carry a night through and return the changes it told."""
+        self.keep(run_id, self.compare(run_id, rows, **options))
+        self.now += DAY
+        return self.told(run_id)
+
+    def workspace(self, run_id: str) -> Workspace:
+        """Return a run's workspace."""
+        return Workspace.of(self.home / "home", run_id, self.journal.sealer)
+
+    def told(self, run_id: str) -> list[dict[str, Any]]:
+        """Return what a run told."""
+        path = self.folder(run_id).path / "changes.parquet"
+        found: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        return found
+
+    def pseudonym(self, customer_id: str) -> bytes:
+        """Return a customer's pseudonym."""
+        return self.journal.pseudonyms.customer(BATCH, customer_id)

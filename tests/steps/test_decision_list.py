@@ -1,0 +1,280 @@
+"""The decision list: who is on it, in which order, and that no cell is more than it seems."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import openpyxl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.decisions import DECISION_COLUMNS, REVIEW_COLUMNS
+from schemas.errors import InputError
+from steps.decision_list import quarantined, team_sentences, worst_first, write_decisions
+from steps.policy import load_policy
+from storage import decision_files
+from storage.decision_files import csv_text, read_returned
+from storage.outputs import RunFolder
+from storage.rejects import unguard
+from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from steps.decision_list import ListCounts
+
+REASONS = {
+    "KARMA_BVN": {"decline": "Listed by BVN."},
+    "PAST_DUE": {"decline": "Much is past due.", "review": "Something is past due."},
+}
+PROBLEMS = [("12", "bvn", "bvn_length", "A BVN has exactly 11 digits.")]
+
+
+def write(tmp_path: Path, rows: Sequence[Mapping[str, Any]], **options: Any) -> ListCounts:  # noqa: ANN401 - as `write_decisions` takes them
+    """Write the list of some rows into a run's folder."""
+    folder = RunFolder(tmp_path)
+    part = write_part(tmp_path, rows)
+    return write_decisions(folder, [part], run_id="run-1", reasons=REASONS, **options)
+
+
+def csv_rows(tmp_path: Path) -> list[dict[str, str]]:
+    """Return the list as a program reads it."""
+    with (tmp_path / "decisions.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def sheet(tmp_path: Path, name: str) -> list[list[Any]]:
+    """Return the cells of a sheet."""
+    book = openpyxl.load_workbook(tmp_path / "decisions.xlsx")
+    return [[cell.value for cell in row] for row in book[name].iter_rows()]
+
+
+def test_the_columns_are_exactly_those_promised(tmp_path: Path) -> None:
+    """The headings of the file, in order, the reviewer's own last and empty."""
+    write(tmp_path, [enriched_row("A", decision="review")])
+    rows = csv_rows(tmp_path)
+    assert tuple(rows[0]) == (*DECISION_COLUMNS, *REVIEW_COLUMNS)
+    assert [rows[0][name] for name in REVIEW_COLUMNS] == [""] * 4
+
+
+def test_approved_rows_are_not_on_the_list(tmp_path: Path) -> None:
+    """Only what somebody has to work on is listed, each decision on its own sheet."""
+    words = ("approve", "decline", "review", "undecided", "review")
+    counts = write(tmp_path, [enriched_row(f"C{n}", decision=w) for n, w in enumerate(words)])
+    assert dict(counts.listed) == {"decline": 1, "review": 2, "undecided": 1}
+    assert {row["customer_id"] for row in csv_rows(tmp_path)} == {"C1", "C2", "C3", "C4"}
+    assert [row[0] for row in sheet(tmp_path, "Review")[1:]] == ["C2", "C4"]
+    assert [row[0] for row in sheet(tmp_path, "Undecided")[1:]] == ["C3"]
+
+
+def test_worst_exposure_comes_first_and_unknown_between(tmp_path: Path) -> None:
+    """A blank exposure is not zero: it stands where the middle of the known ones does."""
+    exposures = [Decimal(100), None, Decimal(900), Decimal(500), Decimal(0)]
+    rows = [
+        enriched_row(f"C{n}", decision="review", exposure=each) for n, each in enumerate(exposures)
+    ]
+    write(tmp_path, rows)
+    assert [row["customer_id"] for row in csv_rows(tmp_path)] == ["C2", "C3", "C1", "C0", "C4"]
+
+
+@given(st.lists(st.integers(-1, 10**15), max_size=60))
+def test_every_row_has_one_place_and_known_ones_descend(kobo: list[int]) -> None:
+    """The order is a permutation, and known exposures never rise in it."""
+    order = worst_first(np.array(kobo, dtype=np.int64))
+    assert sorted(order.tolist()) == list(range(len(kobo)))
+    known = [kobo[place] for place in order if kobo[place] >= 0]
+    assert known == sorted(known, reverse=True)
+
+
+def test_rows_of_many_blocks_keep_their_order(tmp_path: Path) -> None:
+    """More rows than one block come out sorted over the whole list."""
+    rows = [
+        enriched_row(f"C{n}", decision="review", exposure=Decimal(n * 7919 % 9001))
+        for n in range(9000)
+    ]
+    write(tmp_path, rows)
+    found = [Decimal(row["exposure"]) for row in csv_rows(tmp_path)]
+    assert found == sorted(found, reverse=True)
+    assert len(found) == 9000
+
+
+def test_a_declined_row_says_why_and_what_to_do(tmp_path: Path) -> None:
+    """Reason, the others, listing, evidence and policy stand beside the customer."""
+    row = enriched_row(
+        "0007",
+        decision="decline",
+        reasons=["THIN_FILE", "KARMA_BVN"],
+        exposure=Decimal("1500000.50"),
+        **listed("7000"),
+    )
+    write(tmp_path, [row])
+    found = csv_rows(tmp_path)[0]
+    assert found["customer_id"] == "0007"
+    assert found["customer_name"] == "Amaka Obi"
+    assert found["bvn_last4"] == "5678"
+    assert found["reason_code"] == "KARMA_BVN"
+    assert found["reason_text"] == "Listed by BVN."
+    assert found["other_reasons"] == "THIN_FILE"
+    assert found["action"].startswith("Do not lend")
+    assert found["exposure"] == "1500000.50"
+    assert found["karma_reporter"] == "Harbour Finance"
+    assert found["karma_default_date"] == "2024-05-17"
+    assert found["missing_checks"] == "ecosystem: refused"
+    assert found["evidence_as_of"] == "2026-03-01T23:00:00+01:00"
+
+
+def test_a_code_of_two_effects_has_the_sentence_of_the_decision(tmp_path: Path) -> None:
+    """PAST_DUE declines or asks for a review, each in its own words."""
+    rows = [
+        enriched_row("A", decision="review", reasons=["PAST_DUE"]),
+        enriched_row("B", decision="decline", reasons=["PAST_DUE"]),
+    ]
+    write(tmp_path, rows)
+    texts = {row["customer_id"]: row["reason_text"] for row in csv_rows(tmp_path)}
+    assert texts == {"A": "Something is past due.", "B": "Much is past due."}
+
+
+def test_an_undecided_row_says_what_is_missing(tmp_path: Path) -> None:
+    """What was not answered is named, and whether resuming helps."""
+    rows = [
+        enriched_row("A", decision="undecided", karma_status="pending"),
+        enriched_row("B", decision="undecided"),
+    ]
+    write(tmp_path, rows)
+    first, second = csv_rows(tmp_path)
+    assert first["reason_text"] == "Evidence is missing: karma (pending), ecosystem (refused)."
+    assert first["action"].startswith("Resume the run")
+    assert second["action"].startswith("Ask for consent")
+
+
+def test_the_list_shows_no_other_identifier(tmp_path: Path) -> None:
+    """Neither BVN, account nor phone is in either file; a malformed BVN shows no digits."""
+    rows = [
+        enriched_row("A", decision="review", phone="+2348031112223"),
+        enriched_row("B", decision="review", bvn="9988776655"),
+    ]
+    write(tmp_path, rows)
+    text = (tmp_path / "decisions.csv").read_text("utf-8")
+    with zipfile.ZipFile(tmp_path / "decisions.xlsx") as archive:
+        text += "".join(archive.read(name).decode() for name in archive.namelist())
+    secrets = ("22212345678", "0123456789", "8031112223", "9988776655", "6655")
+    assert not any(secret in text for secret in secrets)
+
+
+NASTY = [
+    "=1+1",
+    "@SUM(A1)",
+    "+44",
+    "-2",
+    '=HYPERLINK("http://x")',
+    "\t=1",
+    "'=1",
+    "https://x.example",
+]
+
+
+def test_nothing_in_either_file_is_a_formula_or_link(tmp_path: Path) -> None:
+    """Cells that a spreadsheet might run are text there, and come back as they were."""
+    rows = [enriched_row(each, decision="review", first_name=each) for each in NASTY]
+    write(tmp_path, rows, problems=[("3", "=cmd", "code", "=hint")])
+    book = openpyxl.load_workbook(tmp_path / "decisions.xlsx")
+    kinds = {cell.data_type for ws in book.worksheets for row in ws.iter_rows() for cell in row}
+    assert "f" not in kinds
+    assert not any(cell.hyperlink for row in book["Review"].iter_rows() for cell in row)
+    back = [row["customer_id"] for row in csv_rows(tmp_path)]
+    assert sorted(map(unguard, back)) == sorted(NASTY)
+    assert not any(cell[:1] in "=+-@\t" for cell in back)
+
+
+def test_the_workbook_has_text_dates_filters_and_frozen_headings(tmp_path: Path) -> None:
+    """Identifiers are text with their zeros, dates real dates, the headings stay in view."""
+    row = enriched_row("0007", decision="decline", bvn="22212340008", **listed())
+    write(tmp_path, [row], problems=PROBLEMS)
+    book = openpyxl.load_workbook(tmp_path / "decisions.xlsx")
+    assert book.sheetnames == ["Summary", "Decline", "Review", "Undecided", "Fix"]
+    ws = book["Decline"]
+    cells = dict(zip(DECISION_COLUMNS, [cell.value for cell in ws[2]], strict=False))
+    assert cells["customer_id"] == "0007"
+    assert cells["bvn_last4"] == "0008"
+    assert cells["karma_default_date"] == datetime(2024, 5, 17)  # noqa: DTZ001 - a sheet has no zones
+    assert cells["evidence_as_of"] == datetime(2026, 3, 1, 23, 0)  # noqa: DTZ001 - Lagos time
+    assert ws.freeze_panes == "C2"
+    assert ws.auto_filter.ref == "A1:AA2"
+    assert sheet(tmp_path, "Fix")[1] == [12, "bvn", "bvn_length", "A BVN has exactly 11 digits."]
+
+
+def test_a_full_sheet_goes_on_in_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row is lost where a sheet cannot hold them all."""
+    monkeypatch.setattr(decision_files, "SHEET_ROWS", 2)
+    write(tmp_path, [enriched_row(f"C{n}", decision="review") for n in range(5)])
+    names = openpyxl.load_workbook(tmp_path / "decisions.xlsx").sheetnames
+    assert [name for name in names if name.startswith("Review")] == [
+        "Review",
+        "Review 2",
+        "Review 3",
+    ]
+    assert len(read_back(tmp_path)) == 5
+
+
+def read_back(tmp_path: Path) -> list[str]:
+    """Return the customers of a workbook in which every row was reviewed."""
+    path = tmp_path / "decisions.xlsx"
+    book = openpyxl.load_workbook(path)
+    column = len(DECISION_COLUMNS) + 1
+    for ws in book.worksheets:
+        for row in range(2, ws.max_row + 1):
+            if ws.title not in {"Summary", "Fix"}:
+                ws.cell(row, column, "approve")
+    book.save(path)
+    return [row["customer_id"] for row in read_returned(path)]
+
+
+def test_an_empty_list_is_still_a_list(tmp_path: Path) -> None:
+    """A night on which nobody is listed has both files with their headings."""
+    counts = write(tmp_path, [])
+    assert counts.rows == 0
+    assert csv_rows(tmp_path) == []
+    assert len(sheet(tmp_path, "Decline")) == 1
+    with pytest.raises(InputError):
+        read_returned(tmp_path / "nothing.csv")
+
+
+def test_quarantine_gives_only_where_and_why(tmp_path: Path) -> None:
+    """Of a refused row no value is taken, whatever its columns are called."""
+    path = tmp_path / "quarantine.csv"
+    path.write_text('Name,line,line,column,code,hint\n"A, B",9,4,bvn,bvn_length,"Short, it is"\n')
+    assert list(quarantined(path)) == [("4", "bvn", "bvn_length", "Short, it is")]
+    assert list(quarantined(tmp_path / "none.csv")) == []
+
+
+def test_files_are_private_and_leave_nothing_beside_them(tmp_path: Path) -> None:
+    """Only the two files appear, readable by their owner alone."""
+    write(tmp_path, [enriched_row("A", decision="review")])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "decisions.csv",
+        "decisions.xlsx",
+        "enriched",
+    ]
+    assert (tmp_path / "decisions.xlsx").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "decisions.csv").stat().st_mode & 0o077 == 0
+
+
+def test_the_policy_gives_the_sentences() -> None:
+    """Every rule of the default policy has its sentence under code and effect."""
+    policy = load_policy()
+    sentences = team_sentences(policy)
+    assert all(sentences[rule.code][rule.effect.value] for rule in policy.rules)
+
+
+@given(st.text(max_size=20))
+def test_csv_text_comes_back_exactly(text: str) -> None:
+    """The guard hides no character and costs none."""
+    assert unguard(csv_text(text)) == text
+    assert csv_text(date(2026, 1, 2)) == "2026-01-02"
