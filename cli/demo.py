@@ -46,9 +46,9 @@ def demonstrate(rows: int, output: Path, *, keep: bool, json_output: bool) -> in
     file = folder / "customers.csv"
     facts = make_batch(file, rows=rows, seed=SEED, damage_pct=DAMAGE_PCT)
     file.chmod(0o600)
-    say(f"Made {facts.rows:,} customers up, about {DAMAGE_PCT:.0f} % of them damaged: {file}")
+    say(f"Made {facts.rows:,} customers up, about {DAMAGE_PCT:.0f} % damaged: {file}")
     with SandboxProcess(balance=WALLET_NAIRA) as sandbox:
-        say(f"A simulator of the service runs at {sandbox.url}; nothing here costs real money.")
+        say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
         _point_at(sandbox.url, sandbox.api_key, folder)
         prepare_engine()
         nights = asyncio.run(_two_nights(file, folder / "out", say))

@@ -228,7 +228,12 @@ def _show(diagnosis: Diagnosis) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    said = [diagnosis.format.upper(), diagnosis.encoding, diagnosis.separator, diagnosis.sheet]
+    said = [
+        diagnosis.format.upper(),
+        diagnosis.encoding and diagnosis.encoding.upper(),
+        diagnosis.separator and f"separated by {diagnosis.separator}",
+        diagnosis.sheet and f'sheet "{diagnosis.sheet}"',
+    ]
     rows = diagnosis.rows
     console.print(Text(f"{diagnosis.file}: {', '.join(each for each in said if each)}"))
     console.print(

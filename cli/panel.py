@@ -151,23 +151,27 @@ def plain_line(line: Line, pace: Pace) -> str:
 
 
 def panel(line: Line, pace: Pace) -> Group:
-    """Return the panel: a line for each check and one for money and time."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("check")
-    for name in ("done", "of", "paid", "free", "failed", "in doubt", "in flight", "cap", "spent"):
-        table.add_column(name, justify="right")
+    """Return the panel: a line for each check, then money and time; it fits 80 columns."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("check", no_wrap=True)
+    for name in ("done", "of", "paid", "free", "failed", "doubt", "in flight", "spent"):
+        table.add_column(name, justify="right", no_wrap=True)
     for check, each in line.control.progress.items():
         numbers = (each.done, each.wanted, each.paid, each.free, each.failed, each.in_doubt)
         table.add_row(
             check.value.replace("_", " "),
-            *(f"{number:,}" for number in (*numbers, each.in_flight, each.cap)),
-            naira_words(each.cost_micro),
+            *(f"{number:,}" for number in numbers),
+            f"{each.in_flight} of {each.cap}",
+            naira_words(each.cost_micro).removesuffix(".00"),
         )
     now = totals(line)
-    foot = (
+    money = (
         f"answered {now['answered']:,}  reused {now['reused']:,}  "
-        f"spent {naira_words(now['spent'])} of about {naira_words(now['expected'])}  "
+        f"spent {naira_words(now['spent'])} of about {naira_words(now['expected'])}"
+    )
+    rest = (
         f"time left {pace.left(now['done'], now['wanted'])}  "
         f"balance {naira_words(line.control.balance_micro)}"
     )
-    return Group(Text(f"Run {line.run_id}  {line.rows_read:,} rows"), table, Text(foot))
+    title = f"Run {line.run_id}  {line.rows_read:,} rows"
+    return Group(*(Text(title), table, Text(money), Text(rest)))

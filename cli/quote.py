@@ -47,12 +47,12 @@ def print_quote(document: Mapping[str, Any]) -> None:
     rows, quoted = document["rows"], document["quoted"]
     typer.echo(
         f"{rows['screened']:,} rows to screen, {rows['quarantined']:,} in quarantine: "
-        f"{document['calls']:,} calls to the service"
+        f"{document['calls']:,} {_calls(document['calls'])} to the service"
     )
     for line in document["lines"]:
         typer.echo(
             f"  {line['check'].replace('_', ' '):<12} by {line['identity']:<6}"
-            f"{line['calls']:>10,} calls{naira(line['expected']):>17} expected"
+            f"{line['calls']:>10,} {_calls(line['calls']):<5}{naira(line['expected']):>17} expected"
         )
         typer.echo(
             f"    {naira(line['price'])} for an answer, nothing for a miss; about "
@@ -67,6 +67,10 @@ def print_quote(document: Mapping[str, Any]) -> None:
             f"  affordable {document['affordable']:,} of {document['calls']:,} calls, should "
             "every one be charged"
         )
+
+
+def _calls(number: int) -> str:
+    return "call" if number == 1 else "calls"
 
 
 def duration(hours: float) -> str:

@@ -39,6 +39,11 @@ START_BYTES = 64 * 1024
 ZIP_MAGIC = b"PK\x03\x04"
 PARQUET_MAGIC = b"PAR1"
 OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+NAMES = {
+    "xlsx": ("an Excel workbook", (".xlsx", ".xlsm", ".xltx", ".xltm")),
+    "parquet": ("a Parquet file", (".parquet", ".pq", ".parq")),
+}
+"""Formats that a name can hide, and the endings that do not."""
 OLE_STREAMS = ("EncryptedPackage", "Workbook", "Book")
 SAVE_AS = 'open it and save it as "Excel workbook (.xlsx)" or "CSV UTF-8"'
 FOREIGN = (
@@ -121,7 +126,8 @@ def open_source(path: Path, *, mapping: Mapping | None = None) -> Source:
     try:
         stamp = _stamp(path)
         table = _table(path, start, mapping)
-        layout = understand(path, table.headings, mapping, table.findings)
+        findings = (*_misnamed(path, table), *table.findings)
+        layout = understand(path, table.headings, mapping, findings)
         source = Source(path, layout.header, table, layout, stamp)
         _require_rows(source)
     except OSError as error:
@@ -229,6 +235,14 @@ def _text_table(path: Path, start: bytes, vocabulary: Vocabulary) -> RawTable:
     if text.gzipped and sample.startswith((ZIP_MAGIC, PARQUET_MAGIC)):
         raise InputError(f"{path}: a compressed workbook or Parquet file; unpack it first")
     return read_csv(text, vocabulary)
+
+
+def _misnamed(path: Path, table: RawTable) -> tuple[str, ...]:
+    """Say where a file is something else than its name says; it is read as what it is."""
+    word, endings = NAMES.get(table.format, ("", ()))
+    if not word or path.suffix.casefold() in endings:
+        return ()
+    return (f"This is {word}, though its name ends in {path.suffix or 'nothing'}; read as such.",)
 
 
 def _require_rows(source: Source) -> None:

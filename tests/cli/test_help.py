@@ -40,7 +40,11 @@ def test_the_list_of_commands_is_told_in_whole_sentences(here: Here) -> None:
     """Nothing is cut off with dots in a terminal of 80 columns."""
     ended = here("--help")
     assert ended.status == 0
-    assert "..." not in ended.out.split("Commands:")[1]
+    ours = {command.split()[0] for command in COMMANDS}
+    listed = [line.split() for line in ended.out.split("Commands:")[1].splitlines()]
+    told = {words[0]: words for words in listed if words and words[0] in ours}
+    assert set(told) == ours
+    assert not [words for words in told.values() if words[-1].endswith("...")]
 
 
 def test_the_version_can_be_asked_for(here: Here) -> None:

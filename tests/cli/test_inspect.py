@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import openpyxl
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -128,3 +129,19 @@ def test_neither_the_engine_nor_a_socket_is_imported(batch: Path) -> None:
         "assert not {'prefect', 'httpx', 'sqlalchemy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_workbook_under_another_name_is_named_for_what_it_is(tmp_path: Path) -> None:
+    """Analysts rename files; the file is read as what it is, and that is said."""
+    book = openpyxl.Workbook()
+    assert book.active is not None
+    book.active.append(["Customer ID", "BVN"])
+    book.active.append(["C1", "22212345678"])
+    book.save(tmp_path / "book.csv")
+    diagnosis = diagnose(tmp_path / "book.csv")
+    assert diagnosis.format == "xlsx"
+    assert diagnosis.findings == [
+        "This is an Excel workbook, though its name ends in .csv; read as such."
+    ]
+    book.save(tmp_path / "book.xlsx")
+    assert diagnose(tmp_path / "book.xlsx").findings == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
 HEAVY = ("prefect", "pyarrow", "sqlalchemy", "pandas", "duckdb", "httpx", "numpy", "rich")
 TABLE = "customer_id,bvn\nC1,22123456789\n"
-AT_ONCE_S = 3.0
-"""Far above what a start takes (0.1 to 0.6 s), far below what the engine's does."""
+AT_ONCE_S = 2.0
+"""Processor time: above what a start takes (0.2 to 0.8 s), however busy the machine is."""
 RUN = """
 import sys
 from cli.main import run
@@ -28,6 +27,12 @@ try:
 finally:
     print("loaded", *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
 """
+
+
+def _worked_s() -> float:
+    """Return the processor time of all children so far."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
 
 
 def _loaded(folder: Path, *arguments: str) -> set[str]:
@@ -77,9 +82,9 @@ def test_commands_without_a_flow_start_without_the_engine(
 ) -> None:
     """They read and reckon; nothing needs a server."""
     (tmp_path / "batch.csv").write_text(TABLE)
-    began = time.monotonic()
+    before = _worked_s()
     loaded = _loaded(tmp_path, *arguments)
-    assert time.monotonic() - began < AT_ONCE_S
+    assert _worked_s() - before < AT_ONCE_S
     assert "prefect" not in loaded
 
 
