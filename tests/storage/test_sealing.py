@@ -1,0 +1,88 @@
+"""Sealing, opening, pseudonyms."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import JournalDamagedError, JournalKeyError
+from storage.sealing import SUBJECT_BYTES, Pseudonyms, Sealer, fingerprint
+
+KEY, OTHER = b"a" * 32, b"b" * 32
+
+
+@given(plain=st.binary(max_size=200), context=st.binary(max_size=40))
+def test_what_is_sealed_opens_in_its_own_context_only(plain: bytes, context: bytes) -> None:
+    """A sealed answer cannot stand in for another person's."""
+    sealer = Sealer(KEY)
+    sealed = sealer.seal(plain, context)
+    assert sealer.open(sealed, context) == plain
+    with pytest.raises(JournalDamagedError):
+        sealer.open(sealed, context + b"x")
+
+
+@given(at=st.integers(4, 60), bit=st.integers(0, 7))
+def test_a_changed_bit_is_noticed(at: int, bit: int) -> None:
+    """Nothing that was changed opens."""
+    sealer = Sealer(KEY)
+    sealed = bytearray(sealer.seal(b"x" * 50, b""))
+    sealed[at] ^= 1 << bit
+    with pytest.raises(JournalDamagedError):
+        sealer.open(bytes(sealed), b"")
+
+
+@pytest.mark.parametrize("length", [4, 10, 16, 20])
+def test_a_cut_text_is_damage(length: int) -> None:
+    """A sealed text that lost its end is damaged, not an error of the library."""
+    sealer = Sealer(KEY)
+    with pytest.raises(JournalDamagedError):
+        sealer.open(sealer.seal(b"x" * 9, b"")[:length], b"")
+
+
+def test_another_key_opens_nothing_but_an_older_one_does() -> None:
+    """Which key is needed is told by the sealed text itself."""
+    sealed = Sealer(KEY).seal(b"hello", b"")
+    with pytest.raises(JournalKeyError, match="not at hand"):
+        Sealer(OTHER).open(sealed, b"")
+    assert Sealer(OTHER, older=(KEY,)).open(sealed, b"") == b"hello"
+
+
+def test_a_sealer_seeks_the_keys_it_lacks_and_switches() -> None:
+    """While a key is rotated a running process finds the new one."""
+    asked: list[Sealer] = []
+
+    def seek(sealer: Sealer) -> list[bytes]:
+        asked.append(sealer)
+        return [OTHER]
+
+    sealer = Sealer(KEY, seek=seek)
+    assert sealer.open(Sealer(OTHER).seal(b"hello", b""), b"") == b"hello"
+    sealer.switch(fingerprint(OTHER))
+    assert (sealer.fingerprint, sealer.key, len(asked)) == (fingerprint(OTHER), OTHER, 1)
+    assert Sealer(OTHER).open(sealer.seal(b"new", b""), b"") == b"new"
+    with pytest.raises(JournalKeyError, match="was rotated"):
+        sealer.switch(fingerprint(b"c" * 32))
+
+
+def test_keys_are_not_shown() -> None:
+    """Neither a sealer nor pseudonyms show their key."""
+    shown = repr(Sealer(KEY)) + repr(Pseudonyms(KEY))
+    assert "aaaa" not in shown
+    assert KEY.hex() not in shown
+
+
+def test_pseudonyms_are_stable_distinct_and_keyed() -> None:
+    """The same identifier has one pseudonym; kind, image and key make another."""
+    names = Pseudonyms(KEY)
+    seen = {
+        names.subject("bvn", "22212345678"),
+        names.subject("phone", "22212345678"),
+        names.subject("image", "22212345678", "https://x/1"),
+        names.subject("image", "22212345678", "https://x/2"),
+        names.customer("book", "22212345678"),
+        Pseudonyms(OTHER).subject("bvn", "22212345678"),
+    }
+    assert len(seen) == 6
+    assert {len(each) for each in seen} == {SUBJECT_BYTES}
+    assert names.subject("bvn", "22212345678") in seen
