@@ -16,14 +16,16 @@ from schemas.settings import read_settings
 from steps import closing
 from steps.asking import Asking, next_round, open_asking
 from steps.control import StopReason
-from steps.line import discard, open_line
+from steps.line import open_line
 from steps.quoting import quote_document
 from tasks import live, stations
+from tasks.approval import approved
 from tasks.checks import BY_CHECK
 from tasks.edge import sanitising
 from tasks.inbox import newest_input
 from tasks.progress import show_progress
 from tasks.stopping import as_the_engine_has_it, heeding_sigterm, to_the_end
+from tasks.waiting import waits_and_goes_on
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -68,21 +70,27 @@ async def _screen(run: LiveRun) -> dict[str, Any]:
     await stations.price(run_id)
     if run.line.parameters.quote_only:
         return quote_report(run)
+    if await approved(run_id):
+        await _ask(run)
+        while await waits_and_goes_on(run.line):
+            await _ask(run)
+    await stations.write_rows(run_id)
+    return await stations.report(run_id)
+
+
+async def _ask(run: LiveRun) -> None:
+    """Ask what is funded, between an opening and a closing call."""
+    run_id = run.line.run_id
     async with _asking(run) as asking, show_progress(run.line):
         await stations.open_books(run_id)
         while shards := next_round(asking):
             await _ask_all(run_id, shards)
         await stations.close_books(run_id)
-    await stations.write_rows(run_id)
-    return await stations.report(run_id)
 
 
 def quote_report(run: LiveRun) -> dict[str, Any]:
-    """Return the quote of a run that goes no further, and leave nothing of a new one."""
-    document = quote_document(run.line)
-    if not run.line.parameters.run:
-        discard(run.line)
-    return document
+    """Return the quote of a run that goes no further; closing it leaves nothing behind."""
+    return quote_document(run.line)
 
 
 @asynccontextmanager

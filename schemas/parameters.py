@@ -9,14 +9,14 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
 CheckName = Literal["bank_account", "karma", "ecosystem", "selfie"]
-KarmaIdentity = Literal["bvn", "phone", "email", "domain", "nuban", "image"]
+KarmaIdentity = Literal["bvn", "phone", "email", "domain", "nuban"]
 PurposeName = Literal["portfolio", "origination"]
 
 _DATE_IN_NAME = re.compile(r"[-_. ]*\d{4}[-_.]?\d{2}[-_.]?\d{2}([-_.T ]?\d{4,6})?[-_. ]*")
@@ -30,8 +30,9 @@ class ScreenBatch(BaseModel):
     input: str = Field(
         "",
         title="Input file",
-        description="Path of the CSV, XLSX, Parquet or JSON Lines file on the worker's machine. "
-        "May be left out where an earlier run is resumed.",
+        description="Path of the CSV, XLSX, Parquet or JSON Lines file on the worker's machine; of "
+        "a pattern such as inbox/portfolio-*.csv the newest file. May be left out where an earlier "
+        "run is resumed.",
     )
     batch: str = Field(
         "",
@@ -93,6 +94,17 @@ class ScreenBatch(BaseModel):
     yes: bool = Field(
         default=False, title="Approved", description="Spending was approved beforehand: do not ask."
     )
+
+    @field_validator("karma_identities", mode="before")
+    @classmethod
+    def _no_image(cls, given: object) -> object:
+        """Refuse an identity without a known transport (specification, area B, rule 5)."""
+        if isinstance(given, list | tuple) and "image" in given:
+            raise ValueError(
+                "karma cannot be asked by image: the service does not say how an image is sent; "
+                "choose among bvn, phone, email, domain and nuban"
+            )
+        return given
 
     @property
     def cap(self) -> Decimal | None:

@@ -52,6 +52,9 @@ class StopReason(StrEnum):
     CANCELLED = "cancelled"
 
 
+PASSING = frozenset({StopReason.OUTAGE, StopReason.BALANCE})
+"""Stops that may pass by themselves before the deadline."""
+
 ADDRESS = "address"
 TEST_MODE = "test_mode"
 
@@ -242,8 +245,9 @@ class Control:
         self._listeners.append(listener)
 
     def stop_run(self, reason: str) -> None:
-        """Stop everything; the first reason stays."""
-        if self.stop is None:
+        """Stop everything; the first reason stays, unless it may pass and someone cancels."""
+        cancelled = reason == StopReason.CANCELLED and self.stop in PASSING
+        if self.stop is None or cancelled:
             self.stop = reason
             self._tell()
 

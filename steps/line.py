@@ -22,7 +22,7 @@ import pyarrow as pa
 from client.prices import load_prices
 from schemas.calls import Caps
 from schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
-from schemas.errors import InputError, SettingsError, UnsupportedIdentityError
+from schemas.errors import InputError, SettingsError
 from schemas.money import to_micro
 from schemas.parameters import ScreenBatch, batch_name, new_run_id
 from schemas.plan import NEEDED, Plan, Standing
@@ -41,7 +41,7 @@ from storage.outputs import RunFolder
 from storage.private import make_private_folder
 from storage.rejects import ProblemsWriter, QuarantineWriter
 from storage.tables import file_digest, open_source
-from storage.workspace import Workspace
+from storage.workspace import Workspace, sweep_workspaces
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,7 +97,10 @@ class Line:
     checks_of: NDArray[np.object_] = field(default_factory=lambda: np.zeros(0, object))
 
     def close(self) -> None:
-        """Give back the journal."""
+        """Remove what lay between the stations, and give back the journal."""
+        self.workspace.clear()
+        if self.parameters.quote_only:
+            shutil.rmtree(self.folder.path, ignore_errors=True)
         self.journal.close()
 
 
@@ -117,7 +120,6 @@ def resolve(parameters: ScreenBatch, journal: Journal) -> Resolved:
 
     Raises:
         InputError: no input, or no such run to resume.
-        UnsupportedIdentityError: karma is asked by an identity without a known transport.
     """
     earlier = None
     if parameters.run:
@@ -137,11 +139,6 @@ def resolve(parameters: ScreenBatch, journal: Journal) -> Resolved:
         raise InputError("no input file was given; name a CSV, XLSX, Parquet or JSON Lines file")
     purpose = Purpose(parameters.purpose)
     kinds = tuple(IdentityKind(kind) for kind in parameters.karma_identities)
-    if IdentityKind.IMAGE in kinds:
-        raise UnsupportedIdentityError(
-            "karma cannot be asked by image: the service does not say how an image is sent; "
-            "choose among bvn, phone, email, domain and nuban"
-        )
     checks = tuple(Check(each) for each in dict.fromkeys(parameters.checks))
     path = Path(parameters.input)
     at = to_instant(journal.clock())
@@ -210,8 +207,13 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         )
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
     source = open_source(resolved.input, mapping=mapping)
-    folder = RunFolder.make(Path(parameters.output), wanted.run_id)
+    open_as = f"{wanted.run_id}@{journal.holders.name}"
+    if parameters.quote_only:
+        folder = RunFolder.make(settings.home / "quotes", open_as)
+    else:
+        folder = RunFolder.make(Path(parameters.output), wanted.run_id)
     journal.calls.recover()
+    sweep_workspaces(settings.home, journal.holders.alive)
     now = clock()
     caps = caps_of(parameters, settings)
     started_at = now
@@ -235,7 +237,7 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         input_digest=digest,
         mapping=mapping,
         journal=journal,
-        workspace=Workspace.of(settings.home, wanted.run_id, journal.sealer),
+        workspace=Workspace.of(settings.home, open_as, journal.sealer),
         folder=folder,
         control=control,
         clock=clock,
@@ -268,12 +270,6 @@ def lasting(parameters: ScreenBatch) -> dict[str, Any]:
         if kept[name]:
             kept[name] = str(Path(kept[name]).absolute())
     return kept
-
-
-def discard(line: Line) -> None:
-    """Leave nothing of a run that was only quoted."""
-    line.workspace.clear()
-    shutil.rmtree(line.folder.path, ignore_errors=True)
 
 
 def preflight(parameters: ScreenBatch, settings: Settings) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 from schemas.money import naira_text
-from steps.line import discard, make_plan, make_price, open_line, take_in
+from steps.line import make_plan, make_price, open_line, take_in
 
 if TYPE_CHECKING:
     from schemas.parameters import ScreenBatch
@@ -76,14 +75,11 @@ def quote_batch(parameters: ScreenBatch, settings: Settings) -> dict[str, Any]:
     Raises:
         UsageError: parameters, settings or input are wrong.
     """
-    with tempfile.TemporaryDirectory(prefix="nightscreen-quote-") as folder:
-        private = parameters.model_copy(update={"output": folder, "quote_only": True})
-        line = open_line(private, settings)
-        try:
-            take_in(line)
-            make_plan(line)
-            make_price(line)
-            return quote_document(line)
-        finally:
-            discard(line)
-            line.close()
+    line = open_line(parameters.model_copy(update={"quote_only": True}), settings)
+    try:
+        take_in(line)
+        make_plan(line)
+        make_price(line)
+        return quote_document(line)
+    finally:
+        line.close()

@@ -18,12 +18,24 @@ from schemas.errors import JournalError
 from storage.private import make_private_folder, write_private
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from storage.sealing import Sealer
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
+    """Remove what killed runs left between their stations.
+
+    Args:
+        home: where the workspaces lie, each named `<run id>@<holder>`.
+        alive: tells whether the process of a holder still lives.
+    """
+    for folder in (home / "work").glob("*@*"):
+        if not alive(folder.name.rpartition("@")[2]):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
