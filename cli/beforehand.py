@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from client.address import parse_address
-from schemas.checks import IdentityKind
-from schemas.errors import InputError, OutputError, SettingsError, UnsupportedIdentityError
+from schemas.errors import InputError, OutputError, SettingsError
 from steps.line import deadline_instant, require_service, resolve
 from storage.clock import system_clock
 from storage.journal import open_journal
@@ -69,11 +68,6 @@ def check_service(settings: Settings) -> None:
 
 def _check_choices(parameters: ScreenBatch) -> None:
     """Check what needs neither file nor journal."""
-    if IdentityKind.IMAGE in parameters.karma_identities:
-        raise UnsupportedIdentityError(
-            "--karma-identities: karma cannot be asked by image, because the service does not say "
-            "how an image is sent; choose among bvn, phone, email, domain and nuban"
-        )
     now = system_clock()
     deadline = deadline_instant(parameters.deadline, now)
     if deadline is not None and deadline <= now:
