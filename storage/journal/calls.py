@@ -174,11 +174,7 @@ class Calls:
             fresh = [each for each, _ in pairs]
             _SETTLE.run(connection, [_outcome_row(each) for each in fresh])
             learned = self._keep_answers(connection, run_id, fresh, bodies)
-            deltas: dict[str, Delta] = defaultdict(Delta)
-            for each, row in pairs:
-                for scope in scopes_of(row.run_id, row.check, row.intent_at):
-                    deltas[scope].settle(each, row.reserved_micro)
-            apply_deltas(connection, deltas)
+            apply_deltas(connection, _settled_money(pairs))
         self._prices.update(learned)
 
     def _seal(self, settled: Settled) -> bytes:
@@ -394,6 +390,18 @@ def _answer_row(run_id: str, settled: Settled, body: bytes) -> tuple[Any, ...]:
         settled.cost_micro,
         body,
     )
+
+
+def _settled_money(pairs: Sequence[tuple[Settled, Any]]) -> dict[str, Delta]:
+    """Return what a group of outcomes changes in each scope, by what the journal reserved."""
+    days: dict[tuple[str, str, str, str], Delta] = defaultdict(Delta)
+    for each, row in pairs:
+        days[scopes_of(row.run_id, row.check, row.intent_at)].settle(each, row.reserved_micro)
+    deltas: dict[str, Delta] = defaultdict(Delta)
+    for scopes, delta in days.items():
+        for scope in scopes:
+            deltas[scope].add(delta)
+    return deltas
 
 
 def _tally(connection: Connection, run_id: str, answered: Sequence[Settled]) -> None:

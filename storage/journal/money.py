@@ -32,6 +32,12 @@ class Delta:
     reserved: int = 0
     calls: int = 0
 
+    def add(self, other: Delta) -> None:
+        """Add another change."""
+        self.spent += other.spent
+        self.reserved += other.reserved
+        self.calls += other.calls
+
     def settle(self, outcome: Settled, reserved_micro: int) -> None:
         """Turn a reservation into what is known to be spent; a doubt keeps it reserved."""
         if keeps_reservation(outcome.state, outcome.cost_micro):

@@ -1,0 +1,71 @@
+"""What PostgreSQL refuses, told as the journal tells everything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from schemas.errors import JournalBusyError, JournalError
+from storage.journal.engine import _WRITE_LOCK
+from storage.journal.verify import verify_journal
+from tests.storage.conftest import Place, reserve
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def server_place(schema_url: str, tmp_path: Path) -> Place:
+    """Give a place for a journal on PostgreSQL."""
+    return Place(tmp_path / "home", schema_url)
+
+
+def test_a_writer_that_never_ends_is_told_and_harms_nothing(server_place: Place) -> None:
+    """The wait ends within its time; afterwards everything goes on."""
+    journal = server_place.open(busy_timeout_s=0.3)
+    other = create_engine(server_place.url)
+    with other.begin() as connection:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _WRITE_LOCK})
+        with pytest.raises(JournalBusyError, match=r"for 0\.3 s"):
+            reserve(journal, 1)
+        assert journal.money.today().calls == 0
+    other.dispose()
+    assert reserve(journal, 1)[0][1].call_id == 1
+    server_place.close()
+
+
+def test_a_database_that_may_only_be_read_is_told(server_place: Place) -> None:
+    """A standby or a read-only role cannot reserve; what is there can be read."""
+    server_place.open().close()
+    journal = server_place.open(url=f"{server_place.url}%20-c%20default_transaction_read_only%3Don")
+    with pytest.raises(JournalError, match="cannot be written"):
+        reserve(journal, 1)
+    assert verify_journal(journal) == []
+    server_place.close()
+
+
+def test_a_lost_mark_of_life_stops_the_process(server_place: Place) -> None:
+    """Where the database ended that connection, nothing more may be sent."""
+    journal = server_place.open()
+    other = create_engine(server_place.url)
+    reserve(journal, 1)
+    number = journal.holders.name.removeprefix("pg-")
+    with other.begin() as connection:
+        connection.execute(
+            text(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' "
+                "AND objsubid = 1 AND objid = CAST(:low AS bigint)::oid"
+            ),
+            {"low": int(number) & 0xFFFFFFFF},
+        )
+    other.dispose()
+    with pytest.raises(JournalError, match="resume the run"):
+        reserve(journal, 2)
+    with server_place.open() as after:
+        assert after.calls.recover() == 1
+        assert verify_journal(after) == []
+    server_place.close()
