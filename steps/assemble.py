@@ -27,6 +27,7 @@ from steps.enriched import (
     input_columns,
 )
 from steps.judge import dob_agrees, history_name, judge_account, judge_selfie
+from steps.signals import SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,8 +99,11 @@ class _SlotView:
 class Chunk:
     """Assembles one chunk of rows."""
 
-    def __init__(self, assembly: Assembly, rows: pa.Table, row_plan: pa.Table) -> None:
+    def __init__(
+        self, assembly: Assembly, rows: pa.Table, row_plan: pa.Table, signals: pa.Table
+    ) -> None:
         self._assembly = assembly
+        self._signals = signals
         self._rows = rows
         self._size = rows.num_rows
         self._judged = rows.select(list(_JUDGED)).to_pylist()
@@ -130,6 +134,7 @@ class Chunk:
         }
         for check in Check:
             found.update(self._check_columns(check))
+        found.update({name: self._signals[name] for name in SIGNALS})
         micro = pa.array(self._cost, pa.int64())
         found["cost"] = _micro_to_decimal(micro)
         found["decision"] = _words(["undecided"] * self._size)

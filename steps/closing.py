@@ -20,6 +20,7 @@ from steps.control import TEST_MODE
 from steps.decide import decide
 from steps.enriched import enriched_schema
 from steps.line import read_chunk
+from steps.policy_replay import PURPOSE_KEY
 from steps.report import RowTally, RunFacts, check_report, make_report
 from steps.report_page import report_page
 from storage.clock import instant_text, spending_month
@@ -62,15 +63,18 @@ def write_rows(line: Line) -> RowTally:
     )
     tally = RowTally()
     tables = _enriched(line, assembly, tally)
-    line.folder.write_parts("enriched", enriched_schema(line.columns), tables)
+    schema = enriched_schema(line.columns).with_metadata({PURPOSE_KEY: line.wanted.purpose.value})
+    line.folder.write_parts("enriched", schema, tables)
     return tally
 
 
 def _enriched(line: Line, assembly: Assembly, tally: RowTally) -> Iterator[pa.Table]:
     for number in range(line.chunks):
         row_plan = line.workspace.get(f"plan-{number:05d}")
-        chunk = Chunk(assembly, read_chunk(line, number), row_plan)
-        table = decide(chunk.table())
+        signals = line.workspace.get(f"signals-{number:05d}")
+        chunk = Chunk(assembly, read_chunk(line, number), row_plan, signals)
+        policy = None if assembly.test_mode else line.policy
+        table = decide(chunk.table(), policy, purpose=line.wanted.purpose.value)
         tally.take(table)
         tally.saved_by_sharing_micro += chunk.saved_by_sharing_micro
         yield table
@@ -185,7 +189,7 @@ def manifest(line: Line, report: Mapping[str, Any]) -> dict[str, Any]:
         "input": {"name": line.input.name, "digest": line.input_digest},
         "parameters": line.parameters.model_dump(exclude={"input", "output", "yes"}),
         "settings": public_settings(line),
-        "policy": None,
+        "policy": {**line.policy.named(), "label": line.policy.label},
         "files": line.folder.files(),
         "versions": {name: version(name) for name in _VERSIONS},
     }

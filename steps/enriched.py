@@ -12,6 +12,7 @@ import pyarrow as pa
 from schemas.answers import EcosystemRecord
 from schemas.checks import Check
 from schemas.rows import EXTRA_PREFIX, INSTANT, NAIRA, SourceColumn, row_schema
+from steps.signals import SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,5 +137,6 @@ def enriched_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
     fields = [pa.field(name, rows.field(source).type) for name, source in input_columns(columns)]
     for check in Check:
         fields += [pa.field(name, kind) for name, kind in CHECK_FIELDS[check]]
+    fields += [pa.field(name, pa.int64()) for name in SIGNALS]
     fields += [pa.field(name, kind) for name, kind in DECISION_FIELDS]
     return pa.schema(fields)

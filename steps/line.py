@@ -32,8 +32,10 @@ from steps.control import Breaker, CapWatch, CheckProgress, Control
 from steps.freshness import Freshness
 from steps.intake import Intake
 from steps.plan import Planner, Wanted, plan_batch
+from steps.policy import load_policy
 from steps.price import RECENT_RUNS, approval_reason, rank, seen_rates, worst_costs
 from steps.price import quote as make_quote
+from steps.signals import count_shared
 from storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
 from storage.journal import Journal, open_journal
 from storage.mapping import Mapping, read_mapping
@@ -46,6 +48,7 @@ from storage.workspace import Workspace, sweep_workspaces
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from schemas.policy import Policy
     from schemas.quote import Quote
     from schemas.rows import SourceColumn
     from storage.journal.runs import Run
@@ -85,6 +88,7 @@ class Line:
     started_at: int
     freshness: Freshness
     caps: Caps
+    policy: Policy
     columns: tuple[SourceColumn, ...] = ()
     chunks: int = 0
     rows_read: int = 0
@@ -206,6 +210,7 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
             "give the file it was begun with, or start a new run"
         )
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
+    policy = load_policy(Path(parameters.policy) if parameters.policy else None)
     source = open_source(resolved.input, mapping=mapping)
     open_as = f"{wanted.run_id}@{journal.holders.name}"
     if parameters.quote_only:
@@ -244,6 +249,7 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         started_at=started_at,
         freshness=Freshness(max_ages(wanted.purpose, settings.freshness), now),
         caps=caps,
+        policy=policy,
         columns=source.header.columns,
     )
 
@@ -289,6 +295,7 @@ def preflight(parameters: ScreenBatch, settings: Settings) -> None:
         deadline_instant(resolved.parameters.deadline, journal.clock())
     given = resolved.parameters
     mapping = read_mapping(Path(given.mapping)) if given.mapping else None
+    load_policy(Path(given.policy) if given.policy else None)
     open_source(resolved.input, mapping=mapping)
     make_private_folder(Path(given.output))
 
@@ -378,12 +385,16 @@ def read_chunk(line: Line, number: int) -> pa.Table:
 def make_plan(line: Line) -> None:
     """Judge what each row needs; write row plans and needed lookups into the workspace."""
     now = line.freshness.at
+    shared = count_shared(read_chunk(line, number) for number in range(line.chunks))
+    for number in range(line.chunks):
+        line.workspace.put(f"signals-{number:05d}", shared.table(number))
     planner = Planner(
         line.wanted,
         at=to_instant(now),
         freshness=line.freshness,
         pseudonyms=line.journal.pseudonyms,
         answers=line.journal.answers,
+        placeholders=shared.placeholders,
     )
     pieces: list[pa.Table] = []
     judge = AccountJudge(line.journal.answers)

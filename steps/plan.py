@@ -109,7 +109,9 @@ class Planner:
         freshness: Freshness,
         pseudonyms: Pseudonyms,
         answers: AnswerBook,
+        placeholders: Callable[[int, IdentityKind], NDArray[np.bool_]] | None = None,
     ) -> None:
+        self._placeholders = placeholders
         self._wanted = wanted
         self._at = at
         self._freshness = freshness
@@ -133,7 +135,7 @@ class Planner:
         consent = consent_column(rows.combine_chunks().to_batches()[0], at=self._at)
         allowed = consent.to_numpy(zero_copy_only=False).astype(bool)
         for slot in self._slots:
-            why = why_not(rows, slot, allowed)
+            why = self._without_placeholders(why_not(rows, slot, allowed), slot)
             asking = np.flatnonzero(why == Why.ASK.value)
             gathered = self._gathered[slot]
             gathered.why.append(why)
@@ -142,6 +144,13 @@ class Planner:
         self._count_rows()
         self._exposures.append(_exposure_kobo(rows))
         self._starts.append(self.rows + rows.num_rows)
+
+    def _without_placeholders(self, why: NDArray[np.int8], slot: Slot) -> NDArray[np.int8]:
+        """Ask nothing about an email or phone that is nobody's own: it is taken as absent."""
+        if self._placeholders is not None:
+            nobodys = self._placeholders(len(self._starts) - 1, slot.kind)
+            why[nobodys & (why == Why.ASK.value)] = Why.INELIGIBLE.value
+        return why
 
     def _subjects(self, rows: pa.Table, slot: Slot, asking: NDArray[np.int64]) -> bytes:
         named = identities(rows, slot).take(pa.array(asking)).to_pylist()

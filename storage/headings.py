@@ -29,9 +29,9 @@ HEADER_SEARCH_ROWS = 30
 """How far down the row of headings is looked for; titles and notes take a few rows."""
 
 CHECKS = ("bank_account", "karma", "ecosystem", "selfie")
-OUTPUT_PREFIXES = (*(f"{check}_" for check in CHECKS), "batch_same_")
+OUTPUT_PREFIXES = (*(f"{check}_" for check in CHECKS), "batch_same_", "bvn_")
 OUTPUT_COLUMNS = frozenset(
-    {"name_match", "name_explained", "cost", "decision", "reasons", "policy", "bvn_watchlisted"}
+    {"name_match", "name_explained", "cost", "decision", "reasons", "policy", "batch_account_bvns"}
 )
 ID_WEIGHT = 1000
 SHORT_WORD = 3

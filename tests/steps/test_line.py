@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -276,3 +277,24 @@ def test_the_order_of_rows_never_matters(
         row["customer_id"]: [row[name] for name in columns] for row in shuffled.rows
     }
     assert straight.report["cost"]["total"] == shuffled.report["cost"]["total"]
+
+
+def test_every_row_leaves_with_a_decision_and_the_policy_it_rests_on(world: World) -> None:
+    """The default policy decides each row; the manifest names it by the same digest."""
+    night = world.screen(_people(40, **CONSENT))
+    assert set(night.column("decision")) <= {"approve", "review", "decline", "undecided"}
+    (label,) = set(night.column("policy"))
+    manifest = json.loads((night.folder / "manifest.json").read_text())
+    assert manifest["policy"]["label"] == label
+    for row in night.rows:
+        if row["decision"] == "approve":
+            assert row["karma_status"] == "clear"
+            assert row["bank_account_status"] == "verified"
+
+
+def test_a_phone_of_many_customers_is_nobodys_and_is_not_looked_up(world: World) -> None:
+    """Twenty-two customers with one phone: karma is asked by their BVNs alone."""
+    rows = _people(22, phone="08031234567")
+    night = world.screen(rows, checks=["karma"], karma_identities=["bvn", "phone"])
+    assert len(world.calls("karma")) == 22
+    assert set(night.column("batch_same_phone")) == {21}
