@@ -13,7 +13,7 @@ import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from cli.options import read_parameters
 
@@ -87,7 +87,7 @@ async def run_flow(parameters: ScreenBatch) -> dict[str, Any]:
         from flows.screen_batch import screen_batch
 
         async with show_panel():
-            report: dict[str, Any] = await screen_batch(parameters)
+            report = cast("dict[str, Any]", await screen_batch(parameters))
     return report
 
 
