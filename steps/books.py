@@ -59,7 +59,7 @@ class Books:
 
     The opening is exact where the first call that bore a balance was alone on the wire; the closing
     where the last one was, and nothing after it is in doubt. What was in doubt before the opening
-    lies outside the books.
+    lies outside the books, which then are not exact: no balance tells of it.
     """
 
     _sent: array[int] = field(default_factory=lambda: array("q"))
@@ -91,15 +91,43 @@ class Books:
         doubts = Counter(sheet.doubts_inside(alone=opened_alone))
         lost = opening - closing - int(sheet.cost.sum())
         explained = explain(lost, doubts)
+        gaps = sheet.gaps()
+        if gaps is None:
+            drift_since = sheet.first_unexplained(opening) if lost != explained else None
+        else:
+            in_gaps, drift_since = sheet.explained(gaps)
+            explained = min(explained, in_gaps)
         return Balance(
             opening,
             closing,
             int(sheet.balance[sheet.told].min()),
             explained,
             lost - explained,
-            opened_alone and closed_alone,
-            sheet.first_unexplained(opening) if lost != explained or opened_alone else None,
+            opened_alone and closed_alone and not sheet.doubt[: sheet.told[0]].any(),
+            drift_since,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Gaps:
+    """Where balances lost more than the cost of the next call.
+
+    Attributes:
+        lost: micro-naira.
+        since: instant the call before the gap was sent.
+        until: instant the call after the gap settled.
+    """
+
+    lost: NDArray[np.int64]
+    since: NDArray[np.int64]
+    until: NDArray[np.int64]
+
+    def near(self, sent: NDArray[np.int64], settled: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return for each gap how many of some calls were under way in it."""
+        begun = np.searchsorted(np.sort(sent), self.until, side="right")
+        over = np.searchsorted(np.sort(settled), np.minimum(self.since, self.until), side="left")
+        found: NDArray[np.int64] = np.maximum(0, begun - over).astype(np.int64)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +178,49 @@ class _Sheet:
         inside = self.doubt[start:]
         return [int(each) for each in inside[inside > 0]]
 
+    def gaps(self) -> _Gaps | None:
+        """Return what was lost between one balance and the next; None where money was paid in.
+
+        While nothing is paid in the wallet only falls, so that balances tell the order of charges,
+        whatever the order of answers; what a call's own cost does not account for was lost before
+        it. Charges without a balance would hide in the gaps: then there are none to rely on.
+        """
+        if ((self.cost > 0) & (self.balance == _NONE)).any():
+            return None
+        balance, cost = self.balance[self.told], self.cost[self.told]
+        order = np.lexsort((-cost, -balance))
+        chain, before = self.told[order], balance[order] + cost[order]
+        lost = balance[order][:-1] - before[1:]
+        newest = np.maximum.accumulate(self.sent[chain])
+        if (lost < 0).any() or (self.settled[chain][1:] < newest[:-1]).any():
+            return None
+        open_ = np.flatnonzero(lost)
+        return _Gaps(lost[open_], self.sent[chain[open_]], self.settled[chain[open_ + 1]])
+
+    def explained(self, gaps: _Gaps) -> tuple[int, int | None]:
+        """Return what calls in doubt account for, gap by gap, and when the first rest appeared.
+
+        A gap is explained only by calls that were under way between its two answers; a service that
+        we gave up on may charge for as long again.
+        """
+        late = 2 * self.settled - self.sent
+        near = {
+            int(cost): gaps.near(self.sent[self.doubt == cost], late[self.doubt == cost])
+            for cost in np.unique(self.doubt[self.doubt > 0])
+        }
+        explained, since = 0, None
+        for place, lost in enumerate(gaps.lost.tolist()):
+            part = explain(lost, Counter({cost: int(found[place]) for cost, found in near.items()}))
+            explained += part
+            moment = int(gaps.until[place])
+            if part < lost and (since is None or moment < since):
+                since = moment
+        return explained, since
+
     def first_unexplained(self, opening: int) -> int | None:
         """Return the instant of the first balance that costs and doubts cannot account for.
+
+        Needs no order of charges, and so holds where money was paid in.
 
         What a balance knows of lies between the costs of calls that settled before its own was sent
         and those of calls that were sent before its own settled; calls in doubt may count or not.

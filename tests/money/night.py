@@ -41,16 +41,15 @@ class Night:
         drift = self.naira("balance", "drift")
         opening, closing = self.naira("balance", "opening"), self.naira("balance", "closing")
         wallet = {name: Decimal(self.wallet[name]) for name in self.wallet if self.wallet[name]}
-        drained = wallet["drained"] - wallet["topped_up"]
+        gone = Decimal(self.books.ledger_micro) / MICRO + wallet["drained"] - wallet["topped_up"]
+        exact = self.report["balance"]["exact"]
+        unseen = wallet["opening"] - opening + closing - wallet["balance"]
         found = {
             "report and journal differ": cost * MICRO != self.books.journal_micro,
-            "ledger and cost with doubts and drift differ": Decimal(self.books.ledger_micro) / MICRO
-            + drained
-            != cost + explained + drift,
+            "ledger and cost with doubts and drift differ": gone
+            != cost + explained + drift + unseen,
             "the books do not add up": opening - cost - explained - drift != closing,
-            "the opening is wrong": opening != wallet["opening"],
-            "the closing is wrong": closing != wallet["balance"],
-            "the books are not exact": not self.report["balance"]["exact"],
+            f"{unseen} naira lie outside exact books": exact and unseen,
             "a double charge is named nowhere": self.books.unnamed,
             f"the journal is unsound: {self.books.wrong[:1]}": self.books.wrong,
             f"statuses are wrong: {self.statuses_wrong[:2]}": self.statuses_wrong,
@@ -59,11 +58,11 @@ class Night:
 
 
 def spend_night(
-    below: Path, *, rows: int, scenario: str, wallet: dict[str, Any], attempts: int = 3
+    below: Path, *, rows: int, scenario: str, wallet: dict[str, Any], seed: int = 7
 ) -> Night:
     """Screen a batch against a sandbox in some mood."""
     make_batch(below / "in.csv", rows=rows, seed=31, damage_pct=0)
-    with SandboxProcess(scenario, seed=7) as sandbox:
+    with SandboxProcess(scenario, seed=seed) as sandbox:
         sandbox.post("/_sandbox/manners", {"silence_s": 1.0})
         sandbox.post("/_sandbox/faults", {"retry_after_s": 0.2})
         if wallet:
@@ -73,8 +72,8 @@ def spend_night(
             sandbox.url,
             sandbox.api_key,
             max_in_flight=dict.fromkeys(CHECKS, 64),
-            timeout_s=dict.fromkeys(CHECKS, 0.5),
-            attempts=attempts,
+            timeout_s=dict.fromkeys(CHECKS, 30 if scenario == "calm" else 0.5),
+            attempts=4,
             tolerated_failure_pct=100,
         )
         given = ScreenBatch(input=str(below / "in.csv"), output=str(below / "out"))
@@ -93,12 +92,13 @@ def spend_night(
 def main() -> None:
     """Spend the full nights and print them."""
     sys.stdout.write("night | rows | ledger ₦ | cost ₦ | explained ₦ | drift ₦ | exact | result\n")
-    for name, wallet in (
-        ("5 % of each of ten faults", {}),
-        ("the same, another consumer", {"drain_every": {"calls": 50, "amount": "3"}}),
-    ):
+    other = {"drain_every": {"calls": 50, "amount": "3"}}
+    nights: list[tuple[str, dict[str, Any], int]] = [
+        (f"5 % of each of ten faults, seed {seed}", {}, seed) for seed in (1, 2, 3)
+    ]
+    for name, wallet, seed in (*nights, ("the same, another consumer", other, 1)):
         with tempfile.TemporaryDirectory() as folder:
-            night = spend_night(Path(folder), rows=2000, scenario="flaky", wallet=wallet)
+            night = spend_night(Path(folder), rows=2000, scenario="flaky", wallet=wallet, seed=seed)
         balance = night.report["balance"]
         cells = (
             *(name, night.report["rows"]["read"], Decimal(night.books.ledger_micro) / MICRO),

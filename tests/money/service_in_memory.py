@@ -115,7 +115,7 @@ class Bureau:
     settings: dict[str, Any] = field(default_factory=dict)
     loop: VirtualLoop = field(default_factory=VirtualLoop)
 
-    def night(self, *, run: str = "", steer: Steer | None = None, **parameters: str) -> Driven:
+    def night(self, *, run: str = "", steer: Steer | None = None, **parameters: Any) -> Driven:  # noqa: ANN401
         """Screen the batch, or resume a run."""
         source = self.below / "in.csv"
         if not source.exists():

@@ -45,7 +45,7 @@ def honest(report: dict[str, Any], bureau: Bureau) -> None:
     assert float(report["cost"]["total"]) + explained == bureau.service.charged
 
 
-def resumed(bureau: Bureau, report: dict[str, Any], **more: str) -> dict[str, Any]:
+def resumed(bureau: Bureau, report: dict[str, Any], **more: Any) -> dict[str, Any]:  # noqa: ANN401
     """Let the run be taken up again with nothing in its way; it must do only what is missing."""
     bureau.service.before = bureau.service.after = lambda *_: None
     answered = bureau.service.charged

@@ -1,0 +1,176 @@
+"""What does the journal cost? The line with the journal on disk beside the same line without one.
+
+Reading: CPU is this process's own, for a lookup, while it asks; `time` is the wall time of asking
+for a lookup. The share is what the journal adds, of the whole. The last two rows leave the network
+out: a service that answers at once, so that only the window and its store are measured. Run it as
+`python -m benchmarks.journal`, best on a quiet machine.
+
+What does not belong here: how full the cap is (`benchmarks/occupancy.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from client.classify import Reading, Verdict
+from client.limiter import AdaptiveCap
+from sandbox.batch import make_batch
+from sandbox.process import SandboxProcess
+from schemas.calls import Ask, Caps, Grant, GrantKind, Settled
+from schemas.checks import Check, IdentityKind, Lookup, Outcome
+from schemas.parameters import ScreenBatch
+from steps.callbook import CallBook
+from steps.control import CheckProgress, Control
+from steps.jobs import Job
+from steps.lookups import Pace, Window
+from storage.clock import system_clock
+from storage.journal import open_journal
+from tests.kill.drive import screen, settings_for
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from steps.asking import Asking
+    from steps.callbook import CallStore
+
+CAP = 50
+LATENCY_MS = 100
+ANSWER = Reading(
+    Verdict.ANSWERED,
+    outcome=Outcome.FOUND,
+    cost_micro=10_000_000,
+    balance_micro=1,
+    body=b'{"status":"success","data":{"lenders":1},"meta":{"cost":25,"balance":1000.5}}' * 4,
+)
+
+
+@dataclass(slots=True)
+class MemoryStore:
+    """Grants everything and remembers nothing but numbers."""
+
+    next_id: int = 0
+    settled: list[int] = field(default_factory=list)
+
+    def reserve(  # the journal's signature
+        self,
+        run_id: str,  # noqa: ARG002
+        purpose: str,  # noqa: ARG002
+        asks: Sequence[Ask],
+        caps: Caps,  # noqa: ARG002
+        *,
+        since: int,  # noqa: ARG002
+    ) -> list[Grant]:
+        """Grant a block."""
+        start, self.next_id = self.next_id, self.next_id + len(asks)
+        now = system_clock()
+        return [Grant(GrantKind.GRANTED, number, now) for number in range(start, self.next_id)]
+
+    def settle(self, run_id: str, outcomes: Sequence[Settled]) -> None:  # noqa: ARG002
+        """Take a group."""
+        self.settled.extend(each.call_id for each in outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Microseconds a lookup, of CPU and of wall time."""
+
+    cpu_us: float
+    wall_us: float
+
+
+def _measured(asking: Coroutine[object, object, None], calls: int) -> Measured:
+    cpu, wall = time.process_time(), time.perf_counter()
+    uvloop.run(asking)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return Measured(cpu / calls * 1e6, wall / calls * 1e6)
+
+
+def line(sandbox: SandboxProcess, calls: int, *, journal: bool) -> Measured:
+    """Screen a batch below the engine, the calls written down or not."""
+    sandbox.reset()
+    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
+    found: list[Measured] = []
+
+    async def forget(asking: Asking) -> None:
+        if not journal:
+            asking.book._store = MemoryStore()  # noqa: SLF001 - in place of the journal
+
+    with tempfile.TemporaryDirectory() as folder:
+        below = Path(folder)
+        people = make_batch(below / "in.csv", rows=calls, seed=1, damage_pct=0).people
+        settings = settings_for(
+            below / "home", sandbox.url, sandbox.api_key, max_in_flight={"karma": CAP}
+        )
+        screen(
+            ScreenBatch(input=str(below / "in.csv"), output=str(below / "out"), checks=["karma"]),
+            settings,
+            steer=forget,
+            runner=lambda asking: found.append(_measured(asking, people)),
+        )
+    return found[0]
+
+
+def window(store: CallStore, calls: int) -> Measured:
+    """Ask a service that answers at once."""
+
+    async def send(lookup: Lookup) -> Reading:  # noqa: ARG001 - a sender's signature
+        await asyncio.sleep(0)
+        return ANSWER
+
+    async def main() -> None:
+        control = Control()
+        control.progress = {Check.KARMA: CheckProgress()}
+        book = CallBook(store, run_id="run", purpose="portfolio", caps=Caps(), since=2**62)
+        asked = Window(
+            Check.KARMA,
+            send=send,
+            book=book,
+            cap=AdaptiveCap(CAP, start=CAP),
+            control=control,
+            pace=Pace(5, random.Random()),
+            clock=system_clock,
+        )
+        lookup = Lookup(Check.KARMA, IdentityKind.BVN, "22000000000")
+        await asked.ask([Job(lookup, n.to_bytes(16, "big"), 10**7) for n in range(calls)])
+        await asked.drain()
+        book.close()
+
+    return _measured(main(), calls)
+
+
+def main() -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=4000)
+    given = parser.parse_args()
+    print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print(f"{'':34}{'CPU µs':>10}{'time µs':>10}")
+    with SandboxProcess() as sandbox:
+        without = line(sandbox, given.calls, journal=False)
+        with_it = line(sandbox, given.calls, journal=True)
+    _row("line, store in memory", without)
+    _row("line, journal on disk", with_it)
+    added = 1 - without.cpu_us / with_it.cpu_us
+    slower = 1 - without.wall_us / with_it.wall_us
+    print(f"{'share of the journal':34}{added:10.1%}{slower:10.1%}")
+    _row("window alone, store in memory", window(MemoryStore(), 5 * given.calls))
+    with tempfile.TemporaryDirectory() as folder, open_journal(Path(folder)) as journal:
+        _row("window alone, journal on disk", window(journal.calls, 5 * given.calls))
+
+
+def _row(name: str, measured: Measured) -> None:
+    print(f"{name:34}{measured.cpu_us:10.0f}{measured.wall_us:10.0f}")
+
+
+if __name__ == "__main__":
+    main()
