@@ -78,10 +78,10 @@ class Customers:
     def seal(self, customer: bytes, state: State) -> bytes:
         """Return a state sealed for its customer."""
         text = json.dumps(state, separators=(",", ":"), ensure_ascii=False)
-        return self._sealer.seal(text.encode(), _context(customer))
+        return self._sealer.seal(text.encode(), state_context(customer))
 
     def _open(self, customer: bytes, sealed: bytes) -> State:
-        found = json.loads(self._sealer.open(sealed, _context(customer)))
+        found = json.loads(self._sealer.open(sealed, state_context(customer)))
         return {name: Part(*part) for name, part in found.items()}
 
     def commit_of(self, run_id: str) -> Commit | None:
@@ -257,7 +257,8 @@ class Customers:
             return int(done.rowcount)
 
 
-def _context(customer: bytes) -> bytes:
+def state_context(customer: bytes) -> bytes:
+    """Return what a sealed state is bound to."""
     return b"customer state\x1f" + customer
 
 

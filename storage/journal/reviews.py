@@ -76,7 +76,7 @@ class Reviews:
                 "imported_at": now,
                 "evidence": each.evidence,
                 "sealed": self._sealer.seal(
-                    json.dumps([each.reviewer, each.note]).encode(), _context(each.customer)
+                    json.dumps([each.reviewer, each.note]).encode(), review_context(each.customer)
                 ),
             }
             for each in found
@@ -87,7 +87,7 @@ class Reviews:
 
     def _read(self, row: Row[Any]) -> Review:
         customer = bytes(row.customer)
-        reviewer, note = json.loads(self._sealer.open(bytes(row.sealed), _context(customer)))
+        reviewer, note = json.loads(self._sealer.open(bytes(row.sealed), review_context(customer)))
         return Review(
             customer=customer,
             run_id=row.run_id,
@@ -128,5 +128,6 @@ class Reviews:
             return connection.execute(query).scalar()
 
 
-def _context(customer: bytes) -> bytes:
+def review_context(customer: bytes) -> bytes:
+    """Return what a sealed review is bound to."""
     return b"review\x1f" + customer

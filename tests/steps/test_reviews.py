@@ -1,0 +1,268 @@
+"""Reviews: what comes back is checked row by row, taken in whole or not, and stays quiet after."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.decisions import ReviewRow
+from steps.decision_list import write_decisions
+from steps.reviews import (
+    Judge,
+    Judged,
+    active_reviews,
+    reviewed_evidence,
+    reviewed_instant,
+    take_in,
+)
+from tests.steps.enriched_in_a_test import ASKED_AT, enriched_row, listed
+from tests.steps.nights_in_a_test import BATCH, BEGUN_AT, DAY, Nights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NIGHT = [
+    enriched_row("A", decision="decline", reasons=["KARMA_BVN"], **listed()),
+    enriched_row("B", decision="review", reasons=["THIN_FILE"]),
+]
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Iterator[Nights]:
+    """A journal after one night with two customers on the list."""
+    found = Nights(tmp_path)
+    found.night("run-1", *NIGHT)
+    yield found
+    found.journal.close()
+
+
+def row(
+    customer_id: str = "A", decision: str = "approve", line: int = 2, **cells: str
+) -> ReviewRow:
+    """Return a filled row of the first night's list."""
+    given_cells = {
+        "customer_id": customer_id,
+        "run_id": "run-1",
+        "reviewer_decision": decision,
+        "reviewer": "Ngozi Eze",
+        "review_note": "Letter seen.",
+        **cells,
+    }
+    return ReviewRow(line, "", given_cells)
+
+
+def judge(nights: Nights, *rows: ReviewRow) -> Judged:
+    """Judge rows at the present instant."""
+    judging = Judge(nights.customers, nights.reviews, nights.journal.pseudonyms, now=nights.now)
+    return judging.judge(rows)
+
+
+def import_rows(nights: Nights, *rows: ReviewRow, partial: bool = False) -> Judged:
+    """Judge rows and take them in."""
+    judged = judge(nights, *rows)
+    take_in(nights.reviews, judged, partial=partial)
+    return judged
+
+
+def codes(judged: Judged) -> list[str]:
+    """Return what was told."""
+    return [each.code for each in judged.findings]
+
+
+def test_a_review_is_kept_with_reason_reviewer_and_end(nights: Nights) -> None:
+    """An override stands for thirty days, under the reviewer's name."""
+    assert codes(import_rows(nights, row("A"))) == []
+    review = active_reviews(nights.reviews, BATCH, at=nights.now)[nights.pseudonym("A")]
+    assert (review.listed, review.decision, review.overrides) == ("decline", "approve", True)
+    assert (review.reviewer, review.note) == ("Ngozi Eze", "Letter seen.")
+    assert review.until == review.reviewed_at + 30 * DAY
+    assert active_reviews(nights.reviews, BATCH, at=review.until) == {}
+
+
+@pytest.mark.parametrize(
+    ("cells", "code"),
+    [
+        ({"run_id": "run-9"}, "run_unknown"),
+        ({"run_id": ""}, "run_unknown"),
+        ({"customer_id": "Z"}, "customer_unknown"),
+        ({"customer_id": ""}, "customer_missing"),
+        ({"reviewer_decision": "maybe"}, "decision_invalid"),
+        ({"reviewer_decision": ""}, "decision_invalid"),
+        ({"reviewer_decision": "undecided"}, "decision_invalid"),
+        ({"reviewer": "  "}, "reviewer_missing"),
+        ({"review_note": ""}, "note_missing"),
+        ({"review_note": "x" * 3000}, "note_long"),
+        ({"reviewed_at": "soon"}, "reviewed_at_invalid"),
+        ({"reviewed_at": "2020-01-01"}, "reviewed_at_invalid"),
+    ],
+)
+def test_a_mistaken_row_is_told_with_its_line(
+    nights: Nights, cells: dict[str, str], code: str
+) -> None:
+    """Each mistake has a code, a hint that shows no value, and the file's line."""
+    judged = import_rows(nights, row(line=17, **{"customer_id": "A", **cells}))
+    assert codes(judged) == [code]
+    assert judged.findings[0].line == 17
+    assert active_reviews(nights.reviews, BATCH, at=nights.now) == {}
+
+
+def test_lost_leading_zeros_are_guessed_at_in_the_hint(nights: Nights) -> None:
+    """A spreadsheet that made 0007 into 7 is named as the likely cause."""
+    assert "leading zeros" in judge(nights, row("7")).findings[0].hint
+
+
+def test_agreeing_needs_no_note(nights: Nights) -> None:
+    """Only who decides otherwise must say why."""
+    assert codes(import_rows(nights, row("A", "Declined", review_note=""))) == []
+
+
+def test_one_mistake_keeps_everything_out_unless_partial_is_wanted(nights: Nights) -> None:
+    """Nothing is half imported by accident."""
+    rows = (row("A"), row("B", "perhaps", line=3))
+    import_rows(nights, *rows)
+    assert active_reviews(nights.reviews, BATCH, at=nights.now) == {}
+    import_rows(nights, *rows, partial=True)
+    assert set(active_reviews(nights.reviews, BATCH, at=nights.now)) == {nights.pseudonym("A")}
+
+
+def test_importing_twice_changes_nothing(nights: Nights) -> None:
+    """The same file again is known already."""
+    import_rows(nights, row("A"), row("B"))
+    nights.now += DAY
+    again = import_rows(nights, row("A"), row("B"))
+    assert (again.known, again.sound, codes(again)) == (2, 0, [])
+    assert len(nights.reviews.of_customer(nights.pseudonym("A"))) == 1
+
+
+def test_rows_that_disagree_are_both_refused(nights: Nights) -> None:
+    """Two decisions on one customer in one file are settled by nobody but the reviewers."""
+    judged = import_rows(nights, row("A"), row("A", "decline", line=3, reviewer="Ade Bello"))
+    assert codes(judged) == ["rows_disagree", "rows_disagree"]
+
+
+def test_a_second_reviewer_who_disagrees_is_told(nights: Nights) -> None:
+    """Another reviewer's different word on the same list does not overwrite the first."""
+    import_rows(nights, row("A"))
+    judged = import_rows(nights, row("A", "decline", reviewer="Ade Bello"))
+    assert codes(judged) == ["two_reviewers"]
+    kept = active_reviews(nights.reviews, BATCH, at=nights.now)[nights.pseudonym("A")]
+    assert kept.decision == "approve"
+
+
+def test_a_reviewer_may_think_again(nights: Nights) -> None:
+    """The same reviewer's later word replaces the earlier."""
+    import_rows(nights, row("A"))
+    nights.now += DAY
+    assert codes(import_rows(nights, row("A", "decline", reviewer="NGOZI EZE"))) == []
+    kept = active_reviews(nights.reviews, BATCH, at=nights.now)[nights.pseudonym("A")]
+    assert kept.decision == "decline"
+
+
+def test_evidence_that_changed_since_is_a_conflict(nights: Nights) -> None:
+    """A list worked on while the world moved on does not decide about the new evidence."""
+    more = listed("90000")
+    later = {"karma_checked_at": ASKED_AT + timedelta(days=1)}
+    nights.night("run-2", enriched_row("A", decision="decline", **more, **later), NIGHT[1])
+    judged = import_rows(nights, row("A"))
+    assert codes(judged) == ["evidence_changed"]
+
+
+def test_an_older_list_over_the_same_evidence_is_taken_with_a_notice(nights: Nights) -> None:
+    """Where nothing changed, yesterday's list is as good."""
+    nights.night("run-2", *NIGHT)
+    judged = import_rows(nights, row("A"))
+    assert codes(judged) == ["older_run"]
+    assert judged.mistakes == []
+    assert len(active_reviews(nights.reviews, BATCH, at=nights.now)) == 1
+
+
+def list_again(nights: Nights, run_id: str, rows: list[dict[str, object]]) -> set[str]:
+    """Carry a night through, reviews in force, and return who is on its list."""
+    stands = reviewed_evidence(active_reviews(nights.reviews, BATCH, at=nights.now))
+    compared = nights.compare(run_id, rows, reviewed=stands)
+    folder = nights.folder(run_id)
+    part = folder.path / "enriched" / "part-00000.parquet"
+    write_decisions(folder, [part], run_id=run_id, reasons={}, compared=compared)
+    nights.keep(run_id, compared)
+    nights.now += DAY
+    lines = (folder.path / "decisions.csv").read_text("utf-8").splitlines()[1:]
+    return {line.split(",")[0] for line in lines}
+
+
+def test_what_was_reviewed_stays_quiet_until_its_evidence_changes(nights: Nights) -> None:
+    """Off the list while the evidence is the same, on it again the night that it is not."""
+    import_rows(nights, row("A", "decline"))
+    assert list_again(nights, "run-2", NIGHT) == {"B"}
+    pending = enriched_row("A", decision="undecided", karma_status="pending", karma_listings=None)
+    assert list_again(nights, "run-3", [pending, NIGHT[1]]) == {"B"}
+    later = {"karma_checked_at": ASKED_AT + timedelta(days=3)}
+    worse = enriched_row("A", decision="decline", **listed("90000"), **later)
+    assert list_again(nights, "run-4", [worse, NIGHT[1]]) == {"A", "B"}
+
+
+def test_a_review_that_ended_is_quiet_no_more(nights: Nights) -> None:
+    """After thirty days the customer is on the list again."""
+    import_rows(nights, row("A", "decline"))
+    nights.now += 31 * DAY
+    assert list_again(nights, "run-2", NIGHT) == {"A", "B"}
+
+
+def test_still_under_review_stays_on_the_list(nights: Nights) -> None:
+    """Who writes review has not decided yet."""
+    import_rows(nights, row("B", "review"))
+    assert list_again(nights, "run-2", NIGHT) == {"A", "B"}
+
+
+def test_notes_and_reviewers_are_sealed(nights: Nights) -> None:
+    """The journal's file shows neither."""
+    import_rows(nights, row("A", review_note="Spoke to the customer's wife."))
+    files = (nights.home / "home").glob("journal.sqlite*")
+    held = b"".join(path.read_bytes() for path in files if path.is_file())
+    assert b"wife" not in held
+    assert b"Ngozi" not in held
+
+
+RUN_AT = BEGUN_AT
+NOW = RUN_AT + 3 * DAY
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("2026-03-02", 2),
+        ("2026-03-02 09:30:00", 2),
+        ("02/03/2026", 2),
+        ("3/2/2026", 2),
+        ("2 March 2026", 2),
+        ("02-Mar-2026", 2),
+        ("2026-03-02T10:00:00+01:00", 2),
+        ("46083", 2),
+        ("46083.4", 2),
+    ],
+)
+def test_dates_as_spreadsheets_write_them(text: str, day: int) -> None:
+    """Whatever the locale, the one reading between the run and now is taken."""
+    found = reviewed_instant(text, RUN_AT, NOW)
+    assert isinstance(found, int)
+    assert datetime.fromtimestamp(found / 1e6, UTC).day == day
+
+
+def test_a_date_of_two_readings_is_not_guessed() -> None:
+    """Where both orders fit, the reviewer is asked."""
+    begun = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+    found = reviewed_instant("03/04/2026", begun, begun + 200 * DAY)
+    assert isinstance(found, str)
+    assert "two ways" in found
+
+
+@given(st.text(max_size=15))
+def test_any_text_is_read_or_told(text: str) -> None:
+    """No cell of a returned list breaks the reading, and an instant lies within its bounds."""
+    found = reviewed_instant(text, RUN_AT, NOW)
+    if isinstance(found, int):
+        assert RUN_AT <= found <= NOW

@@ -1,0 +1,210 @@
+"""Customers' states in the journal: found, replaced, remembered as they were, on both databases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import inspect, text
+
+from schemas.decisions import Part, Review, State
+from schemas.errors import JournalDamagedError
+from storage.journal.customer_seals import broken_customer_seals, reseal_customers
+from storage.journal.customer_tables import CUSTOMER_TABLES, ensure
+from storage.journal.customers import Customers, StateWrite
+from storage.journal.reviews import Reviews
+from storage.sealing import Sealer
+
+if TYPE_CHECKING:
+    from storage.journal import Journal
+
+BATCH = "borrowers"
+A, B = b"a" * 16, b"b" * 16
+
+
+def state(word: str, at: int = 1) -> State:
+    """Return a state of one check."""
+    return {"karma": Part(at, "run-1", {"karma_status": word})}
+
+
+def keep(customers: Customers, run_id: str, word: str, *who: bytes, differs: bool = True) -> int:
+    """Keep a state for some customers under a run; return its instant."""
+    at = customers.begin(run_id, BATCH)
+    writes = [StateWrite(each, customers.seal(each, state(word)), differs) for each in who]
+    customers.replace(run_id, BATCH, at, writes)
+    return at
+
+
+def words(customers: Customers, instant: int | None = None) -> dict[bytes, str]:
+    """Return each customer's word, now or before an instant."""
+    found = customers.known([A, B]) if instant is None else customers.known_before([A, B], instant)
+    return {who: each.state["karma"].values["karma_status"] for who, each in found.items()}
+
+
+def test_a_state_is_what_it_was_before_any_run(journal: Journal) -> None:
+    """Every earlier state can be had again by the instant of the run that replaced it."""
+    customers = Customers.of(journal)
+    first = keep(customers, "run-1", "clear", A)
+    second = keep(customers, "run-2", "listed", A, B)
+    third = keep(customers, "run-3", "clear", A)
+    assert words(customers) == {A: "clear", B: "listed"}
+    assert words(customers, third) == {A: "listed", B: "listed"}
+    assert words(customers, second) == {A: "clear"}
+    assert words(customers, first) == {}
+
+
+def test_what_does_not_differ_leaves_no_history(journal: Journal) -> None:
+    """A newer answer of the same words is kept without a copy of the old."""
+    customers = Customers.of(journal)
+    keep(customers, "run-1", "clear", A, differs=False)
+    keep(customers, "run-2", "clear", A, differs=False)
+    assert customers.history(A) == []
+
+
+def test_a_run_keeps_its_first_instant(journal: Journal) -> None:
+    """Writing again moves the last instant only, and instants never meet."""
+    customers = Customers.of(journal)
+    first = keep(customers, "run-1", "clear", A)
+    other = keep(customers, "run-2", "clear", B)
+    again = keep(customers, "run-1", "listed", A)
+    commit = customers.commit_of("run-1")
+    assert commit is not None
+    assert (commit.batch, commit.first_at, commit.last_at) == (BATCH, first, again)
+    assert first < other < again
+    assert customers.latest_run(BATCH) == "run-2"
+    assert customers.commit_of("run-9") is None
+
+
+def test_who_was_told_gone_is_left_out_by_later_runs_only(journal: Journal) -> None:
+    """The run that told it sees the customer still, so that it tells the same again."""
+    customers = Customers.of(journal)
+    keep(customers, "run-1", "clear", A, B)
+    customers.mark_gone("run-2", [B])
+    present = {
+        run: [each.customer for block in customers.present(BATCH, run) for each in block]
+        for run in ("run-2", "run-3")
+    }
+    assert present == {"run-2": [A, B], "run-3": [A]}
+    keep(customers, "run-4", "clear", B)
+    assert customers.known([B])[B].gone_run_id is None
+
+
+def test_many_customers_are_found_in_blocks(journal: Journal) -> None:
+    """More customers than one query takes are all found, and all scanned in order."""
+    customers = Customers.of(journal)
+    many = [number.to_bytes(16, "big") for number in range(1, 6002)]
+    keep(customers, "run-1", "clear", *many)
+    assert len(customers.known(many)) == len(many)
+    scanned = [each.customer for block in customers.present(BATCH, "run-2") for each in block]
+    assert scanned == many
+
+
+def test_a_state_does_not_open_as_another_customers(journal: Journal) -> None:
+    """A sealed state is bound to its customer."""
+    customers = Customers.of(journal)
+    at = customers.begin("run-1", BATCH)
+    swapped = StateWrite(A, customers.seal(B, state("clear")), differs=False)
+    customers.replace("run-1", BATCH, at, [swapped])
+    with pytest.raises(JournalDamagedError):
+        customers.known([A])
+
+
+def review(customer: bytes, decision: str, reviewed_at: int) -> Review:
+    """Return a review that stands for a while."""
+    return Review(
+        customer=customer,
+        run_id="run-1",
+        listed="review",
+        decision=decision,
+        reviewer="Ngozi",
+        note="seen",
+        reviewed_at=reviewed_at,
+        until=reviewed_at + 100,
+        evidence=b"12345678",
+    )
+
+
+def test_the_latest_review_counts_until_it_ends(journal: Journal) -> None:
+    """Of several the newest, and none after its end."""
+    reviews = Reviews.of(journal)
+    reviews.add(
+        BATCH, [review(A, "decline", 20), review(A, "approve", 10), review(B, "approve", 5)]
+    )
+    assert {k: v.decision for k, v in reviews.active(BATCH, 50).items()} == {
+        A: "decline",
+        B: "approve",
+    }
+    assert set(reviews.active(BATCH, 110)) == {A}
+    assert reviews.active("other", 50) == {}
+    assert [each.reviewer for each in reviews.of_customer(A)] == ["Ngozi", "Ngozi"]
+
+
+def test_forgetting_leaves_nothing_of_a_customer(journal: Journal) -> None:
+    """State, history and reviews go; another customer's stay."""
+    customers, reviews = Customers.of(journal), Reviews.of(journal)
+    keep(customers, "run-1", "clear", A, B)
+    keep(customers, "run-2", "listed", A, B)
+    reviews.add(BATCH, [review(A, "approve", 1), review(B, "approve", 1)])
+    customers.forget([A])
+    assert words(customers) == {B: "listed"}
+    assert customers.history(A) == []
+    assert reviews.of_customer(A) == []
+    assert len(customers.history(B)) == len(reviews.of_customer(B)) == 1
+
+
+def test_old_history_can_be_purged(journal: Journal) -> None:
+    """States replaced before an instant go, the present ones stay."""
+    customers = Customers.of(journal)
+    keep(customers, "run-1", "clear", A)
+    second = keep(customers, "run-2", "listed", A)
+    assert customers.purge_history(second) == 0
+    assert customers.purge_history(second + 1) == 1
+    assert words(customers) == {A: "listed"}
+
+
+def test_a_policy_is_kept_once_under_its_digest(journal: Journal) -> None:
+    """The first text of a digest stays."""
+    reviews = Reviews.of(journal)
+    reviews.keep_policy("default@1", "one")
+    reviews.keep_policy("default@1", "two")
+    assert reviews.policy_text("default@1") == "one"
+    assert reviews.policy_text("default@2") is None
+
+
+def test_a_journal_from_before_gets_its_tables(journal: Journal) -> None:
+    """A journal that was made without them can be used without ado."""
+    with journal.engine.begin() as connection:
+        for table in CUSTOMER_TABLES:
+            connection.execute(text(f"DROP TABLE IF EXISTS {table.name}"))
+    ensure(journal.engine)
+    with journal.engine.connect() as connection:
+        there = set(inspect(connection).get_table_names())
+    assert {table.name for table in CUSTOMER_TABLES} <= there
+
+
+def test_states_and_reviews_are_sealed_anew(journal: Journal) -> None:
+    """After a rotation everything opens under the new key alone, and doing it again is idle."""
+    customers, reviews = Customers.of(journal), Reviews.of(journal)
+    keep(customers, "run-1", "clear", A, B)
+    keep(customers, "run-2", "listed", A)
+    reviews.add(BATCH, [review(A, "approve", 1)])
+    fresh = b"n" * 32
+    rotating = Sealer(fresh, (journal.sealer.key,))
+    turned = replace(journal, sealer=rotating)
+    assert reseal_customers(turned) == 4
+    assert reseal_customers(turned) == 0
+    alone = replace(journal, sealer=Sealer(fresh))
+    assert words(Customers.of(alone)) == {A: "listed", B: "clear"}
+    assert len(Customers.of(alone).history(A)) == 1
+    assert Reviews.of(alone).of_customer(A)[0].reviewer == "Ngozi"
+
+
+def test_seals_that_do_not_open_are_counted(journal: Journal) -> None:
+    """Verification names how many states and reviews are broken."""
+    customers = Customers.of(journal)
+    keep(customers, "run-1", "clear", A, B)
+    stranger = replace(journal, sealer=Sealer(b"x" * 32))
+    with journal.engine.connect() as connection:
+        assert broken_customer_seals(journal, connection) == []
+        assert "2 states" in broken_customer_seals(stranger, connection)[0]
