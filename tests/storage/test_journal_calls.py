@@ -96,6 +96,15 @@ def test_no_cap_is_passed_and_nothing_after_the_first_refusal_is_granted(journal
         assert found == [GrantKind.GRANTED] * 2 + [GrantKind.UNAFFORDABLE] * 3
 
 
+def test_a_cap_holds_to_the_last_micro_naira(journal: Journal) -> None:
+    """What fits exactly is granted; one micro-naira less is too little."""
+    exact = Caps(run_micro=2 * PRICE)
+    assert kinds(reserve(journal, 1, caps=exact)) == [GrantKind.GRANTED]
+    less = Caps(run_micro=2 * PRICE - 1)
+    assert kinds(reserve(journal, 2, caps=less)) == [GrantKind.UNAFFORDABLE]
+    assert kinds(reserve(journal, 2, caps=exact)) == [GrantKind.GRANTED]
+
+
 def test_calls_a_day_are_limited_by_check_and_end_at_noon(place: Place) -> None:
     """The quota holds over runs, what was not sent is given back, and noon in Lagos renews it."""
     journal = place.open()

@@ -179,6 +179,24 @@ def test_a_damaged_file_is_told_and_left_untouched(sqlite_place: Place, damage: 
     assert not log.exists() or log.read_bytes() == b""
 
 
+def test_damage_beside_a_log_that_was_not_folded_in_leaves_both_untouched(
+    sqlite_place: Place, tmp_path: Path
+) -> None:
+    """After a crash the log holds commits; nothing of it is written over a damaged file."""
+    fill(sqlite_place, 3)
+    sqlite_place.close()
+    fill(sqlite_place, 1)
+    crashed = copy_home(sqlite_place.home, tmp_path / "crashed")
+    file, log = crashed.home / "journal.sqlite", crashed.home / "journal.sqlite-wal"
+    data = file.read_bytes()
+    file.write_bytes(data[:PAGE] + random.Random(3).randbytes(len(data) - PAGE))
+    before = (file.read_bytes(), log.read_bytes())
+    assert before[1]
+    with pytest.raises(JournalDamagedError, match="left untouched"):
+        crashed.open()
+    assert (file.read_bytes(), log.read_bytes()) == before
+
+
 def test_opening_and_reading_write_nothing(sqlite_place: Place) -> None:
     """A command that only looks leaves the journal's bytes as they were."""
     fill(sqlite_place, 2)
