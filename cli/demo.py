@@ -37,7 +37,7 @@ def demonstrate(rows: int, output: Path, *, keep: bool, json_output: bool) -> in
     Raises:
         UsageError: the folder holds something that no demo made, or cannot be written.
     """
-    from cli.screen import EXIT_BY_STATE, prepare_engine
+    from cli.screen import EXIT_BY_STATE, orderly_interrupt, prepare_engine
     from sandbox.batch import make_batch
     from sandbox.process import SandboxProcess
 
@@ -50,8 +50,9 @@ def demonstrate(rows: int, output: Path, *, keep: bool, json_output: bool) -> in
     with SandboxProcess(balance=WALLET_NAIRA) as sandbox:
         say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
         _point_at(sandbox.url, sandbox.api_key, folder)
-        prepare_engine()
-        nights = asyncio.run(_two_nights(file, folder / "out", say))
+        with orderly_interrupt():
+            prepare_engine()
+            nights = asyncio.run(_two_nights(file, folder / "out", say))
         ledger = sandbox.totals()
     if json_output:
         document = {"nights": nights, "ledger": ledger}

@@ -46,8 +46,9 @@ def screen_file(options: Mapping[str, Any], *, json_output: bool) -> int:
     check_before_engine(parameters, settings)
     if parameters.quote_only:
         return _only_quote(parameters, json_output=json_output)
-    prepare_engine()
-    report = asyncio.run(run_flow(parameters))
+    with orderly_interrupt():
+        prepare_engine()
+        report = asyncio.run(run_flow(parameters))
     if json_output:
         sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     else:
@@ -80,33 +81,39 @@ def prepare_engine() -> None:
 
 
 async def run_flow(parameters: ScreenBatch) -> dict[str, Any]:
-    """Run the flow under a panel; Ctrl-C stops asking and lets the run end by itself."""
+    """Run the flow under a panel."""
     from cli.panel import show_panel
+    from flows.screen_batch import screen_batch
 
-    with _orderly_interrupt(asyncio.get_running_loop()):
-        from flows.screen_batch import screen_batch
-
-        async with show_panel():
-            report = cast("dict[str, Any]", await screen_batch(parameters))
-    return report
+    async with show_panel():
+        return cast("dict[str, Any]", await screen_batch(parameters))
 
 
 @contextmanager
-def _orderly_interrupt(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+def orderly_interrupt() -> Iterator[None]:
     """Let Ctrl-C stop the run in an orderly way, and outright where no run is open yet.
 
-    It is a handler of the process, not of the loop, because the engine's start keeps the loop busy.
+    It is a handler of the process, not of the loop, because the engine's start keeps the loop busy;
+    and libraries that are being imported may turn the interrupt into an error of theirs.
     """
     from tasks import live
 
+    interrupted = False
+
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal interrupted
         if live.newest() is None:
+            interrupted = True
             raise KeyboardInterrupt
-        loop.call_soon_threadsafe(_stop_newest)
+        asyncio.get_running_loop().call_soon_threadsafe(_stop_newest)
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
+    except Exception:
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
 
