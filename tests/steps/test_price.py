@@ -1,0 +1,174 @@
+"""Ranking, funding, quoting and approval, before anything is spent."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.money import MICRO
+from schemas.plan import NEEDED
+from schemas.settings import MaxInFlight
+from steps.price import Seen, approval_reason, fund, quote, rank, seen_rates
+from steps.quoting import quote_document
+from tests.screening import CONSENT, World, customer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PRICES = {"karma": 10 * MICRO, "bank_account": 10 * MICRO, "ecosystem": 25 * MICRO}
+
+
+def needed(rows: Sequence[tuple[str, int, int]]) -> pa.Table:
+    """Return needed lookups of the given check, tier and exposure in naira (-1: unknown)."""
+    return pa.table(
+        {
+            "check": [check for check, _, _ in rows],
+            "kind": ["bvn"] * len(rows),
+            "subject": [place.to_bytes(16, "big") for place in range(len(rows))],
+            "identity": [""] * len(rows),
+            "image_url": [None] * len(rows),
+            "consent_reference": [None] * len(rows),
+            "tier": [tier for _, tier, _ in rows],
+            "exposure_kobo": [100 * naira if naira >= 0 else -1 for _, _, naira in rows],
+        },
+        schema=NEEDED,
+    )
+
+
+def ranked(rows: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+    """Return the rows in the order in which they are asked."""
+    return [rows[place] for place in rank(needed(rows), PRICES)]
+
+
+def test_never_screened_customers_come_before_overdue_evidence() -> None:
+    """Tier beats exposure."""
+    assert ranked([("karma", 1, 900), ("karma", 0, 1)])[0] == ("karma", 0, 1)
+
+
+def test_the_greatest_exposure_comes_first() -> None:
+    """Within a tier naira at risk decide."""
+    rows = [("karma", 1, 5), ("karma", 1, 700), ("karma", 1, 60)]
+    assert [naira for _, _, naira in ranked(rows)] == [700, 60, 5]
+
+
+def test_a_blank_exposure_is_unknown_and_not_zero() -> None:
+    """It is taken as the median, so it goes before the small ones."""
+    rows = [("karma", 1, 0), ("karma", 1, -1), ("karma", 1, 100), ("karma", 1, 900)]
+    assert [naira for _, _, naira in ranked(rows)] == [900, 100, -1, 0] or [
+        naira for _, _, naira in ranked(rows)
+    ] == [900, -1, 100, 0]
+
+
+def test_the_cheapest_decisive_check_comes_first_for_one_customer() -> None:
+    """Karma decides alone and is cheap; the dear history comes last."""
+    rows = [("ecosystem", 0, 50), ("bank_account", 0, 50), ("karma", 0, 50)]
+    assert [check for check, _, _ in ranked(rows)] == ["karma", "bank_account", "ecosystem"]
+
+
+@given(
+    costs=st.lists(st.integers(1, 50), max_size=40), money=st.one_of(st.none(), st.integers(0, 900))
+)
+def test_funding_is_the_longest_affordable_beginning(costs: list[int], money: int | None) -> None:
+    """Nothing is skipped for something cheaper behind it, and not one more would fit."""
+    order = np.arange(len(costs))
+    worst = np.array(costs, dtype=np.int64)
+    funded = fund(order, worst, money)
+    assert list(funded) == list(range(len(funded)))
+    if money is None:
+        assert len(funded) == len(costs)
+        return
+    assert sum(costs[: len(funded)]) <= money
+    if len(funded) < len(costs):
+        assert sum(costs[: len(funded) + 1]) > money
+
+
+@given(
+    calls=st.integers(1, 5000),
+    answers=st.integers(0, 5000),
+    share=st.floats(0, 1),
+)
+def test_a_quote_is_always_low_then_expected_then_high(
+    calls: int, answers: int, share: float
+) -> None:
+    """Whatever was seen, the range holds the expectation and never more than every call."""
+    seen = {("karma", "bvn"): Seen(answers, int(share * answers))}
+    table = needed([("karma", 0, 1)] * calls)
+    found = quote(table, prices_micro=PRICES, seen=seen, seconds={}, max_in_flight=MaxInFlight())
+    assert 0 <= found.low_micro <= found.expected_micro + MICRO
+    assert found.expected_micro <= found.high_micro + MICRO
+    assert found.high_micro <= calls * PRICES["karma"]
+
+
+def test_what_the_money_affords_is_told() -> None:
+    """A cap of fifty naira pays for five calls at ten."""
+    table = needed([("karma", 0, 1)] * 9)
+    found = quote(
+        table,
+        prices_micro=PRICES,
+        seen={},
+        seconds={},
+        max_in_flight=MaxInFlight(),
+        cap_micro=50 * MICRO,
+        balance_micro=None,
+    )
+    assert found.affordable == 5
+
+
+def test_tallies_are_summed_by_check_and_identity() -> None:
+    """Misses count as answers that were not charged."""
+    tallies = [("karma", "bvn", "clear", 95, 0), ("karma", "bvn", "listed", 5, 50 * MICRO)]
+    assert seen_rates(tallies) == {("karma", "bvn"): Seen(100, 5)}
+
+
+APPROVALS: list[tuple[int, int | None, list[int], bool]] = [
+    (100, None, [], False),
+    (100, 99, [], True),
+    (100, 100, [], False),
+    (100, None, [10, 10], False),
+    (100, None, [10, 10, 10], True),
+    (30, None, [10, 10, 10], False),
+    (100, None, [0, 0, 0, 10], False),
+    (100, 1000, [10, 10, 10], True),
+]
+
+
+@pytest.mark.parametrize(("expected", "above", "earlier", "asked"), APPROVALS)
+def test_unusual_spending_wants_approval(
+    expected: int, above: int | None, earlier: list[int], *, asked: bool
+) -> None:
+    """Above the lender's amount, or above three times what is usual for the batch."""
+    reason = approval_reason(
+        expected * MICRO,
+        above_micro=None if above is None else above * MICRO,
+        earlier_micro=[cost * MICRO for cost in earlier],
+    )
+    assert (reason is not None) == asked
+
+
+def test_ten_nights_of_quote_against_actual(world: World) -> None:
+    """The cost always lies inside the quote; after the first night within ten per cent of it."""
+    for night in range(10):
+        rows = [customer(1000 * night + number, **CONSENT) for number in range(1, 181)]
+        report: dict[str, Any] = world.screen(rows, batch="nights").report
+        quoted = {name: Decimal(value) for name, value in report["cost"]["quoted"].items()}
+        actual = Decimal(report["cost"]["total"])
+        assert quoted["low"] <= actual <= quoted["high"]
+        if night:
+            assert abs(quoted["expected"] - actual) <= actual / 10
+
+
+def test_a_quote_document_needs_a_priced_run() -> None:
+    """Asking for it too early is a mistake of the program, told as such."""
+
+    class Unpriced:
+        quote = None
+        plan = None
+
+    with pytest.raises(ValueError, match="planned and priced"):
+        quote_document(Unpriced())  # type: ignore[arg-type]
