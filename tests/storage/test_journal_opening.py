@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -234,6 +235,20 @@ def test_a_url_that_leads_nowhere_is_told_in_one_line_without_password(
     assert "\n" not in str(told.value)
 
 
+def reload_rules(engine: Engine) -> None:
+    """Have PostgreSQL read its rules of access again, and wait until new connections know them."""
+    loaded = text("SELECT pg_conf_load_time()")
+    with engine.begin() as connection:
+        before = connection.execute(loaded).scalar()
+        connection.execute(text("SELECT pg_reload_conf()"))
+    for _ in range(500):
+        engine.dispose()
+        with engine.begin() as connection:
+            if connection.execute(loaded).scalar() != before:
+                return
+        time.sleep(0.01)
+
+
 @pytest.mark.postgres
 def test_a_wrong_password_is_told_without_showing_it(postgresql: str, tmp_path: Path) -> None:
     """PostgreSQL's refusal is one line of ours."""
@@ -244,16 +259,15 @@ def test_a_wrong_password_is_told_without_showing_it(postgresql: str, tmp_path: 
     rules = Path(file)
     before = rules.read_text()
     rules.write_text(f"local all guest scram-sha-256\n{before}")
-    with engine.begin() as connection:
-        connection.execute(text("SELECT pg_reload_conf()"))
+    reload_rules(engine)
     url = postgresql.replace("postgres:@", "guest:secret@")
     try:
         with pytest.raises(JournalError, match="password authentication failed") as told:
             open_journal(tmp_path / "home", url=url)
     finally:
         rules.write_text(before)
+        reload_rules(engine)
         with engine.begin() as connection:
-            connection.execute(text("SELECT pg_reload_conf()"))
             connection.execute(text("DROP ROLE guest"))
         engine.dispose()
     assert "secret" not in str(told.value)
