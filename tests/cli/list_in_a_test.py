@@ -1,0 +1,58 @@
+"""A night with a decision list for tests of commands, its journal closed again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import openpyxl
+
+from schemas.decisions import DECISION_COLUMNS
+from steps.decision_list import write_decisions
+from storage.clock import system_clock
+from storage.decision_files import COLUMNS
+from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
+from tests.steps.nights_in_a_test import BATCH, Nights
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from storage.outputs import RunFolder
+
+ROWS = [
+    enriched_row("0007", decision="decline", reasons=["KARMA_BVN"], **listed()),
+    enriched_row("=1+1", decision="review", reasons=["THIN_FILE"]),
+    enriched_row("C", decision="approve"),
+]
+
+
+def screened(tmp_path: Path) -> RunFolder:
+    """Carry one night through and return its folder; HOME is `tmp_path / "home"`."""
+    nights = Nights(tmp_path, now=system_clock())
+    folder = nights.folder("run-1")
+    nights.journal.runs.begin(
+        "run-1",
+        flow="screen_batch",
+        batch=BATCH,
+        purpose="portfolio",
+        input_digest="sha256:0",
+        folder=str(folder.path),
+        cap_micro=None,
+        parameters={},
+    )
+    nights.night("run-1", *ROWS)
+    part = write_part(folder.path, ROWS)
+    write_decisions(folder, [part], run_id="run-1", reasons={})
+    nights.journal.close()
+    return folder
+
+
+def fill(path: Path, words: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write reviewers' cells into a workbook, by customer, as a person would."""
+    book = openpyxl.load_workbook(path)
+    for sheet in book.worksheets:
+        for row in sheet.iter_rows(min_row=2):
+            given = words.get(str(row[0].value)) if len(row) >= len(DECISION_COLUMNS) else None
+            for name, value in (given or {}).items():
+                sheet.cell(row[0].row or 0, COLUMNS.index(name) + 1, value)
+    book.save(path)

@@ -1,0 +1,151 @@
+"""`nightscreen review import` and `runs release`: lists come back as spreadsheets save them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import openpyxl
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from schemas.errors import InputError
+from storage.clock import LAGOS
+from tests.cli.list_in_a_test import fill, screened
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPREADSHEET = shutil.which("soffice")
+TODAY = datetime.now(LAGOS).date()
+REVIEWED: dict[str, dict[str, Any]] = {
+    "0007": {"reviewer_decision": "Decline", "reviewer": "Ngozi Eze"},
+    "'=1+1": {
+        "reviewer_decision": "approve",
+        "reviewer": "Ade O'Neil",
+        "review_note": "Payslip seen",
+        "reviewed_at": TODAY,
+    },
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run with two customers on its list, HOME set to its journal."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return screened(tmp_path).path
+
+
+def run(*arguments: str) -> tuple[int, dict[str, Any]]:
+    """Run a command with --json; return exit status and document."""
+    found = CliRunner().invoke(app, [*arguments, "--json"])
+    return found.exit_code, json.loads(found.stdout) if found.stdout else {}
+
+
+def test_a_filled_workbook_comes_back(folder: Path) -> None:
+    """Both sheets are read, the guard is taken off the id, and a second import is idle."""
+    fill(folder / "decisions.xlsx", REVIEWED)
+    status, found = run("review", "import", str(folder / "decisions.xlsx"))
+    assert (status, found["imported"], found["overrides"], found["mistakes"]) == (0, 2, 1, [])
+    status, found = run("review", "import", str(folder / "decisions.xlsx"))
+    assert (status, found["imported"], found["already_known"]) == (0, 0, 2)
+
+
+def test_a_csv_that_was_rearranged_comes_back(folder: Path) -> None:
+    """Other separator and order of columns, blank lines, a mark at the start, day-first dates."""
+    with (folder / "decisions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = list(reversed(rows[0]))
+    returned = folder / "returned.csv"
+    with returned.open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.DictWriter(file, names, delimiter=";")
+        writer.writeheader()
+        for row in rows:
+            file.write(";" * (len(names) - 1) + "\r\n")
+            word = {"reviewer_decision": "APPROVED", "reviewer": "Ngozi", "review_note": "Seen; ok"}
+            writer.writerow({**row, **word, "reviewed_at": f"{TODAY:%d/%m/%Y}"})
+    status, found = run("review", "import", str(returned))
+    assert (status, found["imported"], found["mistakes"]) == (0, 2, [])
+
+
+def test_mistakes_are_listed_and_nothing_is_imported(folder: Path) -> None:
+    """Line, sheet, column and hint of each; exit status 2; --partial takes in the rest."""
+    wrong = {**REVIEWED, "0007": {"reviewer_decision": "no idea", "reviewer": "Ngozi"}}
+    fill(folder / "decisions.xlsx", wrong)
+    status, found = run("review", "import", str(folder / "decisions.xlsx"))
+    assert (status, found["imported"]) == (2, 0)
+    assert found["mistakes"] == [
+        {
+            "line": 2,
+            "sheet": "Decline",
+            "column": "reviewer_decision",
+            "code": "decision_invalid",
+            "hint": "Write approve, decline or review.",
+        }
+    ]
+    status, found = run("review", "import", str(folder / "decisions.xlsx"), "--partial")
+    assert (status, found["imported"]) == (2, 1)
+
+
+def test_people_are_told_in_words(folder: Path) -> None:
+    """Without --json mistakes go to stderr with their place, the outcome to stdout."""
+    fill(folder / "decisions.xlsx", {"0007": {"reviewer_decision": "approve", "reviewer": "N"}})
+    found = CliRunner().invoke(app, ["review", "import", str(folder / "decisions.xlsx")])
+    assert found.exit_code == 2
+    assert "Decline, row 2: review_note" in found.output
+    assert "Nothing was imported" in found.output
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"a,b\n1,2\n", b"PK\x03\x04 cut short", b"customer_id,reviewer\n1,N\n"]
+)
+def test_what_is_no_list_is_refused_in_one_line(folder: Path, content: bytes) -> None:
+    """Anything else is bad usage, said so."""
+    path = folder / "other.csv"
+    path.write_bytes(content)
+    found = CliRunner().invoke(app, ["review", "import", str(path)])
+    assert isinstance(found.exception, InputError)
+    assert "\n" not in str(found.exception)
+
+
+def test_releasing_what_is_not_held_is_refused(folder: Path) -> None:
+    """Only a held run can be released."""
+    assert folder.exists()
+    found = CliRunner().invoke(app, ["runs", "release", "run-1", "--reason", "because"])
+    assert isinstance(found.exception, InputError)
+
+
+@pytest.mark.skipif(SPREADSHEET is None, reason="no LibreOffice on this machine")
+@pytest.mark.parametrize("form", ["xlsx", "csv"])
+def test_libreoffice_opens_saves_and_gives_it_back(folder: Path, form: str) -> None:
+    """A real spreadsheet program reads the list as written, and what it saves can be imported."""
+    fill(folder / "decisions.xlsx", REVIEWED)
+    book = openpyxl.load_workbook(folder / "decisions.xlsx")
+    for name in ("Summary", "Review"):
+        del book[name]
+    book.active = 0
+    book.save(folder / "reviewed.xlsx")
+    profile = f"-env:UserInstallation=file://{folder / 'profile'}"
+    subprocess.run(
+        [
+            str(SPREADSHEET),
+            profile,
+            "--headless",
+            "--convert-to",
+            form,
+            "--outdir",
+            str(folder / "saved"),
+            str(folder / "reviewed.xlsx"),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    status, found = run("review", "import", str(folder / "saved" / f"reviewed.{form}"))
+    assert (status, found["imported"], found["mistakes"]) == (0, 1, [])
