@@ -55,6 +55,9 @@ app.add_typer(journal_app, name="journal")
 app.add_typer(policy_app, name="policy")
 register_decisions(app, runs_app)
 
+_INTERRUPTED = 130
+"""What Typer makes of Ctrl-C; a run that is open ends by itself instead, with a report."""
+_STOPPED = "stopped before anything was asked; nothing was spent"
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
 ]
@@ -275,7 +278,7 @@ def run() -> None:
     except typer.Abort:
         _fail("stopped", 3)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        _fail("stopped before anything was asked; nothing was spent", 3)
+        _fail(_STOPPED, 3)
     except BrokenPipeError:
         _let_go_of_stdout()
         sys.exit(1)
@@ -284,6 +287,8 @@ def run() -> None:
 
         _fail(str(sanitised(error)), 1)
     else:
+        if status == _INTERRUPTED:
+            _fail(_STOPPED, 3)
         sys.exit(status if isinstance(status, int) else 0)
 
 
