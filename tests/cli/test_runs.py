@@ -200,7 +200,7 @@ def test_the_quote_and_the_run_agree_on_calls(tmp_path: Path, env: dict[str, str
     assert later["saved_by_reuse"] == report["cost"]["total"]
 
 
-@pytest.mark.parametrize("wait_s", [0.5, 2.0, 5.0])
+@pytest.mark.parametrize("wait_s", [1.2, 2.0, 5.0])
 def test_an_interrupt_before_anything_is_asked_ends_in_one_line(
     wait_s: float, tmp_path: Path, env: dict[str, str]
 ) -> None:
