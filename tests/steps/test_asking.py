@@ -149,6 +149,22 @@ def test_a_broken_journal_reaches_the_caller_and_a_resume_does_the_rest(tmp_path
     assert len(again) <= 3 * 4 * 2
 
 
+def test_closing_after_a_failure_sends_nothing_more(tmp_path: Path) -> None:
+    """Where whoever asked is gone, what was queued is not asked and paid for any more."""
+    bureau = Bureau(tmp_path, rows=80)
+    sent: list[int] = []
+
+    async def fail(asking: Asking) -> None:
+        await asyncio.sleep(8.5)
+        sent.append(len(bureau.service.ledger))
+        (asked,) = [task for task in asyncio.all_tasks() if "_asked" in repr(task.get_coro())]
+        asked.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        bureau.night(steer=fail)
+    assert len(bureau.service.ledger) - sent[0] <= 1
+
+
 def test_a_service_that_is_not_live_is_flagged(tmp_path: Path) -> None:
     """The same record for everybody, at no cost, is told in a notice."""
     sample = Canned(
