@@ -106,7 +106,7 @@ def _outside(
         if abs(rate * answered - expected) > _CHANCE * math.sqrt(max(expected, 1.0)):
             found.append(
                 f"{_title(check)}: {rate:.2%} {_said(word)}, against a median of {usual:.2%} over "
-                f"the last {len(nights)} nights"
+                f"the last {len(nights)} night{'s' if len(nights) > 1 else ''}"
             )
     return found
 
