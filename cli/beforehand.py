@@ -6,15 +6,14 @@ checks again what it needs, because a deployment comes to it without this module
 
 from __future__ import annotations
 
-import sys
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from client.address import parse_address
 from schemas.errors import InputError, OutputError, SettingsError
 from steps.line import deadline_instant, require_service, resolve
+from steps.policy import load_policy
 from storage.clock import system_clock
 from storage.journal import open_journal
 from storage.journal.opening import journal_exists
@@ -73,21 +72,7 @@ def _check_choices(parameters: ScreenBatch) -> None:
     if deadline is not None and deadline <= now:
         raise InputError(f"--deadline: {parameters.deadline} has passed; name a later instant")
     if parameters.policy:
-        _check_policy(Path(parameters.policy))
-
-
-def _check_policy(path: Path) -> None:
-    try:
-        tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"--policy: {path} cannot be read ({error.strerror}); check the path"
-        ) from None
-    except ValueError as error:
-        raise InputError(f"--policy: {path} is not valid TOML: {error}") from None
-    sys.stderr.write(
-        "nightscreen: rules are not applied by this version; every decision will be undecided\n"
-    )
+        load_policy(Path(parameters.policy))
 
 
 def _check_input(parameters: ScreenBatch) -> None:

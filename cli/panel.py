@@ -53,7 +53,9 @@ async def _keep_live(console: Console) -> None:
         while True:
             await asyncio.sleep(_REFRESH_S)
             run = live.newest()
-            if run is not None:
+            if live.asking_person:
+                display.update("", refresh=True)
+            elif run is not None:
                 display.update(panel(run.line, pace), refresh=True)
 
 

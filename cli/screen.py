@@ -82,9 +82,11 @@ def prepare_engine() -> None:
 
 async def run_flow(parameters: ScreenBatch) -> dict[str, Any]:
     """Run the flow under a panel."""
+    from cli.approving import ask_on_terminal
     from cli.panel import show_panel
     from flows.screen_batch import screen_batch
 
+    ask_on_terminal()
     async with show_panel():
         return cast("dict[str, Any]", await screen_batch(parameters))
 

@@ -10,17 +10,11 @@ import difflib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dotenv import dotenv_values
-from pydantic import BaseModel
-from pydantic_settings import SettingsError as UnreadableSetting
 
 from schemas.errors import SettingsError
-from schemas.settings import PREFIX, Settings, read_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from schemas.settings import PREFIX, Settings, read_settings, setting_names
 
 DOTENV = Path(".env")
 _SURELY_MEANT = 0.85
@@ -34,18 +28,7 @@ def settings_of_command() -> Settings:
         SettingsError: naming the variable and what to do, never its value.
     """
     refuse_misspelt([*os.environ, *_names_in_dotenv()])
-    try:
-        return read_settings()
-    except UnreadableSetting as error:
-        name = PREFIX + str(error).partition('"')[2].partition('"')[0].upper()
-        raise SettingsError(
-            f"{name} cannot be read: set its parts by name instead, as {_example_below(name)}"
-        ) from None
-
-
-def setting_names() -> list[str]:
-    """Return the name of every setting as the environment has it; groups are not among them."""
-    return list(_names(Settings, PREFIX))
+    return read_settings()
 
 
 def refuse_misspelt(names: list[str]) -> None:
@@ -70,15 +53,6 @@ def refuse_misspelt(names: list[str]) -> None:
         )
 
 
-def _names(model: type[BaseModel], prefix: str) -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _names(kind, f"{prefix}{name.upper()}__")
-        else:
-            yield f"{prefix}{name.upper()}"
-
-
 def _names_in_dotenv() -> list[str]:
     """Return the names that `.env` in the working directory sets."""
     if not DOTENV.is_file():
@@ -90,8 +64,3 @@ def _names_in_dotenv() -> list[str]:
             f"{DOTENV.absolute()} cannot be read: save it as UTF-8 text that you may read, one "
             "NAME=value a line"
         ) from None
-
-
-def _example_below(name: str) -> str:
-    below = [each for each in setting_names() if each.startswith(f"{name}__")]
-    return f"{below[0]}=…" if below else f"{name}=…"

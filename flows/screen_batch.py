@@ -11,6 +11,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
+from schemas.errors import UsageError
 from schemas.parameters import ScreenBatch, batch_name
 from schemas.settings import read_settings
 from steps import closing
@@ -102,6 +103,9 @@ async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
     try:
         with heeding_sigterm(run):
             yield run
+    except UsageError:
+        line.withdraw()
+        raise
     finally:
         live.forget(line.run_id)
         line.close()

@@ -11,7 +11,7 @@ import re
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -24,9 +24,13 @@ from pydantic import (
     ValidationError,
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsError as UnreadableSettingsError
 
 from schemas.checks import Check, Outcome, Purpose
 from schemas.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PREFIX = "NIGHTSCREEN_"
 
@@ -191,6 +195,7 @@ class Settings(BaseSettings):
         env_nested_delimiter="__",
         env_file=".env",
         env_file_encoding="utf-8",
+        env_ignore_empty=True,
         extra="ignore",
         frozen=True,
         hide_input_in_errors=True,
@@ -243,6 +248,32 @@ def read_settings(**overrides: object) -> Settings:
     except ValidationError as error:
         wrong = "; ".join(_mistake(item["loc"], item["msg"]) for item in error.errors())
         raise SettingsError(wrong) from None
+    except UnreadableSettingsError as error:
+        name = PREFIX + str(error).partition('"')[2].partition('"')[0].upper()
+        raise SettingsError(
+            f"{name} cannot be read: set its parts by name instead, as {_example_below(name)}"
+        ) from None
+    except UnicodeDecodeError:
+        raise SettingsError(".env is not UTF-8 text: save it as UTF-8") from None
+
+
+def setting_names() -> list[str]:
+    """Return the name of every setting as the environment has it; groups are not among them."""
+    return list(_names(Settings, PREFIX))
+
+
+def _names(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _names(kind, f"{prefix}{name.upper()}__")
+        else:
+            yield f"{prefix}{name.upper()}"
+
+
+def _example_below(name: str) -> str:
+    below = [each for each in setting_names() if each.startswith(f"{name}__")]
+    return f"{below[0]}=…" if below else f"{name}=…"
 
 
 def _mistake(place: tuple[int | str, ...], message: str) -> str:

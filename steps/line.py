@@ -40,7 +40,6 @@ from storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
 from storage.journal import Journal, open_journal
 from storage.mapping import Mapping, read_mapping
 from storage.outputs import RunFolder
-from storage.private import make_private_folder
 from storage.rejects import ProblemsWriter, QuarantineWriter
 from storage.tables import file_digest, open_source
 from storage.workspace import Workspace, sweep_workspaces
@@ -89,6 +88,7 @@ class Line:
     freshness: Freshness
     caps: Caps
     policy: Policy
+    is_new: bool
     columns: tuple[SourceColumn, ...] = ()
     chunks: int = 0
     rows_read: int = 0
@@ -99,6 +99,12 @@ class Line:
     worst: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     standing: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     checks_of: NDArray[np.object_] = field(default_factory=lambda: np.zeros(0, object))
+
+    def withdraw(self) -> None:
+        """Leave nothing of a new run that came to nothing before anything was answered."""
+        if self.is_new and self.control.answered == 0:
+            self.journal.runs.withdraw(self.run_id)
+            shutil.rmtree(self.folder.path, ignore_errors=True)
 
     def close(self) -> None:
         """Remove what lay between the stations, and give back the journal."""
@@ -250,6 +256,7 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         freshness=Freshness(max_ages(wanted.purpose, settings.freshness), now),
         caps=caps,
         policy=policy,
+        is_new=resolved.earlier is None,
         columns=source.header.columns,
     )
 
@@ -276,28 +283,6 @@ def lasting(parameters: ScreenBatch) -> dict[str, Any]:
         if kept[name]:
             kept[name] = str(Path(kept[name]).absolute())
     return kept
-
-
-def preflight(parameters: ScreenBatch, settings: Settings) -> None:
-    """Find every mistake that can be found before a run begins; leave nothing behind.
-
-    Raises:
-        UsageError: settings, parameters, input, mapping or output are wrong.
-        JournalError: the journal cannot be used.
-    """
-    require_service(settings, quote_only=parameters.quote_only)
-    with open_journal(
-        settings.home,
-        url=settings.journal_url,
-        data_key=settings.data_key.get_secret_value(),
-    ) as journal:
-        resolved = resolve(parameters, journal)
-        deadline_instant(resolved.parameters.deadline, journal.clock())
-    given = resolved.parameters
-    mapping = read_mapping(Path(given.mapping)) if given.mapping else None
-    load_policy(Path(given.policy) if given.policy else None)
-    open_source(resolved.input, mapping=mapping)
-    make_private_folder(Path(given.output))
 
 
 def _optional_micro(naira: Any) -> int | None:  # noqa: ANN401 - Decimal or None from the settings

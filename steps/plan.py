@@ -382,7 +382,7 @@ def _make_distinct(gathered: _Gathered, exposure: NDArray[np.int64]) -> _Distinc
     """Group a slot's asking rows by subject; the first row in input order owns the lookup."""
     asking = np.concatenate(gathered.rows) if gathered.rows else np.zeros(0, np.int64)
     joined = b"".join(gathered.subjects)
-    halves = np.frombuffer(joined, dtype=np.uint64).reshape(-1, 2)
+    halves = np.frombuffer(joined, dtype=">u8").reshape(-1, 2)  # by bytes, as the journal sorts
     order = np.lexsort((halves[:, 1], halves[:, 0]))
     ordered = halves[order]
     first = np.ones(len(order), dtype=bool)

@@ -42,7 +42,7 @@ class RunFolder:
         Raises:
             OutputError: it cannot be made or written.
         """
-        make_private_folder(output)
+        make_private_folder(output, ours=False)
         return cls(make_private_folder(output / run_id))
 
     def begin(self) -> None:

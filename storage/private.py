@@ -21,15 +21,23 @@ _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
 
 
-def make_private_folder(path: Path) -> Path:
-    """Make a folder (and its parents) that only its owner can enter.
+def make_private_folder(path: Path, *, ours: bool = True) -> Path:
+    """Make a folder, and the parents it lacks, that only their owner can enter.
+
+    Args:
+        path: the folder.
+        ours: the folder belongs to this program, so that one that exists is made private too.
 
     Raises:
         OutputError: it cannot be made or written.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        path.chmod(_FOLDER_MODE)
+        for missing in reversed([each for each in path.parents if not each.exists()]):
+            missing.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+        existed = path.is_dir()
+        path.mkdir(exist_ok=True)
+        if ours or not existed:
+            path.chmod(_FOLDER_MODE)
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:

@@ -30,12 +30,13 @@ def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
     """Remove what killed runs left between their stations.
 
     Args:
-        home: where the workspaces lie, each named `<run id>@<holder>`.
+        home: where workspaces and folders of quotes lie, each named `<run id>@<holder>`.
         alive: tells whether the process of a holder still lives.
     """
-    for folder in (home / "work").glob("*@*"):
-        if not alive(folder.name.rpartition("@")[2]):
-            shutil.rmtree(folder, ignore_errors=True)
+    for kind in ("work", "quotes"):
+        for folder in (home / kind).glob("*@*"):
+            if not alive(folder.name.rpartition("@")[2]):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)

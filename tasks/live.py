@@ -41,6 +41,9 @@ _RUNS: dict[str, LiveRun] = {}
 asked_here: Callable[[str], bool] | None = None
 """Asks the person at this process's terminal to approve spending; None where nobody sits there."""
 
+asking_person = False
+"""True while that person is being asked, so that nothing else is drawn over the question."""
+
 
 def put(line: Line) -> LiveRun:
     """Make a run known to the tasks of this process."""

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Integer, func, insert, select, update
+from sqlalchemy import BigInteger, Integer, delete, func, insert, select, update
 
 from schemas.calls import CallState
 from storage.journal.engine import reading, writing
@@ -92,6 +92,11 @@ class Runs:
         run = self.find(run_id)
         assert run is not None  # noqa: S101 - written in the lines above
         return run
+
+    def withdraw(self, run_id: str) -> None:
+        """Forget a run that came to nothing; calls it may have made are kept."""
+        with writing(self._engine) as connection:
+            connection.execute(delete(runs).where(runs.c.run_id == run_id))
 
     def finish(
         self, run_id: str, *, state: str, stop_reason: str | None, report: Mapping[str, Any]
