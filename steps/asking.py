@@ -390,12 +390,11 @@ def _next_affordable(line: Line) -> int | None:
 # --- after a stop that may pass ---
 
 
-def seconds_to_resume(asking: Asking) -> float | None:
+def seconds_to_resume(line: Line) -> float | None:
     """Return how long to wait before a stopped run is tried again; None where it has ended.
 
     An outage or a low balance may pass by itself; it is waited for where a deadline is set.
     """
-    line = asking.line
     control = line.control
     if control.stop not in _PASSING or control.deadline_at is None:
         return None
@@ -404,18 +403,15 @@ def seconds_to_resume(asking: Asking) -> float | None:
     return every_s if every_s < left_s else None
 
 
-def take_up_again(asking: Asking) -> None:
-    """Go on after a stop: what was lost or failed is asked again, with fresh attempts.
+def take_up_again(line: Line) -> None:
+    """Go on after a stop that may have passed: what was lost or failed waits to be asked again.
 
-    Call `open_books` next where nothing was answered yet, then go on with rounds.
+    Open a new `Asking` next: it begins with fresh attempts.
     """
-    line = asking.line
     lost = np.isin(line.standing, (Standing.FAILED.value, Standing.IN_DOUBT.value))
     for check, progress in line.control.progress.items():
         mine = line.standing[lost & (line.checks_of == check.value)]
         progress.failed -= int((mine == Standing.FAILED.value).sum())
         progress.in_doubt -= int((mine == Standing.IN_DOUBT.value).sum())
     line.standing[lost] = Standing.WAITING.value
-    asking.attempts[:] = 0
-    asking.waiting, asking.short = -1, False
     line.control.go_on()

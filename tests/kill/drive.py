@@ -54,35 +54,35 @@ def settings_for(home: Path, url: str, api_key: str, **more: object) -> Settings
 
 
 async def ask_everything(asking: Asking) -> None:
-    """Ask until nothing is left, trying again after stops that may pass."""
-    while True:
-        if asking.line.control.answered == 0:
-            await open_books(asking)
-        while shards := next_round(asking):
-            async with asyncio.TaskGroup() as group:
-                for names in shards.values():
-                    for name in names:
-                        group.create_task(ask_shard(asking, name))
-        await close_books(asking)
-        wait_s = seconds_to_resume(asking)
-        if wait_s is None:
-            return
-        await asyncio.sleep(wait_s)
-        take_up_again(asking)
+    """Open the books, ask round by round, close the books."""
+    await open_books(asking)
+    while shards := next_round(asking):
+        async with asyncio.TaskGroup() as group:
+            for names in shards.values():
+                for name in names:
+                    group.create_task(ask_shard(asking, name))
+    await close_books(asking)
 
 
 async def _asked(
     line: Line, steer: Steer | None, transport: httpx.AsyncBaseTransport | None
 ) -> None:
-    asking = open_asking(line, transport=transport)
-    steering = None if steer is None else asyncio.ensure_future(steer(asking))
-    try:
-        await ask_everything(asking)
-    finally:
-        if steering is not None:
-            steering.cancel()
-            await asyncio.wait([steering])
-        await asking.close()
+    """Ask until nothing is left, trying again after stops that may pass."""
+    while True:
+        asking = open_asking(line, transport=transport)
+        steering = None if steer is None else asyncio.ensure_future(steer(asking))
+        try:
+            await ask_everything(asking)
+        finally:
+            if steering is not None:
+                steering.cancel()
+                await asyncio.wait([steering])
+            await asking.close()
+        wait_s = seconds_to_resume(line)
+        if wait_s is None:
+            return
+        await asyncio.sleep(wait_s)
+        take_up_again(line)
 
 
 def screen(
