@@ -23,7 +23,7 @@ from schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup,
 from schemas.errors import ServiceAddressError
 from schemas.plan import Standing
 from steps.callbook import CallBook
-from steps.control import ADDRESS, StopReason
+from steps.control import ADDRESS, PASSING, StopReason
 from steps.jobs import Job
 from steps.lookups import Pace, Window
 from steps.price import fund
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 _BVN = "bvn"
 _SMALL_BYTES = 64_000_000
-_PASSING = frozenset({StopReason.OUTAGE.value, StopReason.BALANCE.value})
-"""Stops that may pass by themselves."""
 
 
 @dataclass(slots=True)
@@ -396,7 +394,7 @@ def seconds_to_resume(line: Line) -> float | None:
     An outage or a low balance may pass by itself; it is waited for where a deadline is set.
     """
     control = line.control
-    if control.stop not in _PASSING or control.deadline_at is None:
+    if control.stop not in PASSING or control.deadline_at is None:
         return None
     every_s = line.settings.resume_every.total_seconds()
     left_s = timedelta(microseconds=control.deadline_at - line.clock()).total_seconds()

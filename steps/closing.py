@@ -20,9 +20,11 @@ from steps.control import TEST_MODE
 from steps.decide import decide
 from steps.enriched import enriched_schema
 from steps.line import read_chunk
+from steps.plausible import earlier_reports, hold, plausible
 from steps.policy_replay import PURPOSE_KEY
 from steps.report import RowTally, RunFacts, check_report, make_report
 from steps.report_page import report_page
+from steps.telling import tell, withdraw
 from storage.clock import instant_text, spending_month
 from storage.outputs import MANIFEST, REPORT
 
@@ -136,6 +138,19 @@ def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
         )
         for check in line.wanted.checks
     }
+    if state == TEST_MODE:
+        told = None
+        withdraw(line.folder)
+    else:
+        told = tell(
+            line.folder,
+            run_id=line.run_id,
+            batch=line.batch,
+            journal=line.journal,
+            workspace=line.workspace,
+            policy=line.policy,
+            checks=checks,
+        )
     facts = RunFacts(
         run_id=line.run_id,
         batch=line.batch,
@@ -149,6 +164,9 @@ def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
         cap_micro=line.caps.run_micro,
         nightly_micro=nightly_spend(line),
         now=line.freshness.at,
+        price_rises_micro=sum(
+            each.excess_micro for each in line.journal.money.surprises(line.run_id)
+        ),
         notices=tuple(line.control.notices),
     )
     report = make_report(
@@ -160,13 +178,18 @@ def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
         rows=rows,
         files={name: line.folder.rows.get(name) for name in sorted(line.folder.rows)},
     )
+    if told is not None:
+        report["changes"] = told.compared.report()
+    if state == COMPLETED:
+        earlier = earlier_reports(line.journal, line.batch, line.run_id)
+        report = hold(report, plausible(report, earlier))
     line.folder.write_json(REPORT, report)
     line.folder.write_text("report.html", report_page(report))
     if state != TEST_MODE:
         line.folder.write_json(MANIFEST, manifest(line, report))
+    if told is not None:
+        told.keep()
     line.journal.runs.finish(line.run_id, state=state, stop_reason=stop_reason, report=report)
-    if state == COMPLETED:
-        line.workspace.clear()
     return report
 
 

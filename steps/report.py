@@ -107,6 +107,7 @@ class RunFacts:
     cap_micro: int | None
     nightly_micro: int | None = None
     now: int = 0
+    price_rises_micro: int = 0
     notices: tuple[str, ...] = ()
 
 
@@ -199,6 +200,7 @@ def make_report(
             "over_cap": naira_text(max(0, sheet.cost_micro - facts.cap_micro))
             if facts.cap_micro is not None
             else None,
+            "price_rises": naira_text(facts.price_rises_micro),
         },
         "balance": balance_report(balance, facts.nightly_micro or sheet.cost_micro),
         "freshness": freshness_report(counts, facts.now),
@@ -220,6 +222,7 @@ def balance_report(balance: Balance, nightly_micro: int) -> dict[str, Any]:
         "lowest": naira_text(balance.lowest_micro),
         "explained_in_doubt": naira_text(balance.explained_in_doubt_micro),
         "drift": naira_text(balance.drift_micro),
+        "drift_since": instant_text(balance.drift_since),
         "exact": balance.exact,
         "nights_left": nights,
     }

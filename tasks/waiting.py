@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from steps.asking import seconds_to_resume, take_up_again
 from steps.control import PASSING
 
 if TYPE_CHECKING:
@@ -20,15 +20,13 @@ async def waits_and_goes_on(line: Line) -> bool:
     Where no deadline is set, or the next try would come after it, or the run is cancelled
     meanwhile, the stop stays.
     """
-    control = line.control
-    if control.stop not in PASSING or control.deadline_at is None:
+    wait_s = seconds_to_resume(line)
+    if wait_s is None:
         return False
-    again_at = line.clock() + line.settings.resume_every // timedelta(microseconds=1)
-    if again_at >= control.deadline_at:
-        return False
-    while line.clock() < again_at:
-        await asyncio.sleep(LOOK_S)
-        if control.stop not in PASSING:
+    again_at = asyncio.get_running_loop().time() + wait_s
+    while (left_s := again_at - asyncio.get_running_loop().time()) > 0:
+        await asyncio.sleep(min(LOOK_S, left_s))
+        if line.control.stop not in PASSING:
             return False
-    control.go_on()
+    take_up_again(line)
     return True

@@ -11,6 +11,7 @@ from schemas.calls import CallState
 from schemas.errors import JournalDamagedError, JournalKeyError
 from storage.clock import DAY_MICROS, NOON_MICROS
 from storage.journal.calls import answer_context
+from storage.journal.customer_seals import broken_customer_seals
 from storage.journal.engine import snapshot
 from storage.journal.money import scopes_of
 from storage.journal.tables import answers, calls, spend, tallies
@@ -32,6 +33,7 @@ def verify_journal(journal: Journal) -> list[str]:
         return [
             *_database(connection),
             *_seals(journal, connection),
+            *broken_customer_seals(journal, connection),
             *_answers(connection),
             *_tallies(connection),
             *_money(connection),

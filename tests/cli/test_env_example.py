@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.surroundings import setting_names
+from schemas.settings import setting_names
 from schemas.settings import read_settings
 
 if TYPE_CHECKING:

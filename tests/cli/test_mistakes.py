@@ -92,7 +92,7 @@ MISTAKES = {
     "no such time": _option("--deadline", "25:00", "the deadline 25:00 cannot be read"),
     "past deadline": _option("--deadline", "2020-01-01T06:00", "has passed"),
     "purpose": _option("--purpose", "fun", "fun is none of portfolio, origination"),
-    "policy": _option("--policy", "p.toml", "--policy: p.toml cannot be read"),
+    "policy": _option("--policy", "p.toml", "the policy p.toml cannot be read"),
     "batch": _option("--batch", "x" * 81, "--batch: write at most 80 characters"),
     "unknown run": Mistake("there is no run 2020", ("--run", "2020")),
     "odd run": Mistake("--run: an id holds letters", ("--run", "../etc")),

@@ -298,3 +298,16 @@ def test_a_phone_of_many_customers_is_nobodys_and_is_not_looked_up(world: World)
     night = world.screen(rows, checks=["karma"], karma_identities=["bvn", "phone"])
     assert len(world.calls("karma")) == 22
     assert set(night.column("batch_same_phone")) == {21}
+
+
+def test_changes_are_told_once(world: World) -> None:
+    """A world that moved between two nights is told on the second and not on the third."""
+    rows = _people(80, **CONSENT)
+    first = world.screen(rows, batch="nightly")
+    assert first.report["changes"]
+    world.sandbox.day = 1
+    second = world.screen(rows, batch="nightly", checks=["karma"])
+    third = world.screen(rows, batch="nightly", checks=["karma"])
+    assert pq.read_table(third.folder / "changes.parquet").num_rows == 0
+    assert (second.folder / "decisions.csv").exists()
+    assert (second.folder / "decisions.xlsx").exists()

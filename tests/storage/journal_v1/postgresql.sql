@@ -103,3 +103,75 @@ CREATE TABLE tallies (
   cost_micro BIGINT NOT NULL,
   PRIMARY KEY (run_id, "check", kind, outcome)
 );
+
+CREATE TABLE customer_commits (
+  run_id TEXT NOT NULL, 
+  batch TEXT NOT NULL, 
+  first_at BIGINT NOT NULL, 
+  last_at BIGINT NOT NULL, 
+  PRIMARY KEY (run_id)
+);
+
+CREATE INDEX customer_commits_by_batch ON customer_commits (batch, first_at);
+
+CREATE TABLE customer_history (
+  history_id BIGSERIAL NOT NULL, 
+  customer BYTEA NOT NULL, 
+  replaced_at BIGINT NOT NULL, 
+  replaced_by TEXT NOT NULL, 
+  run_id TEXT NOT NULL, 
+  decided_at BIGINT NOT NULL, 
+  gone_run_id TEXT, 
+  state BYTEA NOT NULL, 
+  PRIMARY KEY (history_id)
+);
+
+CREATE INDEX customer_history_by_customer ON customer_history (customer, replaced_at);
+
+CREATE INDEX customer_history_by_time ON customer_history (replaced_at);
+
+CREATE TABLE customer_states (
+  customer BYTEA NOT NULL, 
+  batch TEXT NOT NULL, 
+  run_id TEXT NOT NULL, 
+  first_at BIGINT NOT NULL, 
+  decided_at BIGINT NOT NULL, 
+  gone_run_id TEXT, 
+  state BYTEA NOT NULL, 
+  PRIMARY KEY (customer)
+);
+
+CREATE INDEX customer_states_by_batch ON customer_states (batch, customer);
+
+CREATE TABLE policies (
+  policy TEXT NOT NULL, 
+  text TEXT NOT NULL, 
+  kept_at BIGINT NOT NULL, 
+  PRIMARY KEY (policy)
+);
+
+CREATE TABLE releases (
+  run_id TEXT NOT NULL, 
+  released_at BIGINT NOT NULL, 
+  reason TEXT NOT NULL, 
+  PRIMARY KEY (run_id)
+);
+
+CREATE TABLE reviews (
+  review_id BIGSERIAL NOT NULL, 
+  customer BYTEA NOT NULL, 
+  batch TEXT NOT NULL, 
+  run_id TEXT NOT NULL, 
+  listed TEXT NOT NULL, 
+  decision TEXT NOT NULL, 
+  reviewed_at BIGINT NOT NULL, 
+  until BIGINT NOT NULL, 
+  imported_at BIGINT NOT NULL, 
+  evidence BYTEA NOT NULL, 
+  sealed BYTEA NOT NULL, 
+  PRIMARY KEY (review_id)
+);
+
+CREATE INDEX reviews_by_batch ON reviews (batch, until);
+
+CREATE INDEX reviews_by_customer ON reviews (customer, reviewed_at);
