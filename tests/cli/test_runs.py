@@ -106,7 +106,6 @@ def test_a_wrong_address_is_told_after_one_call(
     assert "Traceback" not in ended.err
 
 
-@pytest.mark.xfail(reason="the line leaves the run it had begun", strict=False)
 def test_a_wrong_address_leaves_nothing_behind(tmp_path: Path, env: dict[str, str]) -> None:
     """No folder, no run that looks as if it had been killed."""
     with _server(404, b"<html>Not Found</html>") as (url, _):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import pyarrow.parquet as pq
 import pytest
@@ -63,6 +64,9 @@ class Place:
             yield name, path.read_bytes()
             if path.suffix == ".parquet":
                 yield f"decoded {name}", str(pq.read_table(path).to_pylist()).encode()
+            if path.suffix == ".xlsx":
+                with ZipFile(path) as book:
+                    yield name, b"".join(book.read(sheet) for sheet in book.namelist())
 
 
 @pytest.fixture(scope="session")
