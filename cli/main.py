@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from cli.decisions import register as register_decisions
+from cli.erase import register as register_erasing
 from cli.policy import policy_app
 from schemas.errors import NightscreenError
 
@@ -54,6 +55,7 @@ app.add_typer(runs_app, name="runs")
 app.add_typer(journal_app, name="journal")
 app.add_typer(policy_app, name="policy")
 register_decisions(app, runs_app)
+register_erasing(app)
 
 _INTERRUPTED = 130
 """What Typer makes of Ctrl-C; a run that is open ends by itself instead, with a report."""

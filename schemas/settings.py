@@ -150,6 +150,15 @@ class FreshnessOverrides(_Group):
     selfie: SelfieAges = SelfieAges()
 
 
+class Retention(_Group):
+    """Days after which `purge` removes what is kept, by kind; a legal hold goes first."""
+
+    quarantine_days: int = Field(30, ge=1)
+    enriched_days: int = Field(396, ge=1)
+    decisions_days: int = Field(2192, ge=1)
+    journal_answers_days: int = Field(2192, ge=1)
+
+
 _DAYS: dict[Purpose, dict[tuple[Check, str], int]] = {
     Purpose.ORIGINATION: {
         (Check.KARMA, Outcome.CLEAR): 1,
@@ -235,6 +244,7 @@ class Settings(BaseSettings):
         description="With a deadline, how often an outage or a low balance is tried again.",
     )
     shard_rows: int = Field(2000, ge=10, le=50_000, description="Lookups of one task run.")
+    retention: Retention = Field(Retention(), description="How long each kind is kept, in days.")
 
 
 def read_settings(**overrides: object) -> Settings:

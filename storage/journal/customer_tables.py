@@ -1,5 +1,7 @@
 """The journal's tables about customers: last answers, their history, reviews, releases, policies.
 
+Legal holds, and what was erased or purged and when, stand here too, without anything personal.
+
 They stand on the metadata of `tables`, so that a new journal is made with them; `ensure` adds them
 to a journal that was made before there were any. Nothing here reads or writes rows.
 """
@@ -90,6 +92,31 @@ policies = Table(
     Column("kept_at", BigInteger, nullable=False),
 )
 
+erasures = Table(
+    "erasures",
+    metadata,
+    Column("erasure_id", _Id, primary_key=True, autoincrement=True),
+    Column("kind", Text, nullable=False),  # erasure, retention
+    Column("begun_at", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),  # null until every file was rewritten
+    Column("answers", BigInteger, nullable=False),
+    Column("calls", BigInteger, nullable=False),
+    Column("states", BigInteger, nullable=False),  # states, their history, and reviews
+    Column("file_rows", BigInteger, nullable=False),
+    Column("files", BigInteger, nullable=False),
+    Column("cost_micro", BigInteger, nullable=False),  # what the tombstones hold
+)
+
+holds = Table(
+    "holds",
+    metadata,
+    Column("hold_id", _Id, primary_key=True, autoincrement=True),
+    Column("run_id", Text, nullable=False),
+    Column("held_at", BigInteger, nullable=False),
+    Column("released_at", BigInteger),
+    Column("reason", Text, nullable=False),
+)
+
 CUSTOMER_TABLES = (
     customer_states,
     customer_history,
@@ -97,6 +124,8 @@ CUSTOMER_TABLES = (
     reviews,
     releases,
     policies,
+    erasures,
+    holds,
 )
 
 

@@ -175,3 +175,26 @@ CREATE TABLE reviews (
 CREATE INDEX reviews_by_batch ON reviews (batch, until);
 
 CREATE INDEX reviews_by_customer ON reviews (customer, reviewed_at);
+
+CREATE TABLE erasures (
+  erasure_id BIGSERIAL NOT NULL,
+  kind TEXT NOT NULL,
+  begun_at BIGINT NOT NULL,
+  finished_at BIGINT,
+  answers BIGINT NOT NULL,
+  calls BIGINT NOT NULL,
+  states BIGINT NOT NULL,
+  file_rows BIGINT NOT NULL,
+  files BIGINT NOT NULL,
+  cost_micro BIGINT NOT NULL,
+  PRIMARY KEY (erasure_id)
+);
+
+CREATE TABLE holds (
+  hold_id BIGSERIAL NOT NULL,
+  run_id TEXT NOT NULL,
+  held_at BIGINT NOT NULL,
+  released_at BIGINT,
+  reason TEXT NOT NULL,
+  PRIMARY KEY (hold_id)
+);

@@ -1,0 +1,341 @@
+"""Past runs' folders rewritten: rows taken out, files removed, the manifest brought up to them.
+
+Each file appears whole. A note beside the files names those that were touched until the manifest
+tells of them, so that a crash in between is mended by `finish`. Rows that stay keep their order and
+their bytes. Which rows and files go is decided in `steps/`; writing a run's folder in the first
+place is `outputs`.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+import tempfile
+import zipfile
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Self
+
+import openpyxl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from openpyxl.cell import WriteOnlyCell
+from openpyxl.styles import Font
+from openpyxl.utils.cell import get_column_letter
+from openpyxl.worksheet.datavalidation import DataValidation
+
+from storage.headings import HEADER_SEARCH_ROWS
+from storage.outputs import MANIFEST
+from storage.private import appearing, write_private
+from storage.rejects import unguard
+from storage.workbook_source import UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    Mask = Callable[[pa.Table], pa.ChunkedArray]
+    """Tells of each row whether it goes."""
+
+NOTE = ".rewriting.part"
+"""Beside a run's files while they are rewritten; holds file names only."""
+_REMAINS = re.compile(r"\..+\.part|(tmp|openpyxl\.)[a-z0-9_]{8}")
+_UNREADABLE = (*UNREADABLE, zipfile.LargeZipFile)
+_WIDTH = 16
+ID_COLUMN = "customer_id"
+
+
+@dataclass(slots=True)
+class RunFiles:
+    """One run's folder, being rewritten.
+
+    Attributes:
+        path: the folder.
+        reason: why, as the manifest will say.
+        touched: the files changed or removed so far.
+        rows: rows taken out.
+        lost: files that could not be read and were removed whole.
+    """
+
+    path: Path
+    reason: str
+    touched: list[str] = field(default_factory=list)
+    rows: int = 0
+    lost: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, path: Path, reason: str) -> Self:
+        """Return a folder to rewrite; what a crash left unfinished there is taken up again."""
+        try:
+            note = json.loads((path / NOTE).read_text("utf-8"))
+        except FileNotFoundError:
+            return cls(path, reason)
+        return cls(path, note["reason"], note["files"])
+
+    def _touch(self, file: Path) -> None:
+        """Note a file before it is changed."""
+        name = file.relative_to(self.path).as_posix()
+        if name not in self.touched:
+            self.touched.append(name)
+            note = {"reason": self.reason, "files": self.touched}
+            write_private(self.path / NOTE, json.dumps(note).encode())
+
+    def remove(self, files: Iterable[Path]) -> None:
+        """Remove whole files."""
+        for file in files:
+            self._touch(file)
+            file.unlink(missing_ok=True)
+
+    def drop_rows(self, file: Path, columns: Sequence[str], goes: Mask) -> int:
+        """Take rows out of a Parquet file; return how many.
+
+        Args:
+            file: the file; left as it is where no row goes.
+            columns: those that `goes` looks at, as far as the file has them.
+            goes: which rows go.
+        """
+        number = self.change_rows(
+            file, columns, goes, lambda rows, going: rows.filter(pc.invert(going))
+        )
+        self.rows += number
+        return number
+
+    def change_rows(
+        self,
+        file: Path,
+        columns: Sequence[str],
+        goes: Mask,
+        change: Callable[[pa.Table, pa.ChunkedArray], pa.Table],
+    ) -> int:
+        """Change rows of a Parquet file, row group by row group; return how many were meant."""
+        number = matching_rows(file, columns, goes)
+        if not number:
+            return 0
+        self._touch(file)
+        with pq.ParquetFile(file) as old, appearing(file) as partial:
+            schema = old.schema_arrow
+            words = [each.name for each in schema if pa.types.is_dictionary(each.type)]
+            with pq.ParquetWriter(
+                partial, schema, compression="zstd", compression_level=1, use_dictionary=words
+            ) as writer:
+                for group in range(old.num_row_groups):
+                    rows = old.read_row_group(group)
+                    kept = change(rows, goes(rows))
+                    if kept.num_rows:
+                        writer.write_table(kept)
+        return number
+
+    def drop_records(self, file: Path, goes: Callable[[Sequence[str]], bool]) -> int:
+        """Take records out of a CSV file, the rest byte for byte as it was; return how many.
+
+        Args:
+            file: the file; its first record is the headings and stays.
+            goes: tells of a record's cells, their guards taken off, whether it goes.
+        """
+        number = sum(1 for cells, _ in islice(records(file), 1, None) if goes(cells))
+        if not number:
+            return 0
+        self._touch(file)
+        with (
+            appearing(file) as partial,
+            partial.open("w", encoding="utf-8", newline="") as written,
+        ):
+            for place, (cells, raw) in enumerate(records(file)):
+                if place == 0 or not goes(cells):
+                    written.write(raw)
+        self.rows += number
+        return number
+
+    def drop_from_workbook(self, file: Path, ids: Collection[str]) -> int:
+        """Take customers' rows out of a decision list's workbook; return how many.
+
+        What reviewers wrote into other rows stays. A workbook that cannot be read any more is
+        removed whole, since nobody can tell whom it holds.
+        """
+        try:
+            number = _listed(file, ids)
+        except _UNREADABLE:
+            self.remove([file])
+            self.lost.append(file.relative_to(self.path).as_posix())
+            return 0
+        if number:
+            self._touch(file)
+            with appearing(file) as partial, _temporary_files_in(self.path):
+                _copy_workbook(file, partial, ids)
+            self.rows += number
+        return number
+
+    def sweep(self) -> None:
+        """Remove parts of files that a killed run left."""
+        for file in sorted(self.path.rglob("*")):
+            if file.is_file() and file.name != NOTE and _REMAINS.fullmatch(file.name):
+                file.unlink(missing_ok=True)
+
+    def finish(self, at: str) -> int:
+        """Bring the manifest up to the files and take the note away; return how many changed.
+
+        Args:
+            at: the instant, as text.
+        """
+        if not self.touched:
+            return 0
+        manifest = self.path / MANIFEST
+        if manifest.exists():
+            document = json.loads(manifest.read_text("utf-8"))
+            document["files"] = self._told(document["files"])
+            note = {"at": at, "reason": self.reason, "files": sorted(self.touched)}
+            document["rewritten"] = [*document.get("rewritten", []), note]
+            text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+            write_private(manifest, text.encode())
+        (self.path / NOTE).unlink(missing_ok=True)
+        return len(self.touched)
+
+    def _told(self, files: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Return the manifest's list of files, the touched ones as they are now."""
+        found = {}
+        for name, told in files.items():
+            path = self.path / name
+            if name not in self.touched:
+                found[name] = told
+            elif path.exists():
+                content = path.read_bytes()
+                found[name] = {
+                    "bytes": len(content),
+                    "rows": _rows_of(path, told.get("rows")),
+                    "sha256": hashlib.sha256(content).hexdigest(),
+                }
+        return found
+
+
+def matching_rows(file: Path, columns: Sequence[str], goes: Mask) -> int:
+    """Return how many rows of a Parquet file a mask means, reading only some of its columns."""
+    rows = read_columns(file, columns)
+    return int(pc.sum(goes(rows)).as_py() or 0) if rows.num_rows else 0
+
+
+def read_columns(file: Path, columns: Sequence[str]) -> pa.Table:
+    """Return those of some columns that a Parquet file has."""
+    with pq.ParquetFile(file) as content:
+        there = [name for name in columns if name in content.schema_arrow.names]
+        return content.read(columns=there)
+
+
+def records(file: Path) -> Iterator[tuple[list[str], str]]:
+    """Yield the cells of each record of a CSV file, guards taken off, and its text as it stands."""
+    with file.open(encoding="utf-8", newline="") as content:
+        consumed: list[str] = []
+
+        def lines() -> Iterator[str]:
+            for line in content:
+                consumed.append(line)
+                yield line
+
+        for cells in csv.reader(lines()):
+            yield list(map(unguard, cells)), "".join(consumed)
+            consumed.clear()
+
+
+def _rows_of(path: Path, told: int | None) -> int | None:
+    """Return the rows of a file; a workbook has those of the list as CSV."""
+    if path.suffix == ".parquet":
+        with pq.ParquetFile(path) as content:
+            return int(content.metadata.num_rows)
+    if path.suffix == ".xlsx":
+        beside = path.with_suffix(".csv")
+        return _rows_of(beside, told) if beside.exists() else told
+    return sum(1 for _ in records(path)) - 1 if path.suffix == ".csv" else told
+
+
+def _id_places(sheet: Any) -> tuple[int, int] | None:  # noqa: ANN401 - openpyxl's streamed sheet
+    """Return number of the row of headings and place of the customer's id; None where none is."""
+    rows = sheet.iter_rows(values_only=True, max_row=HEADER_SEARCH_ROWS)
+    for number, cells in enumerate(rows, start=1):
+        names = [str(cell).strip().casefold() for cell in cells]
+        if ID_COLUMN in names:
+            return number, names.index(ID_COLUMN)
+    return None
+
+
+def _going(sheet: Any, ids: Collection[str]) -> set[int]:  # noqa: ANN401 - openpyxl's streamed sheet
+    """Return the numbers of a sheet's rows that go."""
+    places = _id_places(sheet)
+    if places is None:
+        return set()
+    head, column = places
+    rows = sheet.iter_rows(min_row=head + 1, values_only=True)
+    return {
+        head + 1 + number
+        for number, cells in enumerate(rows)
+        if len(cells) > column and cells[column] is not None
+        if unguard(str(cells[column])).strip() in ids
+    }
+
+
+def _listed(file: Path, ids: Collection[str]) -> int:
+    with closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as book:
+        return sum(len(_going(sheet, ids)) for sheet in book.worksheets)
+
+
+@contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """Have openpyxl write its sheets, which hold names, nowhere but in the run's own folder."""
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+def _copy_workbook(file: Path, partial: Path, ids: Collection[str]) -> None:
+    """Copy a workbook cell by cell without some customers' rows; no cell becomes a formula."""
+    fresh = openpyxl.Workbook(write_only=True)
+    with closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as book:
+        for sheet in book.worksheets:
+            going = _going(sheet, ids)
+            places = _id_places(sheet)
+            head = places[0] if places is not None else 0
+            copy: Any = fresh.create_sheet(sheet.title)
+            for number in range(1, (sheet.max_column or 0) + 1):
+                copy.column_dimensions[get_column_letter(number)].width = _WIDTH
+            if head:
+                copy.freeze_panes = f"C{head + 1}"
+            written = 0
+            for number, cells in enumerate(sheet.iter_rows(), start=1):
+                if number not in going:
+                    copy.append([_copied(copy, cell, bold=number == head) for cell in cells])
+                    written += 1
+            if head:
+                _make_workable(copy, _names(sheet, head), head, max(written, head + 1))
+    fresh.save(partial)
+
+
+def _names(sheet: Any, head: int) -> list[str]:  # noqa: ANN401 - openpyxl's streamed sheet
+    """Return a sheet's headings."""
+    (cells,) = sheet.iter_rows(min_row=head, max_row=head, values_only=True)
+    return [str(cell or "").strip().casefold() for cell in cells]
+
+
+def _make_workable(sheet: Any, names: Sequence[str], head: int, last: int) -> None:  # noqa: ANN401 - openpyxl's sheet
+    """Set the filter, and the words a reviewer can choose from, as a new list has them."""
+    sheet.auto_filter.ref = f"A{head}:{get_column_letter(max(len(names), 1))}{last}"
+    if "reviewer_decision" in names:
+        column = get_column_letter(names.index("reviewer_decision") + 1)
+        words = DataValidation("list", formula1='"approve,decline,review"', allow_blank=True)
+        words.add(f"{column}{head + 1}:{column}{last}")
+        sheet.data_validations.append(words)
+
+
+def _copied(sheet: Any, cell: Any, *, bold: bool) -> Any:  # noqa: ANN401 - openpyxl's cells
+    if cell.value is None:
+        return None
+    copy = WriteOnlyCell(sheet, cell.value)
+    if isinstance(cell.value, str):
+        copy.data_type = "s"
+    copy.number_format = cell.number_format
+    if bold:
+        copy.font = Font(bold=True)
+    return copy

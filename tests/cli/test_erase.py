@@ -1,0 +1,117 @@
+"""`nightscreen erase` and `purge`: they ask first, say it in numbers, and show nobody."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from schemas.errors import InputError, UsageError
+from tests.cli.list_in_a_test import screened
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+SECRETS = ("22212345678", "0123456789", "Amaka", "0007")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a screened night, HOME set to its journal."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return screened(tmp_path).path
+
+
+def run(*arguments: str) -> Result:
+    """Run the command in this process, with nobody at the terminal."""
+    return CliRunner().invoke(app, [*arguments])
+
+
+def ids(folder: Path) -> list[str]:
+    """Return the customers of the enriched rows."""
+    found: list[str] = pq.read_table(folder / "enriched")["customer_id"].to_pylist()
+    return found
+
+
+def test_one_person_is_erased_and_told_in_numbers(folder: Path) -> None:
+    """Rows and list are rewritten; what is said holds no identifier."""
+    ended = run("erase", "--customer-id", "0007", "--yes")
+    assert ended.exit_code == 0
+    assert "3 states and reviews" not in ended.output
+    assert "1 states and reviews" in ended.output
+    assert not [secret for secret in SECRETS if secret in ended.output]
+    assert ids(folder) == ["=1+1", "C"]
+    assert "0007" not in (folder / "decisions.csv").read_text("utf-8")
+
+
+def test_erasing_is_one_json_document(folder: Path) -> None:
+    """With --json nothing else stands on stdout."""
+    ended = run("erase", "--customer-id", "C", "--batch", "borrowers", "--yes", "--json")
+    document = json.loads(ended.stdout)
+    assert (document["states"], document["rows"]) == (1, 2)
+    assert document["log_emptied"]
+    assert ids(folder) == ["0007", "=1+1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (("erase", "--yes"), "--customer-id"),
+        (("erase", "--bvn", "123", "--yes"), "11 digits"),
+        (("erase", "--bvn", "22212345678", "--batch", "b", "--yes"), "--batch narrows"),
+        (("erase", "--customer-id", "0007"), "add --yes"),
+        (("purge", "--older-than", "1", "--hold", "run-1"), "--reason"),
+        (("purge", "--hold", "run-1", "--release", "run-1"), "not both"),
+    ],
+)
+def test_bad_usage_removes_nothing(folder: Path, arguments: tuple[str, ...], match: str) -> None:
+    """Each is told what to write instead."""
+    ended = run(*arguments)
+    assert isinstance(ended.exception, UsageError)
+    assert match in str(ended.exception)
+    assert len(ids(folder)) == 3
+
+
+@pytest.mark.parametrize("whom", [("--customer-id", "nobody"), ("--bvn", "22200000000")])
+def test_an_unknown_person_is_told_without_being_named(whom: tuple[str, str]) -> None:
+    """Exit status 2, and nothing of what was typed."""
+    ended = run("erase", *whom, "--yes")
+    assert isinstance(ended.exception, InputError)
+    assert ended.exception.exit_status == 2
+    assert whom[1] not in str(ended.exception)
+
+
+def test_the_audit_lists_what_was_done() -> None:
+    """In numbers and instants alone."""
+    assert "Nothing was erased" in run("erase", "--list").output
+    run("erase", "--customer-id", "0007", "--yes")
+    (line,) = json.loads(run("erase", "--list", "--json").stdout)["erasures"]
+    assert (line["kind"], line["states"]) == ("erasure", 1)
+    assert "0007" not in run("erase", "--list").output
+
+
+def test_purge_keeps_what_is_young(folder: Path) -> None:
+    """Nothing of last night goes by the default periods, in a dry run or in earnest."""
+    for arguments in (("--dry-run",), ()):
+        ended = run("purge", *arguments)
+        assert ended.exit_code == 0, ended.exception
+    assert len(ids(folder)) == 3
+    document = json.loads(run("purge", "--json").stdout)
+    assert (document["files"], document["removed_files"]) == ([], 0)
+
+
+def test_a_hold_is_set_shown_and_ended() -> None:
+    """By the run's id, with a reason."""
+    assert run("purge", "--hold", "run-1", "--reason", "claim 7").exit_code == 0
+    assert "Kept, under legal hold: run-1" in run("purge", "--dry-run").output
+    ended = run("erase", "--customer-id", "0007", "--yes")
+    assert "legal hold" in str(ended.exception)
+    assert run("purge", "--release", "run-1").exit_code == 0
+    assert run("erase", "--customer-id", "0007", "--yes").exit_code == 0

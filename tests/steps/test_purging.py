@@ -1,0 +1,197 @@
+"""Retention: each kind goes at its own age, nothing that is held or under way, and it is told."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from schemas.errors import InputError
+from schemas.settings import Retention
+from steps.purging import due, hold, purge, release
+from storage.clock import DAY_MICROS, system_clock
+from storage.journal import open_journal
+from storage.journal.erasure import Erasures
+from storage.journal.verify import verify_journal
+from storage.run_files import RunFiles
+from tests.screening import CONSENT, Night, World, customer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = [
+    *(customer(number, **CONSENT) for number in (1, 2, 3)),
+    {"customer_id": "", "bvn": "22000000099"},
+]
+PERSONAL = {
+    "calls.parquet",
+    "changes.parquet",
+    "decisions.csv",
+    "decisions.xlsx",
+    "enriched/part-00000.parquet",
+    "quarantine.csv",
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A world after one night."""
+    return World(tmp_path)
+
+
+@pytest.fixture
+def night(world: World) -> Night:
+    """A night in which everybody was screened."""
+    return world.screen(ROWS)
+
+
+def purged(world: World, days: float, *, dry: bool = False, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - as `due` takes them
+    """Purge as if so many days had gone by."""
+    at = system_clock() + int(days * DAY_MICROS)
+    with open_journal(world.folder / "home", clock=lambda: at) as journal:
+        found = due(journal, options.pop("retention", Retention()), **options)
+        done = found.document() if dry else purge(journal, found)
+        assert verify_journal(journal) == []
+    return done
+
+
+def left(night: Night) -> set[str]:
+    """Return the personal files that a run still has."""
+    found = {path.relative_to(night.folder).as_posix() for path in night.folder.rglob("*")}
+    return found & PERSONAL
+
+
+@pytest.mark.parametrize(
+    ("days", "gone"),
+    [
+        (29, set()),
+        (31, {"quarantine.csv"}),
+        (397, {"quarantine.csv", "enriched/part-00000.parquet"}),
+        (2193, PERSONAL),
+    ],
+)
+def test_each_kind_goes_at_its_age(world: World, night: Night, days: int, gone: set[str]) -> None:
+    """Quarantine after 30 days, enriched rows after 13 months, evidence after six years."""
+    assert left(night) == PERSONAL
+    done = purged(world, days)
+    assert left(night) == PERSONAL - gone
+    assert done["removed_files"] == len(gone)
+    manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+    assert not gone & manifest["files"].keys()
+    assert "report.json" in manifest["files"]
+    if gone:
+        assert manifest["rewritten"][0]["reason"] == "retention"
+        assert set(manifest["rewritten"][0]["files"]) == gone
+
+
+def test_evidence_leaves_calls_with_cost_and_time(world: World, night: Night) -> None:
+    """After six years no body, no pseudonym, no state is left; every naira still adds up."""
+    with open_journal(world.folder / "home") as journal:
+        run_id = night.report["run_id"]
+        before = (journal.money.of_run(run_id), journal.runs.tallies())
+    done = purged(world, 2193)
+    assert done["journal"]["answers"] == done["journal"]["calls"] == 9
+    assert done["journal"]["states"] == 3
+    with open_journal(world.folder / "home") as journal:
+        assert (journal.money.of_run(run_id), journal.runs.tallies()) == before
+        rows = [row for block in journal.runs.calls(run_id) for row in block]
+        assert {bytes(row.subject) for row in rows} == {bytes(16)}
+        assert all(row.cost_micro is not None and row.settled_at for row in rows)
+        (line,) = Erasures.of(journal).audit()
+        assert (line.kind, line.answers, line.files) == ("retention", 9, 6)
+    assert purged(world, 2193)["journal"]["calls"] == 0
+
+
+def test_a_dry_run_says_exactly_what_goes_and_removes_nothing(world: World, night: Night) -> None:
+    """The same document before and after, and nothing changed in between."""
+    said = purged(world, 2193, dry=True)
+    assert left(night) == PERSONAL
+    done = purged(world, 2193)
+    for volatile in ("answered_before", "decided_before"):
+        said["journal"].pop(volatile)
+        done["journal"].pop(volatile)
+    assert {name for each in said["files"] for name in each["files"]} == PERSONAL
+    assert said == {name: done[name] for name in said}
+
+
+def test_settings_and_the_option_replace_periods(world: World, night: Night) -> None:
+    """Each period by itself, or all of them at once."""
+    purged(world, 8, retention=Retention(enriched_days=7))
+    assert PERSONAL - left(night) == {"enriched/part-00000.parquet"}
+    purged(world, 8, older_than=9)
+    assert PERSONAL - left(night) == {"enriched/part-00000.parquet"}
+    purged(world, 8, older_than=7)
+    assert left(night) == set()
+
+
+def test_a_legal_hold_goes_first(world: World, night: Night) -> None:
+    """Nothing of a held run goes, and no evidence it may rest on, until it is released."""
+    run_id = night.report["run_id"]
+    with open_journal(world.folder / "home") as journal:
+        hold(journal, run_id, "claim 7")
+    done = purged(world, 5000)
+    assert left(night) == PERSONAL
+    assert done["held_runs"] == [run_id]
+    assert done["journal"]["answers"] == 0
+    assert "legal hold" in done["journal"]["waits_for"]
+    with open_journal(world.folder / "home") as journal:
+        release(journal, run_id)
+        with pytest.raises(InputError, match="no legal hold"):
+            release(journal, run_id)
+        with pytest.raises(InputError, match="no run"):
+            hold(journal, "run-0", "claim 8")
+    purged(world, 5000)
+    assert left(night) == set()
+
+
+def test_a_run_under_way_is_not_touched(world: World, night: Night) -> None:
+    """Neither its folder nor the answers it may have planned with."""
+    folder = world.folder / "out" / "run-live"
+    folder.mkdir()
+    (folder / "quarantine.csv").write_text("customer_id\n", encoding="utf-8")
+    with open_journal(world.folder / "home") as other:
+        other.runs.begin(
+            "run-live",
+            flow="screen_batch",
+            batch="borrowers",
+            purpose="portfolio",
+            input_digest="sha256:0",
+            folder=str(folder),
+            cap_micro=None,
+            parameters={},
+        )
+        done = purged(world, 5000)
+    assert done["live_runs"] == ["run-live"]
+    assert (folder / "quarantine.csv").exists()
+    assert done["journal"]["answers"] == 0
+    assert left(night) == set()
+
+
+def test_a_purge_cut_short_is_finished_by_the_next(
+    world: World, night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files went, the manifest did not tell: the next purge tells it."""
+
+    def crash(self: RunFiles, at: str) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFiles, "finish", crash)
+        with pytest.raises(KeyboardInterrupt):
+            purged(world, 31)
+    manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+    assert "quarantine.csv" in manifest["files"]
+    purged(world, 31)
+    manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+    assert "quarantine.csv" not in manifest["files"]
+    assert len(manifest["rewritten"]) == 1
+
+
+def test_nothing_due_changes_nothing(world: World, night: Night) -> None:
+    """No line of audit, no file touched."""
+    before = {path: path.stat().st_mtime_ns for path in night.folder.rglob("*")}
+    assert purged(world, 1)["removed_files"] == 0
+    assert before == {path: path.stat().st_mtime_ns for path in night.folder.rglob("*")}
+    with open_journal(world.folder / "home") as journal:
+        assert Erasures.of(journal).audit() == []

@@ -1,0 +1,242 @@
+"""Erasure in the journal, on both databases: tombstones, audit, holds, and no trace in the file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import func, select
+
+from schemas.calls import CallState
+from schemas.decisions import Part, Review
+from schemas.errors import InputError
+from storage.clock import DAY_MICROS
+from storage.journal.customers import Customers, StateWrite
+from storage.journal.engine import reading, sqlite_file
+from storage.journal.erasure import TOMBSTONE, Erasures, Removed, leave_no_trace
+from storage.journal.reviews import Reviews
+from storage.journal.rotation import rotate_key
+from storage.journal.tables import calls
+from storage.journal.verify import verify_journal
+from tests.storage.conftest import PRICE, ended, reserve, subject
+
+if TYPE_CHECKING:
+    from storage.journal import Journal
+    from tests.storage.conftest import Place
+
+CUSTOMER = b"c" * 16
+OTHER = b"o" * 16
+
+
+def answered(journal: Journal, *numbers: int) -> None:
+    """Ask about some subjects and write the answers down."""
+    for pair in reserve(journal, *numbers):
+        body = f'{{"who": {pair[0].subject.hex()!r}}}'.encode()
+        journal.calls.settle("run-1", [ended(pair, body=body)])
+
+
+def state(journal: Journal, customer: bytes, times: int = 2) -> None:
+    """Give a customer a state, a history and a review."""
+    customers = Customers.of(journal)
+    for number in range(times):
+        at = customers.begin(f"run-{number}", "borrowers")
+        sealed = customers.seal(customer, {"karma": Part(at, "run-1", {"n": str(number)})})
+        write = StateWrite(customer, sealed, differs=number > 0)
+        customers.replace(f"run-{number}", "borrowers", at, [write])
+    review = Review(customer, "run-1", "review", "approve", "R. Viewer", "", 1, 2, b"e")
+    Reviews.of(journal).add("borrowers", [review])
+
+
+def subjects_of_calls(journal: Journal) -> list[bytes]:
+    """Return the pseudonym of each call, in order."""
+    with reading(journal.engine) as connection:
+        found = connection.execute(select(calls.c.subject).order_by(calls.c.call_id)).scalars()
+        return [bytes(each) for each in found]
+
+
+def test_a_call_stays_as_a_tombstone(journal: Journal) -> None:
+    """Its answer and pseudonym go; cost, counters and tallies stay, the journal is sound."""
+    answered(journal, 1, 2, 3)
+    spent, tallied = journal.money.of_run("run-1"), journal.runs.tallies()
+    erasures = Erasures.of(journal)
+    assert erasures.held_of([subject(2)], []) == Removed(1, 1, 0, PRICE)
+    erasures.erase([subject(2)], [])
+    assert subjects_of_calls(journal) == [subject(1), TOMBSTONE, subject(3)]
+    assert set(journal.answers.latest("karma", [subject(1), subject(2), subject(3)])) == {
+        subject(1),
+        subject(3),
+    }
+    assert (journal.money.of_run("run-1"), journal.runs.tallies()) == (spent, tallied)
+    assert verify_journal(journal) == []
+    assert leave_no_trace(journal)
+
+
+def test_what_is_in_doubt_stays_reserved(journal: Journal) -> None:
+    """A lost answer's worst cost is kept, under nobody's name."""
+    pair = reserve(journal, 1)[0]
+    journal.calls.settle("run-1", [ended(pair, CallState.IN_DOUBT)])
+    reserved = journal.money.of_run("run-1")
+    Erasures.of(journal).erase([subject(1)], [])
+    assert journal.money.of_run("run-1") == reserved
+    assert verify_journal(journal) == []
+    (row,) = journal.runs.in_doubt()
+    assert bytes(row.subject) == TOMBSTONE
+
+
+def test_states_history_and_reviews_go(journal: Journal) -> None:
+    """Of the erased customer alone."""
+    for customer in (CUSTOMER, OTHER):
+        state(journal, customer)
+    assert Erasures.of(journal).held_of([], [CUSTOMER]).states == 3
+    Erasures.of(journal).erase([], [CUSTOMER])
+    customers, reviews = Customers.of(journal), Reviews.of(journal)
+    assert set(customers.known([CUSTOMER, OTHER])) == {OTHER}
+    assert (customers.history(CUSTOMER), reviews.of_customer(CUSTOMER)) == ([], [])
+    assert len(customers.history(OTHER)) == len(reviews.of_customer(OTHER)) == 1
+
+
+def test_an_erased_person_can_be_asked_again(journal: Journal) -> None:
+    """The next intent is granted, as for somebody never seen."""
+    answered(journal, 1)
+    Erasures.of(journal).erase([subject(1)], [])
+    answered(journal, 1)
+    assert subjects_of_calls(journal) == [TOMBSTONE, subject(1)]
+    assert verify_journal(journal) == []
+
+
+def test_a_person_being_asked_about_is_refused(place: Place) -> None:
+    """While the process lives; once it is dead the call is a tombstone like any other."""
+    journal, other = place.open(), place.open()
+    reserve(other, 1)
+    with pytest.raises(InputError, match="right now"):
+        Erasures.of(journal).erase([subject(1)], [])
+    assert subjects_of_calls(journal) == [subject(1)]
+    other.close()
+    journal.calls.recover()
+    Erasures.of(journal).erase([subject(1)], [])
+    assert subjects_of_calls(journal) == [TOMBSTONE]
+    assert verify_journal(journal) == []
+
+
+def test_the_audit_has_numbers_only(journal: Journal) -> None:
+    """A line for each, newest first, finished once its files are."""
+    answered(journal, 1, 2)
+    erasures = Erasures.of(journal)
+    number = erasures.erase([subject(1)], [])
+    assert [line.finished_at for line in erasures.audit()] == [None]
+    erasures.finish(number, file_rows=4, files=3)
+    erasures.purge(1 << 60, 1 << 60)
+    newest, oldest = erasures.audit()
+    assert (oldest.kind, oldest.answers, oldest.calls, oldest.file_rows) == ("erasure", 1, 1, 4)
+    assert oldest.cost_micro == PRICE
+    assert oldest.finished_at is not None
+    assert (newest.kind, newest.answers) == ("retention", 1)
+
+
+def test_what_is_too_old_goes_and_the_rest_stays(place: Place) -> None:
+    """By when it was answered and decided; calls under way never."""
+    journal = place.open()
+    answered(journal, 1)
+    state(journal, CUSTOMER)
+    place.clock.now += 10 * DAY_MICROS
+    limit = place.clock()
+    answered(journal, 2)
+    state(journal, OTHER, times=1)
+    reserve(journal, 3)
+    erasures = Erasures.of(journal)
+    assert erasures.held_before(limit, limit) == Removed(1, 1, 3, PRICE)
+    erasures.purge(limit, limit)
+    assert subjects_of_calls(journal) == [TOMBSTONE, subject(2), subject(3)]
+    assert set(Customers.of(journal).known([CUSTOMER, OTHER])) == {OTHER}
+    assert erasures.held_before(limit, limit) == Removed()
+    assert verify_journal(journal) == []
+
+
+def test_rotation_after_an_erasure(journal: Journal) -> None:
+    """Tombstones have nothing to reseal."""
+    answered(journal, 1, 2)
+    Erasures.of(journal).erase([subject(1)], [])
+    assert rotate_key(journal).resealed == 1
+    assert verify_journal(journal) == []
+
+
+def test_holds_are_kept_after_their_release(journal: Journal) -> None:
+    """A run is held once at a time, and may be held again."""
+    erasures = Erasures.of(journal)
+    erasures.hold("run-1", "claim 7")
+    erasures.hold("run-1", "claim 8")
+    assert [(each.run_id, each.reason) for each in erasures.holds().values()] == [
+        ("run-1", "claim 7")
+    ]
+    assert erasures.release("run-1")
+    assert not erasures.release("run-1")
+    erasures.hold("run-1", "claim 9")
+    assert erasures.holds()["run-1"].reason == "claim 9"
+
+
+def test_no_trace_is_left_in_a_full_file(sqlite_place: Place) -> None:
+    """Of people spread over many pages that were split and moved meanwhile, in file and log."""
+    journal = sqlite_place.open()
+    keys = [journal.pseudonyms.subject("bvn", str(number)) for number in range(1200)]
+    numbers = [int.from_bytes(key, "big") for key in keys]
+    for start in range(0, len(numbers), 100):
+        pairs = reserve(journal, *numbers[start : start + 100])
+        sizes = [(10, 700, 9000)[number % 3] for number in range(len(pairs))]
+        bodies = [b"x" * size for size in sizes]
+        settled = [ended(pair, body=body) for pair, body in zip(pairs, bodies, strict=True)]
+        journal.calls.settle("run-1", settled)
+    gone = keys[::40]
+    state(journal, CUSTOMER)
+    erasures = Erasures.of(journal)
+    traces = erasures.traces_of(gone, [CUSTOMER])
+    assert len(traces) == 2 * len(gone) + 1 + 3
+    erasures.erase(gone, [CUSTOMER])
+    assert leave_no_trace(journal, traces)
+    file = sqlite_file(journal.engine)
+    assert file is not None
+    for path in file.parent.glob(f"{file.name}*"):
+        held = path.read_bytes() if path.is_file() else b""
+        assert not [trace for trace in traces if trace in held], path
+    with reading(journal.engine) as connection:
+        left = connection.execute(select(func.count()).where(calls.c.subject.in_(keys))).scalar()
+    assert left == len(keys) - len(gone)
+    assert verify_journal(journal) == []
+
+
+def test_a_log_in_use_is_told_and_emptied_later(sqlite_place: Place) -> None:
+    """A reader that keeps old pages in use does not make it fail, and is not passed over."""
+    journal = sqlite_place.open(busy_timeout_s=0.2)
+    first, second = (journal.pseudonyms.subject("bvn", each) for each in "12")
+    answered(journal, *(int.from_bytes(each, "big") for each in (first, second)))
+    erasures = Erasures.of(journal)
+    traces = erasures.traces_of([first, second], [])
+    with journal.engine.connect().execution_options(reads=True) as reader:
+        reader.execute(select(func.count()).select_from(calls)).scalar()
+        erasures.erase([first], [])
+        assert not leave_no_trace(journal, traces)
+        erasures.erase([second], [])
+        assert not leave_no_trace(journal, traces)
+    assert leave_no_trace(journal, [])
+    for path in sqlite_place.home.glob("journal.sqlite*"):
+        held = path.read_bytes() if path.is_file() else b""
+        assert not [trace for trace in traces if trace in held], path
+
+
+def test_a_file_is_not_written_anew_under_a_living_run(sqlite_place: Place) -> None:
+    """That could keep the run waiting for longer than it does; it is done after it."""
+    journal, other = sqlite_place.open(), sqlite_place.open()
+    other.runs.begin(
+        "run-live",
+        flow="screen_batch",
+        batch="borrowers",
+        purpose="portfolio",
+        input_digest="sha256:0",
+        folder="",
+        cap_micro=None,
+        parameters={},
+    )
+    answered(journal, 1)
+    Erasures.of(journal).purge(1 << 60, 1 << 60)
+    assert not leave_no_trace(journal)
+    other.close()
+    assert leave_no_trace(journal)
