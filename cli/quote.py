@@ -65,8 +65,24 @@ def print_quote(document: Mapping[str, Any]) -> None:
     if document["affordable"] is not None:
         typer.echo(
             f"  affordable {document['affordable']:,} of {document['calls']:,} calls, should "
-            "every one be charged"
+            "every one be charged:"
         )
+        typer.echo(
+            f"             {document['affordable_rows']:,} of {document['rows']['screened']:,} rows "
+            "would have all their answers"
+        )
+    if document["goes_first"] is not None and document["affordable"] < document["calls"]:
+        typer.echo(f"  first      {_first(document['goes_first'])}")
+
+
+def _first(goes: Mapping[str, Any]) -> str:
+    """Say in words what the money would go to first."""
+    said = (
+        f"{goes['never_screened']:,} for customers never screened, then {goes['overdue']:,} overdue"
+    )
+    if goes["down_to_exposure"] is not None:
+        said += f", worst exposure first, down to {naira(goes['down_to_exposure'])}"
+    return said
 
 
 def _calls(number: int) -> str:

@@ -64,9 +64,11 @@ NEEDED = pa.schema(
         pa.field("consent_reference", pa.string()),
         pa.field("tier", pa.int8()),
         pa.field("exposure_kobo", pa.int64()),
+        pa.field("row", pa.int64()),
     ]
 )
-"""The lookups to be asked, one row each: identity and image in clear (sealed at rest)."""
+"""The lookups to be asked, one row each: identity and image in clear (sealed at rest); `row` is the
+batch's row in whose name the call is made."""
 
 
 @dataclass(slots=True)

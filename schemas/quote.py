@@ -32,6 +32,21 @@ class CheckQuote:
 
 
 @dataclass(frozen=True, slots=True)
+class First:
+    """What the affordable lookups are for, in the order in which they are asked.
+
+    Attributes:
+        never_screened: lookups of applicants and of customers never screened before.
+        overdue: lookups of evidence that has grown old.
+        least_exposure_kobo: naira at risk of the last row reached, in kobo; -1 where unknown.
+    """
+
+    never_screened: int
+    overdue: int
+    least_exposure_kobo: int
+
+
+@dataclass(frozen=True, slots=True)
 class Quote:
     """A whole quote.
 
@@ -39,13 +54,18 @@ class Quote:
         lines: one for each check and identity with lookups to be asked.
         cap_micro: the cap the run would be under, if any.
         balance_micro: the last balance the journal knows of.
-        affordable: how many lookups the cap and the known balance pay for at their worst cost.
+        affordable: how many lookups the cap and the known balance pay for at their worst cost;
+            None where neither is known.
+        rows_short: rows that would lack an answer then.
+        first: what the money goes to first.
     """
 
     lines: tuple[CheckQuote, ...] = field(default_factory=tuple)
     cap_micro: int | None = None
     balance_micro: int | None = None
     affordable: int | None = None
+    rows_short: int = 0
+    first: First | None = None
 
     @property
     def calls(self) -> int:

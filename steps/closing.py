@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from schemas.plan import Standing
+from schemas.plan import CheckCounts, Standing
 from schemas.quote import Quote
 from steps.assemble import Assembly, Chunk
 from steps.callsheet import CALLS, CallSheet
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from steps.line import Line
+    from steps.telling import Told
 
 COMPLETED, STOPPED = "completed", "stopped"
 _VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
@@ -122,56 +123,18 @@ def _count_earlier(
 
 
 def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
-    """Write calls, report and manifest; note the run's end in the journal; return the report."""
+    """Write calls, lists, report and manifest; note the run's end in the journal.
+
+    The customers' states go into the journal after the files and before the run counts as
+    finished, so that a run that dies in between tells the same once it is taken up again.
+    """
     sheet = write_calls(line)
     state, stop_reason = state_of(line)
-    counts = {} if line.plan is None else line.plan.checks
-    ended = standings(line)
-    checks = {
-        check.value: check_report(
-            counts[check],
-            ended[check.value],
-            sheet,
-            check,
-            rows.statuses[check],
-            test_mode=state == TEST_MODE,
-        )
-        for check in line.wanted.checks
-    }
-    if state == TEST_MODE:
-        told = None
-        withdraw(line.folder)
-    else:
-        told = tell(
-            line.folder,
-            run_id=line.run_id,
-            batch=line.batch,
-            journal=line.journal,
-            workspace=line.workspace,
-            policy=line.policy,
-            checks=checks,
-        )
-    facts = RunFacts(
-        run_id=line.run_id,
-        batch=line.batch,
-        purpose=line.wanted.purpose.value,
-        state=state,
-        stop_reason=stop_reason,
-        started_at=instant_text(line.started_at) or "",
-        finished_at=instant_text(line.clock()) or "",
-        rows_read=line.rows_read,
-        rows_quarantined=line.rows_quarantined,
-        cap_micro=line.caps.run_micro,
-        nightly_micro=nightly_spend(line),
-        now=line.freshness.at,
-        price_rises_micro=sum(
-            each.excess_micro for each in line.journal.money.surprises(line.run_id)
-        ),
-        notices=tuple(line.control.notices),
-    )
+    checks = check_reports(line, sheet, rows, test_mode=state == TEST_MODE)
+    told = _tell(line, checks, test_mode=state == TEST_MODE)
     report = make_report(
-        facts,
-        counts=counts,
+        run_facts(line, state, stop_reason),
+        counts={} if line.plan is None else line.plan.checks,
         checks=checks,
         quote=line.quote or Quote(),
         sheet=sheet,
@@ -191,6 +154,63 @@ def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
         told.keep()
     line.journal.runs.finish(line.run_id, state=state, stop_reason=stop_reason, report=report)
     return report
+
+
+def check_reports(
+    line: Line, sheet: CallSheet, rows: RowTally, *, test_mode: bool
+) -> dict[str, dict[str, Any]]:
+    """Return the report's part on each check of the run."""
+    counts = {} if line.plan is None else line.plan.checks
+    ended = standings(line)
+    return {
+        check.value: check_report(
+            counts.get(check, CheckCounts()),
+            ended[check.value],
+            sheet,
+            check,
+            rows.statuses[check],
+            test_mode=test_mode,
+        )
+        for check in line.wanted.checks
+    }
+
+
+def _tell(line: Line, checks: Mapping[str, Any], *, test_mode: bool) -> Told | None:
+    """Write changes and decision lists; in test mode there is nothing to tell."""
+    if test_mode:
+        withdraw(line.folder)
+        return None
+    return tell(
+        line.folder,
+        run_id=line.run_id,
+        batch=line.batch,
+        journal=line.journal,
+        workspace=line.workspace,
+        policy=line.policy,
+        checks=checks,
+    )
+
+
+def run_facts(line: Line, state: str, stop_reason: str | None) -> RunFacts:
+    """Return what the report says of the run itself."""
+    surprises = line.journal.money.surprises(line.run_id)
+    return RunFacts(
+        run_id=line.run_id,
+        batch=line.batch,
+        purpose=line.wanted.purpose.value,
+        state=state,
+        stop_reason=stop_reason,
+        started_at=instant_text(line.started_at) or "",
+        finished_at=instant_text(line.clock()) or "",
+        rows_read=line.rows_read,
+        rows_quarantined=line.rows_quarantined,
+        cap_micro=line.caps.run_micro,
+        spent_before_micro=line.spent_before_micro,
+        nightly_micro=nightly_spend(line),
+        now=line.freshness.at,
+        price_rises_micro=sum(each.excess_micro for each in surprises),
+        notices=tuple(line.control.notices),
+    )
 
 
 def nightly_spend(line: Line) -> int | None:

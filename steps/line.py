@@ -95,6 +95,7 @@ class Line:
     rows_quarantined: int = 0
     plan: Plan | None = None
     quote: Quote | None = None
+    spent_before_micro: int = 0
     order: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     worst: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     standing: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
@@ -409,6 +410,7 @@ def make_price(line: Line) -> Quote:
     for check in line.wanted.checks:
         wanted = int((line.checks_of == check.value).sum())
         line.control.progress[check].wanted = wanted
+    line.spent_before_micro = line.journal.money.of_run(line.run_id).spent_micro
     tallies = line.journal.runs.tallies()
     line.quote = make_quote(
         needed,

@@ -325,6 +325,7 @@ class Planner:
                 "consent_reference": references(owners) if gated else nothing,
                 "tier": pa.array(seen.astype(np.int8)),
                 "exposure_kobo": pa.array(distinct.exposure[indexes]),
+                "row": pa.array(distinct.row[indexes]),
             },
             schema=NEEDED,
         )

@@ -14,7 +14,7 @@ import numpy as np
 
 from schemas.checks import Check, Outcome
 from schemas.money import naira_words
-from schemas.quote import CheckQuote, Quote
+from schemas.quote import CheckQuote, First, Quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -154,11 +154,28 @@ def quote(
             )
         )
     money = [each for each in (cap_micro, balance_micro) if each is not None]
-    affordable = None
-    if money:
-        order = rank(needed, prices_micro)
-        affordable = len(fund(order, worst_costs(needed, prices_micro), min(money)))
-    return Quote(tuple(lines), cap_micro, balance_micro, affordable)
+    if not money:
+        return Quote(tuple(lines), cap_micro, balance_micro)
+    order = rank(needed, prices_micro)
+    funded = fund(order, worst_costs(needed, prices_micro), min(money))
+    short = needed["row"].to_numpy()[order[len(funded) :]]
+    return Quote(
+        tuple(lines),
+        cap_micro,
+        balance_micro,
+        affordable=len(funded),
+        rows_short=len(np.unique(short)),
+        first=_first(needed, funded),
+    )
+
+
+def _first(needed: pa.Table, funded: NDArray[np.int64]) -> First | None:
+    """Return what the affordable lookups are for."""
+    if not len(funded):
+        return None
+    fresh = int((needed["tier"].to_numpy()[funded] == 0).sum())
+    last = int(needed["exposure_kobo"].to_numpy()[funded[-1]])
+    return First(fresh, len(funded) - fresh, last)
 
 
 def _rates(calls: int, seen: Seen, guess: float) -> tuple[float, float, float]:

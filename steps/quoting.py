@@ -9,6 +9,7 @@ from steps.line import make_plan, make_price, open_line, take_in
 
 if TYPE_CHECKING:
     from schemas.parameters import ScreenBatch
+    from schemas.quote import First
     from schemas.settings import Settings
     from steps.line import Line
 
@@ -38,6 +39,8 @@ def quote_document(line: Line) -> dict[str, Any]:
         "cap": naira_text(quote.cap_micro),
         "balance": naira_text(quote.balance_micro),
         "affordable": quote.affordable,
+        "affordable_rows": None if quote.affordable is None else plan.rows - quote.rows_short,
+        "goes_first": first_document(quote.first),
         "checks": {
             check.value: {
                 "rows_refused": counts.rows_refused,
@@ -66,6 +69,18 @@ def quote_document(line: Line) -> dict[str, Any]:
         "saved_by_reuse": naira_text(
             sum(counts.saved_by_reuse_micro for counts in plan.checks.values())
         ),
+    }
+
+
+def first_document(first: First | None) -> dict[str, Any] | None:
+    """Return what the money goes to first; exposure as decimal text in naira."""
+    if first is None:
+        return None
+    kobo = first.least_exposure_kobo
+    return {
+        "never_screened": first.never_screened,
+        "overdue": first.overdue,
+        "down_to_exposure": None if kobo < 0 else f"{kobo // 100}.{kobo % 100:02d}",
     }
 
 

@@ -93,7 +93,11 @@ def _count(counter: Counter[str], column: pa.ChunkedArray) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a report says of the run itself; instants as ISO 8601 text in UTC."""
+    """What a report says of the run itself; instants as ISO 8601 text in UTC.
+
+    `spent_before_micro` is what earlier sessions of the run had spent when this one was quoted: the
+    report is cumulative, and so is its quote.
+    """
 
     run_id: str
     batch: str
@@ -105,6 +109,7 @@ class RunFacts:
     rows_read: int
     rows_quarantined: int
     cap_micro: int | None
+    spent_before_micro: int = 0
     nightly_micro: int | None = None
     now: int = 0
     price_rises_micro: int = 0
@@ -189,9 +194,9 @@ def make_report(
         "cost": {
             "total": naira_text(sheet.cost_micro),
             "quoted": {
-                "low": naira_text(quote.low_micro),
-                "expected": naira_text(quote.expected_micro),
-                "high": naira_text(quote.high_micro),
+                "low": naira_text(facts.spent_before_micro + quote.low_micro),
+                "expected": naira_text(facts.spent_before_micro + quote.expected_micro),
+                "high": naira_text(facts.spent_before_micro + quote.high_micro),
             },
             "cap": naira_text(facts.cap_micro),
             "saved_by_reuse": naira_text(saved_by_reuse_micro),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from schemas.money import MICRO
 from schemas.plan import NEEDED
+from schemas.quote import First
 from schemas.settings import MaxInFlight
 from steps.price import Seen, approval_reason, fund, quote, rank, seen_rates
 from steps.quoting import quote_document
@@ -36,6 +37,7 @@ def needed(rows: Sequence[tuple[str, int, int]]) -> pa.Table:
             "consent_reference": [None] * len(rows),
             "tier": [tier for _, tier, _ in rows],
             "exposure_kobo": [100 * naira if naira >= 0 else -1 for _, _, naira in rows],
+            "row": list(range(len(rows))),
         },
         schema=NEEDED,
     )
@@ -118,6 +120,8 @@ def test_what_the_money_affords_is_told() -> None:
         balance_micro=None,
     )
     assert found.affordable == 5
+    assert found.rows_short == 4
+    assert found.first == First(never_screened=5, overdue=0, least_exposure_kobo=100)
 
 
 def test_tallies_are_summed_by_check_and_identity() -> None:
