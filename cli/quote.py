@@ -68,8 +68,8 @@ def print_quote(document: Mapping[str, Any]) -> None:
             "every one be charged:"
         )
         typer.echo(
-            f"             {document['affordable_rows']:,} of {document['rows']['screened']:,} rows "
-            "would have all their answers"
+            f"             {document['affordable_rows']:,} of "
+            f"{document['rows']['screened']:,} rows would have all their answers"
         )
     if document["goes_first"] is not None and document["affordable"] < document["calls"]:
         typer.echo(f"  first      {_first(document['goes_first'])}")

@@ -187,7 +187,7 @@ async def open_books(asking: Asking) -> None:
         await _ask_one(asking, first)
         if line.standing[first] in {Standing.PAID, Standing.FREE}:
             break
-        if line.control.answered == 0 and _never_reached(line):
+        if line.control.answered == 0 and _no_sign_of_the_service(line):
             line.control.stop_run(StopReason.OUTAGE)
     if line.control.stop == ADDRESS and line.control.answered == 0:
         raise ServiceAddressError(
@@ -196,11 +196,11 @@ async def open_books(asking: Asking) -> None:
         )
 
 
-def _never_reached(line: Line) -> bool:
-    """Tell whether no call could even be sent: nothing listens at the address."""
-    return bool(line.control.troubles) and all(
-        trouble == Trouble.NOT_SENT.value for _, trouble in line.control.troubles
-    )
+def _no_sign_of_the_service(line: Line) -> bool:
+    """Tell whether nothing listens at the address, or what answers there is never readable."""
+    silent = {Trouble.NOT_SENT.value, Trouble.UNREADABLE.value}
+    troubles = {trouble for _, trouble in line.control.troubles}
+    return bool(troubles) and troubles <= silent
 
 
 def _openers(line: Line) -> list[NDArray[np.int64]]:
