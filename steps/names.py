@@ -67,7 +67,8 @@ def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | N
     """
     if not theirs:
         return None
-    customer = _customer(" ".join([field for field in ours if field]))
+    fields = [field for field in ours if field]
+    customer = _customer(" ".join(fields))
     if customer is None:
         return None
     folded = fold(theirs).split()
@@ -78,7 +79,28 @@ def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | N
     if holder is None:
         return None
     pairing = _pair(customer, holder)
+    if len(set(folded)) < len(folded):
+        pairing = _with_repeats(pairing, fields, folded)
     return NameMatch(_grade(pairing), _explain(pairing))
+
+
+def _with_repeats(pairing: _Pairing, fields: Sequence[str], folded: Sequence[str]) -> _Pairing:
+    """Return a pairing in which a word that both sides bear twice agrees twice.
+
+    A customer bears a word twice where two fields of one word have it, or one field of several;
+    a full name beside its parts repeats nothing.
+    """
+    read = [fold(field).split() for field in fields]
+    parts = [words[0] for words in read if len(words) == 1]
+    agreeing = {ours for ours, theirs in pairing.sure if ours == theirs}
+    twice = tuple(
+        (word, word)
+        for word in sorted(agreeing)
+        if folded.count(word) > 1
+        and pairing.sure.count((word, word)) == 1
+        and max(parts.count(word), *(words.count(word) for words in read)) > 1
+    )
+    return pairing._replace(sure=pairing.sure + twice) if twice else pairing
 
 
 @lru_cache(maxsize=1024)

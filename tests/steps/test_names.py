@@ -198,3 +198,21 @@ def test_nothing_is_read_at_import() -> None:
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "0"
+
+
+REPEATED = [
+    (["Usman", "Bello", "Usman"], "USMAN USMAN B", "strong"),
+    (["Usman", "Bello", "Usman", "Usman Bello Usman"], "USMAN USMAN B", "strong"),
+    (["Musa", None, "Bello", "Musa Bello"], "MUSA MUSA ADE", "weak"),
+    (["Musa", None, "Bello", "Musa Bello"], "MUSA MUSA", "weak"),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "grade"), REPEATED)
+def test_a_word_that_both_bear_twice_agrees_twice(
+    ours: list[str | None], theirs: str, grade: str
+) -> None:
+    """A given name that is the surname too counts twice; a full name beside its parts does not."""
+    match = match_names(ours, theirs)
+    assert match is not None
+    assert match.grade == grade
