@@ -13,6 +13,7 @@ from storage.clock import DAY_MICROS, NOON_MICROS
 from storage.journal.calls import answer_context
 from storage.journal.customer_seals import broken_customer_seals
 from storage.journal.engine import snapshot
+from storage.journal.erasure import TOMBSTONE
 from storage.journal.money import scopes_of
 from storage.journal.tables import answers, calls, spend, tallies
 
@@ -63,7 +64,12 @@ def _answers(connection: Connection) -> list[str]:
     """Count answered calls without an answer, and answers without their call."""
     answered = select(calls.c.call_id).where(calls.c.state == CallState.ANSWERED.value)
     kept = select(answers.c.call_id)
-    lacking = _count(connection, calls.c.call_id.in_(answered), calls.c.call_id.not_in(kept))
+    lacking = _count(
+        connection,
+        calls.c.call_id.in_(answered),
+        calls.c.call_id.not_in(kept),
+        calls.c.subject != TOMBSTONE,
+    )
     stray = connection.execute(
         select(func.count()).select_from(answers).where(answers.c.call_id.not_in(answered))
     ).scalar()
