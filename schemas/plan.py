@@ -50,6 +50,8 @@ class Standing(IntEnum):
     """Answered meanwhile by another run."""
     FAILED = 4
     IN_DOUBT = 5
+    LAPSED = 6
+    """Its consent ended before it could be asked; it counts as pending."""
 
 
 SUBJECT = pa.binary(16)
@@ -62,6 +64,7 @@ NEEDED = pa.schema(
         pa.field("identity", pa.string()),
         pa.field("image_url", pa.string()),
         pa.field("consent_reference", pa.string()),
+        pa.field("consent_ends_at", pa.int64()),
         pa.field("tier", pa.int8()),
         pa.field("exposure_kobo", pa.int64()),
         pa.field("row", pa.int64()),

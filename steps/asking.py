@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +24,7 @@ from schemas.plan import Standing
 from steps.callbook import CallBook
 from steps.control import ADDRESS, PASSING, StopReason
 from steps.jobs import Job
+from steps.line import money_left
 from steps.lookups import Pace, Window
 from steps.price import fund
 
@@ -149,6 +149,7 @@ def make_jobs(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> li
             subject=row["subject"],
             worst_micro=int(line.worst[index]),
             consent_reference=row["consent_reference"],
+            consent_ends_at=row["consent_ends_at"],
             index=int(index),
             attempts=int(asking.attempts[index]),
         )
@@ -189,7 +190,8 @@ async def open_books(asking: Asking) -> None:
             break
         if line.control.answered == 0 and _no_sign_of_the_service(line):
             line.control.stop_run(StopReason.OUTAGE)
-    if line.control.stop == ADDRESS and line.control.answered == 0:
+    spent = line.journal.money.of_run(line.run_id).bound_micro
+    if line.control.stop == ADDRESS and line.control.answered == 0 and not spent:
         raise ServiceAddressError(
             f"{line.settings.base_url} answers, but not as the service does (an unknown 404 or a "
             "redirect): correct NIGHTSCREEN_BASE_URL; nothing was spent"
@@ -215,21 +217,6 @@ def _openers(line: Line) -> list[NDArray[np.int64]]:
 
 
 # --- rounds ---
-
-
-def money_left(line: Line) -> int | None:
-    """Return micro-naira still free under every cap, or None where there is no cap."""
-    money, caps = line.journal.money, line.caps
-    rooms = [
-        cap - spent().bound_micro
-        for cap, spent in (
-            (caps.run_micro, partial(money.of_run, line.run_id)),
-            (caps.day_micro, money.today),
-            (caps.month_micro, money.this_month),
-        )
-        if cap is not None
-    ]
-    return max(0, min(rooms)) if rooms else None
 
 
 def _waiting(line: Line) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from schemas.plan import CheckCounts, Standing
 from schemas.quote import Quote
 from steps.assemble import Assembly, Chunk
 from steps.callsheet import CALLS, CallSheet
-from steps.control import TEST_MODE
+from steps.control import ADDRESS, TEST_MODE, StopReason
 from steps.decide import decide
 from steps.enriched import enriched_schema
 from steps.line import read_chunk
@@ -44,6 +44,8 @@ def state_of(line: Line) -> tuple[str, str | None]:
     """Return state and stop reason of a run that has come to its end."""
     if line.control.stop == TEST_MODE:
         return TEST_MODE, None
+    if line.control.stop == ADDRESS:
+        return STOPPED, StopReason.OUTAGE.value
     if line.control.stop is not None:
         return STOPPED, line.control.stop
     if line.control.stopped_checks:
@@ -94,11 +96,12 @@ def write_calls(line: Line) -> CallSheet:
 def standings(line: Line) -> dict[str, Counter[Standing]]:
     """Return what became of the needed lookups, by check.
 
-    What this session did not reach may have been lost or used up in an earlier one: the journal
-    knows.
+    What this session did not reach, or failed to get, may have been lost or used up in an earlier
+    one: the journal knows.
     """
     found = {check.value: Counter[Standing]() for check in line.wanted.checks}
-    reached = line.standing != Standing.WAITING.value
+    earlier = (Standing.WAITING.value, Standing.FAILED.value)
+    reached = ~np.isin(line.standing, earlier)
     for check in line.wanted.checks:
         mine = reached & (line.checks_of == check.value)
         ends, numbers = np.unique(line.standing[mine], return_counts=True)
@@ -169,6 +172,7 @@ def check_reports(
             sheet,
             check,
             rows.statuses[check],
+            asked=rows.asked[check],
             test_mode=test_mode,
         )
         for check in line.wanted.checks
@@ -209,8 +213,16 @@ def run_facts(line: Line, state: str, stop_reason: str | None) -> RunFacts:
         nightly_micro=nightly_spend(line),
         now=line.freshness.at,
         price_rises_micro=sum(each.excess_micro for each in surprises),
-        notices=tuple(line.control.notices),
+        notices=tuple(notices_of(line)),
     )
+
+
+def notices_of(line: Line) -> list[str]:
+    """Return what a person should know of how the run went."""
+    notices = list(line.control.notices)
+    if line.control.stop == ADDRESS:
+        notices.append("the address began to answer as the service does not (an unknown 404)")
+    return notices
 
 
 def nightly_spend(line: Line) -> int | None:

@@ -74,6 +74,21 @@ def consent_column(rows: pa.RecordBatch, *, at: datetime) -> pa.BooleanArray:
     return column
 
 
+def consent_ends(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Return when each row's consent ends, in microseconds: at its expiry or its withdrawal.
+
+    Only of use for rows whose consent counts now; a later withdrawal may be known beforehand.
+    """
+    given, _ = _instants(rows.column("consented_at"))
+    expires, has_expiry = _instants(rows.column("consent_expires_at"))
+    withdrawn, is_withdrawn = _instants(rows.column("consent_withdrawn_at"))
+    until = np.where(has_expiry, expires, _twelve_months_after(given))
+    ends: npt.NDArray[np.int64] = np.where(
+        is_withdrawn, np.minimum(until, withdrawn), until
+    ).astype(np.int64)
+    return ends
+
+
 def _referenced(reference: Column) -> Mask:
     return text_length(reference) > 0
 

@@ -69,6 +69,7 @@ class CheckProgress:
     reused: int = 0
     failed: int = 0
     in_doubt: int = 0
+    lapsed: int = 0
     attempts: int = 0
     cost_micro: int = 0
     cap: int = 0
@@ -77,7 +78,7 @@ class CheckProgress:
     @property
     def done(self) -> int:
         """Return how many lookups came to an end."""
-        return self.paid + self.free + self.reused + self.failed + self.in_doubt
+        return self.paid + self.free + self.reused + self.failed + self.in_doubt + self.lapsed
 
     def count(self, standing: Standing, cost_micro: int) -> None:
         """Count a lookup that came to an end."""

@@ -40,6 +40,7 @@ class Job:
         subject: its pseudonym.
         worst_micro: the most an attempt may cost.
         consent_reference: the consent that authorises it.
+        consent_ends_at: instant from which it does not any more; None where none is needed.
         index: its row among the needed lookups of the run.
         standing: what became of it.
         attempts: attempts made in this session.
@@ -52,6 +53,7 @@ class Job:
     subject: bytes
     worst_micro: int
     consent_reference: str | None = None
+    consent_ends_at: int | None = None
     index: int = -1
     standing: Standing = Standing.WAITING
     attempts: int = 0
@@ -122,7 +124,7 @@ def outcome_of(
         trouble=None if reading.trouble is None else reading.trouble.value,
         status=reading.status,
         outcome=None if reading.outcome is None else reading.outcome.value,
-        cost_micro=reading.cost_micro,
+        cost_micro=None if reading.verdict is Verdict.IN_DOUBT else reading.cost_micro,
         balance_micro=reading.balance_micro,
         sent_at=None if reading.verdict is Verdict.NOT_SENT else sent_at,
         settled_at=now,

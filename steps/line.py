@@ -102,8 +102,8 @@ class Line:
     checks_of: NDArray[np.object_] = field(default_factory=lambda: np.zeros(0, object))
 
     def withdraw(self) -> None:
-        """Leave nothing of a new run that came to nothing before anything was answered."""
-        if self.is_new and self.control.answered == 0:
+        """Leave nothing of a new run that came to nothing before anything can have been spent."""
+        if self.is_new and self.journal.money.of_run(self.run_id).bound_micro == 0:
             self.journal.runs.withdraw(self.run_id)
             shutil.rmtree(self.folder.path, ignore_errors=True)
 
@@ -155,7 +155,8 @@ def resolve(parameters: ScreenBatch, journal: Journal) -> Resolved:
     at = to_instant(journal.clock())
     run_id = parameters.run or new_run_id(at.astimezone(LAGOS), secrets.token_hex(3))
     wanted = Wanted(checks, kinds or DEFAULT_KARMA_IDENTITIES[purpose], purpose, run_id)
-    return Resolved(parameters, earlier, wanted, parameters.batch or batch_name(path), path)
+    batch = parameters.batch or batch_name(path)
+    return Resolved(parameters, earlier, wanted, earlier.batch if earlier else batch, path)
 
 
 def _with_earlier(parameters: ScreenBatch, earlier: Run) -> ScreenBatch:
@@ -219,6 +220,8 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
     policy = load_policy(Path(parameters.policy) if parameters.policy else None)
     source = open_source(resolved.input, mapping=mapping)
+    now = clock()
+    deadline_at = deadline_instant(parameters.deadline, now)
     open_as = f"{wanted.run_id}@{journal.holders.name}"
     if parameters.quote_only:
         folder = RunFolder.make(settings.home / "quotes", open_as)
@@ -226,14 +229,13 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         folder = RunFolder.make(Path(parameters.output), wanted.run_id)
     journal.calls.recover()
     sweep_workspaces(settings.home, journal.holders.alive)
-    now = clock()
     caps = caps_of(parameters, settings)
     started_at = now
     if not parameters.quote_only:
         started_at = _begin(journal, resolved, digest, folder, caps)
     control = Control(
         tolerated_failure_pct=settings.tolerated_failure_pct,
-        deadline_at=deadline_instant(parameters.deadline, now),
+        deadline_at=deadline_at,
         balance_floor_micro=_optional_micro(settings.balance_floor),
         breaker=Breaker(give_up_after=settings.outage_give_up // timedelta(microseconds=1)),
         watches=cap_watches(journal, wanted.run_id, caps),
@@ -393,15 +395,30 @@ def make_plan(line: Line) -> None:
     line.plan = planner.result(now, table.num_rows)
 
 
+def money_left(line: Line) -> int | None:
+    """Return micro-naira still free under every cap, or None where there is no cap."""
+    money, caps = line.journal.money, line.caps
+    rooms = [
+        cap - spent().bound_micro
+        for cap, spent in (
+            (caps.run_micro, partial(money.of_run, line.run_id)),
+            (caps.day_micro, money.today),
+            (caps.month_micro, money.this_month),
+        )
+        if cap is not None
+    ]
+    return max(0, min(rooms)) if rooms else None
+
+
 def make_price(line: Line) -> Quote:
     """Rank the needed lookups, and say what they may cost and how long they may take."""
     needed = line.workspace.get("needed")
     listed = {operation.value: price for operation, price in load_prices().items()}
     seen = line.journal.money.prices()
+    recent = line.journal.money.recent_highest()
     latest = {**listed, **{check: price.latest_micro for check, price in seen.items()}}
     worst = {
-        check: max(price, seen[check].highest_micro if check in seen else 0)
-        for check, price in listed.items()
+        check: max(price, latest[check], recent.get(check, 0)) for check, price in listed.items()
     }
     line.worst = worst_costs(needed, worst)
     line.order = rank(needed, latest)
@@ -418,7 +435,7 @@ def make_price(line: Line) -> Quote:
         seen=seen_rates([tuple(row) for row in tallies]),
         seconds=line.journal.runs.seconds_per_answer(),
         max_in_flight=line.settings.max_in_flight,
-        cap_micro=line.caps.run_micro,
+        cap_micro=money_left(line),
         balance_micro=line.journal.runs.last_balance(),
     )
     return line.quote

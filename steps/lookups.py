@@ -233,10 +233,13 @@ class Window:
 
     def _block(self, size: int) -> list[Job]:
         """Take the next lookups, at the highest price seen so far, as far as the floor allows."""
-        highest = self._highest()
+        highest, now = self._highest(), self._clock()
         block: list[Job] = []
-        while len(block) < size:
+        while self._queue and len(block) < size:
             job = self._queue[0]
+            if job.consent_ends_at is not None and now >= job.consent_ends_at:
+                self._end(self._queue.popleft(), Standing.LAPSED, 0)
+                continue
             job.bound_micro = max(job.worst_micro, highest)
             if not self._control.bind(job.bound_micro):
                 break

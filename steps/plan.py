@@ -6,8 +6,9 @@ ecosystem or selfie answer, even where one is at hand. Prices and order belong t
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +16,11 @@ import pyarrow.compute as pc
 
 from schemas.checks import CONSENT_GATED, Check, IdentityKind, Purpose
 from schemas.plan import NEEDED, SUBJECT, CheckCounts, Plan, Slot, Why
-from steps.consent import consent_column
+from steps.consent import consent_column, consent_ends
 from steps.eligibility import flat, identities, slots_of, why_not
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -31,8 +32,12 @@ if TYPE_CHECKING:
 _BLOCK = 20_000
 UNKNOWN_EXPOSURE = -1
 _HALF, _TWICE = 0.5, 2.0
-_PERSONAL = ("bvn", "account_number", "phone", "email")
-_TELLING = 6
+_NUMBERS = ("bvn", "account_number", "phone")
+_WORDS = ("first_name", "middle_name", "last_name", "full_name", "email")
+_ENOUGH_DIGITS, _ENOUGH_LETTERS = 6, 4
+_NO_LETTERS = re.compile(r"[\W\d_]+")
+_SEPARATED = re.compile(r"(?<=\d)[ ./-]+(?=\d)")
+_IDENTIFIER = re.compile(r"(?<!\d)(22\d{9}|0[789]\d{9}|(234)[789]\d{9})(?!\d)")
 MASKED_REFERENCE = "(masked: it held an identifier)"
 
 
@@ -323,6 +328,7 @@ class Planner:
                 "identity": identities(owners, slot),
                 "image_url": flat(owners["image_url"]) if slot.check is Check.SELFIE else nothing,
                 "consent_reference": references(owners) if gated else nothing,
+                "consent_ends_at": _ends(owners) if gated else pa.nulls(size, pa.int64()),
                 "tier": pa.array(seen.astype(np.int8)),
                 "exposure_kobo": pa.array(distinct.exposure[indexes]),
                 "row": pa.array(distinct.row[indexes]),
@@ -364,19 +370,35 @@ def row_why(whys: Sequence[NDArray[np.int8]]) -> NDArray[np.int8]:
     ).astype(np.int8)
 
 
-def references(rows: pa.Table) -> pa.Array:
-    """Return consent references for the journal; one that names the person is masked.
+def _ends(rows: pa.Table) -> pa.Array:
+    return pa.array(consent_ends(rows.combine_chunks().to_batches()[0]))
 
-    A reference is kept in clear for the auditor, so it must not carry a BVN, account, phone or
-    email of the row it belongs to.
+
+def references(rows: pa.Table) -> pa.Array:
+    """Return consent references for the journal; one that names a person is masked.
+
+    A reference is kept in clear for the auditor, so it must carry no BVN, account, phone, email or
+    name, however it is written.
     """
     found = []
-    for row in rows.select(["consent_reference", *_PERSONAL]).to_pylist():
-        reference = row.pop("consent_reference")
-        parts = [(value or "").removeprefix("+234") for value in row.values()]
-        telling = any(len(part) >= _TELLING and part in (reference or "") for part in parts)
-        found.append(MASKED_REFERENCE if telling else reference)
+    for row in rows.select(["consent_reference", *_NUMBERS, *_WORDS]).to_pylist():
+        reference = row["consent_reference"]
+        found.append(MASKED_REFERENCE if _telling(reference or "", row) else reference)
     return pa.array(found, pa.string())
+
+
+def _telling(reference: str, row: Mapping[str, Any]) -> bool:
+    """Tell whether a reference holds an identifier, this row's or one that looks like one."""
+    digits = "".join(letter for letter in reference if letter.isdigit())
+    bare = _SEPARATED.sub("", reference)
+    if "@" in reference or _IDENTIFIER.search(bare):
+        return True
+    numbers = ((row[name] or "").removeprefix("+234") for name in _NUMBERS)
+    if any(len(number) >= _ENOUGH_DIGITS and number in digits for number in numbers):
+        return True
+    said = set(_NO_LETTERS.split(reference.casefold()))
+    words = (word for name in _WORDS for word in _NO_LETTERS.split((row[name] or "").casefold()))
+    return any(len(word) >= _ENOUGH_LETTERS and word in said for word in words)
 
 
 def _make_distinct(gathered: _Gathered, exposure: NDArray[np.int64]) -> _Distinct:

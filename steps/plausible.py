@@ -65,7 +65,8 @@ def plausible(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -
 
 
 def _answers(report: Mapping[str, Any], check: Check) -> dict[str, int]:
-    answers = report["checks"].get(check.value, {}).get("answers", {})
+    part = report["checks"].get(check.value, {})
+    answers = part.get("asked_answers", part.get("answers", {}))
     return {word: answers.get(word, 0) for word in ANSWERED[check]}
 
 

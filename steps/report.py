@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from schemas.checks import Check, NoAnswer
+from schemas.checks import Check, NoAnswer, Source
 from schemas.money import naira_text
 from schemas.plan import AgeEffect, CheckCounts, Standing
 from storage.clock import MICROS, instant_text
@@ -52,12 +52,18 @@ class RowTally:
     exposure: Counter[str] = field(default_factory=Counter)
     exposure_unknown_rows: int = 0
     saved_by_sharing_micro: int = 0
+    asked: dict[Check, Counter[str]] = field(
+        default_factory=lambda: {check: Counter() for check in Check}
+    )
 
     def take(self, table: pa.Table) -> None:
         """Enter a chunk of enriched rows; exposure is summed in naira as it stands there."""
         self.rows += table.num_rows
         for check in Check:
-            _count(self.statuses[check], table[f"{check.value}_status"])
+            status = table[f"{check.value}_status"]
+            _count(self.statuses[check], status)
+            own = pc.equal(table[f"{check.value}_source"].cast("string"), Source.ASKED.value)
+            _count(self.asked[check], pc.filter(status, pc.fill_null(own, fill_value=False)))
         _count(self.decisions, table["decision"])
         if "exposure" in table.column_names:
             self._take_exposure(table)
@@ -123,6 +129,7 @@ def check_report(
     check: Check,
     statuses: Counter[str],
     *,
+    asked: Counter[str],
     test_mode: bool,
 ) -> dict[str, Any]:
     """Return one check's part of the report.
@@ -133,6 +140,7 @@ def check_report(
         sheet: the run's calls.
         check: the check.
         statuses: statuses of the rows.
+        asked: statuses of the rows in whose name this run asked: what tonight's answers were.
         test_mode: nothing that was said counts: all is pending.
     """
     calls = sheet.checks[check.value]
@@ -157,6 +165,7 @@ def check_report(
         "attempts": calls.attempts,
         "cost": naira_text(calls.cost_micro),
         "answers": dict(sorted(statuses.items())),
+        "asked_answers": dict(sorted(asked.items())),
         "troubles": dict(sorted(calls.troubles.items())),
         "latency_ms": calls.latency(),
     }

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 
+_RECENT_CALLS = 20_000
+"""Calls in which the highest price of late is looked for."""
+
+
 @dataclass(slots=True)
 class Delta:
     """A change of one scope's counters."""
@@ -200,6 +204,15 @@ class Money:
                 select(prices.c.check, prices.c.latest_micro, prices.c.highest_micro)
             ).all()
         return {check: Price(latest, highest) for check, latest, highest in rows}
+
+    def recent_highest(self) -> dict[str, int]:
+        """Return the highest price of late, by check: an old spike binds nobody for ever."""
+        newest = select(calls.c.check, calls.c.cost_micro).order_by(calls.c.call_id.desc())
+        recent = newest.limit(_RECENT_CALLS).subquery()
+        query = select(recent.c.check, func.max(recent.c.cost_micro)).group_by(recent.c.check)
+        with reading(self._engine) as connection:
+            rows = connection.execute(query.where(recent.c.cost_micro.is_not(None))).all()
+        return {check: int(highest) for check, highest in rows}
 
     def surprises(self, run_id: str) -> list[Surprise]:
         """Return by how much a run's calls cost more than was reserved for them, by check.

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from sandbox.people import account_of, ecosystem_of, karma_of
 from schemas.errors import InputError
-from storage.clock import system_clock
+from storage.clock import system_clock, to_instant
+from storage.journal import money, open_journal
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
@@ -311,3 +312,49 @@ def test_changes_are_told_once(world: World) -> None:
     assert pq.read_table(third.folder / "changes.parquet").num_rows == 0
     assert (second.folder / "decisions.csv").exists()
     assert (second.folder / "decisions.xlsx").exists()
+
+
+REFERENCES = ["Ada.Person@Example.com {phone}", "CNS {first_name} {spaced}", "no 0803 123 4567"]
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_a_reference_tells_nobody_however_it_is_written(world: World, reference: str) -> None:
+    """Other case, blanks in numbers, names: all of it is masked before it is kept."""
+    row = customer(15, phone="08031234567")
+    bvn = row["bvn"]
+    written = reference.format(**row, spaced=f"{bvn[:2]} {bvn[2:5]} {bvn[5:8]} {bvn[8:]}")
+    night = world.screen([{**row, **CONSENT, "consent_reference": written}])
+    calls = pq.read_table(night.folder / "calls.parquet").to_pylist()
+    kept = {call["consent_reference"] for call in calls if call["consent_reference"]}
+    assert all(each.startswith("(masked") for each in kept)
+    assert kept
+
+
+def test_no_call_goes_out_once_its_consent_has_ended(tmp_path: Path) -> None:
+    """Consent is looked at again just before a call: a long night outlives some of them."""
+    opened = system_clock()
+    clock = {"now": opened}
+
+    def later() -> int:
+        clock["now"] += 20_000_000
+        return clock["now"]
+
+    world = World(tmp_path, clock=later)
+    ends = to_instant(opened + 30 * 60 * 1_000_000).isoformat()
+    world.screen(_people(60, **CONSENT, consent_expires_at=ends), checks=["ecosystem"])
+    sent = len(world.calls("ecosystem"))
+    assert 0 < sent < 60
+
+
+def test_a_price_spike_of_long_ago_binds_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a call may cost is the highest price of late, not the highest ever."""
+    monkeypatch.setattr(money, "_RECENT_CALLS", 10)
+    world.sandbox.prices.now["bank_account"] = 5_000_000_000
+    world.screen([customer(number) for number in range(1, 4)], checks=["bank_account"])
+    world.sandbox.prices.now["bank_account"] = 10_000_000
+    world.screen([customer(number) for number in range(10, 30)], checks=["bank_account"])
+    with open_journal(world.folder / "home") as journal:
+        assert journal.money.prices()["bank_account"].highest_micro == 5_000_000_000
+        assert journal.money.recent_highest() == {"bank_account": 10_000_000}

@@ -35,6 +35,7 @@ def needed(rows: Sequence[tuple[str, int, int]]) -> pa.Table:
             "identity": [""] * len(rows),
             "image_url": [None] * len(rows),
             "consent_reference": [None] * len(rows),
+            "consent_ends_at": [None] * len(rows),
             "tier": [tier for _, tier, _ in rows],
             "exposure_kobo": [100 * naira if naira >= 0 else -1 for _, _, naira in rows],
             "row": list(range(len(rows))),
