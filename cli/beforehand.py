@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from schemas.settings import Settings
 
 
+_PATHS = ("mapping", "policy")
+_LASTING = ("batch", "purpose", "checks", "karma_identities", *_PATHS)
+"""What a run keeps from its beginning to its end."""
+
+
 def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
     """Find every mistake that can be found without the engine and the service.
 
@@ -107,6 +112,11 @@ def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
         resolved = resolve(parameters, journal)
     if resolved.earlier is None:
         return
+    begun_with = {
+        "batch": resolved.batch,
+        "karma_identities": [kind.value for kind in resolved.wanted.karma_kinds],
+    }
+    _refuse_changes(parameters, resolved.parameters.model_copy(update=begun_with))
     if not parameters.input:
         _check_input(resolved.parameters)
     if file_digest(resolved.input) != resolved.earlier.input_digest:
@@ -114,6 +124,26 @@ def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
             f"{resolved.input} is not the input of run {resolved.earlier.run_id}: its content "
             "differs; give the file it was begun with, or start a new run"
         )
+
+
+def _refuse_changes(given: ScreenBatch, begun_with: ScreenBatch) -> None:
+    """Refuse what a run that is taken up again cannot be asked for any more.
+
+    Raises:
+        InputError: an option differs from what the run was begun with.
+    """
+    for name in _LASTING:
+        if name not in given.model_fields_set:
+            continue
+        now, then = getattr(given, name), getattr(begun_with, name)
+        if name in _PATHS:
+            now = str(Path(now).absolute())
+        if now != then:
+            shown = ",".join(then) if isinstance(then, list) else then or "none"
+            raise InputError(
+                f"--{name.replace('_', '-')}: run {given.run} was begun with {shown}, and goes on "
+                "with it; leave the option out, or start a new run"
+            )
 
 
 def _check_output(output: Path) -> None:

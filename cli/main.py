@@ -80,10 +80,15 @@ def screen(
         typer.Argument(metavar="INPUT", help="CSV, XLSX, Parquet or JSON Lines file."),
     ] = None,
     batch: Annotated[str, typer.Option(help="Batch name; default: the file's, undated.")] = "",
-    purpose: Annotated[str, typer.Option(help="portfolio or origination.")] = "portfolio",
+    purpose: Annotated[
+        str | None, typer.Option(help="portfolio (the default) or origination.")
+    ] = None,
     checks: Annotated[
-        str, typer.Option(help="Comma-separated: bank_account, karma, ecosystem, selfie.")
-    ] = "bank_account,karma,ecosystem",
+        str | None,
+        typer.Option(
+            help="Comma-separated: bank_account, karma, ecosystem (the default), and selfie."
+        ),
+    ] = None,
     karma_identities: Annotated[
         str, typer.Option(help="Comma-separated: bvn, phone, email, domain, nuban.")
     ] = "",
@@ -104,7 +109,7 @@ def screen(
         "input": "" if input_ is None else str(input_),
         "batch": batch,
         "purpose": purpose,
-        "checks": _split(checks),
+        "checks": None if checks is None else _split(checks),
         "karma_identities": _split(karma_identities),
         "mapping": "" if mapping is None else str(mapping),
         "policy": "" if policy is None else str(policy),
@@ -122,10 +127,15 @@ def screen(
 def quote(
     input_: Annotated[Path, typer.Argument(metavar="INPUT", help="File of customers.")],
     batch: Annotated[str, typer.Option(help="Batch name; default: the file's, undated.")] = "",
-    purpose: Annotated[str, typer.Option(help="portfolio or origination.")] = "portfolio",
+    purpose: Annotated[
+        str | None, typer.Option(help="portfolio (the default) or origination.")
+    ] = None,
     checks: Annotated[
-        str, typer.Option(help="Comma-separated: bank_account, karma, ecosystem, selfie.")
-    ] = "bank_account,karma,ecosystem",
+        str | None,
+        typer.Option(
+            help="Comma-separated: bank_account, karma, ecosystem (the default), and selfie."
+        ),
+    ] = None,
     karma_identities: Annotated[
         str, typer.Option(help="Comma-separated: bvn, phone, email, domain, nuban.")
     ] = "",
@@ -140,7 +150,7 @@ def quote(
         "input": str(input_),
         "batch": batch,
         "purpose": purpose,
-        "checks": _split(checks),
+        "checks": None if checks is None else _split(checks),
         "karma_identities": _split(karma_identities),
         "mapping": "" if mapping is None else str(mapping),
         "max_spend": max_spend,

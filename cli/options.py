@@ -43,7 +43,7 @@ def read_parameters(options: Mapping[str, Any]) -> ScreenBatch:
     given = {
         name: value
         for name, value in options.items()
-        if value not in ("", []) or name in _NEVER_EMPTY
+        if value is not None and (value not in ("", []) or name in _NEVER_EMPTY)
     }
     try:
         return ScreenBatch.model_validate(given)

@@ -156,6 +156,10 @@ def test_a_killed_run_is_listed_refuses_another_input_and_goes_on(
         other = nightscreen("screen", "other.csv", "--run", run["run_id"], cwd=tmp_path, env=there)
         assert (other.status, other.out) == (2, "")
         assert "is not the input of run" in other.err
+        dearer = ("--run", run["run_id"], "--purpose", "origination")
+        changed = nightscreen("screen", *dearer, cwd=tmp_path, env=there)
+        assert (changed.status, changed.out) == (2, "")
+        assert "--purpose: run" in changed.err
         again = nightscreen("screen", "--run", run["run_id"], "--json", cwd=tmp_path, env=there)
         assert (again.status, again.document["state"]) == (0, "completed")
         assert again.document["run_id"] == run["run_id"]
