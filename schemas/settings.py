@@ -236,6 +236,9 @@ class Settings(BaseSettings):
     selfie_no_match_below: float = Field(
         70.0, ge=0, le=100, description="Similarity below which it is no match; between: unsure."
     )
+    nights_left_notice: int = Field(
+        3, ge=0, description="Give notice where the balance lasts fewer nights than this."
+    )
     outage_give_up: timedelta = Field(
         timedelta(minutes=10), description="Silence of the service after which a run stops."
     )

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from steps.telling import Told
 
 COMPLETED, STOPPED = "completed", "stopped"
+LOW_BALANCE = "the balance is low"
 _VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
 
@@ -149,6 +150,9 @@ def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
     if state == COMPLETED:
         earlier = earlier_reports(line.journal, line.batch, line.run_id)
         report = hold(report, plausible(report, earlier))
+    low = low_balance(report, line.settings.nights_left_notice)
+    if low is not None:
+        report["notices"].append(low)
     line.folder.write_json(REPORT, report)
     line.folder.write_text("report.html", report_page(report))
     if state != TEST_MODE:
@@ -157,6 +161,14 @@ def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
         told.keep()
     line.journal.runs.finish(line.run_id, state=state, stop_reason=stop_reason, report=report)
     return report
+
+
+def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:
+    """Return a notice where the wallet lasts fewer nights than the lender wants, or None."""
+    nights = report["balance"]["nights_left"]
+    if nights is None or nights >= fewest_nights:
+        return None
+    return f"{LOW_BALANCE}: at this month's spending it lasts {nights} more nights; top it up"
 
 
 def check_reports(

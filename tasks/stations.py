@@ -15,6 +15,7 @@ from schemas.money import naira_words
 from steps import asking, closing, line
 from tasks import live
 from tasks.edge import guarded
+from tasks.events import tell_events
 
 
 @task(name="take in", cache_policy=NO_CACHE, persist_result=False)
@@ -92,4 +93,5 @@ async def report(run_id: str) -> dict[str, Any]:
         report["cost"]["total"],
         run.line.folder.path,
     )
+    tell_events(report)
     return report
