@@ -126,6 +126,7 @@ def hand_over(customer_id: str, *, output: Path, json_output: bool) -> None:
         InputError: no batch knows the customer.
         OutputError: the folder cannot be written.
     """
+    from cli.surroundings import settings_of_command
     from steps.person import find_person
     from steps.subject_access import access_page, gather
     from storage.journal.customers import Customers
@@ -135,7 +136,9 @@ def hand_over(customer_id: str, *, output: Path, json_output: bool) -> None:
     with opened_journal() as journal:
         customers = Customers.of(journal)
         people = find_person(journal, customers, customer_id)
-        document = gather(journal, customers, Reviews.of(journal), people)
+        document = gather(
+            journal, customers, Reviews.of(journal), people, settings_of_command().retention
+        )
     folder = make_private_folder(output)
     name = f"subject-access-{people[0].pseudonym.hex()[:12]}"
     page, data = folder / f"{name}.html", folder / f"{name}.json"

@@ -25,6 +25,7 @@ from storage.journal.held import Held
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from schemas.settings import Retention
     from steps.person import Person
     from storage.journal import Journal
     from storage.journal.customers import Customers
@@ -33,13 +34,6 @@ if TYPE_CHECKING:
     from storage.journal.runs import Run
 
 WITHHELD = "(withheld: about another person, or not shown to be about this one)"
-RETENTION = {
-    "quarantine": timedelta(days=30),
-    "enriched": timedelta(days=396),
-    "decisions and evidence": timedelta(days=6 * 365 + 2),
-}
-"""How long each kind is kept; a legal hold goes first."""
-
 _HITS = {
     Outcome.FOUND.value,
     Outcome.LISTED.value,
@@ -58,9 +52,16 @@ _JUDGED = ("first_name", "middle_name", "last_name", "full_name", "date_of_birth
 
 
 def gather(
-    journal: Journal, customers: Customers, reviews: Reviews, people: Sequence[Person]
+    journal: Journal,
+    customers: Customers,
+    reviews: Reviews,
+    people: Sequence[Person],
+    retention: Retention,
 ) -> dict[str, Any]:
-    """Return all that is held of a customer in every batch name that knows it."""
+    """Return all that is held of a customer in every batch name that knows it.
+
+    Each part says until when it is kept; a legal hold on a run keeps it longer.
+    """
     held = Held.of(journal)
     runs = [(person, run) for person in people for run in person.runs]
     rows = [
@@ -68,26 +69,28 @@ def gather(
     ]
     own = [row for _, row in rows]
     subjects = list(subjects_of(own, journal.pseudonyms))
-    now = journal.clock()
+    now, days = journal.clock(), retention.journal_answers_days
     return {
         "customer_id": people[0].customer_id,
         "made_at": instant_text(now),
         "batches": [_batch(customers, reviews, person, now) for person in people],
-        "rows": [{**_of_run(run, "enriched"), "row": own_row(row)} for run, row in rows],
+        "rows": [
+            {**_of_run(run, retention.enriched_days), "row": own_row(row)} for run, row in rows
+        ],
         "lists": [
-            {**_of_run(run, "decisions and evidence"), "row": own_row(row)}
+            {**_of_run(run, retention.decisions_days), "row": own_row(row)}
             for person, run in runs
             for row in listed_rows(run, person.customer_id)
         ],
         "quarantine": [
-            {**_of_run(run, "quarantine"), "row": own_row(row)}
+            {**_of_run(run, retention.quarantine_days), "row": own_row(row)}
             for person, run in runs
             for row in quarantined_rows(run, person.customer_id)
         ],
-        "lookups": [own_lookup(call, own) for call in held.calls(subjects)],
-        "answers": [own_answer(answer, own) for answer in held.answers(subjects)],
+        "lookups": [own_lookup(call, own, days) for call in held.calls(subjects)],
+        "answers": [own_answer(answer, own, days) for answer in held.answers(subjects)],
         "changes": [
-            {**_of_run(run, "decisions and evidence"), "changes": told_changes(changes)}
+            {**_of_run(run, retention.decisions_days), "changes": told_changes(changes)}
             for person, run in runs
             if (changes := changes_of(run, person.pseudonym))
         ],
@@ -107,19 +110,19 @@ def _batch(customers: Customers, reviews: Reviews, person: Person, now: int) -> 
     }
 
 
-def _of_run(run: Run, kind: str) -> dict[str, Any]:
+def _of_run(run: Run, days: int) -> dict[str, Any]:
     at = run.finished_at or run.started_at
     return {
         "run_id": run.run_id,
         "batch": run.batch,
         "purpose": run.purpose,
         "at": instant_text(at),
-        "kept_until": _kept_until(at, kind),
+        "kept_until": _kept_until(at, days),
     }
 
 
-def _kept_until(at: int, kind: str) -> str | None:
-    return instant_text(to_micros(to_instant(at) + RETENTION[kind]))
+def _kept_until(at: int, days: int) -> str | None:
+    return instant_text(to_micros(to_instant(at) + timedelta(days=days)))
 
 
 def own_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,23 +163,23 @@ def _own_cell(name: str, value: Any) -> Any:  # noqa: ANN401 - any cell of a tab
     return plain(value)
 
 
-def own_lookup(call: HeldCall, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def own_lookup(call: HeldCall, rows: Sequence[Mapping[str, Any]], days: int) -> dict[str, Any]:
     """Return one lookup; a consent given by somebody who shares the identifier is withheld."""
     found = lookup(call)
     own = {row.get("consent_reference") for row in rows}
     if call.consent_reference is not None and call.consent_reference not in own:
         found["consent_reference"] = WITHHELD
-    return {**found, "kept_until": _kept_until(call.intent_at, "decisions and evidence")}
+    return {**found, "kept_until": _kept_until(call.intent_at, days)}
 
 
-def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]], days: int) -> dict[str, Any]:
     """Return one answer of the service, what is about other people withheld."""
     document: dict[str, Any] = {
         "check": answer.check,
         "outcome": answer.outcome,
         "answered_at": instant_text(answer.answered_at),
         "run_id": answer.run_id,
-        "kept_until": _kept_until(answer.answered_at, "decisions and evidence"),
+        "kept_until": _kept_until(answer.answered_at, days),
     }
     if answer.outcome not in _HITS:
         return {**document, "said": None}

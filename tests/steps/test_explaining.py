@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from schemas.calls import Ask, CallState, Caps, Settled
 from schemas.decisions import Review
 from schemas.errors import InputError
+from schemas.settings import Retention
 from steps.decision_list import write_decisions
 from steps.explaining import explain, masked
 from steps.person import Person, find_person
@@ -192,7 +193,7 @@ def test_files_that_are_gone_leave_what_the_journal_knows(nights: Nights) -> Non
 
 def gathered(nights: Nights) -> dict[str, Any]:
     """Return all that is held of the declined customer."""
-    return gather(nights.journal, nights.customers, nights.reviews, people(nights))
+    return gather(nights.journal, nights.customers, nights.reviews, people(nights), Retention())
 
 
 def test_all_that_is_held_is_handed_over(nights: Nights) -> None:
