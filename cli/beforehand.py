@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from client.address import parse_address
 from schemas.errors import InputError, OutputError, SettingsError
+from schemas.settings import FreshnessOverrides, overridden
 from steps.line import deadline_instant, require_service, resolve
 from steps.policy import load_policy
 from storage.clock import system_clock
@@ -72,6 +73,7 @@ def check_service(settings: Settings) -> None:
 
 def _check_choices(parameters: ScreenBatch) -> None:
     """Check what needs neither file nor journal."""
+    overridden(FreshnessOverrides(), parameters.freshness)
     now = system_clock()
     deadline = deadline_instant(parameters.deadline, now)
     if deadline is not None and deadline <= now:

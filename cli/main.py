@@ -64,6 +64,9 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
 ]
 InputArgument = Annotated[Path, typer.Argument(help="CSV, XLSX, Parquet or JSON Lines file.")]
+FreshnessOption = Annotated[
+    str, typer.Option(help="How old answers may be in this run, such as karma.clear=1 (days).")
+]
 MappingOption = Annotated[
     Path | None, typer.Option(help="TOML file that renames, merges or defaults columns.")
 ]
@@ -92,6 +95,7 @@ def screen(
     karma_identities: Annotated[
         str, typer.Option(help="Comma-separated: bvn, phone, email, domain, nuban.")
     ] = "",
+    freshness: FreshnessOption = "",
     mapping: MappingOption = None,
     policy: Annotated[Path | None, typer.Option(help="TOML file with the rules.")] = None,
     max_spend: Annotated[str, typer.Option(help="Most naira this run may spend.")] = "",
@@ -111,6 +115,7 @@ def screen(
         "purpose": purpose,
         "checks": None if checks is None else _split(checks),
         "karma_identities": _split(karma_identities),
+        "freshness": _split(freshness),
         "mapping": "" if mapping is None else str(mapping),
         "policy": "" if policy is None else str(policy),
         "max_spend": max_spend,
@@ -139,6 +144,7 @@ def quote(
     karma_identities: Annotated[
         str, typer.Option(help="Comma-separated: bvn, phone, email, domain, nuban.")
     ] = "",
+    freshness: FreshnessOption = "",
     mapping: MappingOption = None,
     max_spend: Annotated[str, typer.Option(help="Most naira the run might spend.")] = "",
     json_output: JsonOption = False,
@@ -152,6 +158,7 @@ def quote(
         "purpose": purpose,
         "checks": None if checks is None else _split(checks),
         "karma_identities": _split(karma_identities),
+        "freshness": _split(freshness),
         "mapping": "" if mapping is None else str(mapping),
         "max_spend": max_spend,
         "quote_only": True,

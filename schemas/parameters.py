@@ -58,6 +58,12 @@ class ScreenBatch(BaseModel):
         description="What the karma blacklist is asked by. Default: BVN; at origination BVN, "
         "phone and email.",
     )
+    freshness: list[str] = Field(
+        [],
+        title="Freshness",
+        description="How old an answer may be in this run where it is not as in the settings: "
+        "karma.clear=1 is a day, ecosystem.found=PT12H twelve hours.",
+    )
     mapping: str = Field(
         "", title="Mapping file", description="TOML file that renames, merges or defaults columns."
     )

@@ -30,7 +30,7 @@ from schemas.checks import Check, Outcome, Purpose
 from schemas.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 PREFIX = "NIGHTSCREEN_"
 
@@ -194,6 +194,32 @@ def max_ages(purpose: Purpose, overrides: FreshnessOverrides) -> dict[tuple[Chec
             if age is not None:
                 ages[(check, outcome)] = age
     return {key: max(age - NIGHTLY_MARGIN, timedelta(0)) for key, age in ages.items()}
+
+
+def overridden(settings: FreshnessOverrides, given: Sequence[str]) -> FreshnessOverrides:
+    """Return ages with those of one run laid over them.
+
+    Args:
+        settings: ages of the settings.
+        given: such as `karma.clear=1` (days) or `ecosystem.found=PT12H`.
+
+    Raises:
+        SettingsError: one of them cannot be read, or names no check and outcome.
+    """
+    merged = settings.model_dump(exclude_none=True)
+    for each in given:
+        name, _, age = each.partition("=")
+        check, _, outcome = name.strip().partition(".")
+        merged.setdefault(check, {})[outcome] = age.strip()
+    try:
+        return FreshnessOverrides.model_validate(merged)
+    except ValidationError as error:
+        place = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise SettingsError(
+            f"freshness {place} cannot be read: write it such as karma.clear=1 for a day, or "
+            "ecosystem.found=PT12H; there are "
+            + ", ".join(f"{check}.{outcome}" for check, outcome in _DAYS[Purpose.PORTFOLIO])
+        ) from None
 
 
 class Settings(BaseSettings):

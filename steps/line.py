@@ -26,7 +26,7 @@ from schemas.errors import InputError, SettingsError
 from schemas.money import to_micro
 from schemas.parameters import ScreenBatch, batch_name, new_run_id
 from schemas.plan import NEEDED, Plan, Standing
-from schemas.settings import Settings, max_ages
+from schemas.settings import Settings, max_ages, overridden
 from steps.assemble import AccountJudge
 from steps.control import Breaker, CapWatch, CheckProgress, Control
 from steps.freshness import Freshness
@@ -220,6 +220,7 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
     policy = load_policy(Path(parameters.policy) if parameters.policy else None)
     source = open_source(resolved.input, mapping=mapping)
+    ages = overridden(settings.freshness, parameters.freshness)
     now = clock()
     deadline_at = deadline_instant(parameters.deadline, now)
     open_as = f"{wanted.run_id}@{journal.holders.name}"
@@ -256,7 +257,7 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         control=control,
         clock=clock,
         started_at=started_at,
-        freshness=Freshness(max_ages(wanted.purpose, settings.freshness), now),
+        freshness=Freshness(max_ages(wanted.purpose, ages), now),
         caps=caps,
         policy=policy,
         is_new=resolved.earlier is None,

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sandbox.people import account_of, ecosystem_of, karma_of
-from schemas.errors import InputError
+from schemas.errors import InputError, SettingsError
 from storage.clock import system_clock, to_instant
 from storage.journal import money, open_journal
 from tests.screening import CONSENT, World, customer
@@ -358,3 +358,25 @@ def test_a_price_spike_of_long_ago_binds_nobody(
     with open_journal(world.folder / "home") as journal:
         assert journal.money.prices()["bank_account"].highest_micro == 5_000_000_000
         assert journal.money.recent_highest() == {"bank_account": 10_000_000}
+
+
+def test_a_run_may_want_its_evidence_fresher(tmp_path: Path) -> None:
+    """With a limit of its own a run asks again what the settings would still reuse."""
+    now = system_clock()
+    clock = {"now": now}
+    world = World(tmp_path, clock=lambda: clock["now"])
+    rows = _people(5)
+    world.screen(rows, checks=["karma"])
+    clock["now"] = now + 2 * DAY
+    world.screen(rows, checks=["karma"], freshness=["karma.listed=60"])
+    assert len(world.calls("karma")) == 5
+    world.screen(rows, checks=["karma"], freshness=["karma.clear=1", "karma.listed=P1D"])
+    assert len(world.calls("karma")) == 10
+
+
+@pytest.mark.parametrize("given", ["karma.clear", "karma.nonsense=1", "nothing.clear=1", "karma=1"])
+def test_a_freshness_that_cannot_be_read_is_told(world: World, given: str) -> None:
+    """The mistake names what there is, before anything is asked."""
+    with pytest.raises(SettingsError, match="freshness"):
+        world.screen(_people(1), freshness=[given])
+    assert not world.calls()
