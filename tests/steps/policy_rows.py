@@ -66,6 +66,8 @@ def enriched(
         columns[field.name] = values.cast(field.type) if kind != field.type else values
     table = pa.table(columns, schema=schema)
     for name, values in (extra or {}).items():
+        if name in table.column_names:
+            table = table.drop_columns([name])
         table = table.append_column(name, pa.array(values))
     return table
 
