@@ -103,7 +103,9 @@ def screen(
     quote_only: Annotated[bool, typer.Option("--quote-only", help="Only say the cost.")] = False,
     run: Annotated[str, typer.Option(help="Id of an earlier run to take up again.")] = "",
     output: Annotated[Path, typer.Option(help="Where results go.")] = Path("out"),
-    yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Approve unusual spending beforehand: do not ask.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Screen a batch: the main job."""

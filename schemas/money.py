@@ -32,8 +32,4 @@ def naira_text(micro: int | None) -> str | None:
 
 def naira_words(micro: int | None) -> str:
     """Return an amount for people, such as `₦1,234.50`; None is shown as a dash."""
-    if micro is None:
-        return "-"
-    text = naira_text(abs(micro)) or ""
-    whole, rest = text.split(".")
-    return f"{'-' if micro < 0 else ''}₦{int(whole):,}.{rest}"
+    return "-" if micro is None else f"₦{from_micro(micro):,.2f}"

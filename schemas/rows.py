@@ -168,9 +168,11 @@ class Header:
         findings: sentences for the analyst, most important first.
         defaults: values for known columns that the file does not have, from the mapping.
         date_order: `dmy`, `mdy` or `ymd` for dates that are not ISO; None where not declared.
+        fed_back: the file is a quarantine file that was fixed: a part of its batch.
     """
 
     columns: tuple[SourceColumn, ...]
     findings: tuple[str, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
     date_order: str | None = None
+    fed_back: bool = False

@@ -191,8 +191,6 @@ class Chunk:
     def _set(self, cells: _Cells, view: _SlotView, row: int, stored: StoredAnswer) -> None:
         """Note when and whence an answer came, and its cost where it is this row's own."""
         cells.checked_at[row] = max(cells.checked_at[row] or 0, stored.answered_at)
-        if not view.own[row]:
-            self.saved_by_sharing_micro += stored.cost_micro or 0
         if stored.run_id != self._assembly.wanted.run_id:
             source = Source.REUSED
         elif view.own[row]:
@@ -200,6 +198,7 @@ class Chunk:
             self._cost[row] += stored.cost_micro or 0
         else:
             source = Source.SHARED
+            self.saved_by_sharing_micro += stored.cost_micro or 0
         if cells.source[row] != Source.ASKED.value:
             cells.source[row] = source.value
 

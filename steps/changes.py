@@ -261,7 +261,7 @@ class _Comparison:
         self._rows = (bytearray(), bytearray(), bytearray())
         self.result = Compared()
 
-    def tables(self, parts: Sequence[Path]) -> Iterator[pa.Table]:
+    def tables(self, parts: Sequence[Path], *, whole: bool = True) -> Iterator[pa.Table]:
         """Yield the changes of the rows, block by block, then the customers that are gone."""
         for part in parts:
             with pq.ParquetFile(part) as file:
@@ -269,7 +269,7 @@ class _Comparison:
                     table = self._block(pa.Table.from_batches([batch]))
                     if table.num_rows:
                         yield table
-        yield from self._gone()
+        yield from self._gone(whole=whole)
         as_row = [np.frombuffer(bytes(each), np.int8) for each in self._rows]
         self.result.previous, self.result.change, self.result.quiet = as_row
 
@@ -332,11 +332,12 @@ class _Comparison:
         self._workspace.put(_PIECE.format(self.result.pieces), piece)
         self.result.pieces += 1
 
-    def _gone(self) -> Iterator[pa.Table]:
+    def _gone(self, *, whole: bool) -> Iterator[pa.Table]:
         """Tell who was in the batch and is not in this run; lay their pseudonyms aside."""
         here = _Members(b"".join(self._seen))
         gone: list[bytes] = []
-        for block in self._customers.present(self._batch, self._run_id):
+        present = self._customers.present(self._batch, self._run_id) if whole else ()
+        for block in present:
             missing = here.missing([each.customer for each in block])
             told = [
                 (each.customer, Change(None, None, ChangeKind.GONE, None, None, *each[1:]))
@@ -415,6 +416,7 @@ def write_changes(
     at: int,
     unreached: Collection[str] = (),
     reviewed: Mapping[bytes, bytes] | None = None,
+    whole: bool = True,
 ) -> Compared:
     """Write `changes.parquet` and lay the customers' new states aside.
 
@@ -430,11 +432,12 @@ def write_changes(
         unreached: checks of which lookups were left without an answer.
         reviewed: digest of the evidence somebody reviewed, by customer
             (`steps.reviews.reviewed_evidence`).
+        whole: the run has the whole batch; of a part nobody can be told to be gone.
     """
     comparison = _Comparison(
         run_id, batch, customers, pseudonyms, workspace, unreached, reviewed or {}, at
     )
-    folder.write_parquet(CHANGES_FILE, CHANGES, comparison.tables(parts))
+    folder.write_parquet(CHANGES_FILE, CHANGES, comparison.tables(parts, whole=whole))
     return comparison.result
 
 

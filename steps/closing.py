@@ -204,6 +204,7 @@ def _tell(line: Line, checks: Mapping[str, Any], *, test_mode: bool) -> Told | N
         workspace=line.workspace,
         policy=line.policy,
         checks=checks,
+        whole=not line.fed_back,
     )
 
 

@@ -397,8 +397,11 @@ def main_reason(
 ) -> tuple[str | None, list[str]]:
     """Return the reason that made the decision, and the others.
 
-    It is the first whose rule has the decision's effect; where none is known to, the first.
+    It is the first whose rule has the decision's effect; where none is known to, the first. What
+    leaves a row undecided is evidence that is missing: its notes are no reason for that.
     """
+    if decision == Decision.UNDECIDED.value:
+        return None, list(codes)
     first = next((code for code in codes if decision in reasons.get(code, {})), None)
     if first is None:
         first = codes[0] if codes else None
@@ -426,9 +429,11 @@ def action(decision: str, code: str | None, missing: Mapping[str, str]) -> str:
     """Return what to do next."""
     if decision == Decision.UNDECIDED.value and missing:
         words = set(missing.values())
+        if words == {NoAnswer.IN_DOUBT.value}:
+            return "Ask the service about the calls in doubt; a resend may be charged again."
         if words & _REACHABLE:
             return "Resume the run: some answers are still to come."
-        if NoAnswer.REFUSED.value in words:
+        if words == {NoAnswer.REFUSED.value}:
             return "Ask for consent, then screen again."
         return "Complete or correct the identifiers, then screen again."
     if code is not None and code in ACTIONS:

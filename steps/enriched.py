@@ -118,11 +118,18 @@ DECISION_FIELDS: list[tuple[str, pa.DataType]] = [
 
 
 def input_columns(columns: Sequence[SourceColumn]) -> list[tuple[str, str]]:
-    """Return output name and row column of each input column, in input order, each once."""
+    """Return output name and row column of each input column, in input order, each once.
+
+    Where a file names banks and has no codes, the code each name was translated to stands beside
+    it: the account was asked for by it.
+    """
     found: dict[str, str] = {}
+    known = {column.known for column in columns}
     for column in columns:
         source = column.known or f"{EXTRA_PREFIX}{column.output}"
         found.setdefault(column.known or column.output, source)
+        if column.known == "bank_name" and "bank_code" not in known:
+            found.setdefault("bank_code", "bank_code")
     return list(found.items())
 
 

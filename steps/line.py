@@ -89,6 +89,7 @@ class Line:
     caps: Caps
     policy: Policy
     is_new: bool
+    fed_back: bool
     columns: tuple[SourceColumn, ...] = ()
     chunks: int = 0
     rows_read: int = 0
@@ -261,6 +262,7 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         caps=caps,
         policy=policy,
         is_new=resolved.earlier is None,
+        fed_back=source.header.fed_back,
         columns=source.header.columns,
     )
 

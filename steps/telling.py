@@ -64,6 +64,7 @@ def tell(
     policy: Policy,
     checks: Mapping[str, Mapping[str, int]],
     about: Sequence[tuple[str, str]] = (),
+    whole: bool = True,
 ) -> Told:
     """Write `changes.parquet`, `decisions.csv` and `decisions.xlsx`; keep the policy's text.
 
@@ -76,6 +77,7 @@ def tell(
         policy: by which the rows were decided.
         checks: the report's part on checks: what was left open is no change.
         about: names and values for the head of the summary.
+        whole: the run has the whole batch, not only rows that were fixed and fed back.
     """
     customers, reviews = Customers.of(journal), Reviews.of(journal)
     reviews.keep_policy(policy.label, policy.model_dump_json())
@@ -92,6 +94,7 @@ def tell(
         at=at,
         unreached=unreached_checks(checks),
         reviewed=reviewed_evidence(active_reviews(reviews, batch, at=at)),
+        whole=whole,
     )
     listed = write_decisions(
         folder,

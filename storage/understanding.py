@@ -65,6 +65,7 @@ def understand(
         findings=(*meaning.findings(kept), *findings, *names.findings),
         defaults={k: v for k, v in meaning.mapping.defaults.items() if k not in found.values()},
         date_order=meaning.mapping.date_order,
+        fed_back=names.quarantine_at is not None,
     )
     return Layout(header=header, order=tuple(kept), guarded=names.quarantine_at is not None)
 

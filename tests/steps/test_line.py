@@ -380,3 +380,22 @@ def test_a_freshness_that_cannot_be_read_is_told(world: World, given: str) -> No
     with pytest.raises(SettingsError, match="freshness"):
         world.screen(_people(1), freshness=[given])
     assert not world.calls()
+
+
+def test_rows_fed_back_tell_nobody_else_as_gone(world: World) -> None:
+    """A quarantine that was fixed is a part of its batch; who is not in it is not gone."""
+    first = world.screen([*_people(5), {**customer(6), "customer_id": ""}], batch="nightly")
+    quarantine = (first.folder / "quarantine.csv").read_text().splitlines()
+    heading, broken = quarantine
+    fixed = dict(zip(heading.split(","), broken.split(","), strict=True)) | {"customer_id": "C6"}
+    night = world.screen([fixed], batch="nightly")
+    kinds = pq.read_table(night.folder / "changes.parquet")["kind"].to_pylist()
+    assert kinds == ["new"]
+
+
+def test_a_bank_that_is_only_named_shows_the_code_it_was_asked_by(world: World) -> None:
+    """Without a column of codes the translated one stands beside the name, for whoever traces."""
+    row = customer(7)
+    row["bank_name"] = {"058": "GTBank"}.get(row.pop("bank_code"), "Access Bank")
+    (got,) = world.screen([row], checks=["bank_account"]).rows
+    assert got["bank_code"] in {"058", "044"}
