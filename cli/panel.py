@@ -63,6 +63,7 @@ async def _keep_plain() -> None:
     """Write what the batch needs, one line soon after, then one now and then."""
     pace = Pace()
     due: float | None = None
+    shown = -1
     while True:
         await asyncio.sleep(_REFRESH_S)
         run = live.newest()
@@ -74,8 +75,10 @@ async def _keep_plain() -> None:
             pace.left(0, 0)
             due = now + _FIRST_LINE_S
         elif now >= due and totals(run.line)["wanted"]:
-            _write(plain_line(run.line, pace))
             due = now + _PLAIN_LINE_S
+            if totals(run.line)["done"] != shown:
+                shown = totals(run.line)["done"]
+                _write(plain_line(run.line, pace))
 
 
 def _write(line: str) -> None:
