@@ -1,0 +1,70 @@
+"""Waiting out what may pass by itself before a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schemas.checks import Check
+from schemas.plan import Standing
+from steps.control import CheckProgress, Control, StopReason
+from tasks.waiting import waits_and_goes_on
+
+HOUR = 3600 * 1_000_000
+
+
+def stopped_line(
+    reason: StopReason, *, deadline_at: int | None = HOUR, every_s: float = 0.01
+) -> Any:  # noqa: ANN401
+    """Return what waiting needs of a line: one lookup was lost, one was answered."""
+    control = Control(
+        deadline_at=deadline_at, progress={Check.KARMA: CheckProgress(wanted=2, paid=1, failed=1)}
+    )
+    control.stop_run(reason)
+    return SimpleNamespace(
+        control=control,
+        clock=lambda: 0,
+        settings=SimpleNamespace(resume_every=timedelta(seconds=every_s)),
+        standing=np.array([Standing.FAILED.value, Standing.PAID.value], dtype=np.int8),
+        checks_of=np.array(["karma", "karma"], dtype=object),
+    )
+
+
+@pytest.mark.parametrize("reason", [StopReason.OUTAGE, StopReason.BALANCE])
+async def test_what_may_pass_is_tried_again_before_the_deadline(reason: StopReason) -> None:
+    """The stop is taken back, and what was lost waits to be asked again; what was paid does not."""
+    line = stopped_line(reason)
+    assert await waits_and_goes_on(line)
+    assert line.control.stop is None
+    assert list(line.standing) == [Standing.WAITING.value, Standing.PAID.value]
+
+
+@pytest.mark.parametrize("reason", [StopReason.BUDGET, StopReason.AUTH, StopReason.CANCELLED])
+async def test_what_cannot_pass_stays(reason: StopReason) -> None:
+    """A cap, a refused key and a cancellation do not go away by waiting."""
+    line = stopped_line(reason)
+    assert not await waits_and_goes_on(line)
+    assert line.control.stop == reason
+
+
+@pytest.mark.parametrize("deadline_at", [None, 1000])
+async def test_without_time_for_another_try_the_run_ends(deadline_at: int | None) -> None:
+    """No deadline, or one before the next try: the stop stands."""
+    line = stopped_line(StopReason.OUTAGE, deadline_at=deadline_at)
+    assert not await waits_and_goes_on(line)
+    assert line.control.stop == StopReason.OUTAGE
+
+
+async def test_a_run_that_waits_can_be_cancelled() -> None:
+    """Cancelling replaces a stop that may pass, and the waiting ends."""
+    line = stopped_line(StopReason.OUTAGE, every_s=600)
+    waiting = asyncio.get_running_loop().create_task(waits_and_goes_on(line))
+    await asyncio.sleep(0)
+    line.control.stop_run(StopReason.CANCELLED)
+    assert not await waiting
+    assert line.control.stop == StopReason.CANCELLED
