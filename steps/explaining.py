@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from schemas.checks import CONSENT_GATED, Check
 from schemas.decisions import LISTED_PART
 from schemas.money import naira_text
-from schemas.policy import Policy
+from schemas.policy import Decision, Effect, Policy
 from steps.answered import LISTINGS, TRACKED, Compare, evidence_digest
 from steps.decision_list import missing_checks
 from steps.person import changes_of, newest_row, subjects_of
@@ -38,6 +38,14 @@ _LISTING_FIELDS = (
     "default_date",
     "reporting_entity_name",
 )
+
+_EFFECTS = {
+    Decision.DECLINE.value: frozenset(Effect),
+    Decision.REVIEW.value: frozenset({Effect.REVIEW, Effect.NOTE}),
+    Decision.APPROVE.value: frozenset({Effect.APPROVE, Effect.NOTE}),
+    Decision.UNDECIDED.value: frozenset({Effect.NOTE}),
+}
+"""Effects of rules that can have applied where a decision was made."""
 
 
 def lawful_basis(check: str) -> str:
@@ -66,7 +74,7 @@ def explain(
         "run_id": None if run is None else run.run_id,
         "screened_at": None if run is None else instant_text(run.finished_at or run.started_at),
         "decision": None if row is None else row["decision"],
-        "reasons": [] if row is None else reasons(row["reasons"] or [], text),
+        "reasons": [] if row is None else reasons(row["decision"], row["reasons"] or [], text),
         "policy": policy,
         "policy_kept": text is not None,
         "missing_checks": {} if row is None else missing_checks(row),
@@ -81,14 +89,22 @@ def explain(
     }
 
 
-def reasons(codes: Sequence[str], policy_text: str | None) -> list[dict[str, Any]]:
-    """Return each reason code with the rules of the policy that bear it, in full."""
+def reasons(decision: str, codes: Sequence[str], policy_text: str | None) -> list[dict[str, Any]]:
+    """Return each reason code with the rules that bear it and can have applied, in full.
+
+    A rule that outranks the decision cannot: it would have made another one.
+    """
+    effects = _EFFECTS.get(decision, _EFFECTS[Decision.DECLINE.value])
     policy = None if policy_text is None else Policy.model_validate_json(policy_text)
     rules = () if policy is None else policy.rules
     return [
         {
             "code": code,
-            "rules": [rule.model_dump(mode="json") for rule in rules if rule.code == code],
+            "rules": [
+                rule.model_dump(mode="json")
+                for rule in rules
+                if rule.code == code and rule.effect in effects
+            ],
         }
         for code in codes
     ]
