@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
-]
+from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+
 ListArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The list, as CSV or XLSX.")]
 FolderOption = Annotated[Path, typer.Option("--output", help="Folder for the HTML and JSON file.")]
 CustomerArgument = Annotated[

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from cli.opened import opened_journal
 from cli.summary import naira
 from schemas.errors import UsageError
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
     from steps.erasing import Found
 
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
-]
 YesOption = Annotated[bool, typer.Option("--yes", help="Remove without asking.")]
 _BVN = re.compile(r"[0-9]{11}")
 

@@ -17,6 +17,7 @@ import typer
 
 from cli.decisions import register as register_decisions
 from cli.erase import register as register_erasing
+from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from cli.policy import policy_app
 from schemas.errors import NightscreenError
 
@@ -60,10 +61,6 @@ register_erasing(app)
 _INTERRUPTED = 130
 """What Typer makes of Ctrl-C; a run that is open ends by itself instead, with a report."""
 _STOPPED = "stopped before anything was asked; nothing was spent"
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
-]
-InputArgument = Annotated[Path, typer.Argument(help="CSV, XLSX, Parquet or JSON Lines file.")]
 FreshnessOption = Annotated[
     str, typer.Option(help="How old answers may be in this run, such as karma.clear=1 (days).")
 ]

@@ -30,7 +30,7 @@ from client.reading import parse_answer
 from client.retry import next_attempt
 from client.transport import Departure, StripedTransport
 from client.wire import Request, lookup_request
-from schemas.checks import Outcome
+from schemas.checks import HITS
 from schemas.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ ANY_ZLIB = 47
 """zlib's word for: find out whether it is gzip or deflate."""
 
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-MISSES = (Outcome.CLEAR, Outcome.NOT_FOUND)
 LOGGERS = ("httpx", "httpcore", "httpcore2")
 
 
@@ -166,7 +165,7 @@ class Client:
             if pause_s is None or doubtful:
                 break
             await asyncio.sleep(pause_s)
-        is_hit = reading.outcome not in (None, *MISSES)
+        is_hit = reading.outcome in HITS
         answer = parse_answer(request.operation, reading.body) if is_hit else None
         return Reply(reading, answer, tuple(made))
 

@@ -18,8 +18,6 @@ class Check(StrEnum):
     SELFIE = "selfie"
 
 
-DEFAULT_CHECKS = (Check.BANK_ACCOUNT, Check.KARMA, Check.ECOSYSTEM)
-
 CONSENT_GATED = frozenset({Check.ECOSYSTEM, Check.SELFIE})
 """Checks that are lawful only with the customer's consent (specification, area B, rule 3)."""
 
@@ -70,6 +68,10 @@ class Outcome(StrEnum):
     LISTED = "listed"
     CLEAR = "clear"
     SCORED = "scored"
+
+
+HITS = frozenset({Outcome.FOUND, Outcome.LISTED, Outcome.SCORED})
+"""Outcomes that bring a record and are charged: no hit, no charge."""
 
 
 class NoAnswer(StrEnum):

@@ -48,7 +48,6 @@ _NO, _YES, _UNTOLD = 0, 1, 2
 """What a rule says of a row; untold only where that must hold an approval back."""
 _ANSWERED, _OPEN, _TEST = 0, 1, 2
 _ANSWERS = 3
-_STOPPING = (Effect.DECLINE, Effect.REVIEW)
 _CLOSE_TO_FULL = 2**60
 
 

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from storage.journal.runs import Run
 
 CHUNK_ROWS = 8192
-_INTAKE = "intake"
 QUARANTINE = "quarantine.csv"
 PROBLEMS = "problems.csv"
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from client.classify import Reading, Verdict
 from client.retry import next_attempt
 from schemas.calls import Grant, GrantKind
-from schemas.checks import Outcome
+from schemas.checks import HITS
 from schemas.plan import Standing
 from steps.control import ADDRESS, TEST_MODE, Control, StopReason
 from steps.jobs import Batch, Job, most_charged, outcome_of, released
@@ -37,7 +37,6 @@ __all__ = ["Job", "Pace", "Sender", "Window"]
 _MICROS = 1_000_000
 _HELD_POLL_S = 0.5
 _LEAST_WAIT_S = 0.001
-_MISSES = frozenset({Outcome.CLEAR, Outcome.NOT_FOUND})
 
 
 class Sender(Protocol):
@@ -337,7 +336,7 @@ class Window:
             self._stop(reading)
         if reading.verdict is Verdict.ANSWERED:
             control.saw_answer(self._check, reading.cost_micro, job.bound_micro)
-            hit = reading.outcome not in _MISSES
+            hit = reading.outcome in HITS
             control.saw_body(self._check, reading.body, reading.cost_micro, hit=hit)
             return
         silence = reading.verdict in {Verdict.NOT_SENT, Verdict.IN_DOUBT}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schemas.checks import Check, Outcome
+from schemas.checks import HITS, Check
 from schemas.money import naira_words
 from schemas.quote import CheckQuote, First, Quote
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 DECISIVE_FIRST = (Check.KARMA, Check.BANK_ACCOUNT, Check.ECOSYSTEM, Check.SELFIE)
 """Order among checks of one price: what can decide a row alone comes first."""
-
-CHARGED = frozenset({Outcome.LISTED.value, Outcome.FOUND.value, Outcome.SCORED.value})
-"""Outcomes that are charged: no hit, no charge."""
 
 FIRST_NIGHT_HIT = {
     Check.KARMA.value: 0.05,
@@ -205,7 +202,7 @@ def seen_rates(tallies: Iterable[tuple[str, str, str, int, int]]) -> dict[tuple[
     found: dict[tuple[str, str], Seen] = {}
     for check, kind, outcome, answers, _cost in tallies:
         before = found.get((check, kind), Seen())
-        charged = answers if outcome in CHARGED else 0
+        charged = answers if outcome in HITS else 0
         found[(check, kind)] = Seen(before.answers + answers, before.charged + charged)
     return found
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from client.reading import parse_answer
 from schemas.answers import BankAccountAnswer, EcosystemRecord, KarmaListing, Record
-from schemas.checks import Check, Outcome
+from schemas.checks import HITS, Check
 from steps.explaining import last_answered, lookup, plain, review_document, told_changes
 from steps.judge import CONTRADICTS, dob_agrees, history_name, judge_account
 from steps.person import changes_of, find_row, listed_rows, quarantined_rows, subjects_of
@@ -34,11 +34,6 @@ if TYPE_CHECKING:
     from storage.journal.runs import Run
 
 WITHHELD = "(withheld: about another person, or not shown to be about this one)"
-_HITS = {
-    Outcome.FOUND.value,
-    Outcome.LISTED.value,
-    Outcome.SCORED.value,
-}
 _OTHERS = ("guarantor", "next_of_kin", "nextofkin", "referee", "spouse", "officer", "agent")
 _ACCOUNT = ("bank_account_name", "name_explained")
 _HISTORY = (
@@ -181,7 +176,7 @@ def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]], days: int)
         "run_id": answer.run_id,
         "kept_until": _kept_until(answer.answered_at, days),
     }
-    if answer.outcome not in _HITS:
+    if answer.outcome not in HITS:
         return {**document, "said": None}
     record = parse_answer(Check(answer.check), answer.body)
     if not isinstance(record, Record):

@@ -5,7 +5,6 @@ What stands in the files is decided in `steps/`; the files of intake are in `rej
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from contextlib import contextmanager
@@ -99,18 +98,6 @@ class RunFolder:
                 rows += table.num_rows
         self.rows[name] = rows
         return rows
-
-    def write_csv(self, name: str, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> int:
-        """Write a CSV file; return the number of rows."""
-        number = 0
-        with self.file(name) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(list(header))
-            for row in rows:
-                writer.writerow(list(row))
-                number += 1
-        self.rows[name] = number
-        return number
 
     def files(self) -> dict[str, dict[str, Any]]:
         """Return name, bytes, rows and SHA-256 of every file of the folder but the manifest."""

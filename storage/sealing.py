@@ -7,7 +7,6 @@ with a key of their own that never rotates. Where keys come from is the business
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 from dataclasses import dataclass, field
@@ -156,8 +155,3 @@ class Pseudonyms:
         """Return the pseudonym of a lender's customer in a batch name."""
         text = f"customer\x1f{batch}\x1f{customer_id}"
         return hmac.digest(self.key, text.encode(), "sha256")[:SUBJECT_BYTES]
-
-
-def digest_text(data: bytes) -> str:
-    """Return `sha256:<hex>` of some bytes."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
