@@ -21,6 +21,9 @@ GONE_SHARE: Final = 0.06
 CHANGE_DAYS: Final = 30
 """Changes of the world happen on one of the days 1 to 30."""
 
+_OTPS: Final = 999_999
+_OTP_STEP: Final = 100_003  # no common factor, so that passwords do not soon repeat
+
 
 def holder_of(bank_code: str, account_number: str, *, day: int = 0) -> Person | None:
     """Tell who holds an account, or None where there is no such account.
@@ -113,7 +116,7 @@ def bvn_details(bvn: str) -> dict[str, object]:
     """Tell what a finished BVN consent answers (service.md, "BVN details")."""
     person = person_of_bvn(bvn)
     draw = Draw("bvn details", bvn)
-    return {
+    details: dict[str, object] = {
         "reference": draw.between(100_000, 99_999_999),
         "bvn": bvn,
         "first_name": person.first_name,
@@ -131,6 +134,20 @@ def bvn_details(bvn: str) -> dict[str, object]:
         "watchlisted": 1 if draw.below(100) == 0 else 0,
         "image_url": f"https://images.example/{draw.below(10**12):012d}.jpg",
     }
+    return _as_magic(details, magic.by_bvn(bvn))
+
+
+def _as_magic(details: dict[str, object], row: magic.Magic | None) -> dict[str, object]:
+    """Correct a record where a magic BVN promises something of it."""
+    if row is None:
+        return details
+    details["watchlisted"] = int(row.watchlisted)
+    if row.incomplete:
+        details.update(dict.fromkeys(("middle_name", "residential_address"), ""))
+        details.update(dict.fromkeys(("email", "marital_status"), None))
+        for name in ("image_url", "registration_date", "mobile"):
+            del details[name]
+    return details
 
 
 def bvn_accounts(bvn: str) -> list[dict[str, object]]:
@@ -149,6 +166,13 @@ def bvn_accounts(bvn: str) -> list[dict[str, object]]:
     ]
 
 
-def otp_of(bvn: str) -> str:
-    """Tell the one-time password that this customer receives."""
-    return f"{Draw('one-time password', bvn).below(10**6):06d}"
+def otp_of(bvn: str, number: int = 1) -> str:
+    """Tell the one-time password that this customer receives.
+
+    Args:
+        bvn: 11 digits.
+        number: the how-manieth password of this customer since the last reset; a new request
+            brings another password.
+    """
+    first = Draw("one-time password", bvn).below(_OTPS)
+    return f"{(first + (number - 1) * _OTP_STEP) % _OTPS:06d}"

@@ -22,6 +22,7 @@ from sandbox.money import micros_of, naira_text
 from sandbox.openapi import document
 from sandbox.scenarios import SCENARIOS
 from sandbox.state import Capacity
+from sandbox.wallet import PRICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,11 +59,16 @@ def _object(value: object, name: str) -> dict[str, object]:
     return value
 
 
-def _operation(value: object, *, or_all: bool = True) -> str:
-    known = (*OPERATIONS, ALL) if or_all else OPERATIONS
-    if value not in known:
-        raise ValueError(f"operation must be one of {', '.join(known)}")
+def _operation(value: object) -> str:
+    if value not in (*OPERATIONS, ALL):
+        raise ValueError(f"operation must be one of {', '.join((*OPERATIONS, ALL))}")
     return str(value)
+
+
+def _priced(value: str) -> str:
+    if value not in PRICES:
+        raise ValueError(f"operation must be one of {', '.join(PRICES)}")
+    return value
 
 
 def _only(body: dict[str, object], *names: str) -> None:
@@ -231,7 +237,7 @@ def set_prices(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     """Set prices now, or plan them for a later call of their operation."""
     planned: list[tuple[str, int, int]] = []
     for name, value in body.items():
-        operation = _operation(name, or_all=False)
+        operation = _priced(name)
         wanted = value if isinstance(value, dict) else {"price": value}
         _only(wanted, "price", "at_call")
         price = micros_of(wanted.get("price"))
@@ -269,9 +275,22 @@ def set_world(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     return {"day": sandbox.day}
 
 
+def set_clock(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
+    """Move the sandbox's own time ahead, so that nobody waits for what runs out."""
+    _only(body, "advance_s")
+    sandbox.ahead_s += _number(body.get("advance_s"), "advance_s")
+    return {"ahead_s": sandbox.ahead_s}
+
+
+def show_otps(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
+    """Show the one-time passwords as the customers hold them."""
+    return {"otps": sandbox.otps.as_json(sandbox.otp_terms(), query.get("bvn"))}
+
+
 VIEWS: Final[dict[str, View]] = {
     "ledger": show_ledger,
     "state": show_state,
+    "otps": show_otps,
     "openapi.json": show_document,
 }
 ACTIONS: Final[dict[str, Action]] = {
@@ -284,6 +303,7 @@ ACTIONS: Final[dict[str, Action]] = {
     "prices": set_prices,
     "capacity": set_capacity,
     "world": set_world,
+    "clock": set_clock,
 }
 
 

@@ -131,8 +131,10 @@ class FaultPlan:
         }
 
 
-def of_magic(row: Magic | None, attempt: int) -> Fault | None:
-    """Tell which fault a magic identifier asks for at this attempt."""
+def of_magic(row: Magic | None, operation: str, attempt: int) -> Fault | None:
+    """Tell which fault a magic identifier asks for at this attempt of an operation."""
     if row is None or not row.fault or (row.once and attempt > 1):
+        return None
+    if row.only not in ("", operation):
         return None
     return FAULTS[row.fault]

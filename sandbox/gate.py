@@ -115,6 +115,7 @@ class Call:
     authorized: bool = False
     attempt: int = 0
     number: int = 0
+    metered: bool = False
     price: int = 0
 
 
@@ -174,10 +175,10 @@ class Gate:
         full = sandbox.over_capacity(operation.name)
         if full:
             call.fault = faults.FAULTS[full.refusal]
-            return Outcome("refused", self._failing(call.fault))
-        call.fault = faults.of_magic(subject.special, call.attempt) or sandbox.faults.choose(
-            operation.name, subject.identity, call.attempt, numbers
-        )
+            return Outcome("refused", self._failing(call, call.fault))
+        call.fault = faults.of_magic(
+            subject.special, operation.name, call.attempt
+        ) or sandbox.faults.choose(operation.name, subject.identity, call.attempt, numbers)
         await self._wait(call)
         return self._work_out(call)
 
@@ -196,8 +197,10 @@ class Gate:
     def _work_out(self, call: Call) -> Outcome:
         """Decide the call; nothing is awaited from here on, so that wallet and ledger agree."""
         sandbox, fault = self._sandbox, call.fault
-        sandbox.wallet.count_call()
-        call.price = sandbox.prices.price(call.operation.name, call.number)
+        call.metered = call.operation.name in sandbox.prices.now
+        if call.metered:
+            sandbox.wallet.count_call()
+            call.price = sandbox.prices.price(call.operation.name, call.number)
         if fault and not fault.after:
             return self._play_before(call, fault)
         checks: tuple[Callable[[Call], Outcome | None], ...] = (
@@ -212,7 +215,7 @@ class Gate:
             if refused:
                 return refused
         outcome = self._look_up(call)
-        return self._play_after(outcome, fault) if fault else outcome
+        return self._play_after(call, outcome, fault) if fault else outcome
 
     def _check_key(self, scope: Scope) -> Outcome | None:
         given = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
@@ -229,23 +232,25 @@ class Gate:
     def _check_rights(self, call: Call) -> Outcome | None:
         manners, name = self._sandbox.manners, call.operation.name
         if name in manners.denied_operations:
-            return self._denied()
-        return self._unpriced() if name in manners.unpriced_operations else None
+            return self._denied(call)
+        return self._unpriced(call) if name in manners.unpriced_operations else None
 
-    def _denied(self) -> Outcome:
+    def _denied(self, call: Call) -> Outcome:
         text = "Access denied: this key has no right to this operation"
-        return Outcome("denied", Reply(403, wire.envelope("error", text, meta=self._error_meta())))
+        return Outcome(
+            "denied", Reply(403, wire.envelope("error", text, meta=self._error_meta(call)))
+        )
 
-    def _unpriced(self) -> Outcome:
+    def _unpriced(self, call: Call) -> Outcome:
         text = "Price definition missing for this service"
-        body = wire.envelope("error", text, meta=self._error_meta())
+        body = wire.envelope("error", text, meta=self._error_meta(call))
         return Outcome("unpriced", Reply(500, body))
 
     def _check_wallet(self, call: Call) -> Outcome | None:
-        return None if self._sandbox.wallet.balance >= call.price else self._low_wallet()
+        return None if self._sandbox.wallet.balance >= call.price else self._low_wallet(call)
 
-    def _low_wallet(self) -> Outcome:
-        body = wire.envelope("error", "Insufficient balance", None, self._meta(None))
+    def _low_wallet(self, call: Call) -> Outcome:
+        body = wire.envelope("error", "Insufficient balance", None, self._meta(call, None))
         return Outcome("low_wallet", Reply(int(self._sandbox.manners.low_wallet), body))
 
     def _check_test_mode(self, call: Call) -> Outcome | None:
@@ -261,7 +266,9 @@ class Gate:
         sample = call.operation.sample()
         cost = call.price if self._sandbox.manners.mock_cost else 0
         extra: dict[str, object] = {"mock-response": "This is a mock response"}
-        body = wire.envelope(sample.status, sample.message, sample.data, self._meta(cost), extra)
+        body = wire.envelope(
+            sample.status, sample.message, sample.data, self._meta(call, cost), extra
+        )
         return Outcome("test_mode", Reply(200, body))
 
     def _check_input(self, call: Call) -> Outcome | None:
@@ -270,10 +277,10 @@ class Gate:
             if self._sandbox.manners.missing_field == "504":
                 return Outcome("missing_field", Reply(504, b"upstream request timeout", TEXT))
             text = f"{subject.missing} is required"
-            body = wire.envelope("error", text, meta=self._error_meta())
+            body = wire.envelope("error", text, meta=self._error_meta(call))
             return Outcome("missing_field", Reply(400, body))
         if subject.refusal:
-            body = wire.envelope("error", subject.refusal, meta=self._error_meta())
+            body = wire.envelope("error", subject.refusal, meta=self._error_meta(call))
             return Outcome("malformed", Reply(400, body))
         return None
 
@@ -287,21 +294,31 @@ class Gate:
         sandbox = self._sandbox
         answer = call.operation.answer(sandbox, call.subject)
         if answer.http_status != 200:  # noqa: PLR2004 - an error of the operation's own
-            body = wire.envelope("error", answer.message, meta=self._error_meta())
+            body = wire.envelope("error", answer.message, meta=self._error_meta(call))
             return Outcome(answer.word, Reply(answer.http_status, body))
         charged = call.price if not answer.miss or sandbox.manners.misses_charged else 0
         if charged:
             sandbox.wallet.charge(charged)
         if answer.miss:
-            return self._miss(answer, charged)
+            return self._miss(call, answer, charged)
         body = wire.envelope(
-            answer.status, answer.message, answer.data, self._meta(call.price), self._remark(call)
+            answer.status,
+            answer.message,
+            answer.data,
+            self._meta(call, call.price),
+            self._remark(call),
         )
         return Outcome(answer.word, Reply(200, body), charged)
 
-    def _miss(self, answer: Answer, charged: int) -> Outcome:
+    def _miss(self, call: Call, answer: Answer, charged: int) -> Outcome:
         code, _, form = answer.miss.partition("_")
-        meta = self._meta(charged) if charged else self._error_meta() if answer.meta else None
+        meta = (
+            self._meta(call, charged)
+            if charged
+            else self._error_meta(call)
+            if answer.meta
+            else None
+        )
         data = None if form == "null" else ABSENT
         status = "error" if form == "error" else "success"
         body = wire.envelope(status, answer.message, data, meta)
@@ -315,30 +332,33 @@ class Gate:
             return None
         return {"deprecation": "A later version of this operation is available"}
 
-    def _meta(self, cost: int | None) -> Meta:
+    def _meta(self, call: Call, cost: int | None) -> Meta | None:
+        """Tell cost and balance; calls that are never priced carry neither."""
         sandbox = self._sandbox
+        if not call.metered:
+            return None
         lags = sandbox.manners.balance_lags
         balance = sandbox.wallet.previous if lags else sandbox.wallet.balance
         return Meta(cost, balance, as_text=sandbox.manners.money_as_text)
 
-    def _error_meta(self) -> Meta | None:
+    def _error_meta(self, call: Call) -> Meta | None:
         manners = self._sandbox.manners
-        return self._meta(0 if manners.error_cost else None) if manners.error_meta else None
+        return self._meta(call, 0 if manners.error_cost else None) if manners.error_meta else None
 
     def _play_before(self, call: Call, fault: Fault) -> Outcome:
         """Fail a call before it is worked out; nothing is charged."""
         special: dict[str, Callable[[], Outcome]] = {
-            "denied": self._denied,
-            "unpriced": self._unpriced,
-            "low_wallet": self._low_wallet,
+            "denied": lambda: self._denied(call),
+            "unpriced": lambda: self._unpriced(call),
+            "low_wallet": lambda: self._low_wallet(call),
             "empty_object": self._empty_object,
             "mock_response": lambda: self._mock(call),
         }
         if fault.name in special:
             return special[fault.name]()
-        return Outcome("fault", self._failing(fault))
+        return Outcome("fault", self._failing(call, fault))
 
-    def _play_after(self, outcome: Outcome, fault: Fault) -> Outcome:
+    def _play_after(self, call: Call, outcome: Outcome, fault: Fault) -> Outcome:
         """Spoil the delivery of a call that was worked out and, if it hit, charged."""
         reply = outcome.reply
         if fault.name == "slow":
@@ -350,15 +370,15 @@ class Gate:
         elif fault.name == "huge":
             reply.body = reply.body[:-1] + b',"padding":"' + b"x" * _HUGE + b'"}'
         else:
-            outcome.reply = self._failing(fault)
+            outcome.reply = self._failing(call, fault)
         return outcome
 
-    def _failing(self, fault: Fault) -> Reply:
+    def _failing(self, call: Call, fault: Fault) -> Reply:
         if fault.status == 0:
             silent = fault.name.startswith("timeout")
             return Reply(0, b"", way="cut", silence_s=self._sandbox.manners.silence_s * silent)
         if fault.name == "no_data":
-            return Reply(200, wire.envelope("success", "Successful", meta=self._meta(None)))
+            return Reply(200, wire.envelope("success", "Successful", meta=self._meta(call, None)))
         return self._error_reply(fault.status)
 
     def _error_reply(self, status: int) -> Reply:

@@ -42,6 +42,12 @@ class Magic:
         finish: shape of the finished BVN consent, `details`, `accounts` or empty for the default.
         fault: name of a fault of `sandbox.faults`, or empty.
         once: whether only the first attempt of each operation meets the fault.
+        only: the one operation that meets the fault; empty where all do.
+        otp: how one-time passwords fare, a word of `sandbox.passwords.DELIVERIES` or empty for
+            the manner's.
+        watchlisted: whether the BVN record says so.
+        incomplete: whether the BVN record lacks fields.
+        loan: fate of a loan offered to this email or phone, a word of `sandbox.loans.FATES`.
     """
 
     code: int
@@ -55,6 +61,11 @@ class Magic:
     finish: str = ""
     fault: str = ""
     once: bool = False
+    only: str = ""
+    otp: str = ""
+    watchlisted: bool = False
+    incomplete: bool = False
+    loan: str = "approved"
 
     @property
     def bvn(self) -> str:
@@ -109,6 +120,37 @@ _OUTCOMES = (
     ),
     Magic(9, "accounts", "BVN consent ends with a list of bank accounts", finish="accounts"),
 )
+_CONSENTS = (
+    Magic(40, "otp-never", "the one-time password of BVN consent never arrives", otp="never"),
+    Magic(41, "otp-late", "it arrives when it has expired, unless times are set", otp="late"),
+    Magic(42, "unreachable", "BVN consent cannot be started: 400, contact lost", otp="unreachable"),
+    Magic(43, "details", "BVN consent ends with the details, always", finish="details"),
+    Magic(44, "watchlisted", "the BVN record is on the watch list", watchlisted=True),
+    Magic(45, "incomplete", "the BVN record lacks fields, or has them empty", incomplete=True),
+    Magic(
+        46,
+        "finish-in-doubt",
+        "BVN consent: the finish is charged, then the connection is cut",
+        fault="cut_after_charge",
+        only="bvn_finish",
+    ),
+    Magic(
+        47,
+        "start-in-doubt",
+        "BVN consent: the password is sent, then the connection is cut",
+        fault="cut_after_charge",
+        only="bvn_start",
+    ),
+)
+
+_LOANS = (
+    Magic(50, "loan-rejected", "a loan is applied for and turned down", loan="rejected"),
+    Magic(51, "loan-running", "has a running loan already, so does not apply", loan="running"),
+    Magic(52, "loan-never", "never fills in the loan form", loan="never"),
+    Magic(53, "loan-cancelled", "applies for a loan, then cancels it", loan="cancelled"),
+    Magic(54, "loan-stuck", "applies for a loan that is never decided", loan="stuck"),
+    Magic(55, "loan-existing", "has a login from an earlier loan, and applies", loan="existing"),
+)
 
 _FAULTS: tuple[tuple[str, str], ...] = (
     ("slow", "the right answer, seconds late"),
@@ -154,9 +196,14 @@ def _faulty(code: int, fault: str, meaning: str, *, once: bool) -> Magic:
 
 TABLE: tuple[Magic, ...] = (
     *_OUTCOMES,
+    *_CONSENTS,
+    *_LOANS,
     *(_faulty(10 + n, fault, text, once=False) for n, (fault, text) in enumerate(_FAULTS)),
     *(_faulty(10 + _ONCE + n, fault, text, once=True) for n, (fault, text) in enumerate(_FAULTS)),
 )
+"""Codes from 0 choose outcomes, from 10 faults, from 40 BVN consents, from 50 loans, and from 60
+the same faults at the first attempt only."""
+
 _BY_CODE = {f"{row.code:02d}": row for row in TABLE}
 _BY_WORD = {row.word: row for row in TABLE}
 

@@ -10,8 +10,14 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal
 from typing import Final
 
-OPERATIONS: Final = ("karma", "ecosystem", "bank_account", "selfie", "bvn_start", "bvn_finish")
+VALIDATION: Final = ("karma", "ecosystem", "bank_account", "selfie", "bvn_start", "bvn_finish")
 """The priced operations of area B, by the names used all over the sandbox."""
+
+LOANS: Final = ("loan_products", "loan_start", "loan_view")
+"""The operations of area C, which cost nothing."""
+
+OPERATIONS: Final = (*VALIDATION, *LOANS)
+"""Every operation that can be named in faults, latencies, capacities and switches."""
 
 _LONGEST_S: Final = 86_400
 
@@ -78,6 +84,12 @@ class Manners:
         "sometimes", "never", "always", about="unknown top-level keys in answers"
     )
     otp_lifetime_s: float = _number(600.0, "how long a one-time password is good")
+    otp_delivery: str = _one_of(
+        *("sure", "mixed"),
+        about="whether one-time passwords arrive; mixed goes by BVN: some late, lost or not sent",
+    )
+    otp_late_s: float = _number(900.0, "how long a late one-time password is under way")
+    distributor: bool = _flag(default=True, about="the key is a distributor's: loans may be used")
     mock_cost: bool = _flag(default=False, about="mock answers name the price as their cost")
     retry_after: str = _one_of("seconds", "date", "none", about="form of the Retry-After header")
     retry_after_s: float = _number(1.0, "wait named by Retry-After")

@@ -52,6 +52,16 @@ SCENARIOS: Final = {
         ),
         Scenario("slow", "3 s at the median, 20 s at worst", latency=lognormal(3000, 20_000)),
         Scenario("empty-wallet", "the 200th call finds the wallet empty", dry_at_call=200),
+        Scenario(
+            "mixed-consents",
+            "one-time passwords late, lost or not sent to some; both shapes of BVN consent",
+            manners=Manners(otp_delivery="mixed", bvn_finish="mixed"),
+        ),
+        Scenario(
+            "no-distributor",
+            "the key is no distributor's: no loans",
+            manners=Manners(distributor=False),
+        ),
         Scenario("test-mode", "every answer is the sample record", test_mode="mock-response"),
     )
 }

@@ -6,6 +6,7 @@ callers, the control surface on behalf of tests.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from sandbox.faults import ALL, FaultPlan
@@ -13,6 +14,7 @@ from sandbox.latency import Latency
 from sandbox.ledger import Ledger
 from sandbox.manners import Manners, as_json
 from sandbox.money import micros_of, naira_text
+from sandbox.passwords import Outbox, Terms
 from sandbox.scenarios import SCENARIOS, Scenario
 from sandbox.wallet import PriceList, Wallet
 
@@ -82,7 +84,16 @@ class Sandbox:
         self.attempts: dict[tuple[str, str], int] = {}
         self.calls: dict[str, int] = {ALL: 0}
         self.peak = dict(self.in_flight)
-        self.otps: dict[str, float] = {}
+        self.otps = Outbox()
+        self.ahead_s = 0.0
+
+    def now(self) -> float:
+        """Tell the sandbox's own time in seconds: never back, moved ahead at will."""
+        return time.monotonic() + self.ahead_s
+
+    def otp_terms(self) -> Terms:
+        """Tell by what one-time passwords are judged at this moment."""
+        return Terms(self.now(), self.manners.otp_lifetime_s, self.manners.otp_late_s)
 
     def arrive(self, operation: str) -> int:
         """Count a call in; returns how many are in flight now, this one included."""
@@ -137,6 +148,7 @@ class Sandbox:
             "seed": self.opening.seed,
             "test_mode": self.test_mode,
             "day": self.day,
+            "ahead_s": self.ahead_s,
             "wallet": self.wallet_json(),
             "prices": {name: naira_text(price) for name, price in self.prices.now.items()},
             "latency": self.latency.as_json(),

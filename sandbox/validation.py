@@ -6,7 +6,6 @@ gate's; the records come from the people.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,17 +14,19 @@ from sandbox.accounts import ACCOUNT_DIGITS, BANK_CODE_DIGITS
 from sandbox.draw import Draw
 from sandbox.gate import Answer, Operation, Subject
 from sandbox.lives import BVN_DIGITS, is_digits
+from sandbox.passwords import drawn_delivery
 
 if TYPE_CHECKING:
     from sandbox.state import Sandbox
 
 BAD_BVN: Final = "Enter a valid BVN number."
-EXPIRED_OTP: Final = "999999"
-"""The one-time password that is always too late."""
-
 _SAMPLE: Final = magic.by_word("listed")
 _SAMPLE_IMAGE: Final = "https://images.example/sample.jpg"
-_OTPS_KEPT: Final = 100_000
+_OTP_REFUSALS: Final = {
+    "not_started": "Please call initialize",
+    "otp_expired": "OTP has expired",
+    "wrong_otp": "Wrong OTP entered",
+}
 
 
 def _text(body: dict[str, object], name: str) -> tuple[str, str, str]:
@@ -192,11 +193,20 @@ class BvnStart:
         """Send the one-time password: remember that it may now be given."""
         if subject.special and not subject.special.bvn_known:
             return Answer("not_found", "BVN record not found", miss="404_error")
-        while len(sandbox.otps) >= _OTPS_KEPT:
-            sandbox.otps.pop(next(iter(sandbox.otps)))
-        sandbox.otps[subject.identity] = time.monotonic()
-        contact = masked_contact(subject.fields["contact"])
+        contact, delivery = subject.fields["contact"], self._delivery(sandbox, subject)
+        if delivery == "unreachable":
+            text = "Unable to send OTP to the contact of this BVN"
+            return Answer("unreachable", text, http_status=400)
+        sandbox.otps.send(subject.identity, contact, sandbox.now(), delivery)
+        contact = masked_contact(contact)
         return Answer("otp_sent", "Please provide OTP sent to contact", contact, status="otp")
+
+    def _delivery(self, sandbox: Sandbox, subject: Subject) -> str:
+        if subject.special and subject.special.otp:
+            return subject.special.otp
+        if subject.special or sandbox.manners.otp_delivery == "sure":
+            return "prompt"
+        return drawn_delivery(subject.identity)
 
     def sample(self) -> Answer:
         """Return the answer of test mode."""
@@ -216,16 +226,10 @@ class BvnFinish:
 
     def answer(self, sandbox: Sandbox, subject: Subject) -> Answer:
         """Check the one-time password and return the record, in one of its two shapes."""
-        bvn, otp = subject.identity, subject.fields["otp"]
-        started = sandbox.otps.get(bvn)
-        if started is None:
-            return Answer("not_started", "Please call initialize", http_status=400)
-        too_late = time.monotonic() - started > sandbox.manners.otp_lifetime_s
-        if otp == EXPIRED_OTP or too_late:
-            return Answer("otp_expired", "OTP has expired", http_status=400)
-        if otp != people.otp_of(bvn):
-            return Answer("wrong_otp", "Wrong OTP entered", http_status=400)
-        del sandbox.otps[bvn]
+        bvn = subject.identity
+        word = sandbox.otps.give(bvn, subject.fields["otp"], sandbox.otp_terms())
+        if word in _OTP_REFUSALS:
+            return Answer(word, _OTP_REFUSALS[word], http_status=400)
         if self._shape(sandbox, subject) == "accounts":
             return Answer("consented", "Successful", people.bvn_accounts(bvn))
         return Answer("consented", "Successful", people.bvn_details(bvn))

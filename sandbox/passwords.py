@@ -1,0 +1,147 @@
+"""One-time passwords of BVN consent: what was sent to whom, when it arrives, how long it is good.
+
+The customer's side of the two calls lives here, in the sandbox's own time, which can be moved
+ahead. The calls themselves are answered by `sandbox.validation`; which number a customer receives
+is told by `sandbox.accounts`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sandbox.accounts import otp_of
+from sandbox.draw import Draw
+
+EXPIRED_OTP: Final = "999999"
+"""The one-time password that is always too late."""
+
+DELIVERIES: Final = ("prompt", "late", "never", "unreachable")
+"""How a one-time password fares; `unreachable` is told at once, by an error."""
+
+_KEPT: Final = 100_000
+_LATE, _NEVER, _UNREACHABLE = 8, 8, 4
+"""Percent of customers, where the manner `otp_delivery` is `mixed`."""
+
+
+def drawn_delivery(bvn: str) -> str:
+    """Tell how one-time passwords fare with this customer where the customers are mixed."""
+    chance = Draw("one-time password delivery", bvn).below(100)
+    for share, word in ((_LATE, "late"), (_NEVER, "never"), (_UNREACHABLE, "unreachable")):
+        if chance < share:
+            return word
+        chance -= share
+    return "prompt"
+
+
+@dataclass(slots=True)
+class Sent:
+    """One password on its way to a customer, or given by them.
+
+    Attributes:
+        otp: six digits.
+        contact: where it went, as the lender wrote it.
+        number: how many were sent to this customer so far, this one included.
+        sent_at: the sandbox's own seconds.
+        delivery: `prompt`, `late` or `never`.
+        wrong: wrong passwords entered since it was sent.
+        used: whether consent was given with it.
+    """
+
+    otp: str
+    contact: str
+    number: int
+    sent_at: float
+    delivery: str
+    wrong: int = 0
+    used: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The moment at which a password is looked at, and the habits in force.
+
+    Attributes:
+        now: the sandbox's own seconds.
+        lifetime_s: how long a password is good.
+        late_s: how long a late one is under way.
+    """
+
+    now: float
+    lifetime_s: float
+    late_s: float
+
+
+class Outbox:
+    """The newest password of every customer: another one takes its place."""
+
+    __slots__ = ("_sent",)
+
+    def __init__(self) -> None:
+        self._sent: dict[str, Sent] = {}
+
+    def send(self, bvn: str, contact: str, now: float, delivery: str) -> None:
+        """Send a customer a new password; the one before it is worth nothing any more."""
+        before = self._sent.pop(bvn, None)
+        number = before.number + 1 if before else 1
+        while len(self._sent) >= _KEPT:
+            self._sent.pop(next(iter(self._sent)))
+        self._sent[bvn] = Sent(otp_of(bvn, number), contact, number, now, delivery)
+
+    def give(self, bvn: str, otp: str, terms: Terms) -> str:
+        """Judge a password that a customer supplies.
+
+        Returns:
+            `not_started`, `otp_expired`, `wrong_otp` or `consented`.
+        """
+        sent = self._sent.get(bvn)
+        if sent is None or sent.used:
+            return "not_started"
+        if otp == EXPIRED_OTP or _is_over(sent, terms):
+            return "otp_expired"
+        if otp != sent.otp or sent.delivery == "never":
+            sent.wrong += 1
+            return "wrong_otp"
+        sent.used = True
+        return "consented"
+
+    def otp(self, bvn: str, terms: Terms) -> str | None:
+        """Read the password as the customer does; None where none has arrived."""
+        sent = self._sent.get(bvn)
+        return sent.otp if sent and _has_arrived(sent, terms) else None
+
+    def as_json(self, terms: Terms, bvn: str | None = None) -> list[dict[str, object]]:
+        """Show what every customer holds, or one of them, in the order of sending."""
+        shown = self._sent if bvn is None else {bvn: self._sent[bvn]} if bvn in self._sent else {}
+        return [_shown(bvn, sent, terms) for bvn, sent in shown.items()]
+
+
+def _is_over(sent: Sent, terms: Terms) -> bool:
+    return terms.now - sent.sent_at >= terms.lifetime_s
+
+
+def _has_arrived(sent: Sent, terms: Terms) -> bool:
+    if sent.delivery == "late":
+        return terms.now - sent.sent_at >= terms.late_s
+    return sent.delivery == "prompt"
+
+
+def _state(sent: Sent, terms: Terms) -> str:
+    if sent.used:
+        return "used"
+    if _is_over(sent, terms):
+        return "expired"
+    return "arrived" if _has_arrived(sent, terms) else "under_way"
+
+
+def _shown(bvn: str, sent: Sent, terms: Terms) -> dict[str, object]:
+    return {
+        "bvn": bvn,
+        "otp": sent.otp if _has_arrived(sent, terms) else None,
+        "contact": sent.contact,
+        "state": _state(sent, terms),
+        "delivery": sent.delivery,
+        "number": sent.number,
+        "age_s": round(terms.now - sent.sent_at, 3),
+        "wrong": sent.wrong,
+    }
