@@ -24,13 +24,13 @@ import httpx
 from client.address import parse_address
 from client.classify import Classifier, Reading
 from client.exchange import Break, Exchange
-from client.limits import in_flight_by_operation, timeouts_by_operation
+from client.limits import connections_for, in_flight_by_operation, timeouts_by_operation
 from client.manners import Verdict
 from client.reading import parse_answer
 from client.retry import next_attempt
 from client.transport import Departure, StripedTransport
 from client.wire import Request, lookup_request
-from schemas.checks import HITS
+from schemas.checks import HITS, Operation
 from schemas.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -38,13 +38,20 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from client.manners import Manners
-    from schemas.answers import Answer
-    from schemas.checks import Lookup, Operation
+    from client.reading import AnyAnswer
+    from schemas.checks import Lookup
 
 CONNECT_TIMEOUT_S = 10.0
 ATTEMPTS = 5
 BODY_BYTES = 1024 * 1024
 """A response is read up to here; the largest record known is below 10 kB."""
+
+BODY_BYTES_OF = {
+    Operation.AGGREGATOR_TRANSACTIONS: 128 * BODY_BYTES,
+    Operation.AGGREGATOR_ACCOUNTS: 16 * BODY_BYTES,
+    Operation.LOAN_PRODUCTS: 16 * BODY_BYTES,
+}
+"""Lists know no paging; a transaction takes about 1 kB."""
 
 LONGEST_RETRY_AFTER_S = 3600.0
 ANY_ZLIB = 47
@@ -65,12 +72,12 @@ class Reply:
     """
 
     reading: Reading
-    answer: Answer | None
+    answer: AnyAnswer | None
     attempts: tuple[Reading, ...]
 
 
 class Client:
-    """A typed client of the service's validation area (specification, area B).
+    """A typed client of the service (specification, areas A, B and C).
 
     Args:
         base_url: the service's address, https unless loopback; it may have a path.
@@ -79,6 +86,8 @@ class Client:
             operations left out keep their defaults.
         max_in_flight: the most calls at a time by operation, or of each; it sizes the pools, and
             bounds `ask`. Who calls `send` keeps to it by themselves.
+        key_with_token: also send the key where a customer's token is sent. The specification
+            shows the token alone; some were seen to send both.
         manners: the table of the service's manners; that of `data/` where left out.
         transport: another transport under the httpx interface, such as a fake.
 
@@ -93,16 +102,18 @@ class Client:
         *,
         timeouts_s: Mapping[Operation, float] | Mapping[str, float] | None = None,
         max_in_flight: Mapping[Operation, int] | Mapping[str, int] | int | None = None,
+        key_with_token: bool = False,
         manners: Manners | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         _silence()
         self._address = parse_address(base_url)
         self._headers = _headers(self._address.url, api_key)
+        self._key_with_token = key_with_token
         self._timeouts_s = timeouts_by_operation(timeouts_s)
         in_flight = in_flight_by_operation(max_in_flight)
         self._classifier = Classifier(manners)
-        self._transport = transport or StripedTransport(connections=sum(in_flight.values()))
+        self._transport = transport or StripedTransport(connections=connections_for(in_flight))
         self._slots = {operation: asyncio.Semaphore(cap) for operation, cap in in_flight.items()}
         self._random = random.Random()  # noqa: S311 -- jitter, not a secret
 
@@ -184,15 +195,22 @@ class Client:
     async def _round_trip(self, request: Request, departure: Departure) -> Exchange:
         response = await self._transport.handle_async_request(self._written(request, departure))
         try:
-            body = await _bounded_body(response)
+            body = await _bounded_body(response, BODY_BYTES_OF.get(request.operation, BODY_BYTES))
         finally:
             await response.aclose()
         encoding, retry_after_s = _said_by(response.headers.raw)
         if body is not None and encoding not in (b"", b"identity"):
-            body = _decoded(body)
+            body = _decoded(body, BODY_BYTES_OF.get(request.operation, BODY_BYTES))
         if body is None:
             return Exchange(response.status_code, broken=Break.TOO_LARGE)
         return Exchange(response.status_code, body, retry_after_s=retry_after_s)
+
+    def _without_key(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers that go with a customer's token."""
+        kept = self._headers.raw
+        if self._key_with_token:
+            return list(kept)
+        return [(name, value) for name, value in kept if name.lower() != b"authorization"]
 
     def _written(self, request: Request, departure: Departure) -> httpx.Request:
         """Return the httpx request.
@@ -212,6 +230,9 @@ class Client:
             url = url.join(path)
         body = request.body
         headers = self._headers
+        if request.access_token:
+            token = (b"x-access-token", request.access_token.encode("latin-1"))
+            headers = httpx.Headers([*self._without_key(), token])
         if body is not None:
             length = (b"Content-Length", str(len(body)).encode())
             headers = httpx.Headers([*headers.raw, (b"Content-Type", b"application/json"), length])
@@ -247,7 +268,7 @@ def _headers(url: httpx.URL, api_key: str) -> httpx.Headers:
     )
 
 
-async def _bounded_body(response: httpx.Response) -> bytes | None:
+async def _bounded_body(response: httpx.Response, most: int) -> bytes | None:
     """Return the body as it came, None where it is beyond every sensible size."""
     if not isinstance(response.stream, httpx.AsyncByteStream):
         raise httpx.ReadError("the transport brought no body")
@@ -255,20 +276,20 @@ async def _bounded_body(response: httpx.Response) -> bytes | None:
     size = 0
     async for chunk in response.stream:
         size += len(chunk)
-        if size > BODY_BYTES:
+        if size > most:
             return None
         chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _decoded(body: bytes) -> bytes | None:
+def _decoded(body: bytes, most: int) -> bytes | None:
     """Unpack a body that was packed against our wish; None where it grows beyond bounds."""
     unpack = zlib.decompressobj(ANY_ZLIB)
     try:
-        plain = unpack.decompress(body, BODY_BYTES + 1)
+        plain = unpack.decompress(body, most + 1)
     except zlib.error:
         return body
-    return None if len(plain) > BODY_BYTES else plain
+    return None if len(plain) > most else plain
 
 
 def _said_by(headers: list[tuple[bytes, bytes]]) -> tuple[bytes, float | None]:

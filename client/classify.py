@@ -20,7 +20,7 @@ from client.manners import (
     Verdict,
     load_manners,
 )
-from client.reading import is_other_person, parse_json, read_record
+from client.reading import is_other_person, parse_document, read_record
 from schemas.answers import read_number
 from schemas.checks import Outcome
 from schemas.money import to_micro
@@ -156,7 +156,8 @@ class Classifier:
 
 
 def _look(request: Request, exchange: Exchange) -> _Look:
-    document = parse_json(exchange.body) if exchange.broken is None else None
+    whole = exchange.broken is None
+    document = parse_document(request.operation, exchange.body) if whole else None
     if not isinstance(document, dict):
         return _Look({}, BodyShape.UNREADABLE, "", "")
     return _Look(

@@ -13,26 +13,32 @@ from schemas.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-N = TypeVar("N", int, float)
+N = TypeVar("N", bound=float)
 
-TIMEOUT_S: Mapping[Operation, float] = {
-    Operation.BANK_ACCOUNT: 45.0,
-    Operation.KARMA: 30.0,
-    Operation.ECOSYSTEM: 30.0,
-    Operation.SELFIE: 75.0,
-    Operation.BVN_START: 75.0,
-    Operation.BVN_FINISH: 75.0,
+FAMILIES: Mapping[str, tuple[Operation, ...]] = {
+    word: tuple(each for each in Operation if each.value.startswith(prefix))
+    for word, prefix in (("bvn", "bvn_"), ("aggregator", "aggregator_"), ("loans", "loan_"))
 }
-MAX_IN_FLIGHT: Mapping[Operation, int] = {
-    Operation.BANK_ACCOUNT: 6,
-    Operation.KARMA: 8,
-    Operation.ECOSYSTEM: 8,
-    Operation.SELFIE: 3,
-    Operation.BVN_START: 2,
-    Operation.BVN_FINISH: 2,
+"""Settings name the operations of one family by one word."""
+
+_TIMEOUT_S: Mapping[str, float] = {
+    "bank_account": 45.0,
+    "karma": 30.0,
+    "ecosystem": 30.0,
+    "selfie": 75.0,
+    "bvn": 75.0,
+    "aggregator": 30.0,
+    "loans": 30.0,
 }
-BVN_WORD = "bvn"
-"""Settings name both BVN calls by one word."""
+_MAX_IN_FLIGHT: Mapping[str, int] = {
+    "bank_account": 6,
+    "karma": 8,
+    "ecosystem": 8,
+    "selfie": 3,
+    "bvn": 2,
+    "aggregator": 8,
+    "loans": 4,
+}
 
 
 def timeouts_by_operation(
@@ -43,7 +49,7 @@ def timeouts_by_operation(
     Raises:
         SettingsError: an unknown operation, or a number that is not above zero.
     """
-    return _filled(TIMEOUT_S, given or {}, "TIMEOUT_S")
+    return _filled(_TIMEOUT_S, given or {}, "TIMEOUT_S")
 
 
 def in_flight_by_operation(
@@ -56,21 +62,27 @@ def in_flight_by_operation(
     """
     if isinstance(given, int):
         given = dict.fromkeys(Operation, given)
-    return _filled(MAX_IN_FLIGHT, given or {}, "MAX_IN_FLIGHT")
+    return _filled(_MAX_IN_FLIGHT, given or {}, "MAX_IN_FLIGHT")
+
+
+def connections_for(in_flight: Mapping[Operation, int]) -> int:
+    """Return how many connections serve all operations; those of a family share theirs."""
+    families = FAMILIES.values()
+    shared = sum(max(in_flight[each] for each in family) for family in families)
+    of_families = {each for family in families for each in family}
+    return shared + sum(cap for each, cap in in_flight.items() if each not in of_families)
 
 
 def _filled(
-    defaults: Mapping[Operation, N], given: Mapping[Operation, N] | Mapping[str, N], setting: str
+    defaults: Mapping[str, N], given: Mapping[Operation, N] | Mapping[str, N], setting: str
 ) -> dict[Operation, N]:
-    filled = dict(defaults)
-    for word, value in given.items():
+    filled: dict[Operation, N] = {}
+    for word, value in (*defaults.items(), *given.items()):
         if not value > 0:
             raise SettingsError(f"{setting} of {word} must be above zero")
-        if word == BVN_WORD:
-            filled[Operation.BVN_START] = filled[Operation.BVN_FINISH] = value
-        elif word in tuple(Operation):
-            filled[Operation(word)] = value
-        else:
-            known = ", ".join((*Operation, BVN_WORD))
+        operations = FAMILIES.get(word) or tuple(each for each in Operation if each == word)
+        if not operations:
+            known = ", ".join((*Operation, *FAMILIES))
             raise SettingsError(f"{setting} names no known operation; known are {known}")
+        filled |= dict.fromkeys(operations, value)
     return filled

@@ -52,6 +52,12 @@ class Trouble(StrEnum):
     BALANCE = "balance"
     ADDRESS = "address"
     TEST_MODE = "test_mode"
+    GRANT = "grant"
+    """A code or a refresh token was refused."""
+    TOKEN = "token"  # noqa: S105 - a word for trouble, not a secret
+    """An access token was refused: expired, revoked, or without the scope."""
+    DISTRIBUTOR = "distributor"
+    """The key belongs to no distributor of loans."""
 
 
 class Stop(StrEnum):

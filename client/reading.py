@@ -21,6 +21,20 @@ from schemas.answers import (
     SelfieAnswer,
 )
 from schemas.checks import Check, Operation
+from schemas.consented import RawRecords, TokenAnswer, find_records
+from schemas.loans import LoanProduct, LoanProducts, LoanStarted, LoanState
+
+_LISTS = frozenset({Operation.AGGREGATOR_TRANSACTIONS, Operation.AGGREGATOR_ACCOUNTS})
+_TOKENS = frozenset({Operation.AGGREGATOR_EXCHANGE, Operation.AGGREGATOR_REFRESH})
+_LOAN_NAMES = (("loan_reference", "reference"), ("link", "url"), ("short_link", "url"))
+"""Other names under which the fields of an offer may come: the specification shows none."""
+
+AGGREGATOR_DATA = frozenset(
+    each for each in Operation if each.value.startswith("aggregator_") and each not in _TOKENS
+)
+LOANS = frozenset({Operation.LOAN_PRODUCTS, Operation.LOAN_START, Operation.LOAN_VIEW})
+
+AnyAnswer = Answer | TokenAnswer | RawRecords | LoanProducts | LoanStarted | LoanState
 
 SAME_DIGITS = 10
 """Identifiers are compared on this many last digits: `+234` and `0` before a phone are one."""
@@ -43,14 +57,29 @@ def parse_answer(
     check: Literal[Check.SELFIE, Operation.SELFIE], body: bytes
 ) -> SelfieAnswer | None: ...
 @overload
-def parse_answer(check: Check | Operation, body: bytes) -> Answer | None: ...
-def parse_answer(check: Check | Operation, body: bytes) -> Answer | None:
+def parse_answer(
+    check: Literal[Operation.AGGREGATOR_EXCHANGE, Operation.AGGREGATOR_REFRESH], body: bytes
+) -> TokenAnswer | None: ...
+@overload
+def parse_answer(
+    check: Literal[Operation.AGGREGATOR_TRANSACTIONS, Operation.AGGREGATOR_ACCOUNTS], body: bytes
+) -> RawRecords | None: ...
+@overload
+def parse_answer(check: Literal[Operation.LOAN_PRODUCTS], body: bytes) -> LoanProducts | None: ...
+@overload
+def parse_answer(check: Literal[Operation.LOAN_START], body: bytes) -> LoanStarted | None: ...
+@overload
+def parse_answer(check: Literal[Operation.LOAN_VIEW], body: bytes) -> LoanState | None: ...
+@overload
+def parse_answer(check: Check | Operation, body: bytes) -> AnyAnswer | None: ...
+def parse_answer(check: Check | Operation, body: bytes) -> AnyAnswer | None:
     """Return the record an answered call holds; None where there is none, as in a miss.
 
     Shapes are those of the specification, "Resources and their fields"; a BVN confirmation is read
     as the details object or as a list of accounts.
     """
-    return read_record(Operation(check.value), parse_json(body))
+    operation = Operation(check.value)
+    return read_record(operation, parse_document(operation, body))
 
 
 def parse_json(body: bytes) -> object:
@@ -61,9 +90,63 @@ def parse_json(body: bytes) -> object:
         return None
 
 
-def read_record(operation: Operation, document: object) -> Answer | None:
+def parse_document(operation: Operation, body: bytes) -> object:
+    """Return a JSON document; a bare list of area A as if it lay in an envelope."""
+    document = parse_json(body)
+    if isinstance(document, list) and operation in AGGREGATOR_DATA:
+        return {"data": document}
+    return document
+
+
+def read_record(operation: Operation, document: object) -> AnyAnswer | None:
     """Return the typed record of a document, None where it holds no readable one."""
-    data = document.get("data") if isinstance(document, dict) else None
+    if not isinstance(document, dict):
+        return None
+    if operation in _TOKENS:
+        return _read_token(document)
+    if operation in AGGREGATOR_DATA:
+        return find_records(document, only_lists=operation in _LISTS)
+    if operation in LOANS:
+        return _read_loan(operation, document)
+    return _read_validation(operation, document.get("data"))
+
+
+def _read_token(document: dict[str, Any]) -> TokenAnswer | None:
+    """Return a token; the answer is a bare object, or lies under `data`."""
+    data = document.get("data")
+    token = TokenAnswer.read(data if isinstance(data, dict) else document)
+    return token if token.access_token else None
+
+
+def _read_loan(
+    operation: Operation, document: dict[str, Any]
+) -> LoanProducts | LoanStarted | LoanState | None:
+    """Return products, an offer's link or a loan; all but products lie under `data`."""
+    data = document.get("data", document)
+    if operation is Operation.LOAN_PRODUCTS:
+        if isinstance(data, dict):
+            data = next((each for each in data.values() if isinstance(each, list)), None)
+        if not isinstance(data, list):
+            return None
+        found = (LoanProduct.read(each) for each in data if isinstance(each, dict))
+        return LoanProducts(tuple(each for each in found if each.product_id))
+    if not isinstance(data, dict):
+        return None
+    named = dict(data)
+    for other, name in _LOAN_NAMES:
+        if other in named and name not in named:
+            named[name] = named.pop(other)
+    if operation is Operation.LOAN_START:
+        started = LoanStarted.read(named)
+        return started if started.reference and started.url else None
+    status = named.get("status")
+    if isinstance(status, dict):
+        named = {**named, **status}
+    loan = LoanState.read(named)
+    return loan if loan.status else None
+
+
+def _read_validation(operation: Operation, data: object) -> Answer | None:
     if operation is Operation.BVN_START:
         started = BvnStarted(masked_contact=data) if isinstance(data, str) else None
         return started if started and not started.is_blank() else None
@@ -73,7 +156,7 @@ def read_record(operation: Operation, document: object) -> Answer | None:
     return _read_object(operation, data) if isinstance(data, dict) else None
 
 
-def is_other_person(operation: Operation, asked: str, answer: Answer) -> bool:
+def is_other_person(operation: Operation, asked: str, answer: AnyAnswer) -> bool:
     """Tell whether a record is plainly about another identifier than the one asked about.
 
     Digits the service masks (zeros, asterisks) agree with anything, and so do identifiers of
@@ -123,7 +206,7 @@ def _read_object(operation: Operation, data: dict[str, Any]) -> Answer | None:
             record = SelfieAnswer.read(data)
         case Operation.BVN_FINISH:
             record = BvnDetails.read(data)
-        case Operation.BVN_START:
+        case _:
             return None
     return None if record.is_blank() else record
 

@@ -1,7 +1,8 @@
 """Pure builders of requests: an operation of the specification in, method, path and body out.
 
-What does not belong here: sending (`client/api.py`), headers and addresses (`client/transport.py`),
-reading answers (`client/reading.py`). Identifiers appear percent-encoded in paths, never in a repr.
+The validation area stands here; `aggregator` has area A and `loans` area C. What does not belong
+here: sending (`client/api.py`), headers and addresses (`client/transport.py`), reading answers
+(`client/reading.py`). Identifiers appear percent-encoded in paths, never in a repr.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Request:
         path: path below the base address, percent-encoded; it may hold an identifier.
         body: JSON text, None where the operation has no body.
         asked: the identifier asked about, so that an answer for somebody else is noticed.
+        access_token: the customer's token, sent in place of the key (specification, area A,
+            authentication 3); empty where the key is sent.
     """
 
     operation: Operation
@@ -37,6 +40,7 @@ class Request:
     path: str
     body: bytes | None
     asked: str = field(default="", repr=False)
+    access_token: str = field(default="", repr=False)
 
     def __repr__(self) -> str:
         """Name the operation without the person."""
@@ -64,13 +68,13 @@ def lookup_request(lookup: Lookup) -> Request:
 
 def bank_account(account_number: str, bank_code: str) -> Request:
     """Build a bank account verification (specification, area B: `/bankaccount/bvn`)."""
-    _require(account_number, "a bank account lookup needs an account number (058-0123456789)")
-    _require(bank_code, "a bank account lookup needs a bank code (058-0123456789)")
+    require(account_number, "a bank account lookup needs an account number (058-0123456789)")
+    require(bank_code, "a bank account lookup needs a bank code (058-0123456789)")
     return Request(
         Operation.BANK_ACCOUNT,
         "POST",
         f"{VERIFICATION}/bankaccount/bvn",
-        _json(account_number=account_number, bank_code=bank_code),
+        json_body(account_number=account_number, bank_code=bank_code),
         asked=account_number,
     )
 
@@ -87,38 +91,38 @@ def karma(kind: IdentityKind, identity: str) -> Request:
             "karma cannot be asked by image: the service does not say how one is sent; "
             "use bvn, phone, email, domain or nuban"
         )
-    path = f"{VERIFICATION}/karma/{_segment(identity)}"
+    path = f"{VERIFICATION}/karma/{segment(identity)}"
     return Request(Operation.KARMA, "GET", path, None, asked=identity)
 
 
 def ecosystem(bvn: str) -> Request:
     """Build a borrower history lookup (specification, area B: `/ecosystem/:bvn`)."""
-    path = f"{VERIFICATION}/ecosystem/{_segment(bvn)}"
+    path = f"{VERIFICATION}/ecosystem/{segment(bvn)}"
     return Request(Operation.ECOSYSTEM, "GET", path, None, asked=bvn)
 
 
 def selfie(bvn: str, image_url: str) -> Request:
     """Build an image match (specification, area B: `/bvn/:bvn/selfies`)."""
-    _require(image_url, "an image match needs the address of an image")
-    path = f"{VERIFICATION}/bvn/{_segment(bvn)}/selfies"
-    return Request(Operation.SELFIE, "POST", path, _json(image=image_url), asked=bvn)
+    require(image_url, "an image match needs the address of an image")
+    path = f"{VERIFICATION}/bvn/{segment(bvn)}/selfies"
+    return Request(Operation.SELFIE, "POST", path, json_body(image=image_url), asked=bvn)
 
 
 def bvn_start(bvn: str, contact: str) -> Request:
     """Build the first BVN call, which sends the customer an OTP (specification, area B rule 1)."""
-    _require(contact, "a BVN request needs the customer's phone number or email")
-    path = f"{VERIFICATION}/bvn/{_segment(bvn)}/accounts"
-    return Request(Operation.BVN_START, "POST", path, _json(contact=contact), asked=bvn)
+    require(contact, "a BVN request needs the customer's phone number or email")
+    path = f"{VERIFICATION}/bvn/{segment(bvn)}/accounts"
+    return Request(Operation.BVN_START, "POST", path, json_body(contact=contact), asked=bvn)
 
 
 def bvn_finish(bvn: str, otp: str) -> Request:
     """Build the second BVN call, with the customer's OTP (specification, area B rule 1)."""
-    _require(otp, "a BVN confirmation needs the one-time password")
-    path = f"{VERIFICATION}/bvn/{_segment(bvn)}/accounts"
-    return Request(Operation.BVN_FINISH, "PUT", path, _json(otp=otp), asked=bvn)
+    require(otp, "a BVN confirmation needs the one-time password")
+    path = f"{VERIFICATION}/bvn/{segment(bvn)}/accounts"
+    return Request(Operation.BVN_FINISH, "PUT", path, json_body(otp=otp), asked=bvn)
 
 
-def _segment(identity: str) -> str:
+def segment(identity: str) -> str:
     """Return an identifier as one path segment; nothing in it is left to be read as a path."""
     if not identity.strip(". \t\r\n"):
         raise UsageError("a lookup needs an identifier; leave the row out where it has none")
@@ -128,12 +132,12 @@ def _segment(identity: str) -> str:
         raise UsageError("an identifier holds broken characters; correct the input file") from None
 
 
-def _json(**fields: str) -> bytes:
+def json_body(**fields: object) -> bytes:
     """Return a compact JSON body."""
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def _require(value: str, message: str) -> None:
+def require(value: str, message: str) -> None:
     """Refuse an empty field: the service answers one with 504 after a minute."""
     if not value.strip():
         raise UsageError(message)

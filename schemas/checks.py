@@ -26,7 +26,10 @@ BALANCE_ON_EVERY_ANSWER = (Check.BANK_ACCOUNT, Check.ECOSYSTEM)
 
 
 class Operation(StrEnum):
-    """One priced operation of the service (specification, area B)."""
+    """One operation of the service (specification, endpoints); those of area B are priced.
+
+    Those marked experimental are named by the scopes, but their paths are not in the specification.
+    """
 
     BANK_ACCOUNT = "bank_account"
     KARMA = "karma"
@@ -34,6 +37,27 @@ class Operation(StrEnum):
     SELFIE = "selfie"
     BVN_START = "bvn_start"
     BVN_FINISH = "bvn_finish"
+
+    AGGREGATOR_EXCHANGE = "aggregator_exchange"
+    AGGREGATOR_REFRESH = "aggregator_refresh"
+    AGGREGATOR_TRANSACTIONS = "aggregator_transactions"
+    AGGREGATOR_TRANSACTION = "aggregator_transaction"  # experimental
+    AGGREGATOR_TRANSACTION_UPDATE = "aggregator_transaction_update"  # experimental
+    AGGREGATOR_ACCOUNTS = "aggregator_accounts"  # experimental
+    AGGREGATOR_ACCOUNT = "aggregator_account"  # experimental
+    AGGREGATOR_ACCOUNT_ADD = "aggregator_account_add"  # experimental
+    AGGREGATOR_ACCOUNT_UPDATE = "aggregator_account_update"  # experimental
+    AGGREGATOR_ACCOUNT_DELETE = "aggregator_account_delete"  # experimental
+    AGGREGATOR_ACCOUNT_SYNC = "aggregator_account_sync"  # experimental
+    AGGREGATOR_PROFILE = "aggregator_profile"  # experimental
+
+    LOAN_PRODUCTS = "loan_products"
+    LOAN_START = "loan_start"
+    LOAN_VIEW = "loan_view"
+
+
+Asked = Check | Operation
+"""What a window of calls is about: a check of a screening run, or an operation beside them."""
 
 
 class IdentityKind(StrEnum):
@@ -45,6 +69,15 @@ class IdentityKind(StrEnum):
     DOMAIN = "domain"
     NUBAN = "nuban"
     IMAGE = "image"
+
+
+class SubjectKind(StrEnum):
+    """What the subject of a call stands for that is no lookup of an identifier."""
+
+    BVN = "bvn"
+    CUSTOMER = "customer"
+    PRODUCT = "product"
+    LOAN = "loan"
 
 
 class Purpose(StrEnum):

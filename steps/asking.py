@@ -18,7 +18,7 @@ from client.api import Client
 from client.limiter import AdaptiveCap
 from client.manners import Trouble
 from client.wire import lookup_request
-from schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Operation
+from schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup
 from schemas.errors import ServiceAddressError
 from schemas.plan import Standing
 from steps.callbook import CallBook
@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 
     from client.classify import Reading
     from schemas.calls import Caps
-    from schemas.settings import MaxInFlight, TimeoutsS
     from steps.line import Line
 
-_BVN = "bvn"
 _SMALL_BYTES = 64_000_000
 
 
@@ -94,20 +92,15 @@ class Asking:
         self.book.close()
 
 
-def _by_operation(group: MaxInFlight | TimeoutsS) -> dict[str, float]:
-    known = {*(operation.value for operation in Operation), _BVN}
-    return {name: value for name, value in group if name in known}
-
-
 def open_asking(line: Line, *, transport: httpx.AsyncBaseTransport | None = None) -> Asking:
     """Open the client, the call book and a window for each check."""
     settings = line.settings
-    in_flight = {name: int(value) for name, value in _by_operation(settings.max_in_flight).items()}
+    in_flight = settings.max_in_flight.model_dump()
     wanted = {check.value for check in line.wanted.checks}
     client = Client(
         settings.base_url,
         settings.api_key.get_secret_value(),
-        timeouts_s=_by_operation(settings.timeout_s),
+        timeouts_s=settings.timeout_s.model_dump(),
         max_in_flight={name: cap if name in wanted else 1 for name, cap in in_flight.items()},
         transport=transport,
     )
@@ -163,7 +156,7 @@ async def ask_indexes(asking: Asking, table: pa.Table, indexes: NDArray[np.int64
     if not open_.any():
         return
     jobs = make_jobs(asking, table.filter(pa.array(open_)), indexes[open_])
-    await asking.windows[jobs[0].lookup.check].ask(jobs)
+    await asking.windows[Check(table["check"][0].as_py())].ask(jobs)
 
 
 async def _ask_one(asking: Asking, index: int) -> None:

@@ -17,7 +17,7 @@ from schemas.plan import Standing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from schemas.checks import Check
+    from schemas.checks import Asked
 
 
 TOLERATED_FROM = 200
@@ -227,17 +227,17 @@ class Control:
     breaker: Breaker = field(default_factory=Breaker)
     watches: list[CapWatch] = field(default_factory=list)
     stop: str | None = None
-    stopped_checks: dict[Check, str] = field(default_factory=dict)
-    progress: dict[Check, CheckProgress] = field(default_factory=dict)
+    stopped_checks: dict[Asked, str] = field(default_factory=dict)
+    progress: dict[Asked, CheckProgress] = field(default_factory=dict)
     balance_micro: int | None = None
-    highest_micro: dict[Check, int] = field(default_factory=dict)
+    highest_micro: dict[Asked, int] = field(default_factory=dict)
     bound_micro: int = 0
     troubles: Counter[tuple[str, str]] = field(default_factory=Counter)
     answered: int = 0
     notices: list[str] = field(default_factory=list)
     wallet: Wallet = field(default_factory=Wallet)
     excess_micro: int = 0
-    _likeness: dict[Check, Likeness] = field(default_factory=dict)
+    _likeness: dict[Asked, Likeness] = field(default_factory=dict)
     _short: bool = False
     _listeners: list[Callable[[], None]] = field(default_factory=list)
 
@@ -257,7 +257,7 @@ class Control:
         self.stop = None
         self.breaker.answered()
 
-    def stop_check(self, check: Check, reason: str) -> None:
+    def stop_check(self, check: Asked, reason: str) -> None:
         """Stop one check; the run where no check is left."""
         self.stopped_checks.setdefault(check, reason)
         if all(each in self.stopped_checks for each in self.progress):
@@ -268,7 +268,7 @@ class Control:
         for listener in self._listeners:
             listener()
 
-    def may_send(self, check: Check, now: int) -> bool:
+    def may_send(self, check: Asked, now: int) -> bool:
         """Tell whether a check may send; notices the deadline."""
         if self.deadline_at is not None and now >= self.deadline_at:
             self.stop_run(StopReason.DEADLINE)
@@ -314,7 +314,7 @@ class Control:
         if balance_micro is not None:
             self.balance_micro = balance_micro
 
-    def saw_answer(self, check: Check, cost_micro: int | None, reserved_micro: int) -> None:
+    def saw_answer(self, check: Asked, cost_micro: int | None, reserved_micro: int) -> None:
         """Take note of an answer and its price; say so where the price rose beyond what was known.
 
         Args:
@@ -336,7 +336,7 @@ class Control:
                     f"{naira_words(cost)} while the run was under way"
                 )
 
-    def saw_body(self, check: Check, body: bytes, cost_micro: int | None, *, hit: bool) -> None:
+    def saw_body(self, check: Asked, body: bytes, cost_micro: int | None, *, hit: bool) -> None:
         """Watch whether answers differ; give notice where the service seems not to be live."""
         likeness = self._likeness.get(check)
         if likeness is None:
@@ -347,7 +347,7 @@ class Control:
                 "all the same and none was charged; make sure that key and address are live ones"
             )
 
-    def saw_trouble(self, check: Check, trouble: str, *, silence: bool, now: int) -> None:
+    def saw_trouble(self, check: Asked, trouble: str, *, silence: bool, now: int) -> None:
         """Take note of an attempt without an answer; `silence` where the service gave no sign."""
         self.troubles[(check.value, trouble)] += 1
         if not silence:
@@ -355,7 +355,7 @@ class Control:
         elif self.breaker.silence(now):
             self.stop_run(StopReason.OUTAGE)
 
-    def ended(self, check: Check, standing: Standing, cost_micro: int) -> None:
+    def ended(self, check: Asked, standing: Standing, cost_micro: int) -> None:
         """Count a lookup that came to an end; stop where too many failed."""
         if standing is Standing.WAITING:
             return

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from client.classify import Reading, Verdict
 from schemas.calls import Ask, CallState, Grant, Settled
+from schemas.checks import Lookup, Operation, SubjectKind
 from schemas.plan import Standing
 
 if TYPE_CHECKING:
     import asyncio
 
-    from schemas.checks import Lookup
+    from client.wire import Request
 
 RELEASED = "released"
 """Trouble of an intent that was given back unsent: the run stopped, or the price rose."""
@@ -31,9 +32,30 @@ _STATES = {
 _ENDS = frozenset({Standing.FAILED, Standing.IN_DOUBT})
 
 
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """A call that is no lookup of a screening run: a token, a BVN consent, a pull, an offer.
+
+    Attributes:
+        check: the operation, under which the journal counts it.
+        kind: what its subject is the pseudonym of.
+        request: the call as it will be written; it may hold secrets and identifiers.
+        keeps_body: the journal keeps the answer, sealed; off where the answer is a secret or lies
+            elsewhere.
+    """
+
+    check: Operation
+    kind: SubjectKind
+    request: Request = field(repr=False)
+    keeps_body: bool = True
+
+
+Question = Lookup | Errand
+
+
 @dataclass(slots=True, eq=False)
 class Job:
-    """One lookup on its way.
+    """One lookup or errand on its way.
 
     Attributes:
         lookup: what is asked.
@@ -47,9 +69,10 @@ class Job:
         doubted: an attempt may have been charged without our knowing.
         bound_micro: worst cost the attempt under way is reserved with.
         waiters: the batches that wait for it.
+        reading: what the last attempt of an errand came to; of a lookup the journal tells.
     """
 
-    lookup: Lookup
+    lookup: Question
     subject: bytes
     worst_micro: int
     consent_reference: str | None = None
@@ -60,6 +83,12 @@ class Job:
     doubted: bool = False
     bound_micro: int = 0
     waiters: list[Batch] = field(default_factory=list)
+    reading: Reading | None = None
+
+    @property
+    def keeps_body(self) -> bool:
+        """Tell whether the journal keeps the answer."""
+        return not isinstance(self.lookup, Errand) or self.lookup.keeps_body
 
     def ask(self) -> Ask:
         """Return the wish to make the next attempt."""
@@ -129,7 +158,7 @@ def outcome_of(
         sent_at=None if reading.verdict is Verdict.NOT_SENT else sent_at,
         settled_at=now,
         final=ended in _ENDS,
-        body=reading.body,
+        body=reading.body if job.keeps_body else b"",
     )
 
 

@@ -12,8 +12,9 @@ import asyncio
 import heapq
 import itertools
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from client.classify import Reading, Verdict
 from client.retry import next_attempt
@@ -21,14 +22,14 @@ from schemas.calls import Grant, GrantKind
 from schemas.checks import HITS
 from schemas.plan import Standing
 from steps.control import ADDRESS, TEST_MODE, Control, StopReason
-from steps.jobs import Batch, Job, most_charged, outcome_of, released
+from steps.jobs import Batch, Errand, Job, most_charged, outcome_of, released
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Iterable
 
     from client.limiter import AdaptiveCap
-    from schemas.checks import Check, Lookup
+    from schemas.checks import Asked
     from steps.callbook import CallBook
     from storage.clock import Clock
 
@@ -39,11 +40,8 @@ _HELD_POLL_S = 0.5
 _LEAST_WAIT_S = 0.001
 
 
-class Sender(Protocol):
-    """Makes one attempt at a call; never raises for what the network or the service does."""
-
-    def __call__(self, lookup: Lookup) -> Awaitable[Reading]:
-        """Send once and read what came back."""
+Sender = Callable[[Any], "Awaitable[Reading]"]
+"""Makes one attempt at what a job asks; never raises for what the network or the service does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class Window:
 
     def __init__(
         self,
-        check: Check,
+        check: Asked,
         *,
         send: Sender,
         book: CallBook,
@@ -336,8 +334,9 @@ class Window:
             self._stop(reading)
         if reading.verdict is Verdict.ANSWERED:
             control.saw_answer(self._check, reading.cost_micro, job.bound_micro)
-            hit = reading.outcome in HITS
-            control.saw_body(self._check, reading.body, reading.cost_micro, hit=hit)
+            if not isinstance(job.lookup, Errand):  # answers to errands may well be alike
+                hit = reading.outcome in HITS
+                control.saw_body(self._check, reading.body, reading.cost_micro, hit=hit)
             return
         silence = reading.verdict in {Verdict.NOT_SENT, Verdict.IN_DOUBT}
         control.saw_trouble(self._check, str(reading.trouble), silence=silence, now=now)
@@ -357,6 +356,8 @@ class Window:
         """Go on with a lookup once its outcome is committed."""
         self._control.unbind(job.bound_micro)
         self._wake.set()
+        if isinstance(job.lookup, Errand):
+            job.reading = reading
         if self._book.broken is not None:
             self._end(job, Standing.WAITING, 0)
         elif ended is not None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client import wire
+from client import aggregator, loans, wire
 from client.classify import Classifier, Reading, Verdict
 from client.exchange import Break, Exchange
 from client.reading import parse_answer
@@ -23,6 +23,21 @@ REQUESTS = {
     Operation.SELFIE: wire.selfie(BVN, "https://img.example/a.jpg"),
     Operation.BVN_START: wire.bvn_start(BVN, "08012345678"),
     Operation.BVN_FINISH: wire.bvn_finish(BVN, "123456"),
+    Operation.AGGREGATOR_EXCHANGE: aggregator.exchange("code", "https://lender.example/cb"),
+    Operation.AGGREGATOR_REFRESH: aggregator.refresh("again", "https://lender.example/cb"),
+    Operation.AGGREGATOR_TRANSACTIONS: aggregator.transactions("token"),
+    Operation.AGGREGATOR_TRANSACTION: aggregator.transaction("token", "t1"),
+    Operation.AGGREGATOR_TRANSACTION_UPDATE: aggregator.update_transaction("token", "t1", "rent"),
+    Operation.AGGREGATOR_ACCOUNTS: aggregator.bank_accounts("token"),
+    Operation.AGGREGATOR_ACCOUNT: aggregator.bank_account("token", "a1"),
+    Operation.AGGREGATOR_ACCOUNT_ADD: aggregator.add_bank_account("token", {"bank_code": "058"}),
+    Operation.AGGREGATOR_ACCOUNT_UPDATE: aggregator.update_bank_account("token", "a1", {"a": "b"}),
+    Operation.AGGREGATOR_ACCOUNT_DELETE: aggregator.delete_bank_account("token", "a1"),
+    Operation.AGGREGATOR_ACCOUNT_SYNC: aggregator.sync_bank_account("token", "a1"),
+    Operation.AGGREGATOR_PROFILE: aggregator.profile("token"),
+    Operation.LOAN_PRODUCTS: loans.products(),
+    Operation.LOAN_START: loans.initialize("p1", email="ada@example.ng"),
+    Operation.LOAN_VIEW: loans.loan("LN-1"),
 }
 CLASSIFIER = Classifier()
 
@@ -62,6 +77,37 @@ TABLE: tuple[tuple[str, int, object, str], ...] = (
     ("bvn_finish", 200, ok({"first_name": "ADA"}), "answered found"),
     ("bvn_finish", 200, ok([{"account_number": ACCOUNT}]), "answered found"),
     ("karma", 201, ok({"karma_identity": BVN}, deprecation="soon"), "answered listed"),
+    # tokens and data of customers who consented
+    ("aggregator_exchange", 200, {"access_token": "a", "refresh_token": "r"}, "answered found"),
+    ("aggregator_refresh", 200, {"access_token": "a", "scope": "x"}, "answered found"),
+    ("aggregator_refresh", 200, {"token_type": "Bearer"}, "in_doubt unreadable retry"),
+    ("aggregator_exchange", 200, {"token_type": "Bearer"}, "in_doubt unreadable"),
+    ("aggregator_transactions", 200, ok([]), "answered found"),
+    ("aggregator_transactions", 200, [{"id": "t1"}], "answered found"),
+    ("aggregator_transactions", 200, ok({"transactions": [{"id": "t1"}]}), "answered found"),
+    ("aggregator_transactions", 200, ok(None), "in_doubt unreadable retry"),
+    ("aggregator_transactions", 200, {**error("down"), "data": []}, "in_doubt unreadable retry"),
+    ("aggregator_transactions", 403, error("You are not authorized"), "not_charged token"),
+    ("aggregator_transactions", 404, error("Route not found"), "stop address address/run"),
+    ("aggregator_transaction", 404, error("Transaction not found"), "answered not_found"),
+    ("aggregator_account_delete", 200, {"status": "success"}, "answered found"),
+    ("aggregator_refresh", 400, error("Invalid refresh token"), "not_charged grant"),
+    ("aggregator_refresh", 403, error("Forbidden"), "not_charged grant"),
+    ("aggregator_exchange", 400, error("Code expired"), "not_charged grant"),
+    ("aggregator_exchange", 403, error("Forbidden"), "stop auth auth/check"),
+    ("aggregator_exchange", 502, b"<html>", "in_doubt overload strain"),
+    ("aggregator_refresh", 502, b"<html>", "in_doubt overload retry strain"),
+    # loans
+    ("loan_products", 200, ok([{"product_id": "p1"}]), "answered found"),
+    ("loan_products", 200, ok([]), "answered found"),
+    ("loan_start", 200, ok({"reference": "LN-1", "url": "https://x.example/l"}), "answered found"),
+    ("loan_start", 200, ok({"reference": "LN-1"}), "in_doubt unreadable"),
+    ("loan_start", 504, b"", "in_doubt overload strain"),
+    ("loan_view", 200, ok({"status": {"status": "PENDING"}}), "answered found"),
+    ("loan_view", 404, error("Loan not found"), "answered not_found"),
+    ("loan_view", 404, error("Route not found"), "stop address address/run"),
+    ("loan_start", 400, error("This offer is not available to you"), "stop distributor auth/run"),
+    ("loan_start", 400, error("Unknown product"), "not_charged rejected"),
     # misses
     ("karma", 404, {"status": "success"}, "answered clear"),
     ("karma", 404, error("Identity not found in karma ecosystem"), "answered clear"),
