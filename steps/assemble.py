@@ -6,6 +6,7 @@ asked for it and it is this run's or still fresh for this row. Decisions are add
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +109,7 @@ class Chunk:
         self._size = rows.num_rows
         self._judged = rows.select(list(_JUDGED)).to_pylist()
         self._cost: NDArray[np.int64] = np.zeros(self._size, dtype=np.int64)
-        self.saved_by_sharing_micro = 0
+        self.shared_micro: Counter[Check] = Counter()
         wanted = assembly.wanted
         slots = slots_of(wanted.checks, wanted.karma_kinds)
         self._views = {slot: self._view(slot, row_plan) for slot in slots}
@@ -198,7 +199,7 @@ class Chunk:
             self._cost[row] += stored.cost_micro or 0
         else:
             source = Source.SHARED
-            self.saved_by_sharing_micro += stored.cost_micro or 0
+            self.shared_micro[view.slot.check] += stored.cost_micro or 0
         if cells.source[row] != Source.ASKED.value:
             cells.source[row] = source.value
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from steps.timeline import NO_BALANCE, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 IN_DOUBT, INTENT = "in_doubt", "intent"
 _MOST_SUMS = 2_000_000
-_NONE = -(2**63)
+_NONE = NO_BALANCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,11 @@ class Books:
             self._cost.append(call.cost_micro or 0)
             self._doubt.append(call.reserved_micro if doubtful else 0)
             self._balance.append(_NONE if call.balance_micro is None else call.balance_micro)
+
+    def timeline(self) -> dict[str, list[Any]]:
+        """Return balance, spending and answers over the run (`steps.timeline`)."""
+        columns = (self._settled, self._cost, self._doubt, self._balance)
+        return timeline(*(np.array(column, dtype=np.int64) for column in columns))
 
     def balance(self) -> Balance:
         """Return opening, closing and what lies between."""

@@ -60,7 +60,13 @@ class CheckCalls:
     cost_micro: int = 0
     in_doubt_micro: int = 0
     troubles: Counter[str] = field(default_factory=Counter)
+    by_attempt: Counter[int] = field(default_factory=Counter)
     latencies_ms: list[float] = field(default_factory=list)
+
+    @property
+    def retries(self) -> int:
+        """Return how many calls repeated an earlier one of the same lookup."""
+        return sum(number for attempt, number in self.by_attempt.items() if attempt > 1)
 
     def latency(self) -> dict[str, float | None]:
         """Return percentiles of the time answers took, in milliseconds."""
@@ -98,6 +104,7 @@ class CallSheet:
     def _enter(self, row: Row[Any]) -> None:
         check = self.checks[row.check]
         check.attempts += 1
+        check.by_attempt[row.attempt] += 1
         check.cost_micro += row.cost_micro or 0
         unknown = row.state == CallState.ANSWERED.value and row.cost_micro is None
         if row.state in {CallState.IN_DOUBT.value, CallState.INTENT.value} or unknown:

@@ -12,24 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from schemas.money import naira_text
 from schemas.plan import CheckCounts, Standing
 from schemas.quote import Quote
 from steps.assemble import Assembly, Chunk
 from steps.callsheet import CALLS, CallSheet
 from steps.control import ADDRESS, TEST_MODE, StopReason
+from steps.coverage import Coverage
 from steps.decide import decide
 from steps.enriched import enriched_schema
-from steps.line import read_chunk
+from steps.findings import findings_of
+from steps.line import PROBLEMS, QUARANTINE, read_chunk
+from steps.news import news_of
 from steps.plausible import earlier_reports, hold, plausible
 from steps.policy_replay import PURPOSE_KEY
 from steps.report import RowTally, RunFacts, check_report, make_report
 from steps.report_page import report_page
 from steps.telling import tell, withdraw
-from storage.clock import instant_text, spending_month
+from storage.clock import instant_text, spending_day, spending_month
 from storage.outputs import MANIFEST, REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -67,7 +72,7 @@ def write_rows(line: Line) -> RowTally:
         match_at=line.settings.selfie_match_at,
         no_match_below=line.settings.selfie_no_match_below,
     )
-    tally = RowTally()
+    tally = RowTally(coverage=Coverage(at=line.freshness.at))
     tables = _enriched(line, assembly, tally)
     schema = enriched_schema(line.columns).with_metadata({PURPOSE_KEY: line.wanted.purpose.value})
     line.folder.write_parts("enriched", schema, tables)
@@ -82,7 +87,7 @@ def _enriched(line: Line, assembly: Assembly, tally: RowTally) -> Iterator[pa.Ta
         policy = None if assembly.test_mode else line.policy
         table = decide(chunk.table(), policy, purpose=line.wanted.purpose.value)
         tally.take(table)
-        tally.saved_by_sharing_micro += chunk.saved_by_sharing_micro
+        tally.shared_micro.update(chunk.shared_micro)
         yield table
 
 
@@ -147,6 +152,7 @@ def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
     )
     if told is not None:
         report["changes"] = told.compared.report()
+        report["news"] = news_of(enriched_parts(line), told.compared).report()
     if state == COMPLETED:
         earlier = earlier_reports(line.journal, line.batch, line.run_id)
         report = hold(report, plausible(report, earlier))
@@ -185,6 +191,7 @@ def check_reports(
             check,
             rows.statuses[check],
             asked=rows.asked[check],
+            shared_micro=rows.shared_micro[check],
             test_mode=test_mode,
         )
         for check in line.wanted.checks
@@ -224,10 +231,50 @@ def run_facts(line: Line, state: str, stop_reason: str | None) -> RunFacts:
         cap_micro=line.caps.run_micro,
         spent_before_micro=line.spent_before_micro,
         nightly_micro=nightly_spend(line),
+        spending=spending_report(line),
+        findings=findings_of(line.folder.path / QUARANTINE, line.folder.path / PROBLEMS),
+        provenance=provenance(line),
         now=line.freshness.at,
         price_rises_micro=sum(each.excess_micro for each in surprises),
         notices=tuple(notices_of(line)),
     )
+
+
+def enriched_parts(line: Line) -> list[Path]:
+    """Return the parts of the enriched rows, in the order of the rows."""
+    return sorted((line.folder.path / "enriched").glob("part-*.parquet"))
+
+
+def spending_report(line: Line) -> dict[str, Any]:
+    """Return what all runs spent in the present day and month, and under which caps."""
+    now, money, caps = line.clock(), line.journal.money, line.caps
+    each = (
+        ("day", spending_day(now), money.today(), caps.day_micro),
+        ("month", spending_month(now), money.this_month(), caps.month_micro),
+    )
+    return {
+        name: {
+            "name": label,
+            "spent": naira_text(spent.spent_micro),
+            "reserved": naira_text(spent.reserved_micro),
+            "cap": naira_text(cap),
+        }
+        for name, label, spent, cap in each
+    }
+
+
+def provenance(line: Line) -> dict[str, Any]:
+    """Return what the report rests on: input, policy, identities asked by, versions, sessions."""
+    earlier = line.folder.path.glob("report-*.json")
+    return {
+        "input_digest": line.input_digest,
+        "policy": line.policy.label,
+        "karma_identities": [kind.value for kind in line.wanted.karma_kinds],
+        "evidence_judged_at": instant_text(line.freshness.at),
+        "deadline_at": instant_text(line.control.deadline_at),
+        "earlier_reports": len(list(earlier)),
+        "versions": {name: version(name) for name in _VERSIONS},
+    }
 
 
 def notices_of(line: Line) -> list[str]:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from schemas.checks import Check, NoAnswer, Source
-from schemas.money import naira_text
+from schemas.money import MICRO, naira_text
 from schemas.plan import AgeEffect, CheckCounts, Standing
+from schemas.policy import Decision
+from steps.coverage import Coverage
 from storage.clock import MICROS, instant_text
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ class RowTally:
     decisions: Counter[str] = field(default_factory=Counter)
     exposure: Counter[str] = field(default_factory=Counter)
     exposure_unknown_rows: int = 0
-    saved_by_sharing_micro: int = 0
+    shared_micro: Counter[Check] = field(default_factory=Counter)
+    coverage: Coverage = field(default_factory=Coverage)
     asked: dict[Check, Counter[str]] = field(
         default_factory=lambda: {check: Counter() for check in Check}
     )
@@ -59,6 +62,7 @@ class RowTally:
     def take(self, table: pa.Table) -> None:
         """Enter a chunk of enriched rows; exposure is summed in naira as it stands there."""
         self.rows += table.num_rows
+        self.coverage.take(table)
         for check in Check:
             status = table[f"{check.value}_status"]
             _count(self.statuses[check], status)
@@ -117,6 +121,9 @@ class RunFacts:
     cap_micro: int | None
     spent_before_micro: int = 0
     nightly_micro: int | None = None
+    spending: Mapping[str, Any] = field(default_factory=dict)
+    findings: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
     now: int = 0
     price_rises_micro: int = 0
     notices: tuple[str, ...] = ()
@@ -130,6 +137,7 @@ def check_report(
     statuses: Counter[str],
     *,
     asked: Counter[str],
+    shared_micro: int,
     test_mode: bool,
 ) -> dict[str, Any]:
     """Return one check's part of the report.
@@ -141,6 +149,7 @@ def check_report(
         check: the check.
         statuses: statuses of the rows.
         asked: statuses of the rows in whose name this run asked: what tonight's answers were.
+        shared_micro: what rows saved that shared an answer of this run.
         test_mode: nothing that was said counts: all is pending.
     """
     calls = sheet.checks[check.value]
@@ -163,7 +172,11 @@ def check_report(
         **settled,
         "pending": counts.distinct - sum(settled.values()),
         "attempts": calls.attempts,
+        "retries": calls.retries,
         "cost": naira_text(calls.cost_micro),
+        "in_doubt_exposure": naira_text(calls.in_doubt_micro),
+        "saved_by_reuse": naira_text(counts.saved_by_reuse_micro),
+        "saved_by_sharing": naira_text(shared_micro),
         "answers": dict(sorted(statuses.items())),
         "asked_answers": dict(sorted(asked.items())),
         "troubles": dict(sorted(calls.troubles.items())),
@@ -198,6 +211,8 @@ def make_report(
             "read": facts.rows_read,
             "screened": facts.rows_read - facts.rows_quarantined,
             "quarantined": facts.rows_quarantined,
+            "due": rows.coverage.due_rows,
+            "answered": rows.coverage.answered_rows,
         },
         "checks": dict(checks),
         "cost": {
@@ -209,20 +224,40 @@ def make_report(
             },
             "cap": naira_text(facts.cap_micro),
             "saved_by_reuse": naira_text(saved_by_reuse_micro),
-            "saved_by_sharing": naira_text(rows.saved_by_sharing_micro),
+            "saved_by_sharing": naira_text(sum(rows.shared_micro.values())),
             "in_doubt_exposure": naira_text(sheet.in_doubt_micro),
             "over_cap": naira_text(max(0, sheet.cost_micro - facts.cap_micro))
             if facts.cap_micro is not None
             else None,
             "price_rises": naira_text(facts.price_rises_micro),
+            **flagged_report(rows, sheet.cost_micro),
         },
+        "spending": dict(facts.spending),
         "balance": balance_report(balance, facts.nightly_micro or sheet.cost_micro),
-        "freshness": freshness_report(counts, facts.now),
+        "timeline": sheet.books.timeline(),
+        "freshness": {
+            **freshness_report(counts, facts.now),
+            "fresh": rows.coverage.fresh(),
+            "ages": rows.coverage.ages(),
+        },
         "exposure": exposure_report(rows),
         "decisions": dict(sorted(rows.decisions.items())),
         "changes": {},
+        "news": None,
+        "findings": dict(facts.findings),
         "notices": list(facts.notices),
         "files": dict(files),
+        "provenance": dict(facts.provenance),
+    }
+
+
+def flagged_report(rows: RowTally, cost_micro: int) -> dict[str, Any]:
+    """Return how many customers the policy flags, to decline or to review, and naira for each."""
+    flagged = sum(rows.decisions[word.value] for word in (Decision.DECLINE, Decision.REVIEW))
+    each = Decimal(cost_micro) / (flagged * MICRO) if flagged else None
+    return {
+        "flagged_rows": flagged,
+        "per_flagged": None if each is None else f"{each:.2f}",
     }
 
 
@@ -265,5 +300,6 @@ def exposure_report(rows: RowTally) -> dict[str, Any]:
     amounts = {name: f"{kobo // 100}.{kobo % 100:02d}" for name, kobo in rows.exposure.items()}
     found: dict[str, Any] = {"total": amounts.pop("total", "0.00")}
     found["unknown_rows"] = rows.exposure_unknown_rows
+    found["not_screened"] = rows.coverage.not_screened()
     found.update(sorted(amounts.items()))
     return found
