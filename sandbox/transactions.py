@@ -1,0 +1,336 @@
+"""Transactions: what a customer's bank accounts say, day by day.
+
+The histories of area A live here, and what differs between two days. All is pure: a customer's
+records depend on the username and the day alone, so that a test can work out beforehand what every
+list should hold. Who may see them is decided in `sandbox.grants`; what a customer's own changes
+through the service do is added in `sandbox.aggregator`.
+
+Each record has a story: the day on which it first appears, the days on which something about it
+changes, and for some the day on which it is gone.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from sandbox import magic_customers
+from sandbox.banks import BANK_NAMES, BANKS_BY_WEIGHT, account_number
+from sandbox.draw import Draw
+from sandbox.lives import BVN_DIGITS, FIRST_DAY, LINKED_PREFIX, Person, is_digits, person_of_bvn
+
+Record = dict[str, object]
+
+HISTORY: Final = (20, 50)
+"""Fewest and most records on day 0."""
+HISTORY_DAYS: Final = 90
+TEN_THOUSAND: Final = 10_000
+MOST_NEW_A_DAY: Final = 4
+CHANGE_DAYS: Final = 20
+"""What happens to a record happens within so many days after it appears."""
+BACKDATED_SHARE: Final = 0.10
+"""Share of new records that bear a date up to three days before the day they appear."""
+GONE_SHARE: Final = 0.15
+EXTRA_SHARE: Final = 0.05
+FIRST_BALANCE: Final = 250_000_00
+"""Kobo on each account before the first record."""
+
+_KOBO: Final = Decimal("0.01")
+_CHANGES: Final = (0, 0, 0, 1, 1, 1, 1, 2)
+_KINDS: Final = ("note", "status", "narration")
+_NOTES: Final = ("Rent", "For school fees", "Shop stock", "Mama", "Family", "Refund expected")
+_DEBITS: Final = (
+    *("POS PURCHASE {shop}", "NIP TRANSFER TO {name}", "AIRTIME PURCHASE", "ATM WITHDRAWAL"),
+    *("ELECTRICITY TOKEN", "CABLE SUBSCRIPTION", "SMS CHARGES", "WEB PAYMENT {shop}"),
+)
+_CREDITS: Final = ("NIP TRANSFER FROM {name}", "CASH DEPOSIT", "SALARY {month}", "REVERSAL")
+_SHOPS: Final = ("MARKET STORES", "CITY FUEL", "CORNER PHARMACY", "BOOK HOUSE", "SUYA SPOT")
+
+
+class Changes(NamedTuple):
+    """What differs between two days; records as on the later day, removed ones as last seen."""
+
+    added: tuple[Record, ...]
+    modified: tuple[Record, ...]
+    removed: tuple[Record, ...]
+
+
+class _Event(NamedTuple):
+    day: int
+    kind: str
+    when: str
+    text: str
+
+
+class _Story(NamedTuple):
+    born: int
+    record: Record
+    events: tuple[_Event, ...]
+    gone: int | None
+
+
+def person_of_customer(customer: str) -> Person:
+    """Tell who signs in under a username; one that is a BVN is that person."""
+    if is_digits(customer, BVN_DIGITS):
+        return person_of_bvn(customer)
+    return person_of_bvn(f"{LINKED_PREFIX}{Draw('customer', customer).below(10**9):09d}")
+
+
+def bank_accounts_of(customer: str) -> list[Record]:
+    """Tell which bank accounts a customer has linked: one to three, in a stable order."""
+    person = person_of_customer(customer)
+    draw = Draw("linked accounts", customer)
+    places = [(person.bank_code, person.account_number)]
+    for _ in range(draw.pick((0, 0, 0, 1, 1, 2))):
+        code = draw.pick(BANKS_BY_WEIGHT)
+        places.append((code, account_number(code, draw.below(10**9))))
+    name = " ".join(part for part in (person.first_name, person.last_name) if part).upper()
+    return [bank_account(customer, code, number, name) for code, number in places]
+
+
+def bank_account(customer: str, code: str, number: str, name: str, day: int = 0) -> Record:
+    """Write one linked bank account, first seen on a day.
+
+    Args:
+        customer: whose it is.
+        code: bank code, three digits.
+        number: account number, ten digits.
+        name: the holder, as the bank has it.
+        day: day of the simulated world.
+    """
+    draw = Draw("linked account", customer, code, number)
+    opened = _moment(day or -HISTORY_DAYS, draw)
+    return {
+        "id": _uuid(draw),
+        "account_name": name,
+        "account_number": number,
+        "account_type": draw.pick(("SAVINGS", "CURRENT")),
+        "bank": _bank(code),
+        "currency": "NGN",
+        "status": "ACTIVE",
+        "created_on": opened,
+        "modified_on": opened,
+        "last_synced_on": opened,
+    }
+
+
+def profile_of(customer: str) -> Record:
+    """Tell what a customer's profile shows."""
+    person, draw = person_of_customer(customer), Draw("profile", customer)
+    return {
+        "id": _uuid(draw),
+        "username": customer,
+        "first_name": person.first_name,
+        "last_name": person.last_name,
+        "email": person.email,
+        "phone_number": person.phone,
+        "created_on": _moment(-draw.between(100, 900), draw),
+    }
+
+
+def transactions_of(customer: str, day: int = 0) -> list[Record]:
+    """Tell every transaction of a customer on a day, newest first.
+
+    Args:
+        customer: the username, any text.
+        day: day of the simulated world.
+
+    Returns:
+        The records as the list shows them, but for the oddities of some magic customers
+        (`sandbox.oddities`); without `id` for the customers `no-ids` and `twins`.
+    """
+    return _newest_first([_at(story, day) for story in _visible(customer, day)])
+
+
+def changes_between(customer: str, before: int, day: int) -> Changes:
+    """Tell what was added, modified and removed from one day to a later one."""
+    added, modified, removed = [], [], []
+    for story in _stories(customer, day):
+        was, is_there = _is_visible(story, before), _is_visible(story, day)
+        if is_there and not was:
+            added.append(_at(story, day))
+        elif was and not is_there:
+            removed.append(_at(story, before))
+        elif was and any(before < event.day <= day for event in story.events):
+            modified.append(_at(story, day))
+    return Changes(*(tuple(_newest_first(one)) for one in (added, modified, removed)))
+
+
+def _is_visible(story: _Story, day: int) -> bool:
+    return story.born <= day and (story.gone is None or day < story.gone)
+
+
+def _visible(customer: str, day: int) -> list[_Story]:
+    return [story for story in _stories(customer, day) if _is_visible(story, day)]
+
+
+def _newest_first(records: list[Record]) -> list[Record]:
+    return sorted(records, key=lambda one: str(one["transaction_date"]), reverse=True)
+
+
+def _at(story: _Story, day: int) -> Record:
+    record = dict(story.record)
+    for event in story.events:
+        if event.day <= day:
+            record[event.kind] = event.text
+            record["modified_on"] = event.when
+    return record
+
+
+def _stories(customer: str, day: int) -> list[_Story]:
+    """Tell the stories that begin on or before a day, those of earlier days first."""
+    return [story for story in _diary(customer).through(day) if story.born <= day]
+
+
+@lru_cache(maxsize=4096)
+def _diary(customer: str) -> _Diary:
+    return _Diary(customer)
+
+
+class _Diary:
+    """Writes one customer's stories, day after day; balances run on from record to record."""
+
+    def __init__(self, customer: str) -> None:
+        row = magic_customers.by_customer(customer)
+        self._customer = customer
+        self._kind = row.records if row else ""
+        self._accounts = bank_accounts_of(customer)
+        self._balances = [FIRST_BALANCE] * len(self._accounts)
+        self._stories = self._history()
+        self._day = 0
+
+    def through(self, day: int) -> list[_Story]:
+        """Return all stories that begin on or before a day, and perhaps some that begin later."""
+        while self._day < day:
+            self._day += 1
+            if self._kind != "none":
+                self._stories += self._new_on(self._day)
+        return self._stories
+
+    def _history(self) -> list[_Story]:
+        draw = Draw("history", self._customer)
+        count, days = draw.between(*HISTORY), HISTORY_DAYS
+        if self._kind == "none":
+            return []
+        if self._kind == "ten_thousand":
+            count, days = TEN_THOUSAND, 10 * HISTORY_DAYS
+        moments = sorted(_moment(-draw.below(days), draw) for _ in range(count))
+        stories = [self._story(0, n, moment) for n, moment in enumerate(moments)]
+        if self._kind == "twins":
+            alike = stories[0].record
+            stories[0:1] = [_Story(0, alike, (), None), _Story(0, dict(alike), (), None)]
+        return stories
+
+    def _new_on(self, born: int) -> list[_Story]:
+        draw = Draw("new transactions", self._customer, str(born))
+        stories = []
+        for n in range(draw.below(MOST_NEW_A_DAY + 1)):
+            late = draw.between(1, 3) if draw.share() < BACKDATED_SHARE else 0
+            stories.append(self._story(born, n, _moment(born - late, draw)))
+        return stories
+
+    def _story(self, born: int, number: int, moment: str) -> _Story:
+        draw = Draw("transaction", self._customer, str(born), str(number))
+        record = self._record(draw, born, moment)
+        events = self._events(draw, born, record)
+        gone = born + draw.between(1, CHANGE_DAYS) if draw.share() < GONE_SHARE else None
+        return _Story(born, record, events, gone)
+
+    def _record(self, draw: Draw, born: int, moment: str) -> Record:
+        place = draw.below(len(self._accounts))
+        account = self._accounts[place]
+        credit = draw.below(3) == 0
+        most = 400_000_00 if credit else max(100_00, self._balances[place] * 2 // 5)
+        kobo = draw.between(50_00, most)
+        self._balances[place] += kobo if credit else -kobo
+        amount = _text(kobo)
+        reference = f"{draw.below(10**15):015d}"
+        seen = max(moment, _moment(born, draw)) if born else moment
+        record: Record = {
+            "id": _uuid(draw),
+            "account_number": account["account_number"],
+            "currency": "NGN",
+            "amount": amount,
+            "balance": _text(self._balances[place]),
+            "reference": reference,
+            "hash": blake2b(f"{reference} {amount} {moment}".encode(), digest_size=16).hexdigest(),
+            "status": "SUCCESS",
+            "entry_type": "credit" if credit else "debit",
+            "narration": _narration(draw, credit=credit, moment=moment),
+            "transaction_date": moment,
+            "transaction_type": draw.pick(("transfer", "card", "cash", "charge")),
+            "note": None,
+            "source": "statement",
+            "provider": "direct",
+            "bank": account["bank"],
+            "created_on": seen,
+            "created_by": "system",
+            "modified_on": seen,
+            "modified_by": "system",
+            "deleted_on": None,
+            "deleted_by": None,
+        }
+        return self._with_habits(draw, record)
+
+    def _with_habits(self, draw: Draw, record: Record) -> Record:
+        extra = draw.share() < EXTRA_SHARE or self._kind == "extra_fields"
+        if extra:
+            record["category"] = draw.pick(("food", "transport", "rent", "family", None))
+            record["location"] = {"city": draw.pick(("Lagos", "Kano", "Aba", "Jos"))}
+        if self._kind in ("no_ids", "twins"):
+            del record["id"]
+        return record
+
+    def _events(self, draw: Draw, born: int, record: Record) -> tuple[_Event, ...]:
+        events = []
+        kinds = list(_KINDS)
+        for _ in range(draw.pick(_CHANGES)):
+            kind = kinds.pop(draw.below(len(kinds)))
+            day = born + draw.between(1, CHANGE_DAYS)
+            text = draw.pick(_NOTES)
+            if kind == "status":
+                record["status"], text = "PENDING", "SUCCESS"
+            elif kind == "narration":
+                text = f"{record['narration']} REF {draw.below(10**6):06d}"
+            events.append(_Event(day, kind, _moment(day, draw), text))
+        return tuple(sorted(events))
+
+
+def _narration(draw: Draw, *, credit: bool, moment: str) -> str:
+    other = person_of_bvn(f"{LINKED_PREFIX}{draw.below(10**9):09d}")
+    return draw.pick(_CREDITS if credit else _DEBITS).format(
+        name=f"{other.first_name} {other.last_name}".upper(),
+        shop=draw.pick(_SHOPS),
+        month=moment[:7],
+    )
+
+
+def _bank(code: str) -> Record:
+    name = BANK_NAMES.get(code, "Bank")
+    return {
+        "id": int(code),
+        "name": name,
+        "short_code": code,
+        "long_code": f"{Draw('long code', code).below(10**6):06d}",
+        "icon": f"https://images.example/banks/{code}.png",
+    }
+
+
+def _text(kobo: int) -> str:
+    return f"{kobo * _KOBO:.2f}"
+
+
+def _uuid(draw: Draw) -> str:
+    return str(UUID(int=draw.below(1 << 128), version=4))
+
+
+def _moment(day: int, draw: Draw) -> str:
+    """Write a day of the simulated world with a drawn time, as ISO 8601 with milliseconds."""
+    whole = FIRST_DAY + timedelta(days=day)
+    seconds, millis = draw.below(86_400), draw.below(1000)
+    hours, rest = divmod(seconds, 3600)
+    return f"{whole.isoformat()}T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{millis:03d}Z"
