@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from sandbox import control, landing, validation, wire
+from sandbox.doors import KeyDoor
 from sandbox.gate import Gate, Operation
 from sandbox.ledger import Entry
 from sandbox.wire import Reply
@@ -87,7 +88,7 @@ class Address:
 
 def application(sandbox: Sandbox) -> Starlette:
     """Build the web application around a sandbox's state."""
-    gate, unknown = Gate(sandbox), Unknown(sandbox)
+    gate, unknown = Gate(sandbox, KeyDoor(sandbox)), Unknown(sandbox)
     routes = [
         Route(path, Address(sandbox, gate, unknown, operations))
         for path, operations in validation.ROUTES.items()

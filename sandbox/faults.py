@@ -138,3 +138,10 @@ def of_magic(row: Magic | None, operation: str, attempt: int) -> Fault | None:
     if row.only not in ("", operation):
         return None
     return FAULTS[row.fault]
+
+
+def of_trouble(trouble: tuple[str, int] | None, attempt: int) -> Fault | None:
+    """Tell which fault a customer in trouble meets at this attempt; 0 attempts are all of them."""
+    if trouble is None or 0 < trouble[1] < attempt:
+        return None
+    return FAULTS[trouble[0]]

@@ -42,6 +42,7 @@ class Subject:
         missing: name of a required field that is absent or empty.
         refusal: message of the 400 where a value is malformed.
         special: row of the magic table, if the identifier is one.
+        trouble: name of a fault that this call meets, and at how many attempts; 0 is every one.
     """
 
     identity: str
@@ -49,6 +50,7 @@ class Subject:
     missing: str = ""
     refusal: str = ""
     special: Magic | None = None
+    trouble: tuple[str, int] | None = None
 
 
 @dataclass(slots=True)
@@ -57,21 +59,23 @@ class Answer:
 
     Attributes:
         word: outcome in one word, for the ledger.
-        message: text of the envelope.
+        message: text of the envelope; None leaves it out.
         data: the record, or ABSENT.
         status: status word of the envelope.
         miss: form of a miss as the manners name it, such as `404_error`; empty for a hit.
         meta: whether a miss carries the balance.
         http_status: for an error of the operation's own, its HTTP status; 200 otherwise.
+        bare: whether the data is the whole body, without an envelope around it.
     """
 
     word: str
-    message: str
+    message: str | None
     data: object = ABSENT
     status: str = "success"
     miss: str = ""
     meta: bool = True
     http_status: int = 200
+    bare: bool = False
 
 
 class Operation(Protocol):
@@ -119,11 +123,24 @@ class Call:
     price: int = 0
 
 
+class Door(Protocol):
+    """Who is let in, and on whose behalf; `sandbox.doors` has those of the service."""
+
+    def refuse(self, scope: Scope) -> Outcome | None:
+        """Refuse a caller without the right credential."""
+        ...
+
+    def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
+        """Read what a request asks about."""
+        ...
+
+
 class Gate:
     """Carries calls through; see the module's first line for the order."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: Sandbox, door: Door) -> None:
         self._sandbox = sandbox
+        self._door = door
 
     async def handle(
         self, operation: Operation, scope: Scope, receive: Receive, send: Send
@@ -161,24 +178,26 @@ class Gate:
     async def _decide(self, call: Call, scope: Scope, receive: Receive) -> Outcome:
         operation, sandbox = call.operation, self._sandbox
         raw = await wire.read_body(receive) if scope["method"] != "GET" else b""
-        refused = self._check_key(scope)
+        refused = self._door.refuse(scope)
         if refused:
-            call.subject = operation.read(scope["path_params"], {})
+            call.subject = self._door.read(operation, scope, {})
             return refused
         call.authorized = True
         body = _parsed(raw)
         if body is None:
             return self._malformed_json()
-        subject = call.subject = operation.read(scope["path_params"], body)
+        subject = call.subject = self._door.read(operation, scope, body)
         call.attempt, numbers = sandbox.count_call(operation.name, subject.identity)
         call.number = numbers[0]
         full = sandbox.over_capacity(operation.name)
         if full:
             call.fault = faults.FAULTS[full.refusal]
             return Outcome("refused", self._failing(call, call.fault))
-        call.fault = faults.of_magic(
-            subject.special, operation.name, call.attempt
-        ) or sandbox.faults.choose(operation.name, subject.identity, call.attempt, numbers)
+        call.fault = (
+            faults.of_magic(subject.special, operation.name, call.attempt)
+            or faults.of_trouble(subject.trouble, call.attempt)
+            or sandbox.faults.choose(operation.name, subject.identity, call.attempt, numbers)
+        )
         await self._wait(call)
         return self._work_out(call)
 
@@ -217,18 +236,6 @@ class Gate:
         outcome = self._look_up(call)
         return self._play_after(call, outcome, fault) if fault else outcome
 
-    def _check_key(self, scope: Scope) -> Outcome | None:
-        given = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
-        if given == self._sandbox.authorization:
-            return None
-        manners = self._sandbox.manners
-        if not given.strip():
-            body = wire.envelope("error", "Invalid Authorization")
-            return Outcome("no_key", Reply(int(manners.missing_key), body))
-        return Outcome(
-            "wrong_key", Reply(int(manners.wrong_key), wire.envelope("error", "Forbidden"))
-        )
-
     def _check_rights(self, call: Call) -> Outcome | None:
         manners, name = self._sandbox.manners, call.operation.name
         if name in manners.denied_operations:
@@ -266,9 +273,7 @@ class Gate:
         sample = call.operation.sample()
         cost = call.price if self._sandbox.manners.mock_cost else 0
         extra: dict[str, object] = {"mock-response": "This is a mock response"}
-        body = wire.envelope(
-            sample.status, sample.message, sample.data, self._meta(call, cost), extra
-        )
+        body = _written(sample, self._meta(call, cost), extra)
         return Outcome("test_mode", Reply(200, body))
 
     def _check_input(self, call: Call) -> Outcome | None:
@@ -301,13 +306,7 @@ class Gate:
             sandbox.wallet.charge(charged)
         if answer.miss:
             return self._miss(call, answer, charged)
-        body = wire.envelope(
-            answer.status,
-            answer.message,
-            answer.data,
-            self._meta(call, call.price),
-            self._remark(call),
-        )
+        body = _written(answer, self._meta(call, call.price), self._remark(call))
         return Outcome(answer.word, Reply(200, body), charged)
 
     def _miss(self, call: Call, answer: Answer, charged: int) -> Outcome:
@@ -402,6 +401,13 @@ class Gate:
         if manners.retry_after == "date":
             return ((b"retry-after", formatdate(time.time() + seconds, usegmt=True).encode()),)
         return ((b"retry-after", f"{seconds:g}".encode()),)
+
+
+def _written(answer: Answer, meta: Meta | None, extra: dict[str, object] | None) -> bytes:
+    """Write an answer, with its envelope unless it goes bare."""
+    if answer.bare:
+        return wire.bare(answer.data, extra)
+    return wire.envelope(answer.status, answer.message, answer.data, meta, extra)
 
 
 def _parsed(raw: bytes) -> dict[str, object] | None:

@@ -85,7 +85,7 @@ class Meta:
 
 def envelope(
     status: str,
-    message: str,
+    message: str | None,
     data: object = ABSENT,
     meta: Meta | None = None,
     extra: dict[str, object] | None = None,
@@ -94,12 +94,14 @@ def envelope(
 
     Args:
         status: `otp`, `success` or `error`.
-        message: text for people.
+        message: text for people; left out where it is None.
         data: the result; left out where it is ABSENT.
         meta: cost and balance; left out where it is None.
         extra: further top-level keys.
     """
-    parts = [f'"status":{dumps(status)},"message":{dumps(message)}']
+    parts = [f'"status":{dumps(status)}']
+    if message is not None:
+        parts.append(f'"message":{dumps(message)}')
     if data is not ABSENT:
         parts.append(f'"data":{dumps(data)}')
     if meta is not None:
@@ -107,6 +109,12 @@ def envelope(
     if extra:
         parts.append(dumps(extra)[1:-1])
     return ("{" + ",".join(parts) + "}").encode("utf-8", "replace")
+
+
+def bare(data: object, extra: dict[str, object] | None = None) -> bytes:
+    """Write an object as the whole body, without an envelope."""
+    whole = {**data, **(extra or {})} if isinstance(data, dict) else data
+    return dumps(whole).encode("utf-8", "replace")
 
 
 def html_page(status: int, text: str = "") -> bytes:
