@@ -211,8 +211,10 @@ def make_report(
             "read": facts.rows_read,
             "screened": facts.rows_read - facts.rows_quarantined,
             "quarantined": facts.rows_quarantined,
-            "due": rows.coverage.due_rows,
-            "answered": rows.coverage.answered_rows,
+        },
+        "coverage": {
+            "due_rows": rows.coverage.due_rows,
+            "answered_rows": rows.coverage.answered_rows,
         },
         "checks": dict(checks),
         "cost": {
