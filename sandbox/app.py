@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from sandbox import control, landing, validation, wire
+from sandbox import control, landing, loans, validation, wire
 from sandbox.doors import KeyDoor
 from sandbox.gate import Gate, Operation
 from sandbox.ledger import Entry
+from sandbox.loans import LinkDoor
 from sandbox.wire import Reply
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ def application(sandbox: Sandbox) -> Starlette:
     routes = [
         Route(path, Address(sandbox, gate, unknown, operations))
         for path, operations in validation.ROUTES.items()
+    ]
+    linking = Gate(sandbox, LinkDoor(sandbox))
+    routes += [
+        Route(path, Address(sandbox, linking, unknown, operations))
+        for path, operations in loans.ROUTES.items()
     ]
     routes += control.routes(sandbox)
     routes += landing.routes(sandbox)

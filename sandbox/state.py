@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sandbox.faults import ALL, FaultPlan
 from sandbox.latency import Latency
 from sandbox.ledger import Ledger
+from sandbox.loan_book import LoanBook
 from sandbox.manners import Manners, as_json
 from sandbox.money import micros_of, naira_text
 from sandbox.passwords import Outbox, Terms
@@ -85,6 +86,7 @@ class Sandbox:
         self.calls: dict[str, int] = {ALL: 0}
         self.peak = dict(self.in_flight)
         self.otps = Outbox()
+        self.loans = LoanBook()
         self.ahead_s = 0.0
 
     def now(self) -> float:

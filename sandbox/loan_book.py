@@ -1,0 +1,353 @@
+"""The book of loans: what was offered, who applied, and where each loan stands on a day.
+
+A loan moves by the day of the simulated world, by what its customer does on the hosted form, and
+by what the control surface says. Its place on a day is worked out, never stored, so that the
+world can be moved freely. Requests are answered by `sandbox.loans`, pages by `sandbox.loan_pages`;
+people and their logins are in `sandbox.borrowers`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Final
+
+from sandbox.borrowers import Borrower, Borrowers, contact_key, magic_row, standing_of
+from sandbox.draw import Draw
+from sandbox.lives import FIRST_DAY, stamp
+from sandbox.products import DAYS, Product
+
+PENDING: Final = "PENDING"
+RUNNING: Final = "RUNNING"
+SETTLED: Final = "SETTLED"
+CANCELLED: Final = "CANCELLED"
+WORDS: Final = (PENDING, RUNNING, SETTLED, CANCELLED)
+
+FATES: Final = ("approved", "rejected", "running", "never", "cancelled", "stuck", "existing")
+"""What becomes of an offer: see the loan rows of `sandbox.magic`."""
+
+REASONS: Final = (
+    "Income could not be confirmed",
+    "Too many loans with other lenders",
+    "The account does not bear the applicant's name",
+)
+_SHARES: Final = (("never", 12), ("rejected", 10), ("cancelled", 4), ("stuck", 2))
+_LATEST_ANSWER: Final = 4
+_DECIDED_AFTER: Final = 1
+_LETTERS: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_CENT: Final = Decimal("0.01")
+
+
+def fate_of(product_id: str, email: str = "", phone_number: str = "") -> str:
+    """Tell what becomes of an offer, before it is made: the same for the same customer.
+
+    Args:
+        product_id: the product offered.
+        email: as in `meta`, or empty.
+        phone_number: as in `meta`, or empty.
+
+    Returns:
+        A word of `FATES`.
+    """
+    row = magic_row(email, phone_number)
+    if row:
+        return row.loan
+    contact = contact_key(email) or contact_key(phone_number)
+    if not contact:
+        return "approved"
+    standing = standing_of(contact)
+    if standing == "running":
+        return standing
+    chance = Draw("loan fate", product_id, contact).below(100)
+    for word, share in _SHARES:
+        if chance < share:
+            return word
+        chance -= share
+    return standing or "approved"
+
+
+@dataclass(slots=True)
+class Application:
+    """What a customer asked for on the form, by hand or played by the sandbox.
+
+    Attributes:
+        borrower: who applied.
+        day: when.
+        amount: naira.
+        tenor: periods of the product.
+        cancelled_on: the day on which the customer took it back, or None.
+    """
+
+    borrower: Borrower
+    day: int
+    amount: Decimal
+    tenor: int
+    cancelled_on: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """What the control surface said of a loan: its word from a day on."""
+
+    day: int
+    status: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a loan stands on a day.
+
+    Attributes:
+        status: one of `WORDS`.
+        application: what was asked for, or None while the form is not filled in.
+        disbursed_on: the day on which the money went out, or None.
+        ended_on: the day on which it was settled or cancelled, or None.
+        reason: why it was turned down, or None.
+        paid: naira paid back so far.
+    """
+
+    status: str
+    application: Application | None
+    disbursed_on: int | None = None
+    ended_on: int | None = None
+    reason: str | None = None
+    paid: Decimal = Decimal(0)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is an application that is pending or running."""
+        return self.application is not None and self.status in (PENDING, RUNNING)
+
+    @property
+    def can_request(self) -> bool:
+        """Whether the form can be filled in."""
+        return self.application is None and self.status == PENDING
+
+    @property
+    def can_cancel(self) -> bool:
+        """Whether the customer can take the application back."""
+        return self.application is not None and self.status == PENDING
+
+
+@dataclass(slots=True)
+class Loan:
+    """One offer of one product, and the loan that it may become.
+
+    Attributes:
+        reference: as the service gave it.
+        token: the last part of the short link.
+        product: what was offered.
+        email: as in `meta`, or empty.
+        phone_number: as in `meta`, or empty.
+        opened_on: day of the simulated world.
+        fate: a word of `FATES`.
+        application: what was filled in by hand.
+        plays: whether the sandbox fills in the form where nobody does: of several open offers to
+            one customer only the first is taken up.
+        steering: what the control surface said last.
+    """
+
+    reference: str
+    token: str
+    product: Product
+    email: str
+    phone_number: str
+    opened_on: int
+    fate: str
+    application: Application | None = None
+    plays: bool = True
+    steering: Steering | None = None
+
+    def contacts(self) -> tuple[str, ...]:
+        """List the keys under which its customer is known."""
+        keys = (contact_key(self.email), contact_key(self.phone_number))
+        return tuple(key for key in keys if key)
+
+    def played(self) -> Application:
+        """Make the application that the sandbox's customer fills in on a day of their own."""
+        draw = Draw("loan application", self.reference)
+        product = self.product
+        day = self.opened_on + draw.between(1, _LATEST_ANSWER)
+        steps = (product.max_amount - product.min_amount) // 1000
+        amount = Decimal(product.min_amount + 1000 * draw.between(0, steps))
+        borrower = Borrower.made_up(self.email, self.phone_number, self.reference)
+        return Application(borrower, day, amount, draw.pick(product.tenors))
+
+    def place(self, day: int) -> Place:
+        """Tell where the loan stands on a day of the simulated world."""
+        steering = self.steering
+        if steering and day >= steering.day:
+            return self._steered(day, steering)
+        application = self.application
+        if application is None and self.plays and self.fate not in ("never", "running"):
+            application = self.played()
+        if application is None or day < application.day:
+            return Place(PENDING, None)
+        return self._natural(day, application)
+
+    def _natural(self, day: int, application: Application) -> Place:
+        taken_back, decided = application.cancelled_on, application.day + _DECIDED_AFTER
+        if self.fate == "cancelled" and taken_back is None:
+            taken_back = decided
+        if taken_back is not None and day >= taken_back:
+            return Place(CANCELLED, application, ended_on=taken_back)
+        if day < decided or self.fate == "stuck":
+            return Place(PENDING, application)
+        if self.fate == "rejected":
+            reason = Draw("reject reason", self.reference).pick(REASONS)
+            return Place(CANCELLED, application, ended_on=decided, reason=reason)
+        return self._repaying(day, application, decided)
+
+    def _repaying(self, day: int, application: Application, disbursed: int) -> Place:
+        product, tenor = self.product, application.tenor
+        due = disbursed + tenor * DAYS[product.period]
+        whole = product.repayable(application.amount, tenor)
+        if day >= due:
+            return Place(SETTLED, application, disbursed, due, paid=whole)
+        parts = product.instalments(tenor)
+        length = (due - disbursed) // parts
+        paid = (whole * ((day - disbursed) // length) / parts).quantize(_CENT)
+        return Place(RUNNING, application, disbursed, paid=paid)
+
+    def _steered(self, day: int, steering: Steering) -> Place:
+        """Follow the control surface; a running loan goes on to be paid back from there."""
+        application, status = self.application, steering.status
+        if status == PENDING or application is None:
+            ended = steering.day if status == CANCELLED else None
+            return Place(status, application, ended_on=ended, reason=steering.reason)
+        if status == RUNNING:
+            return self._repaying(day, application, steering.day)
+        if status == CANCELLED:
+            return Place(status, application, ended_on=steering.day, reason=steering.reason)
+        whole = self.product.repayable(application.amount, application.tenor)
+        return Place(status, application, application.day, steering.day, paid=whole)
+
+    def as_json(self, place: Place) -> dict[str, object]:
+        """Return the loan as the service shows it (service.md, "Loan or loan request")."""
+        application = place.application
+        disbursed = application.amount if application and place.disbursed_on is not None else 0
+        return {
+            "reference": self.reference,
+            "product_id": self.product.product_id,
+            "product_name": self.product.name,
+            "status": {
+                "status": place.status,
+                "can_request": place.can_request,
+                "can_cancel": place.can_cancel,
+            },
+            "loan_amount": application.amount if application else None,
+            "amount_disbursed": disbursed,
+            "paid": place.paid,
+            "tenor_value": application.tenor if application else None,
+            "tenor_period": self.product.period,
+            "reject_reason": place.reason,
+            "user": self._user(application),
+            "created_on": self._moment(self.opened_on),
+            "applied_on": self._moment(application.day) if application else None,
+            "disbursed_on": self._moment(place.disbursed_on),
+            "settled_on": self._moment(place.ended_on) if place.status == SETTLED else None,
+        }
+
+    def _user(self, application: Application | None) -> dict[str, object]:
+        if application:
+            return application.borrower.as_json()
+        return {
+            "first_name": None,
+            "last_name": None,
+            "email": self.email or None,
+            "phone_number": self.phone_number or None,
+        }
+
+    def _moment(self, day: int | None) -> str | None:
+        if day is None:
+            return None
+        return stamp(FIRST_DAY + timedelta(days=day), Draw("loan moment", self.reference, str(day)))
+
+
+@dataclass(slots=True)
+class LoanBook:
+    """Every loan since the last reset, and the people who borrow."""
+
+    loans: dict[str, Loan] = field(default_factory=dict)
+    people: Borrowers = field(default_factory=Borrowers)
+    _by_token: dict[str, Loan] = field(default_factory=dict)
+    _by_contact: dict[str, list[Loan]] = field(default_factory=dict)
+    _offered: dict[tuple[str, str, str], int] = field(default_factory=dict)
+
+    def offer(self, product: Product, email: str, phone_number: str, day: int) -> Loan:
+        """Open a loan; asked again for the same customer, the service opens another."""
+        key = (product.product_id, email, phone_number)
+        number = self._offered[key] = self._offered.get(key, 0) + 1
+        draw = Draw("loan", *key, str(number))
+        loan = Loan(
+            reference=self._free(draw, 12, self.loans),
+            token=self._free(draw, 8, self._by_token).lower(),
+            product=product,
+            email=email,
+            phone_number=phone_number,
+            opened_on=day,
+            fate=fate_of(product.product_id, email, phone_number),
+        )
+        earlier = [one for contact in loan.contacts() for one in self._by_contact.get(contact, ())]
+        loan.plays = all(one.place(day).ended_on is not None for one in earlier)
+        self.loans[loan.reference] = self._by_token[loan.token] = loan
+        self._know(loan, loan.contacts())
+        return loan
+
+    @staticmethod
+    def _free(draw: Draw, length: int, taken: dict[str, Loan]) -> str:
+        while True:
+            text = "".join(draw.pick(_LETTERS) for _ in range(length))
+            if text not in taken and text.lower() not in taken:
+                return text
+
+    def _know(self, loan: Loan, contacts: tuple[str, ...]) -> None:
+        for contact in contacts:
+            theirs = self._by_contact.setdefault(contact, [])
+            if loan not in theirs:
+                theirs.append(loan)
+
+    def by_token(self, token: str) -> Loan | None:
+        """Find the loan behind a short link."""
+        return self._by_token.get(token)
+
+    def apply(self, loan: Loan, application: Application) -> None:
+        """Fill in the form of a loan."""
+        loan.application = application
+        self._know(loan, application.borrower.contacts())
+
+    def steer(self, loan: Loan, steering: Steering) -> None:
+        """Put a loan where the control surface wants it, from a day on.
+
+        A loan that runs or is settled has been applied for: the application is played where
+        there is none.
+        """
+        place = loan.place(steering.day)
+        applied = place.application
+        if applied is None and steering.status in (RUNNING, SETTLED):
+            applied = replace(loan.played(), day=steering.day)
+        loan.application, loan.steering = applied, steering
+
+    def borrower(self, contact: str, day: int) -> Borrower | None:
+        """Find who has a login under a contact on a day; applying for a loan gives one."""
+        for loan in self._by_contact.get(contact_key(contact), ()):
+            application = loan.place(day).application
+            if application:
+                self.people.register(application.borrower)
+        return self.people.find(contact)
+
+    def loans_of(self, borrower: Borrower, day: int) -> list[tuple[Loan, Place]]:
+        """List what a person has applied for, with where it stands on a day."""
+        theirs = {
+            one.reference: one
+            for contact in borrower.contacts()
+            for one in self._by_contact.get(contact, ())
+        }
+        placed = [(one, one.place(day)) for one in theirs.values()]
+        return [
+            (one, place)
+            for one, place in placed
+            if place.application and place.application.borrower == borrower
+        ]

@@ -1,0 +1,155 @@
+"""Area C, loans: the three operations of distributors, their input and what they answer.
+
+Only the reading of requests and the choice of answers live here. Keys and faults are the gate's;
+where a loan stands is told by `sandbox.loan_book`, and the form behind the short link is in
+`sandbox.loan_pages`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sandbox.borrowers import magic_row
+from sandbox.doors import KeyDoor, header
+from sandbox.gate import Answer, Operation, Subject
+from sandbox.loan_book import LoanBook
+from sandbox.products import active_products, product_of
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+    from sandbox.state import Sandbox
+
+SHORT_LINK: Final = "/l"
+"""Where the short links lead, below the sandbox's own address."""
+
+_NO_OFFER: Final = Answer(
+    "no_distributor",
+    "This offer is not available. Contact support to be set up as a distributor.",
+    http_status=400,
+)
+_SAMPLE_ORIGIN: Final = "https://loans.example"
+
+
+def _refused(sandbox: Sandbox) -> Answer | None:
+    return None if sandbox.manners.distributor else _NO_OFFER
+
+
+def origin(scope: Scope) -> str:
+    """Tell under which address the sandbox was reached."""
+    host = header(scope, b"host").decode("latin-1") or "localhost"
+    return f"{scope['scheme']}://{host}"
+
+
+class LinkDoor(KeyDoor):
+    """Lets in who has the API key, and notes where short links are to lead."""
+
+    def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
+        """Read a request, and the address it came to."""
+        subject = super().read(operation, scope, body)
+        subject.fields["origin"] = origin(scope)
+        return subject
+
+
+def _started(reference: str, url: str) -> Answer:
+    return Answer("offered", "Loan initialized", {"reference": reference, "url": url})
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """GET /v2/loans/products."""
+
+    name: str = "loan_products"
+
+    def read(self, _path: dict[str, str], _body: dict[str, object]) -> Subject:
+        """Nothing is asked about but the list itself."""
+        return Subject("products")
+
+    def answer(self, sandbox: Sandbox, _subject: Subject) -> Answer:
+        """List the active products."""
+        return _refused(sandbox) or self.sample()
+
+    def sample(self) -> Answer:
+        """Return the list, in test mode too."""
+        return Answer("listed", "Successful", [one.as_json() for one in active_products()])
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """POST /v2/loans/initialize."""
+
+    name: str = "loan_start"
+
+    def read(self, _path: dict[str, str], body: dict[str, object]) -> Subject:
+        """Take product and customer from the body; `meta` and its parts may be left out."""
+        product_id, meta = body.get("product_id"), body.get("meta")
+        missing = "product_id" if product_id is None or product_id == "" else ""
+        refusal = "" if missing or isinstance(product_id, str) else "product_id must be a string"
+        if meta is not None and not isinstance(meta, dict):
+            refusal = refusal or "meta must be an object"
+        given = meta if isinstance(meta, dict) else {}
+        fields = {"product_id": product_id if isinstance(product_id, str) else ""}
+        for name in ("email", "phone_number"):
+            value = given.get(name)
+            fields[name] = value if isinstance(value, str) else ""
+            if value is not None and not isinstance(value, str):
+                refusal = refusal or f"meta.{name} must be a string"
+        return Subject(
+            " ".join(value for value in fields.values() if value),
+            fields,
+            missing=missing,
+            refusal=refusal,
+            special=magic_row(fields["email"], fields["phone_number"]),
+        )
+
+    def answer(self, sandbox: Sandbox, subject: Subject) -> Answer:
+        """Open a loan, and make the short link to its form."""
+        refused = _refused(sandbox)
+        if refused:
+            return refused
+        given = subject.fields
+        product = product_of(given["product_id"])
+        if product is None:
+            return Answer("unknown_product", "Loan product not found", http_status=400)
+        loan = sandbox.loans.offer(product, given["email"], given["phone_number"], sandbox.day)
+        return _started(loan.reference, f"{given['origin']}{SHORT_LINK}/{loan.token}")
+
+    def sample(self) -> Answer:
+        """Return the answer of test mode: a link that leads nowhere."""
+        return _started("SAMPLE000000", f"{_SAMPLE_ORIGIN}{SHORT_LINK}/sample00")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """GET /v2/loans/:reference."""
+
+    name: str = "loan_view"
+
+    def read(self, path: dict[str, str], _body: dict[str, object]) -> Subject:
+        """Take the reference from the path."""
+        return Subject(path["reference"])
+
+    def answer(self, sandbox: Sandbox, subject: Subject) -> Answer:
+        """Tell where the loan stands today."""
+        refused = _refused(sandbox)
+        if refused:
+            return refused
+        loan = sandbox.loans.loans.get(subject.identity)
+        if loan is None:
+            return Answer("not_found", "Loan not found", miss="404_error")
+        place = loan.place(sandbox.day)
+        return Answer(place.status.lower(), "Successful", loan.as_json(place))
+
+    def sample(self) -> Answer:
+        """Return the loan of test mode."""
+        loan = LoanBook().offer(active_products()[0], "clear@magic.example", "", 0)
+        return Answer("pending", "Successful", loan.as_json(loan.place(0)))
+
+
+ROUTES: Final[dict[str, dict[str, Operation]]] = {
+    "/v2/loans/products": {"GET": Products()},
+    "/v2/loans/initialize": {"POST": Start()},
+    "/v2/loans/{reference:path}": {"GET": View()},
+}
+"""Paths of area C, and the operation behind each method."""
