@@ -22,6 +22,8 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    ValidationInfo,
+    field_validator,
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableSettingsError
@@ -69,7 +71,14 @@ def _days_or_duration(value: object) -> object:
     return value
 
 
+def _exact_address(url: str) -> str:
+    """Accept an address by the same rule, and leave it as it was registered, to the letter."""
+    _service_address(url)
+    return url
+
+
 ServiceAddress = Annotated[str, AfterValidator(_service_address)]
+ExactAddress = Annotated[str, AfterValidator(_exact_address)]
 Age = Annotated[timedelta, BeforeValidator(_days_or_duration)]
 Naira = Annotated[Decimal, Field(ge=0, max_digits=18, decimal_places=6)]
 Cap = Annotated[int, Field(ge=1, le=1024)]
@@ -238,6 +247,19 @@ class Settings(BaseSettings):
 
     base_url: ServiceAddress = Field("", description="Address of the service.")
     api_key: SecretStr = Field(SecretStr(""), description="Key the service issued to you.")
+    consent_url: ServiceAddress = Field("", description="Address of the consent screen.")
+    client_id: str = Field("", description="Your client id, from the service's console.")
+    redirect_uri: ExactAddress = Field(
+        "", description="The redirect address you registered; it ends where the portal listens."
+    )
+    aggregator_sends_key: bool = Field(
+        default=False, description="Send the key beside a customer's access token."
+    )
+    aggregator_path: str = Field(
+        "/v2/aggregator",
+        pattern=r"^(/[\w.-]+)+$",
+        description="Where the experimental operations on customers' accounts lie.",
+    )
     home: Path = Field(Path(".nightscreen"), description="Where state is kept (mode 0700).")
     journal_url: str = Field("", description="SQLAlchemy URL of the journal; SQLite under HOME.")
     data_key: SecretStr = Field(
@@ -262,6 +284,9 @@ class Settings(BaseSettings):
     selfie_no_match_below: float = Field(
         70.0, ge=0, le=100, description="Similarity below which it is no match; between: unsure."
     )
+    resolve_images_s: float = Field(
+        10, ge=0, le=600, description="Seconds to look up hosts of images before a run; 0: never."
+    )
     nights_left_notice: int = Field(
         3, ge=0, description="Give notice where the balance lasts fewer nights than this."
     )
@@ -274,6 +299,26 @@ class Settings(BaseSettings):
     )
     shard_rows: int = Field(2000, ge=10, le=50_000, description="Lookups of one task run.")
     retention: Retention = Field(Retention(), description="How long each kind is kept, in days.")
+
+    @field_validator("selfie_match_at", "selfie_no_match_below")
+    @classmethod
+    def _in_hundredths(cls, given: float) -> float:
+        """Refuse a threshold that is meant as a share: similarity runs to about 100."""
+        if 0 < given <= 1:
+            raise ValueError("similarity runs from 0 to 100: write 90, not 0.9")
+        return given
+
+    @field_validator("selfie_no_match_below")
+    @classmethod
+    def _below_match(cls, given: float, info: ValidationInfo) -> float:
+        """Refuse thresholds that overlap."""
+        match_at = info.data.get("selfie_match_at", given)
+        if given > match_at:
+            raise ValueError(
+                f"is {given:g}, above SELFIE_MATCH_AT ({match_at:g}): it must be at most that; what "
+                "lies between the two is unsure"
+            )
+        return given
 
 
 def read_settings(**overrides: object) -> Settings:

@@ -7,6 +7,7 @@ they are committed back to back and no call waits for the disk. Nothing is decid
 from __future__ import annotations
 
 import asyncio
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
@@ -77,12 +78,16 @@ class CallBook:
             JournalError: the journal cannot be written; nothing of the block may be sent.
         """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._thread,
-            lambda: self._store.reserve(
-                self._run_id, self._purpose, asks, self.caps, since=self._since
-            ),
-        )
+        return await loop.run_in_executor(self._thread, self._reserve, asks)
+
+    def _reserve(self, asks: Sequence[Ask]) -> list[Grant]:
+        """Commit a block; asks of several operations in a row are so many blocks."""
+        grants: list[Grant] = []
+        for _, block in itertools.groupby(asks, key=lambda ask: ask.check):
+            grants += self._store.reserve(
+                self._run_id, self._purpose, list(block), self.caps, since=self._since
+            )
+        return grants
 
     def settle(self, outcome: Settled, then: Callable[[], None]) -> None:
         """Hand in an outcome; `then` is called once it is committed, or cannot be."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Row
 
+    from storage.outputs import RunFolder
+
 # `attempts` counts the attempts of a lookup up to this call; `outcome` is what was answered, and
 # where nothing was, how the call ended (`state` says only the latter).
 CALLS = pa.schema(
@@ -113,6 +115,13 @@ class CallSheet:
             check.troubles[row.trouble] += 1
         if row.state == CallState.ANSWERED.value and row.sent_at is not None:
             check.latencies_ms.append((row.settled_at - row.sent_at) / 1000)
+
+
+def write_call_sheet(folder: RunFolder, blocks: Iterable[Sequence[Row[Any]]]) -> CallSheet:
+    """Write `calls.parquet`, one row per call, and return the accounts of them."""
+    sheet = CallSheet()
+    folder.write_parquet("calls.parquet", CALLS, (sheet.take(rows) for rows in blocks))
+    return sheet
 
 
 def _booked(rows: Iterable[Row[Any]]) -> Iterable[BookedCall]:

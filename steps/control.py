@@ -57,6 +57,7 @@ PASSING = frozenset({StopReason.OUTAGE, StopReason.BALANCE})
 
 ADDRESS = "address"
 TEST_MODE = "test_mode"
+COMPLETED, STOPPED = "completed", "stopped"
 
 
 @dataclass(slots=True)
@@ -375,3 +376,15 @@ class Control:
                 self.notices.append(
                     f"{NOTICE_SHARE:.0%} of the {watch.name} spending cap is used up"
                 )
+
+    def ending(self) -> tuple[str, str | None]:
+        """Return state and stop reason of a run that has come to its end."""
+        if self.stop == TEST_MODE:
+            return TEST_MODE, None
+        if self.stop == ADDRESS:
+            return STOPPED, StopReason.OUTAGE.value
+        if self.stop is not None:
+            return STOPPED, self.stop
+        if self.stopped_checks:
+            return STOPPED, next(iter(self.stopped_checks.values()))
+        return COMPLETED, None

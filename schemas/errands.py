@@ -1,0 +1,47 @@
+"""Parameters that every run beside screening shares: pulls, BVN consents, offers, loans followed.
+
+They are stored in clear by the engine and the journal: paths and choices only, never rows or keys.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ErrandParameters(BaseModel):
+    """Where results go, and how far a run may go."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    max_spend: Annotated[str, Field(pattern=r"^(\d{1,12}(\.\d{1,6})?)?$")] = Field(
+        "",
+        title="Spend at most (naira)",
+        description="The run never passes it. Empty: no cap of its own.",
+        examples=["5000"],
+    )
+    deadline: Annotated[str, Field(pattern=r"^(\d{2}:\d{2}|\d{4}-\d{2}-\d{2}T[\d:.+Z-]+)?$")] = (
+        Field(
+            "",
+            title="Deadline",
+            description="Nothing is asked after it: a time of day in Lagos such as 06:00, or an "
+            "ISO instant.",
+            examples=["06:00"],
+        )
+    )
+    run: str = Field(
+        "",
+        title="Resume run",
+        description="Id of an earlier run to take up again: only what is missing is done.",
+        pattern=r"^[A-Za-z0-9-]*$",
+    )
+    output: str = Field(
+        "out", title="Output folder", description="Results go into a folder of the run's id there."
+    )
+
+    @property
+    def cap(self) -> Decimal | None:
+        """Return the run's own cap in naira."""
+        return Decimal(self.max_spend) if self.max_spend else None
