@@ -16,7 +16,7 @@ from typing import Final
 from sandbox.borrowers import Borrower, Borrowers, contact_key, magic_row, standing_of
 from sandbox.draw import Draw
 from sandbox.lives import FIRST_DAY, stamp
-from sandbox.products import DAYS, Product
+from sandbox.products import DAYS, Product, active_products
 
 PENDING: Final = "PENDING"
 RUNNING: Final = "RUNNING"
@@ -84,6 +84,26 @@ class Application:
     amount: Decimal
     tenor: int
     cancelled_on: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A running loan from before this book, which its customer sees and no distributor does."""
+
+    reference: str
+    name: str
+    amount: Decimal
+
+
+def earlier_of(borrower: Borrower) -> Earlier | None:
+    """Tell which loan keeps a borrower with the standing `running` from another."""
+    contact = next((one for one in borrower.contacts() if standing_of(one) == "running"), None)
+    if contact is None:
+        return None
+    draw = Draw("earlier loan", contact)
+    reference = "".join(draw.pick(_LETTERS) for _ in range(12))
+    amount = Decimal(1000 * draw.between(5, 50))
+    return Earlier(reference, draw.pick(active_products()).name, amount)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +270,22 @@ class Loan:
             "settled_on": self._moment(place.ended_on) if place.status == SETTLED else None,
         }
 
+    def shown(self, place: Place) -> dict[str, object]:
+        """Return the loan as the control surface shows it."""
+        application = place.application
+        return {
+            "reference": self.reference,
+            "path": f"/l/{self.token}",
+            "product_id": self.product.product_id,
+            "email": self.email,
+            "phone_number": self.phone_number,
+            "fate": self.fate,
+            "opened_on": self.opened_on,
+            "applied_on": application.day if application else None,
+            "status": place.status,
+            "reject_reason": place.reason,
+        }
+
     def _user(self, application: Application | None) -> dict[str, object]:
         if application:
             return application.borrower.as_json()
@@ -315,8 +351,15 @@ class LoanBook:
 
     def apply(self, loan: Loan, application: Application) -> None:
         """Fill in the form of a loan."""
-        loan.application = application
+        loan.application, loan.steering = application, None
         self._know(loan, application.borrower.contacts())
+
+    def cancel(self, loan: Loan, day: int) -> None:
+        """Take the customer's application back."""
+        application = loan.place(day).application
+        if application:
+            loan.application = replace(application, cancelled_on=day)
+            loan.steering = None
 
     def steer(self, loan: Loan, steering: Steering) -> None:
         """Put a loan where the control surface wants it, from a day on.
