@@ -11,13 +11,14 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from cli.decisions import register as register_decisions
 from cli.erase import register as register_erasing
 from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from cli.oncall import register as register_oncall
 from cli.policy import policy_app
 from schemas.errors import NightscreenError
 
@@ -57,12 +58,21 @@ app.add_typer(journal_app, name="journal")
 app.add_typer(policy_app, name="policy")
 register_decisions(app, runs_app)
 register_erasing(app)
+register_oncall(app)
 
 _INTERRUPTED = 130
 """What Typer makes of Ctrl-C; a run that is open ends by itself instead, with a report."""
 _STOPPED = "stopped before anything was asked; nothing was spent"
 FreshnessOption = Annotated[
     str, typer.Option(help="How old answers may be in this run, such as karma.clear=1 (days).")
+]
+StopAtFirstOption = Annotated[
+    bool,
+    typer.Option(
+        "--karma-stop-at-first-listing",
+        "--karma-stop-at-first",
+        help="Ask karma no further about a customer once one identity is listed.",
+    ),
 ]
 MappingOption = Annotated[
     Path | None, typer.Option(help="TOML file that renames, merges or defaults columns.")
@@ -92,6 +102,7 @@ def screen(
     karma_identities: Annotated[
         str, typer.Option(help="Comma-separated: bvn, phone, email, domain, nuban.")
     ] = "",
+    karma_stop_at_first: StopAtFirstOption = False,
     freshness: FreshnessOption = "",
     mapping: MappingOption = None,
     policy: Annotated[Path | None, typer.Option(help="TOML file with the rules.")] = None,
@@ -103,6 +114,10 @@ def screen(
     yes: Annotated[
         bool, typer.Option("--yes", help="Approve unusual spending beforehand: do not ask.")
     ] = False,
+    log_format: Annotated[
+        Literal["text", "json"] | None,
+        typer.Option(help="json writes one object a line on stderr."),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Screen a batch: the main job."""
@@ -114,6 +129,7 @@ def screen(
         "purpose": purpose,
         "checks": None if checks is None else _split(checks),
         "karma_identities": _split(karma_identities),
+        "karma_stop_at_first": karma_stop_at_first or None,
         "freshness": _split(freshness),
         "mapping": "" if mapping is None else str(mapping),
         "policy": "" if policy is None else str(policy),
@@ -124,7 +140,7 @@ def screen(
         "output": str(output),
         "yes": yes,
     }
-    raise typer.Exit(screen_file(options, json_output=json_output))
+    raise typer.Exit(screen_file(options, json_output=json_output, log_format=log_format))
 
 
 @app.command(epilog="Example: nightscreen quote customers.csv --json")
@@ -143,6 +159,7 @@ def quote(
     karma_identities: Annotated[
         str, typer.Option(help="Comma-separated: bvn, phone, email, domain, nuban.")
     ] = "",
+    karma_stop_at_first: StopAtFirstOption = False,
     freshness: FreshnessOption = "",
     mapping: MappingOption = None,
     max_spend: Annotated[str, typer.Option(help="Most naira the run might spend.")] = "",
@@ -157,6 +174,7 @@ def quote(
         "purpose": purpose,
         "checks": None if checks is None else _split(checks),
         "karma_identities": _split(karma_identities),
+        "karma_stop_at_first": karma_stop_at_first or None,
         "freshness": _split(freshness),
         "mapping": "" if mapping is None else str(mapping),
         "max_spend": max_spend,
@@ -315,8 +333,17 @@ def _fail(message: str, status: int) -> None:
     if "--json" in sys.argv:
         document = {"error": message, "exit_status": status}
         sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
-    sys.stderr.write(f"nightscreen: {message}\n")
+    _say(message)
     sys.exit(status)
+
+
+def _say(message: str) -> None:
+    """Say on stderr what went wrong, as an object where the log is one of objects."""
+    logs = sys.modules.get("tasks.logs")  # not imported for the sake of an error
+    if logs is not None and logs.in_json():
+        logs.say("failed", message=message)
+    else:
+        sys.stderr.write(f"nightscreen: {message}\n")
 
 
 def _fail_usage(message: str) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from schemas.parameters import ScreenBatch
 
 EXIT_BY_STATE = {"completed": 0, "stopped": 3, "test_mode": 4}
-_ENGINE_DEFAULTS = {
+ENGINE_DEFAULTS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
@@ -36,13 +36,17 @@ _ENGINE_DEFAULTS = {
 }
 
 
-def screen_file(options: Mapping[str, Any], *, json_output: bool) -> int:
+def screen_file(
+    options: Mapping[str, Any], *, json_output: bool, log_format: str | None = None
+) -> int:
     """Screen a file and return the exit status."""
     parameters = read_parameters(options)
     from cli.beforehand import check_before_engine
     from cli.surroundings import settings_of_command
+    from tasks.logs import set_up_logs
 
     settings = settings_of_command()
+    set_up_logs(log_format or settings.log_format)
     check_before_engine(parameters, settings)
     if parameters.quote_only:
         return _only_quote(parameters, json_output=json_output)
@@ -68,16 +72,17 @@ def _only_quote(parameters: ScreenBatch, *, json_output: bool) -> int:
 
 def prepare_engine() -> None:
     """Set what the engine reads at import, and announce the wait for a temporary server."""
-    for name, value in _ENGINE_DEFAULTS.items():
+    for name, value in ENGINE_DEFAULTS.items():
         os.environ.setdefault(name, value)
     from prefect.settings import PREFECT_API_URL
 
     if not PREFECT_API_URL.value():
-        sys.stderr.write(
+        from tasks.logs import say_on_stderr
+
+        say_on_stderr(
             "Starting a temporary Prefect server, about ten seconds "
-            "(set PREFECT_API_URL to use one that runs) ...\n"
+            "(set PREFECT_API_URL to use one that runs) ..."
         )
-        sys.stderr.flush()
 
 
 async def run_flow(parameters: ScreenBatch) -> dict[str, Any]:
@@ -85,8 +90,11 @@ async def run_flow(parameters: ScreenBatch) -> dict[str, Any]:
     from cli.approving import ask_on_terminal
     from cli.panel import show_panel
     from flows.screen_batch import screen_batch
+    from tasks.logs import in_json
 
     ask_on_terminal()
+    if in_json():
+        return cast("dict[str, Any]", await screen_batch(parameters))
     async with show_panel():
         return cast("dict[str, Any]", await screen_batch(parameters))
 
@@ -124,8 +132,9 @@ def _stop_newest() -> None:
     """Ask nothing more in the run that is open."""
     from steps.control import StopReason
     from tasks import live
+    from tasks.logs import say_on_stderr
 
     newest = live.newest()
     if newest is not None:
-        sys.stderr.write("\nStopping: calls in flight settle, then the report is written ...\n")
-        newest.line.control.stop_run(StopReason.CANCELLED)
+        say_on_stderr("\nStopping: calls in flight settle, then the report is written ...")
+        newest.control.stop_run(StopReason.CANCELLED)

@@ -24,9 +24,11 @@ from tasks.approval import approved
 from tasks.checks import BY_CHECK
 from tasks.edge import sanitising
 from tasks.inbox import newest_input
+from tasks.logs import set_up_logs
 from tasks.progress import show_progress
 from tasks.stopping import as_the_engine_has_it, heeding_sigterm, to_the_end
 from tasks.waiting import waits_and_goes_on
+from tasks.watching import telling_false_starts, watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -97,12 +99,16 @@ def quote_report(run: LiveRun) -> dict[str, Any]:
 @asynccontextmanager
 async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
     """Open a run for the tasks of this process, and close it whatever happens."""
-    parameters = await asyncio.to_thread(newest_input, parameters)
-    line = await asyncio.to_thread(open_line, parameters, read_settings())
+    with telling_false_starts(parameters):
+        settings = read_settings()
+        set_up_logs(settings.log_format)
+        parameters = await asyncio.to_thread(newest_input, parameters)
+        line = await asyncio.to_thread(open_line, parameters, settings)
     run = live.put(line)
     try:
         with heeding_sigterm(run):
-            yield run
+            async with watching(run):
+                yield run
     except UsageError:
         line.withdraw()
         raise

@@ -11,7 +11,7 @@ import re
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -298,6 +298,9 @@ class Settings(BaseSettings):
         description="With a deadline, how often an outage or a low balance is tried again.",
     )
     shard_rows: int = Field(2000, ge=10, le=50_000, description="Lookups of one task run.")
+    log_format: Literal["text", "json"] = Field(
+        "text", description="json writes one JSON object a line on stderr."
+    )
     retention: Retention = Field(Retention(), description="How long each kind is kept, in days.")
 
     @field_validator("selfie_match_at", "selfie_no_match_below")
@@ -315,8 +318,8 @@ class Settings(BaseSettings):
         match_at = info.data.get("selfie_match_at", given)
         if given > match_at:
             raise ValueError(
-                f"is {given:g}, above SELFIE_MATCH_AT ({match_at:g}): it must be at most that; what "
-                "lies between the two is unsure"
+                f"is {given:g}, above SELFIE_MATCH_AT ({match_at:g}); it must be at most that, and "
+                "what lies between the two is unsure"
             )
         return given
 

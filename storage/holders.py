@@ -142,9 +142,9 @@ class AdvisoryHolders:
         if not (holder.startswith("pg-") and number.isdecimal()):
             return False
         if connection is not None:
-            return _is_held(connection, int(number))
+            return is_held(connection, int(number))
         with self._guard:
-            found = _is_held(self._connection, int(number))
+            found = is_held(self._connection, int(number))
             self._connection.commit()
         return found
 
@@ -154,7 +154,7 @@ class AdvisoryHolders:
         Raises:
             JournalError: the connection that held it was lost.
         """
-        if not _is_held(connection, self._number):
+        if not is_held(connection, self._number):
             raise JournalError(
                 "the database dropped the connection that marks this process as living; others "
                 "take its calls for lost: resume the run"
@@ -173,6 +173,7 @@ _HELD = text(
 )
 
 
-def _is_held(connection: Connection, number: int) -> bool:
+def is_held(connection: Connection, number: int) -> bool:
+    """Tell whether some session holds the advisory lock of this number."""
     halves = {"high": number >> 32, "low": number & 0xFFFFFFFF}
     return connection.execute(_HELD, halves).first() is not None

@@ -16,6 +16,7 @@ from steps import asking, closing, line
 from tasks import live
 from tasks.edge import guarded
 from tasks.events import tell_events
+from tasks.logs import say_report
 
 
 @task(name="take in", cache_policy=NO_CACHE, persist_result=False)
@@ -93,5 +94,6 @@ async def report(run_id: str) -> dict[str, Any]:
         report["cost"]["total"],
         run.line.folder.path,
     )
+    say_report(report)
     tell_events(report)
     return report

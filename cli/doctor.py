@@ -1,0 +1,199 @@
+"""`nightscreen doctor`: what is wrong, and what to type next.
+
+What is found out lives in `steps.doctoring` and `tasks.engine_room`; here it becomes words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cli.surroundings import settings_of_command
+from schemas.errors import NightscreenError
+from schemas.money import naira_text, naira_words
+from storage.clock import LAGOS, MICROS, instant_text, to_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from steps.doctoring import Diagnosis
+    from steps.examining import Finding
+
+_LABEL = 15
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+_MARKS = {"ok": "", "warning": "! ", "wrong": "!! "}
+
+
+def doctor(run_id: str, *, json_output: bool) -> int:
+    """Print how a run and its surroundings stand; return the exit status."""
+    from steps.doctoring import Diagnosis, diagnose
+    from steps.examining import WRONG, Finding
+    from steps.remedies import DOCTOR, Remedy
+
+    try:
+        settings = settings_of_command()
+    except NightscreenError as error:
+        mend = Remedy("correct it in .env or the environment", DOCTOR)
+        wrong = Finding("settings", WRONG, str(error), mend)
+        found = Diagnosis(findings=[wrong, *_engine()], remedy=mend, exit_status=2)
+    else:
+        found = diagnose(settings, run_id, more=_engine())
+    if json_output:
+        sys.stdout.write(json.dumps(document_of(found), indent=2, ensure_ascii=False) + "\n")
+    else:
+        for line in lines_of(found):
+            typer.echo(line)
+    return found.exit_status
+
+
+def _engine() -> tuple[Finding, ...]:
+    """Look at the engine, as quietly as can be."""
+    from cli.screen import ENGINE_DEFAULTS
+
+    for name, value in ENGINE_DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    from tasks.engine_room import look_at_engine
+
+    return look_at_engine()
+
+
+# --- for programs ---
+
+
+def document_of(found: Diagnosis) -> dict[str, Any]:
+    """Return a diagnosis as a JSON document; instants in UTC, money as decimal text in naira."""
+    remedy = found.remedy
+    return {
+        "run": None if found.run is None else _run_document(found.run),
+        "findings": [
+            {
+                "name": each.name,
+                "standing": each.standing,
+                "says": each.says,
+                "first": None if each.remedy is None else each.remedy.first or None,
+                "command": None if each.remedy is None else each.remedy.command or None,
+            }
+            for each in found.findings
+        ],
+        "first": None if remedy is None else remedy.first or None,
+        "command": None if remedy is None else remedy.command or None,
+        "safe_to_run_again": found.safe,
+        "why_not": found.why_not,
+        "exit_status": found.exit_status,
+    }
+
+
+def _run_document(run: Mapping[str, Any]) -> dict[str, Any]:
+    from steps.condition import deadline_words
+
+    plain = (
+        *("run_id", "batch", "state", "stop_reason", "held", "phase", "pid"),
+        *("checks", "in_doubt", "rest_s"),
+    )
+    instants = (
+        *("started_at", "finished_at", "signs_at", "last_answer_at", "silent_since"),
+        *("finish_at", "deadline_at"),
+    )
+    amounts = ("spent", "cap", "balance", "in_doubt")
+    ago_s = None if run["last_answer_at"] is None else (run["now"] - run["last_answer_at"]) / MICROS
+    return {
+        **{name: run[name] for name in plain},
+        **{name: instant_text(run[name]) for name in instants},
+        "last_answer_ago_s": ago_s,
+        "deadline": deadline_words(run),
+        **{f"{name}_naira": naira_text(run[f"{name}_micro"]) for name in amounts},
+    }
+
+
+# --- for people ---
+
+
+def lines_of(found: Diagnosis) -> list[str]:
+    """Return a diagnosis as lines: the run, what it needs, what to type."""
+    lines = ["No run is known."] if found.run is None else _run_lines(found.run)
+    lines += [_line(each.name, _MARKS[each.standing] + each.says) for each in found.findings]
+    lines += [
+        _line("", " ".join(part for part in (each.remedy.first, each.remedy.command) if part))
+        for each in found.findings
+        if each.remedy is not None and each.standing == "warning"
+    ]
+    remedy = found.remedy
+    if remedy is not None and remedy.first:
+        lines.append(_line("first", remedy.first))
+    if remedy is not None and remedy.command:
+        lines.append(_line("type", remedy.command))
+    if remedy is None:
+        lines.append(_line("type", "nothing: all is well"))
+    lines.append(f"safe to run again: {'yes' if found.safe else f'no, {found.why_not}'}")
+    return lines
+
+
+def _run_lines(run: Mapping[str, Any]) -> list[str]:
+    from steps.condition import deadline_words, ending, naira_in_doubt
+
+    now = run["now"]
+    lines = [f"Run {run['run_id']} of {run['batch']}: {ending(run)}."]
+    if run["phase"]:
+        lines.append(_line("at", f"{run['phase']}, last sign {_ago(now, run['signs_at'])}"))
+    lines.append(_line("last answer", _ago(now, run["last_answer_at"])))
+    if run["silent_since"]:
+        lines.append(_line("silence", f"the service gives no answer, since {_clock(run, now)}"))
+    lines += [
+        _line(name.replace("_", " "), _check(each, live=bool(run["phase"])))
+        for name, each in run["checks"].items()
+    ]
+    cap = "" if run["cap_micro"] is None else f" of at most {naira_words(run['cap_micro'])}"
+    lines.append(_line("spent", f"{naira_words(run['spent_micro'])}{cap}"))
+    lines.append(_line("balance", naira_words(run["balance_micro"])))
+    lines.append(_line("in doubt", naira_in_doubt(run)))
+    if run["finish_at"] is not None:
+        lines.append(_line("done by", _lagos(run["finish_at"])))
+    elif run["rest_s"]:
+        lines.append(_line("the rest takes", _duration(run["rest_s"])))
+    if run["deadline_at"] is not None:
+        met = deadline_words(run)
+        lines.append(_line("deadline", _lagos(run["deadline_at"]) + (f": {met}" if met else "")))
+    return lines
+
+
+def _clock(run: Mapping[str, Any], now: int) -> str:
+    return f"{_lagos(run['silent_since'])} ({_ago(now, run['silent_since'])})"
+
+
+def _check(each: Mapping[str, Any], *, live: bool) -> str:
+    parts = [f"{each['answered']:,} answered"]
+    if each["left"] is not None:
+        parts.append(f"{each['left']:,} left")
+    if live and each["cap"]:
+        parts.append(f"cap {each['cap']}, {each['in_flight']} in flight")
+    if each["stopped"]:
+        parts.append(f"stopped: {each['stopped']}")
+    if each["errors"]:
+        kinds = (f"{kind.replace('_', ' ')} {number:,}" for kind, number in each["errors"].items())
+        parts.append("errors: " + ", ".join(kinds))
+    return "; ".join(parts)
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<{_LABEL}}{text}"
+
+
+def _lagos(at: int) -> str:
+    return f"{to_instant(at).astimezone(LAGOS):%Y-%m-%d %H:%M} in Lagos"
+
+
+def _ago(now: int, at: int | None) -> str:
+    return "none yet" if at is None else f"{_duration(max(0, now - at) / MICROS)} ago"
+
+
+def _duration(seconds: float) -> str:
+    for unit_s, name, most in ((1, "s", 120), (_MINUTE_S, "min", 120 * _MINUTE_S)):
+        if seconds < most:
+            return f"{seconds / unit_s:.0f} {name}"
+    if seconds < 2 * _DAY_S:
+        return f"{seconds / _HOUR_S:.1f} h"
+    return f"{seconds / _DAY_S:.0f} days"

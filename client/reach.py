@@ -1,0 +1,52 @@
+"""Whether the service can be reached at all: a connection is made and closed, nothing is asked.
+
+No request is ever written, so that it costs nothing. Calls are in `client/api.py`.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from client.address import parse_address
+from schemas.errors import SettingsError
+
+_HTTPS, _HTTP = 443, 80
+TIMEOUT_S = 5.0
+
+
+def reach(base_url: str, *, timeout_s: float = TIMEOUT_S) -> str | None:
+    """Connect to the service's address, with TLS where it is https; return what is in the way.
+
+    Returns:
+        None where it can be reached, else one sentence without the key or any identifier.
+    """
+    try:
+        url = parse_address(base_url).url
+    except SettingsError as error:
+        return f"NIGHTSCREEN_{error}"
+    port = url.port or (_HTTPS if url.scheme == "https" else _HTTP)
+    try:
+        with socket.create_connection((url.host, port), timeout_s) as connection:
+            if url.scheme == "https":
+                context = ssl.create_default_context()
+                with context.wrap_socket(connection, server_hostname=url.host):
+                    pass
+    except OSError as error:
+        return _in_the_way(error, f"{url.host}:{port}", timeout_s)
+    return None
+
+
+def _in_the_way(error: OSError, place: str, timeout_s: float) -> str:
+    """Return in words what a connection failed by."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"{place} shows a certificate that is not trusted ({error.verify_message})"
+        case ssl.SSLError():
+            return f"{place} does not speak TLS ({error.reason or 'handshake failed'})"
+        case socket.gaierror():
+            return f"the name of {place} cannot be resolved"
+        case TimeoutError():
+            return f"{place} does not answer within {timeout_s:g} s"
+        case _:
+            return f"{place} cannot be reached ({error.strerror or type(error).__name__})"

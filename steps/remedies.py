@@ -1,0 +1,149 @@
+"""Remedies: for each way a run stands, what to mend first and the exact command to type next.
+
+Words only; how a run stands is found out in `doctoring`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from schemas.money import naira_words
+from steps.control import StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DOCTOR = "nightscreen doctor"
+NAIRA = 1_000_000
+_DAY_BEGINS = "which begins at noon in Lagos"
+
+ENDS: Mapping[str, str] = {
+    StopReason.BUDGET: "a spending cap was reached",
+    StopReason.BALANCE: "the wallet is too low",
+    StopReason.AUTH: "the service refused the API key, or an operation it has no right to",
+    StopReason.OUTAGE: "the service gave no answers any more",
+    StopReason.FAILURES: "too many lookups failed",
+    StopReason.DEADLINE: "the deadline was reached",
+    StopReason.QUOTA: "the day's number of lookups was used up",
+    StopReason.APPROVAL: "spending was not approved in time",
+    StopReason.CANCELLED: "it was cancelled",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What to do: `first` in words where something must be mended, then `command` to type."""
+
+    first: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What the rest of a stopped run needs, in micro-naira.
+
+    Attributes:
+        missing_micro: worst cost of the lookups that are still to be asked; None where unknown.
+        bound_micro: what the run has spent, with what is reserved for calls in doubt.
+        cap_micro: the run's own cap.
+        day_left_micro: what is left under the day's cap, None where there is none.
+        month_left_micro: the same under the month's.
+    """
+
+    missing_micro: int | None = None
+    bound_micro: int = 0
+    cap_micro: int | None = None
+    day_left_micro: int | None = None
+    month_left_micro: int | None = None
+
+
+def resume(run_id: str, *options: str) -> str:
+    """Return the command that takes a run up again."""
+    return " ".join(("nightscreen screen --run", run_id, *options))
+
+
+def for_stop(
+    run_id: str,
+    reason: str | None,
+    shortage: Shortage,
+    *,
+    checks: tuple[str, ...] = (),
+    options: tuple[str, ...] = (),
+) -> Remedy:
+    """Return what ends a stop.
+
+    Args:
+        run_id: the run.
+        reason: its stop reason.
+        shortage: what the rest of it needs.
+        checks: the checks with lookups left.
+        options: what the run was given and a resumed one must be given again.
+    """
+    if reason == StopReason.BUDGET:
+        return _for_budget(run_id, shortage, options)
+    if reason == StopReason.APPROVAL:
+        first = "have the spending approved by whoever may"
+        return Remedy(first, resume(run_id, "--yes", *options))
+    need = shortage.missing_micro
+    by = f" by about {naira_words(need)}" if need else ""
+    these = ", ".join(checks) or "the checks"
+    first: Mapping[str | None, str] = {
+        StopReason.BALANCE: f"top the wallet up{by}, above NIGHTSCREEN_BALANCE_FLOOR if set",
+        StopReason.AUTH: "correct NIGHTSCREEN_API_KEY, or have the service allow the key "
+        f"what it asks: {these}",
+        StopReason.OUTAGE: "wait until the service answers again, see above",
+        StopReason.FAILURES: "look at the errors by kind above: what was rejected is asked again",
+        StopReason.DEADLINE: "it goes on without a deadline; add --deadline 06:00 to set one",
+        StopReason.QUOTA: f"wait for the next day, {_DAY_BEGINS}, or raise "
+        "NIGHTSCREEN_MAX_PER_DAY__<CHECK>",
+    }
+    return Remedy(first.get(reason, ""), resume(run_id, *options))
+
+
+def _for_budget(run_id: str, shortage: Shortage, options: tuple[str, ...]) -> Remedy:
+    """Say which cap is in the way, and how far it must be raised."""
+    missing = shortage.missing_micro or 0
+    lefts = (
+        ("DAILY", f"wait for the next day, {_DAY_BEGINS},", shortage.day_left_micro),
+        ("MONTHLY", "wait for the next month", shortage.month_left_micro),
+    )
+    first = ", and ".join(
+        f"{wait} or raise NIGHTSCREEN_{name}_SPEND_CAP by {naira_words(missing - left)}"
+        for name, wait, left in lefts
+        if left is not None and left < missing
+    )
+    cap = shortage.cap_micro
+    if cap is not None and (not first or cap - shortage.bound_micro < missing):
+        needed = max(shortage.bound_micro + missing, cap + NAIRA)
+        return Remedy(first, resume(run_id, "--max-spend", str(-(-needed // NAIRA)), *options))
+    return Remedy(first, resume(run_id, *options))
+
+
+def for_test_mode(run_id: str) -> Remedy:
+    """Return what ends test mode."""
+    return Remedy(
+        "switch the service to live in its console, and set a live NIGHTSCREEN_API_KEY",
+        resume(run_id),
+    )
+
+
+def for_killed(run_id: str, options: tuple[str, ...] = ()) -> Remedy:
+    """Return how a run goes on whose process died."""
+    return Remedy("", resume(run_id, *options))
+
+
+def for_held(run_id: str) -> Remedy:
+    """Return how a night is let out that was held back as implausible."""
+    return Remedy(
+        "look at the notices in report.html: the night is held back as implausible",
+        f"nightscreen runs release {run_id} --reason 'why it may be published'",
+    )
+
+
+def for_hung(run_id: str, pid: int | None, options: tuple[str, ...] = ()) -> Remedy:
+    """Return how a process is ended that lives and does nothing."""
+    first = "end its process on the machine it runs on"
+    if pid is not None:
+        first = f"end process {pid}: kill -TERM {pid}, and kill -KILL {pid} if that does nothing"
+    return Remedy(first, resume(run_id, *options))
