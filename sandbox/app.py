@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from sandbox import control, landing, loans, validation, wire
-from sandbox.doors import KeyDoor
+from sandbox import aggregator, consenting, control, landing, loan_pages, loans, validation, wire
+from sandbox.doors import AuthDoor, KeyDoor, TokenDoor
 from sandbox.gate import Gate, Operation
 from sandbox.ledger import Entry
 from sandbox.loans import LinkDoor
@@ -89,16 +89,20 @@ class Address:
 
 def application(sandbox: Sandbox) -> Starlette:
     """Build the web application around a sandbox's state."""
-    gate, unknown = Gate(sandbox, KeyDoor(sandbox)), Unknown(sandbox)
+    unknown = Unknown(sandbox)
+    areas = (
+        (KeyDoor(sandbox), validation.ROUTES),
+        (LinkDoor(sandbox), loans.ROUTES),
+        (AuthDoor(sandbox), aggregator.AUTH_ROUTES),
+        (TokenDoor(sandbox), aggregator.DATA_ROUTES),
+    )
     routes = [
-        Route(path, Address(sandbox, gate, unknown, operations))
-        for path, operations in validation.ROUTES.items()
+        Route(path, Address(sandbox, Gate(sandbox, door), unknown, operations))
+        for door, table in areas
+        for path, operations in table.items()
     ]
-    linking = Gate(sandbox, LinkDoor(sandbox))
-    routes += [
-        Route(path, Address(sandbox, linking, unknown, operations))
-        for path, operations in loans.ROUTES.items()
-    ]
+    routes += consenting.routes(sandbox)
+    routes += loan_pages.routes(sandbox)
     routes += control.routes(sandbox)
     routes += landing.routes(sandbox)
     app = Starlette(routes=routes)

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import Request
 from starlette.routing import Route
 
-from sandbox import wire
+from sandbox import grant_control, wire
+from sandbox.bodies import number, object_of, only, whole
 from sandbox.faults import ALL, FAULTS, FaultPlan, Scripted
 from sandbox.latency import KINDS, NO_WAIT, Profile, fixed, lognormal
 from sandbox.ledger import PAGE
+from sandbox.loan_book import CANCELLED, WORDS, Steering
 from sandbox.manners import OPERATIONS, as_json, changed
 from sandbox.money import micros_of, naira_text
 from sandbox.openapi import document
@@ -36,27 +38,6 @@ if TYPE_CHECKING:
 
 TEST_MODES: Final = ("mock-response", "empty")
 REFUSALS: Final = ("http_503", "http_429", "http_500")
-_MOST: Final = 1_000_000_000
-
-
-def _whole(value: object, name: str, least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number from {least}")
-    return value
-
-
-def _number(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise ValueError(f"{name} must be a number")  # noqa: TRY004 - one error for callers
-    if not 0 <= value <= _MOST:
-        raise ValueError(f"{name} must lie between 0 and {_MOST}")
-    return float(value)
-
-
-def _object(value: object, name: str) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} must be an object")  # noqa: TRY004 - one error for callers
-    return value
 
 
 def _operation(value: object) -> str:
@@ -69,12 +50,6 @@ def _priced(value: str) -> str:
     if value not in PRICES:
         raise ValueError(f"operation must be one of {', '.join(PRICES)}")
     return value
-
-
-def _only(body: dict[str, object], *names: str) -> None:
-    strange = sorted(set(body) - set(names))
-    if strange:
-        raise ValueError(f"unknown: {', '.join(strange)}; known: {', '.join(names)}")
 
 
 def show_ledger(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
@@ -109,7 +84,7 @@ def show_document(_sandbox: Sandbox, _query: dict[str, str]) -> dict[str, object
 
 def reset(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     """Go back to the beginning, of another scenario if one is named."""
-    _only(body, "scenario")
+    only(body, "scenario")
     name = body.get("scenario")
     if name is not None and name not in SCENARIOS:
         raise ValueError(f"scenario must be one of {', '.join(SCENARIOS)}")
@@ -119,7 +94,7 @@ def reset(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
 
 def set_wallet(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     """Set, top up or drain the wallet, or plan its end."""
-    _only(body, "balance", "top_up", "drain", "dry_at_call", "drain_every")
+    only(body, "balance", "top_up", "drain", "dry_at_call", "drain_every")
     amounts = {
         name: micros_of(body[name]) for name in ("balance", "top_up", "drain") if name in body
     }
@@ -128,11 +103,11 @@ def set_wallet(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     every = body.get("drain_every")
     drain_every = None
     if every is not None:
-        wanted = _object(every, "drain_every")
-        _only(wanted, "calls", "amount")
-        drain_every = _whole(wanted.get("calls"), "calls", 1), micros_of(wanted.get("amount"))
+        wanted = object_of(every, "drain_every")
+        only(wanted, "calls", "amount")
+        drain_every = whole(wanted.get("calls"), "calls", 1), micros_of(wanted.get("amount"))
     dry = body.get("dry_at_call")
-    dry_at_call = None if dry is None else _whole(dry, "dry_at_call", 1)
+    dry_at_call = None if dry is None else whole(dry, "dry_at_call", 1)
     wallet = sandbox.wallet
     actions = {"balance": wallet.set_balance, "top_up": wallet.top_up, "drain": wallet.drain}
     for name, amount in amounts.items():
@@ -146,7 +121,7 @@ def set_wallet(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
 
 def set_latency(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     """Set how long answers take, for one operation or for all."""
-    _only(body, "kind", "ms", "median_ms", "p99_ms", "operation")
+    only(body, "kind", "ms", "median_ms", "p99_ms", "operation")
     kind = body.get("kind")
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}")
@@ -164,38 +139,38 @@ def _profile(kind: str, body: dict[str, object]) -> Profile:
     if kind == "none":
         return NO_WAIT
     if kind == "fixed":
-        return fixed(_number(body.get("ms"), "ms"))
+        return fixed(number(body.get("ms"), "ms"))
     return lognormal(
-        _number(body.get("median_ms"), "median_ms"), _number(body.get("p99_ms"), "p99_ms")
+        number(body.get("median_ms"), "median_ms"), number(body.get("p99_ms"), "p99_ms")
     )
 
 
 def set_faults(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     """Set the rates of an operation, the script, the seed and the Retry-After."""
-    _only(body, "operation", "rates", "retry_after_s", "seed", "script")
+    only(body, "operation", "rates", "retry_after_s", "seed", "script")
     plan = sandbox.faults
     fresh = FaultPlan(plan.seed, dict(plan.rates), list(plan.script), plan.retry_after_s)
     if "seed" in body:
-        fresh.seed = _whole(body["seed"], "seed")
+        fresh.seed = whole(body["seed"], "seed")
     if "retry_after_s" in body:
         wait = body["retry_after_s"]
-        fresh.retry_after_s = None if wait is None else _number(wait, "retry_after_s")
+        fresh.retry_after_s = None if wait is None else number(wait, "retry_after_s")
     if "rates" in body:
         operation = _operation(body.get("operation") or ALL)
         if operation == ALL:
             fresh.rates.clear()
-        fresh.rates[operation] = _rates(_object(body["rates"], "rates"))
+        fresh.rates[operation] = _rates(object_of(body["rates"], "rates"))
     if "script" in body:
         script = body["script"]
         if not isinstance(script, list):
             raise ValueError("script must be a list")
-        fresh.script = [_scripted(_object(one, "a line of the script")) for one in script]
+        fresh.script = [_scripted(object_of(one, "a line of the script")) for one in script]
     sandbox.faults = fresh
     return fresh.as_json()
 
 
 def _rates(wanted: dict[str, object]) -> dict[str, float]:
-    rates = {_fault(name): _number(rate, name) for name, rate in wanted.items()}
+    rates = {_fault(name): number(rate, name) for name, rate in wanted.items()}
     if sum(rates.values()) > 1 + 1e-9:
         raise ValueError("the rates together must not be above 1")
     return rates
@@ -208,18 +183,18 @@ def _fault(name: object) -> str:
 
 
 def _scripted(line: dict[str, object]) -> Scripted:
-    _only(line, "operation", "at_call", "calls", "fault")
+    only(line, "operation", "at_call", "calls", "fault")
     return Scripted(
         _operation(line.get("operation") or ALL),
-        _whole(line.get("at_call"), "at_call", 1),
-        _whole(line.get("calls", 1), "calls", 1),
+        whole(line.get("at_call"), "at_call", 1),
+        whole(line.get("calls", 1), "calls", 1),
         _fault(line.get("fault")),
     )
 
 
 def set_mode(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     """Switch test mode on, in one of its two shapes, or off."""
-    _only(body, "test_mode")
+    only(body, "test_mode")
     mode = body.get("test_mode")
     if mode is not None and mode not in TEST_MODES:
         raise ValueError(f"test_mode must be null or one of {', '.join(TEST_MODES)}")
@@ -239,11 +214,11 @@ def set_prices(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     for name, value in body.items():
         operation = _priced(name)
         wanted = value if isinstance(value, dict) else {"price": value}
-        _only(wanted, "price", "at_call")
+        only(wanted, "price", "at_call")
         price = micros_of(wanted.get("price"))
         if price < 0:
             raise ValueError("a price must not be below 0")
-        planned.append((operation, _whole(wanted.get("at_call", 0), "at_call"), price))
+        planned.append((operation, whole(wanted.get("at_call", 0), "at_call"), price))
     for operation, at_call, price in planned:
         if at_call:
             sandbox.prices.plan(operation, at_call, price)
@@ -254,7 +229,7 @@ def set_prices(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
 
 def set_capacity(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     """Set or lift the hidden limit of calls in flight."""
-    _only(body, "max_in_flight", "operation", "refusal")
+    only(body, "max_in_flight", "operation", "refusal")
     operation = _operation(body.get("operation") or ALL)
     refusal = body.get("refusal") or REFUSALS[0]
     if refusal not in REFUSALS:
@@ -263,22 +238,22 @@ def set_capacity(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]
     if limit is None:
         sandbox.capacity.pop(operation, None)
     else:
-        sandbox.capacity[operation] = Capacity(_whole(limit, "max_in_flight", 1), str(refusal))
+        sandbox.capacity[operation] = Capacity(whole(limit, "max_in_flight", 1), str(refusal))
     shown = sandbox.as_json()["capacity"]
     return {"capacity": shown}
 
 
 def set_world(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     """Move the simulated world to a day."""
-    _only(body, "day")
-    sandbox.day = _whole(body.get("day"), "day")
+    only(body, "day")
+    sandbox.day = whole(body.get("day"), "day")
     return {"day": sandbox.day}
 
 
 def set_clock(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     """Move the sandbox's own time ahead, so that nobody waits for what runs out."""
-    _only(body, "advance_s")
-    sandbox.ahead_s += _number(body.get("advance_s"), "advance_s")
+    only(body, "advance_s")
+    sandbox.ahead_s += number(body.get("advance_s"), "advance_s")
     return {"ahead_s": sandbox.ahead_s}
 
 
@@ -287,10 +262,37 @@ def show_otps(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
     return {"otps": sandbox.otps.as_json(sandbox.otp_terms(), query.get("bvn"))}
 
 
+def show_loans(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
+    """Show every loan, or one, with what is known of its fate."""
+    wanted, day = query.get("reference"), sandbox.day
+    loans = sandbox.loans.loans.values()
+    return {
+        "loans": [one.shown(one.place(day)) for one in loans if wanted in (None, one.reference)]
+    }
+
+
+def steer_loan(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
+    """Put a loan where a test wants it; a running one goes on from there with the days."""
+    only(body, "reference", "status", "reject_reason")
+    loan = sandbox.loans.loans.get(str(body.get("reference")))
+    if loan is None:
+        raise ValueError("no loan has this reference; GET /_sandbox/loans lists them")
+    status, reason = body.get("status"), body.get("reject_reason")
+    if status not in WORDS:
+        raise ValueError(f"status must be one of {', '.join(WORDS)}")
+    if reason is not None and (status != CANCELLED or not isinstance(reason, str)):
+        raise ValueError(f"reject_reason is a text that goes with {CANCELLED}")
+    sandbox.loans.steer(loan, Steering(sandbox.day, str(status), reason))
+    return loan.shown(loan.place(sandbox.day))
+
+
 VIEWS: Final[dict[str, View]] = {
     "ledger": show_ledger,
     "state": show_state,
+    "grants": grant_control.show_grants,
+    "secrets": grant_control.show_secrets,
     "otps": show_otps,
+    "loans": show_loans,
     "openapi.json": show_document,
 }
 ACTIONS: Final[dict[str, Action]] = {
@@ -303,7 +305,11 @@ ACTIONS: Final[dict[str, Action]] = {
     "prices": set_prices,
     "capacity": set_capacity,
     "world": set_world,
+    "grants": grant_control.make_grant,
+    "tokens": grant_control.set_tokens,
+    "client": grant_control.set_client,
     "clock": set_clock,
+    "loans/{reference}": steer_loan,
 }
 
 
@@ -345,17 +351,36 @@ class Setting:
             await wire.deliver(_refusal("only POST"), scope, receive, send)
             return
         try:
-            body = _object(json.loads(raw or b"{}", parse_float=Decimal), "the body")
+            body = object_of(json.loads(raw or b"{}", parse_float=Decimal), "the body")
+            body.update(scope["path_params"])
             reply = wire.json_reply(200, self._action(self._sandbox, body))
         except ValueError as fault:
             reply = _refusal(str(fault))
         await wire.deliver(reply, scope, receive, send)
 
 
+class Either:
+    """An address that can be looked at and set."""
+
+    def __init__(self, looking: Looking, setting: Setting) -> None:
+        self._looking = looking
+        self._setting = setting
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Set with POST, look with everything else."""
+        chosen = self._setting if scope["method"] == "POST" else self._looking
+        await chosen(scope, receive, send)
+
+
 def routes(sandbox: Sandbox) -> list[Route]:
     """Return the routes of the control surface."""
+    both = [
+        Route(f"/_sandbox/{name}", Either(Looking(sandbox, view), Setting(sandbox, ACTIONS[name])))
+        for name, view in VIEWS.items()
+        if name in ACTIONS
+    ]
     looking = [Route(f"/_sandbox/{name}", Looking(sandbox, view)) for name, view in VIEWS.items()]
     setting = [
         Route(f"/_sandbox/{name}", Setting(sandbox, action)) for name, action in ACTIONS.items()
     ]
-    return looking + setting
+    return both + looking + setting

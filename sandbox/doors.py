@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox import wire
+from sandbox import magic_customers, wire
+from sandbox.aggregator import TOKEN, UNAUTHORISED
 from sandbox.gate import Outcome
+from sandbox.grants import NOBODY
 from sandbox.wire import Reply
 
 if TYPE_CHECKING:
@@ -46,3 +48,48 @@ class KeyDoor:
     def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
         """Read what a request asks about from its path and body."""
         return operation.read(scope["path_params"], body)
+
+
+class AuthDoor(KeyDoor):
+    """Lets in who has the API key, and knows whose code or refresh token is brought."""
+
+    def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
+        """Read the request and name the customer."""
+        subject = super().read(operation, scope, body)
+        subject.identity = self._sandbox.grants.customer_of(subject.fields["code"])
+        row = magic_customers.by_customer(subject.identity)
+        subject.trouble = row.trouble(at_auth=True) if row else None
+        return subject
+
+
+class TokenDoor(KeyDoor):
+    """Lets in who has a live access token (service.md, "Authentication" 3).
+
+    The API key is not asked for, unless the manners say so.
+    """
+
+    def refuse(self, scope: Scope) -> Outcome | None:
+        """Refuse a caller whose token is absent, unknown, expired or revoked: all alike."""
+        sandbox = self._sandbox
+        refused = super().refuse(scope) if sandbox.manners.token_needs_key else None
+        if refused:
+            return refused
+        token = header(scope, b"x-access-token").decode("latin-1")
+        found = sandbox.grants.find(token)
+        if found and found[1].is_live(sandbox.now()):
+            return None
+        sandbox.grants.count(found[0].customer if found else NOBODY, "refused_tokens")
+        word = "expired_token" if found else "unknown_token" if token else "no_token"
+        body = wire.envelope("error", UNAUTHORISED)
+        return Outcome(word, Reply(int(sandbox.manners.bad_token), body))
+
+    def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
+        """Read the request and name the customer whose token it is."""
+        subject = super().read(operation, scope, body)
+        token = header(scope, b"x-access-token").decode("latin-1")
+        found = self._sandbox.grants.find(token)
+        subject.fields[TOKEN] = token
+        subject.identity = found[0].customer if found else NOBODY
+        row = magic_customers.by_customer(subject.identity)
+        subject.trouble = row.trouble(at_auth=False) if row else None
+        return subject

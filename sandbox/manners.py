@@ -16,7 +16,16 @@ VALIDATION: Final = ("karma", "ecosystem", "bank_account", "selfie", "bvn_start"
 LOANS: Final = ("loan_products", "loan_start", "loan_view")
 """The operations of area C, which cost nothing."""
 
-OPERATIONS: Final = (*VALIDATION, *LOANS)
+AGGREGATOR: Final = (
+    *("aggregator_auth", "aggregator_transactions", "aggregator_transaction_view"),
+    *("aggregator_transaction_update", "aggregator_bank_account_list"),
+    *("aggregator_bank_account_view", "aggregator_bank_account_add"),
+    *("aggregator_bank_account_update", "aggregator_bank_account_delete"),
+    *("aggregator_bank_account_sync", "aggregator_profile_view"),
+)
+"""The operations of area A; their price is 0 until another is set."""
+
+OPERATIONS: Final = (*VALIDATION, *LOANS, *AGGREGATOR)
 """Every operation that can be named in faults, latencies, capacities and switches."""
 
 _LONGEST_S: Final = 86_400
@@ -90,6 +99,10 @@ class Manners:
     )
     otp_late_s: float = _number(900.0, "how long a late one-time password is under way")
     distributor: bool = _flag(default=True, about="the key is a distributor's: loans may be used")
+    code_lifetime_s: float = _number(60.0, "how long an authorization code is good")
+    access_token_lifetime_s: float = _number(300.0, "how long an access token is good")
+    bad_token: str = _one_of("403", "401", about="status with no, a wrong or an expired token")
+    token_needs_key: bool = _flag(default=False, about="data of area A asks for the API key too")
     mock_cost: bool = _flag(default=False, about="mock answers name the price as their cost")
     retry_after: str = _one_of("seconds", "date", "none", about="form of the Retry-After header")
     retry_after_s: float = _number(1.0, "wait named by Retry-After")

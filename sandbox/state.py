@@ -9,9 +9,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from sandbox.clients import Client
 from sandbox.faults import ALL, FaultPlan
+from sandbox.grants import Grants
 from sandbox.latency import Latency
 from sandbox.ledger import Ledger
+from sandbox.linked import Linked
 from sandbox.loan_book import LoanBook
 from sandbox.manners import Manners, as_json
 from sandbox.money import micros_of, naira_text
@@ -86,6 +89,9 @@ class Sandbox:
         self.calls: dict[str, int] = {ALL: 0}
         self.peak = dict(self.in_flight)
         self.otps = Outbox()
+        self.client = Client()
+        self.grants = Grants()
+        self.linked = Linked()
         self.loans = LoanBook()
         self.ahead_s = 0.0
 
@@ -160,6 +166,8 @@ class Sandbox:
                 name: {"max_in_flight": one.max_in_flight, "refusal": one.refusal}
                 for name, one in self.capacity.items()
             },
+            "client": self.client.as_json(),
+            "grants": len(self.grants),
             "calls": dict(self.calls),
             "in_flight": dict(self.in_flight),
             "ledger_entries": self.ledger.count,

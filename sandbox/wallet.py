@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sandbox.manners import AGGREGATOR
 from sandbox.money import MICROS
 
 PRICES: Final = {
@@ -18,6 +19,7 @@ PRICES: Final = {
     "selfie": 30 * MICROS,
     "bvn_start": 0,
     "bvn_finish": 20 * MICROS,
+    **dict.fromkeys(AGGREGATOR, 0),
 }
 
 

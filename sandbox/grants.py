@@ -1,0 +1,320 @@
+"""Grants: what customers allowed, and the codes and tokens that came of it.
+
+The life of a grant lives here (service.md, "Access token lifecycle"): code, exchange, access
+tokens, refresh, revocation, and what is counted on the way. Who asks is checked by
+`sandbox.doors`; the screen is `sandbox.consenting`.
+
+Times are the sandbox's own seconds (`Sandbox.now`), handed in by the caller, so that a test moves
+them instead of waiting.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from sandbox import magic_customers
+
+SCOPES: Final = {
+    "transaction:list": "see the list of all your transactions",
+    "transaction:view": "see one transaction in detail",
+    "transaction:update": "change the note on a transaction",
+    "bank_account:list": "see the list of your bank accounts",
+    "bank_account:view": "see one bank account in detail",
+    "bank_account:add": "add a bank account",
+    "bank_account:update": "change a bank account",
+    "bank_account:delete": "remove a bank account",
+    "bank_account:sync": "bring a bank account up to date with the bank",
+    "profile:view": "see your profile: name, email address and phone number",
+}
+"""The scopes, each in words that go on from "allow it to"."""
+
+TOKEN_LENGTH: Final = 254
+_CODE_BYTES: Final = 30
+NOBODY: Final = ""
+"""The customer under whom refusals of unknown codes and tokens are counted."""
+
+
+class Refused(Exception):  # noqa: N818 - an answer of the service, not an error of the sandbox
+    """A code or a token that is not accepted.
+
+    Attributes:
+        word: the outcome in one word, for the ledger.
+        text: what the caller is told.
+    """
+
+    def __init__(self, word: str, text: str) -> None:
+        super().__init__(text)
+        self.word = word
+        self.text = text
+
+
+@dataclass(slots=True)
+class Access:
+    """One access token.
+
+    Attributes:
+        token: the secret.
+        ends_at: when it expires.
+        calls: data calls it was good for.
+        most_calls: after so many it is expired; None sets no limit.
+    """
+
+    token: str
+    ends_at: float
+    calls: int = 0
+    most_calls: int | None = None
+
+    def is_live(self, now: float) -> bool:
+        """Tell whether the token still opens anything."""
+        spent = self.most_calls is not None and self.calls >= self.most_calls
+        return now < self.ends_at and not spent
+
+
+@dataclass(slots=True)
+class Grant:
+    """What one customer allowed at one time.
+
+    Attributes:
+        customer: the username.
+        scopes: the scopes granted.
+        client_id: who was allowed.
+        redirect_uri: the address of the authorization request; None until an exchange binds one.
+        refresh_token: the secret, empty before the exchange.
+        revoked: whether the refresh token is good no more.
+        accesses: the access tokens issued, oldest first.
+    """
+
+    customer: str
+    scopes: tuple[str, ...]
+    client_id: str
+    redirect_uri: str | None
+    refresh_token: str = ""
+    revoked: bool = False
+    accesses: list[Access] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        """`waiting` for the exchange, `live` or `revoked`."""
+        if self.revoked:
+            return "revoked"
+        return "live" if self.refresh_token else "waiting"
+
+
+@dataclass(slots=True)
+class _Code:
+    grant: Grant
+    ends_at: float
+    used: bool = False
+
+
+class Grants:
+    """All grants since the last reset."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter[str]] = {}
+        self._grants: list[Grant] = []
+        self._codes: dict[str, _Code] = {}
+        self._by_refresh: dict[str, Grant] = {}
+        self._by_access: dict[str, tuple[Grant, Access]] = {}
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    def count(self, customer: str, what: str) -> None:
+        """Count something about a customer."""
+        self.counts.setdefault(customer, Counter())[what] += 1
+
+    def allow(
+        self,
+        customer: str,
+        scopes: tuple[str, ...],
+        *,
+        client_id: str,
+        redirect_uri: str | None,
+        ends_at: float,
+    ) -> str:
+        """Write a grant down and return its code.
+
+        Args:
+            customer: who allows.
+            scopes: what was asked for.
+            client_id: who asks.
+            redirect_uri: the address that the exchange must name; None binds the first one named.
+            ends_at: when the code expires.
+        """
+        row = magic_customers.by_customer(customer)
+        granted = tuple(scope for scope in scopes if row is None or scope != row.withheld)
+        grant = Grant(customer, granted, client_id, redirect_uri)
+        code = secrets.token_urlsafe(_CODE_BYTES)
+        self._codes[code] = _Code(grant, ends_at)
+        self._grants.append(grant)
+        self.count(customer, "codes")
+        return code
+
+    def customer_of(self, secret: str) -> str:
+        """Tell whose code or refresh token this is, or NOBODY."""
+        code = self._codes.get(secret)
+        grant = code.grant if code else self._by_refresh.get(secret)
+        return grant.customer if grant else NOBODY
+
+    def exchange(
+        self, secret: str, redirect_uri: str, *, client_id: str, now: float, lifetime_s: float
+    ) -> tuple[Grant, Access]:
+        """Exchange a code for tokens (service.md, "Endpoints", area A).
+
+        A code that is used again takes back the tokens that came of it (OAuth 2.0, 4.1.2).
+
+        Args:
+            secret: the code.
+            redirect_uri: as in the authorization request.
+            client_id: who the API key belongs to.
+            now: the sandbox's time.
+            lifetime_s: how long the access token is good.
+
+        Raises:
+            Refused: unknown, used or expired code, another client or another address.
+        """
+        code = self._codes.get(secret)
+        customer = code.grant.customer if code else NOBODY
+        try:
+            grant = self._redeem(code, redirect_uri, client_id, now)
+        except Refused:
+            self.count(customer, "refused_exchanges")
+            raise
+        grant.refresh_token = secrets.token_urlsafe(TOKEN_LENGTH)[:TOKEN_LENGTH]
+        self._by_refresh[grant.refresh_token] = grant
+        self.count(customer, "exchanges")
+        return grant, self._issue(grant, now, lifetime_s)
+
+    def _redeem(self, code: _Code | None, redirect_uri: str, client_id: str, now: float) -> Grant:
+        if code is None:
+            raise Refused("unknown_code", "Invalid authorization code")
+        grant = code.grant
+        row = magic_customers.by_customer(grant.customer)
+        if code.used:
+            self.count(grant.customer, "replays")
+            self._end(grant, now)
+        if code.used or (row and row.code == "used"):
+            raise Refused("used_code", "Authorization code has already been used")
+        if now >= code.ends_at or (row and row.code == "expired"):
+            raise Refused("expired_code", "Authorization code has expired")
+        if grant.client_id != client_id:
+            raise Refused("foreign_code", "Invalid authorization code")
+        _check_address(grant, redirect_uri)
+        code.used = True
+        grant.redirect_uri = redirect_uri
+        return grant
+
+    def refresh(
+        self, secret: str, redirect_uri: str, *, now: float, lifetime_s: float
+    ) -> tuple[Grant, Access]:
+        """Issue a new access token for a refresh token, which stays good.
+
+        Raises:
+            Refused: unknown or revoked refresh token, or another address.
+        """
+        try:
+            grant = self._refreshable(secret, redirect_uri)
+        except Refused:
+            self.count(self.customer_of(secret), "refused_refreshes")
+            raise
+        customer = grant.customer
+        self.count(customer, "refreshes")
+        if grant.accesses[-1].is_live(now):
+            self.count(customer, "early_refreshes")
+        return grant, self._issue(grant, now, lifetime_s)
+
+    def _refreshable(self, secret: str, redirect_uri: str) -> Grant:
+        grant = self._by_refresh.get(secret)
+        if grant is None:
+            raise Refused("unknown_refresh", "Invalid refresh token")
+        row = magic_customers.by_customer(grant.customer)
+        if grant.revoked or (row and row.refresh == "revoked"):
+            raise Refused("revoked_refresh", "Refresh token has been revoked")
+        _check_address(grant, redirect_uri)
+        return grant
+
+    def _issue(self, grant: Grant, now: float, lifetime_s: float) -> Access:
+        row = magic_customers.by_customer(grant.customer)
+        habit = row.token if row else ""
+        dead = habit == "dead" or (habit == "dead_at_first" and not grant.accesses)
+        access = Access(
+            secrets.token_urlsafe(TOKEN_LENGTH)[:TOKEN_LENGTH],
+            now if dead else now + lifetime_s,
+            most_calls=1 if habit == "one_call" else None,
+        )
+        grant.accesses.append(access)
+        self._by_access[access.token] = grant, access
+        return access
+
+    def find(self, token: str) -> tuple[Grant, Access] | None:
+        """Find the grant and the record of an access token."""
+        return self._by_access.get(token)
+
+    def expire(self, customer: str | None, now: float) -> int:
+        """Expire the live access tokens of a customer, or of all; returns how many there were."""
+        ended = 0
+        for grant in self._of(customer):
+            for access in grant.accesses:
+                if access.is_live(now):
+                    access.ends_at = now
+                    ended += 1
+        return ended
+
+    def revoke(self, customer: str | None, now: float, *, keep_access: bool = False) -> int:
+        """Revoke the grants of a customer, or of all; returns how many there were.
+
+        Args:
+            customer: whose; None takes everybody's.
+            now: the sandbox's time.
+            keep_access: leave the access tokens good until they expire.
+        """
+        live = [grant for grant in self._of(customer) if not grant.revoked]
+        for grant in live:
+            self._end(grant, now, keep_access=keep_access)
+        return len(live)
+
+    def _end(self, grant: Grant, now: float, *, keep_access: bool = False) -> None:
+        grant.revoked = True
+        if not keep_access:
+            for access in grant.accesses:
+                access.ends_at = min(access.ends_at, now)
+
+    def _of(self, customer: str | None) -> list[Grant]:
+        return [one for one in self._grants if customer is None or one.customer == customer]
+
+    def as_json(self, customer: str | None, now: float) -> dict[str, object]:
+        """Show grants and counts, of one customer or of all; no code and no token."""
+        shown = [
+            {
+                "customer": grant.customer,
+                "scopes": list(grant.scopes),
+                "client_id": grant.client_id,
+                "redirect_uri": grant.redirect_uri,
+                "state": grant.state,
+                "access_tokens": len(grant.accesses),
+                "live_access_tokens": sum(one.is_live(now) for one in grant.accesses),
+            }
+            for grant in self._of(customer)
+        ]
+        counts = {name: dict(one) for name, one in self.counts.items() if customer in (None, name)}
+        whole: Counter[str] = Counter()
+        for one in counts.values():
+            whole.update(one)
+        return {"grants": shown, "counts": counts, "totals": dict(whole)}
+
+    def secrets_json(self) -> dict[str, list[str]]:
+        """Show every code and token ever issued, for tests that search for them elsewhere."""
+        return {
+            "codes": list(self._codes),
+            "access_tokens": list(self._by_access),
+            "refresh_tokens": list(self._by_refresh),
+        }
+
+
+def _check_address(grant: Grant, redirect_uri: str) -> None:
+    if grant.redirect_uri is not None and grant.redirect_uri != redirect_uri:
+        raise Refused("wrong_redirect_uri", "redirect_uri does not match the authorization request")
