@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CODE := schemas client storage steps tasks flows cli sandbox tests benchmarks
+CODE := schemas client storage steps tasks flows cli portal sandbox tests benchmarks
 
 .PHONY: help setup demo test check bench lock clean
 

@@ -26,7 +26,7 @@ def ask_on_terminal() -> None:
 
 def ask(reason: str) -> bool:
     """Ask whether to spend; Ctrl-C, an end of input and the approval timeout are a no."""
-    run = live.newest()
+    run = live.newest_screening()
     timeout_s = 0.0 if run is None else run.line.settings.approval_timeout.total_seconds()
     live.asking_person = True
     try:
@@ -39,7 +39,7 @@ def ask(reason: str) -> bool:
 
 
 def _stopped() -> bool:
-    run = live.newest()
+    run = live.newest_screening()
     return run is None or run.line.control.stop is not None
 
 

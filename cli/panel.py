@@ -52,7 +52,7 @@ async def _keep_live(console: Console) -> None:
     ) as display:
         while True:
             await asyncio.sleep(_REFRESH_S)
-            run = live.newest()
+            run = live.newest_screening()
             if live.asking_person:
                 display.update("", refresh=True)
             elif run is not None:
@@ -66,7 +66,7 @@ async def _keep_plain() -> None:
     shown = -1
     while True:
         await asyncio.sleep(_REFRESH_S)
-        run = live.newest()
+        run = live.newest_screening()
         if run is None or run.line.quote is None:
             continue
         now = time.monotonic()

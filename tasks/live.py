@@ -6,7 +6,7 @@ A task argument is never stored by the engine, but a run's resources do not belo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from schemas.errors import NightscreenError
 
@@ -14,12 +14,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from steps.asking import Asking
+    from steps.control import Control
+    from steps.errands import Desk, ErrandRun
     from steps.line import Line
     from steps.report import RowTally
 
 
 class RunNotOpenError(NightscreenError):
     """A task was called outside the flow run that it belongs to."""
+
+
+class Live(Protocol):
+    """An open run of any flow, as whoever stops or shows it needs it.
+
+    Attributes:
+        signalled: the process was told to end while the run was open.
+    """
+
+    signalled: bool
+
+    @property
+    def run_id(self) -> str:
+        """Return the run's id."""
+
+    @property
+    def control(self) -> Control:
+        """Return what stops the run and counts its calls."""
+
+    async def cut(self) -> None:
+        """Cut what is still in flight, so that it is written down as in doubt."""
 
 
 @dataclass(slots=True)
@@ -35,8 +58,53 @@ class LiveRun:
     rows: RowTally | None = None
     signalled: bool = False
 
+    @property
+    def run_id(self) -> str:
+        """Return the run's id."""
+        return self.line.run_id
 
-_RUNS: dict[str, LiveRun] = {}
+    @property
+    def control(self) -> Control:
+        """Return what stops the run and counts its calls."""
+        return self.line.control
+
+    async def cut(self) -> None:
+        """Cut what is still in flight, so that it is written down as in doubt."""
+        if self.asking is not None:
+            await self.asking.client.aclose()
+
+
+@dataclass(slots=True)
+class LiveErrand:
+    """One open run beside screening; `desk` while it makes its calls.
+
+    Attributes:
+        work: what the flow's tasks share of it, made by its own line.
+        signalled: the process was told to end while the run was open.
+    """
+
+    run: ErrandRun
+    desk: Desk | None = None
+    work: Any = None
+    signalled: bool = False
+
+    @property
+    def run_id(self) -> str:
+        """Return the run's id."""
+        return self.run.run_id
+
+    @property
+    def control(self) -> Control:
+        """Return what stops the run and counts its calls."""
+        return self.run.control
+
+    async def cut(self) -> None:
+        """Cut what is still in flight, so that it is written down as in doubt."""
+        if self.desk is not None:
+            await self.desk.client.aclose()
+
+
+_RUNS: dict[str, LiveRun | LiveErrand] = {}
 
 asked_here: Callable[[str], bool] | None = None
 """Asks the person at this process's terminal to approve spending; None where nobody sits there."""
@@ -52,18 +120,54 @@ def put(line: Line) -> LiveRun:
     return live
 
 
+def put_errand(run: ErrandRun) -> LiveErrand:
+    """Make a run beside screening known to the tasks of this process."""
+    live = LiveErrand(run)
+    _RUNS[run.run_id] = live
+    return live
+
+
 def of(run_id: str) -> LiveRun:
-    """Return an open run.
+    """Return an open screening run.
 
     Raises:
         RunNotOpenError: this process has no such run open.
     """
-    if run_id not in _RUNS:
-        raise RunNotOpenError(
-            f"run {run_id} is not open in this process: tasks belong to the flow run that opened "
-            "it; take the run up again with --run"
-        )
-    return _RUNS[run_id]
+    found = _RUNS.get(run_id)
+    if not isinstance(found, LiveRun):
+        raise _not_open(run_id)
+    return found
+
+
+def errand_of(run_id: str) -> LiveErrand:
+    """Return an open run beside screening.
+
+    Raises:
+        RunNotOpenError: this process has no such run open.
+    """
+    found = _RUNS.get(run_id)
+    if not isinstance(found, LiveErrand):
+        raise _not_open(run_id)
+    return found
+
+
+def _not_open(run_id: str) -> RunNotOpenError:
+    return RunNotOpenError(
+        f"run {run_id} is not open in this process: tasks belong to the flow run that opened it; "
+        "take the run up again with --run"
+    )
+
+
+def desk_of(run_id: str) -> Desk:
+    """Return what a run beside screening has open while it makes its calls.
+
+    Raises:
+        RunNotOpenError: the run is not open here, or it makes no calls now.
+    """
+    desk = errand_of(run_id).desk
+    if desk is None:
+        raise RunNotOpenError(f"run {run_id} is open, but it makes no calls now")
+    return desk
 
 
 def asking_of(run_id: str) -> Asking:
@@ -83,6 +187,12 @@ def forget(run_id: str) -> None:
     _RUNS.pop(run_id, None)
 
 
-def newest() -> LiveRun | None:
-    """Return the run opened last, for whoever shows its progress."""
+def newest() -> Live | None:
+    """Return the run opened last, for whoever stops it."""
     return next(reversed(_RUNS.values()), None)
+
+
+def newest_screening() -> LiveRun | None:
+    """Return the screening run opened last, for whoever shows its progress."""
+    runs = [run for run in _RUNS.values() if isinstance(run, LiveRun)]
+    return runs[-1] if runs else None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from prefect.client.schemas.objects import State
 
-    from tasks.live import LiveRun
+    from tasks.live import Live
 
 PATIENCE_S = 15.0
 """How long calls in flight may take after SIGTERM; the engine kills a run 30 s after it."""
@@ -34,7 +34,7 @@ PATIENCE_S = 15.0
 class Stop:
     """Stops one run at the first signal, and gives up on calls that outlast the patience."""
 
-    def __init__(self, run: LiveRun, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, run: Live, loop: asyncio.AbstractEventLoop) -> None:
         self._run = run
         self._loop = loop
         self._giving_up: asyncio.Task[None] | None = None
@@ -45,15 +45,14 @@ class Stop:
         self._loop.call_soon_threadsafe(self._begin)
 
     def _begin(self) -> None:
-        self._run.line.control.stop_run(StopReason.CANCELLED)
+        self._run.control.stop_run(StopReason.CANCELLED)
         if self._giving_up is None:
             self._giving_up = self._loop.create_task(self._give_up())
 
     async def _give_up(self) -> None:
         """Cut what is still in flight, so that it is written down as in doubt."""
         await asyncio.sleep(PATIENCE_S)
-        if self._run.asking is not None:
-            await self._run.asking.client.aclose()
+        await self._run.cut()
 
     def over(self) -> None:
         """Stop waiting: the run has ended."""
@@ -62,7 +61,7 @@ class Stop:
 
 
 @contextmanager
-def heeding_sigterm(run: LiveRun) -> Iterator[None]:
+def heeding_sigterm(run: Live) -> Iterator[None]:
     """Let SIGTERM stop a run in good order while the body runs; a second one changes nothing."""
     stop = Stop(run, asyncio.get_running_loop())
     try:
@@ -77,7 +76,7 @@ def heeding_sigterm(run: LiveRun) -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
-async def as_the_engine_has_it(run: LiveRun, report: dict[str, Any]) -> dict[str, Any] | State[Any]:
+async def as_the_engine_has_it(run: Live, report: dict[str, Any]) -> dict[str, Any] | State[Any]:
     """Return a run's report, or Cancelled where a worker was told to cancel the run.
 
     The engine hears of a cancellation by a signal that it takes for a crash unless its own handler
@@ -93,7 +92,7 @@ async def as_the_engine_has_it(run: LiveRun, report: dict[str, Any]) -> dict[str
         state = (await client.read_flow_run(UUID(flow_run.id))).state
     if state is None or not state.is_cancelling():
         raise TerminationSignal(signal.SIGTERM)
-    return Cancelled(message=f"to go on, resume run {run.line.run_id}")
+    return Cancelled(message=f"to go on, resume run {run.run_id}")
 
 
 async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
