@@ -1,4 +1,4 @@
-"""Reading of JSON bodies of the control surface: each value is what it must be, or a reason why not.
+"""Reading of JSON bodies of the control surface: each value as it must be, or a reason why not.
 
 Values only; which request has which fields is decided in `sandbox.control` and its parts. Every
 fault is a ValueError, whatever is wrong, because each is answered alike.

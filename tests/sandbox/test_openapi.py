@@ -1,4 +1,4 @@
-"""The OpenAPI document: complete for area B, and true of what the sandbox answers."""
+"""The OpenAPI document: complete, and true of what the sandbox answers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from sandbox import magic
+from sandbox import aggregator, magic, validation
 from sandbox.openapi import document
 from sandbox.people import otp_of
-from sandbox.validation import ROUTES
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Answer, Caller
 
+ROUTES = {**validation.ROUTES, **aggregator.AUTH_ROUTES, **aggregator.DATA_ROUTES}
 DOCUMENT: dict[str, Any] = document()
 ROWS = [magic.by_word(word) for word in ("listed", "clear", "missing-account", "nobody")]
 
@@ -41,12 +41,12 @@ def check(answer: Answer, name: str) -> None:
 
 
 def test_every_route_and_method_is_described() -> None:
-    """The document has the same paths, methods and names as the routes."""
+    """The document has the same paths, methods and names as the routes, and the screen."""
     expected = {
         (path.replace(":path", ""), method.lower(), operation.name)
         for path, operations in ROUTES.items()
         for method, operation in operations.items()
-    }
+    } | {("/data-share", "get", "consent_screen")}
     shown = {
         (path, method, operation["operationId"])
         for path, methods in DOCUMENT["paths"].items()
