@@ -63,7 +63,7 @@ def judge_person(form: Filled, today: date) -> None:
             form.errors[name] = f"Use at most {_LONGEST} letters"
     born = _day(form.value("date_of_birth"))
     if born is None:
-        form.errors["date_of_birth"] = "Enter your date of birth, such as 1990-05-27"
+        form.errors["date_of_birth"] = "Enter your date of birth"
     elif (today.year - born.year - ((today.month, today.day) < (born.month, born.day))) < _ADULT:
         form.errors["date_of_birth"] = f"You must be {_ADULT} or older to borrow"
     if not _EMAIL.fullmatch(form.value("email")) or len(form.value("email")) > _LONGEST:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from decimal import Decimal
 
     from sandbox.loan_form import Filled
 
@@ -63,9 +64,9 @@ button{min-height:2.9rem;padding:.5rem 1.5rem;font:inherit;font-weight:650;curso
 border:1px solid var(--brand);border-radius:.4rem;background:var(--brand);color:var(--on)}
 button.quiet{background:transparent;color:var(--brand)}
 button.small{min-height:2.75rem;padding:.25rem .9rem;font-size:.9375rem}
-form>button{margin-top:1.5rem}
+main form>button{margin-top:1.5rem}
 :focus-visible{outline:3px solid var(--brand);outline-offset:2px}
-dl{margin:1rem 0;display:grid;grid-template-columns:minmax(8rem,auto) 1fr;gap:.5rem 1rem}
+dl{margin:1rem 0;display:grid;grid-template-columns:minmax(7rem,9.5rem) 1fr;gap:.5rem 1rem}
 dt{color:var(--soft)}dd{margin:0;font-weight:600;overflow-wrap:anywhere}
 .cards{list-style:none;margin:.5rem 0 0;padding:0}
 .cards li{padding:.75rem 0;border-top:1px solid var(--line);display:flex;flex-wrap:wrap;
@@ -78,7 +79,7 @@ summary{cursor:pointer;padding:.5rem 0}
 pre{overflow-x:auto;padding:.75rem;border:1px solid var(--line);border-radius:.4rem;
 font:.8125rem/1.6 ui-monospace,monospace}
 @media (max-width:30rem){main{border-width:1px 0;border-radius:0;padding:1.25rem 1rem}
-button:not(.small){width:100%}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:.6rem}}
+button:not(.small){width:100%}}
 @media print{.strip,footer,form{display:none}}
 """
 
@@ -199,6 +200,11 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
     return f"<dl>{lines}</dl>\n"
 
 
+def naira(amount: Decimal) -> str:
+    """Write an amount for people, without needless kobo."""
+    return f"₦{amount:,.0f}" if amount == amount.to_integral_value() else f"₦{amount:,.2f}"
+
+
 def told(text: str) -> str:
     """Write a sentence that stands out."""
     return f'<p class="told">{escape(text)}</p>\n'
@@ -220,7 +226,7 @@ def page(title: str, inside: str, *, above: str = "", foot: str = "", head: str 
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta name="robots" content="noindex"><title>{escape(shown)}</title>'
         f"<style>{STYLE}</style></head>\n<body>\n"
-        '<p class="strip">This is a sandbox: made-up people, made-up money.</p>\n'
+        '<p class="strip">Sandbox: made-up people, made-up money.</p>\n'
         f'<header><p class="brand">{BRAND}</p>{head}</header>\n'
         f"<main>\n{above}<h1>{escape(title)}</h1>\n{inside}</main>\n"
         f"<footer>{foot}</footer>\n</body></html>\n"

@@ -184,7 +184,7 @@ def _terms(visit: Visit) -> str:
 def _loan_fields(visit: Visit) -> str:
     product, form = visit.loan.product, visit.form
     choices = [(str(tenor), product.tenor_text(tenor)) for tenor in product.tenors]
-    amount = html.Field("amount", "How much", hint="In naira", mode="decimal")
+    amount = html.Field("amount", "Amount in naira", mode="decimal")
     return (
         '<fieldset><legend>Your loan</legend>\n<div class="pair">'
         + html.text_field(amount, form)
@@ -267,7 +267,8 @@ def _others(visit: Visit, who: Borrower) -> str:
     if not lines:
         return ""
     items = "".join(
-        f'<li><span>{escape(name)}, ₦{amount:,}<br><span class="soft">{reference}</span></span>'
+        f"<li><span>{escape(name)}, {html.naira(amount)}<br>"
+        f'<span class="soft">{reference}</span></span>'
         f'<span><span class="tag">{_WORDS[status]}</span></span></li>\n'
         for name, reference, amount, status in lines
     )
@@ -281,13 +282,14 @@ def _show_loan(visit: Visit, who: Borrower, place: Place, application: Applicati
     pairs = [
         ("Reference", loan.reference),
         ("Loan", product.name),
-        ("Amount", f"₦{application.amount:,}"),
+        ("Amount", html.naira(application.amount)),
         ("For", product.tenor_text(application.tenor)),
-        ("To pay back in all", f"₦{whole:,}"),
+        ("To pay back", html.naira(whole)),
         ("State", _WORDS[place.status]),
     ]
     if place.disbursed_on is not None:
-        pairs.append(("Paid back so far", f"₦{place.paid:,}"))
+        pairs.append(("Paid so far", html.naira(place.paid)))
+        pairs.append(("Left to pay", html.naira(whole - place.paid)))
     inside = html.told(text) + html.facts(pairs)
     if place.can_cancel:
         inside += html.sending(f"{visit.address}/cancel", "", "Cancel my application", kind="quiet")
