@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from client.address import parse_address
 from schemas.errors import InputError, OutputError, SettingsError
 from schemas.settings import FreshnessOverrides, overridden
-from steps.line import deadline_instant, require_service, resolve
+from steps.line import deadline_instant, require_service
 from steps.policy import load_policy
+from steps.resolved import resolve
 from storage.clock import system_clock
 from storage.journal import open_journal
 from storage.journal.opening import journal_exists
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _PATHS = ("mapping", "policy")
-_LASTING = ("batch", "purpose", "checks", "karma_identities", *_PATHS)
+_LASTING = ("batch", "purpose", "checks", "karma_identities", "karma_stop_at_first", *_PATHS)
 """What a run keeps from its beginning to its end."""
 
 

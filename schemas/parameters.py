@@ -58,6 +58,12 @@ class ScreenBatch(BaseModel):
         description="What the karma blacklist is asked by. Default: BVN; at origination BVN, "
         "phone and email.",
     )
+    karma_stop_at_first: bool = Field(
+        default=False,
+        title="Stop karma at the first listing",
+        description="Ask a customer's karma identities one after the other, in the order above, "
+        "and no further once one is listed. It saves money; further listings stay unknown.",
+    )
     freshness: list[str] = Field(
         [],
         title="Freshness",

@@ -52,6 +52,8 @@ class Standing(IntEnum):
     IN_DOUBT = 5
     LAPSED = 6
     """Its consent ended before it could be asked; it counts as pending."""
+    SPARED = 7
+    """Nothing hung on it any more, so that it was not asked."""
 
 
 SUBJECT = pa.binary(16)
@@ -109,6 +111,16 @@ class CheckCounts:
     stricter: AgeEffect = field(default_factory=AgeEffect)
     looser: AgeEffect = field(default_factory=AgeEffect)
 
+    def add_lookups(self, other: CheckCounts) -> None:
+        """Add what another counted of lookups; rows are counted by each for itself."""
+        for name in ("lookups", "distinct", "reused", "paid", "free", "saved_by_reuse_micro"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        known = (self.oldest_reused_at, other.oldest_reused_at)
+        self.oldest_reused_at = min((at for at in known if at is not None), default=None)
+        for mine, theirs in ((self.stricter, other.stricter), (self.looser, other.looser)):
+            mine.lookups += theirs.lookups
+            mine.cost_micro += theirs.cost_micro
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -119,6 +131,7 @@ class Plan:
         rows: rows to be screened.
         planned_at: instant the plan was judged at, microseconds.
         checks: counts by check.
+        slots: the same by check and identity.
         needed: lookups to be asked, over all checks.
     """
 
@@ -126,4 +139,5 @@ class Plan:
     rows: int
     planned_at: int
     checks: dict[Check, CheckCounts] = field(default_factory=dict)
+    slots: dict[Slot, CheckCounts] = field(default_factory=dict)
     needed: int = 0

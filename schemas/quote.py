@@ -15,7 +15,8 @@ class CheckQuote:
     Attributes:
         check: the check.
         kind: the identity it is asked by.
-        calls: lookups to be asked.
+        calls: lookups to be asked at most.
+        likely_calls: those likely to be asked, where some may be spared.
         price_micro: what a hit costs.
         hit_pct: share of calls expected to be charged, in percent.
     """
@@ -23,6 +24,7 @@ class CheckQuote:
     check: str
     kind: str
     calls: int
+    likely_calls: int
     price_micro: int
     hit_pct: float
     low_micro: int

@@ -1,28 +1,22 @@
-"""Email addresses, domain names and image addresses: their syntax, never their reachability.
+"""Email addresses and domain names: their syntax, never their reachability.
 
 Nothing here resolves a name or opens a socket. A domain is taken from its own column only, never
-from an email address.
+from an email address. Image addresses are judged in `images`.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from functools import partial
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from schemas.rows import Action, Flaw
 from steps.columns import Column, Mask, lower, matching, where
 from steps.fields import Finding, Notes, Verdict, judge_text, without_unseen
 
-if TYPE_CHECKING:
-    from urllib.parse import SplitResult
-
 LONGEST_LOCAL = 64
 LONGEST_DOMAIN = 253
-LONGEST_URL = 2000
 LONGEST_CELL = 1000
+PRIVATE_ENDING = "localhost|local|internal|intranet|lan|home|corp|private|localdomain|arpa"
+"""Last labels of names that no public host bears, as a pattern."""
 
 EMAIL_REPAIRED = Finding(
     "email_characters_removed",
@@ -51,33 +45,19 @@ DOMAIN_MALFORMED = Finding(
     Action.INVALID,
     Flaw.DOMAIN,
 )
-_image = partial(Finding, action=Action.INVALID, flaw=Flaw.IMAGE)
-IMAGE_NOT_HTTPS = _image(
-    "image_not_https", "The image address must begin with https:// and be open to anyone."
-)
-IMAGE_CREDENTIALS = _image(
-    "image_credentials", "The image address holds a user name or password; use an open link."
-)
-IMAGE_HOST = _image(
-    "image_host", "The image address points to no public host, so the service cannot fetch it."
-)
-IMAGE_MALFORMED = _image("image_malformed", "This is no web address.")
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _PLAIN_EMAIL = (
     r"^[A-Za-z0-9_%+-]+(?:\.[A-Za-z0-9_%+-]+)*@(?:[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*\.)+[A-Za-z]{2,20}$"
 )
 _PLAIN_DOMAIN = r"^(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+[a-z]{2,20}$"
-_PLAIN_URL = r"^https://(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+[a-z]{2,20}/[A-Za-z0-9._~/-]*$"
-_PRIVATE_ENDING = "localhost|local|internal|intranet|lan|home|corp|private|localdomain|arpa"
 _DOMAIN = re.compile(rf"(?:{_LABEL}\.)+(?:[A-Za-z]{{2,63}}|xn--[A-Za-z0-9-]{{1,59}})")
-_PRIVATE = re.compile(rf"(?:^|\.)(?:{_PRIVATE_ENDING})$")
+_PRIVATE = re.compile(rf"(?:^|\.)(?:{PRIVATE_ENDING})$")
 _LOCAL_PART = re.compile(
     r"[^\s@\"(),:;<>\[\]\\\x00-\x1f\x7f.]+(?:\.[^\s@\"(),:;<>\[\]\\\x00-\x1f\x7f.]+)*"
 )
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SEVERAL = re.compile(r"\s*[,;/|]\s*|\s+")
-_UNSAFE = re.compile(r"[\s\\\x00-\x1f\x7f<>\"{}|^`]")
 
 
 def read_domain(text: str) -> str | None:
@@ -123,12 +103,6 @@ def judge_domain(text: str) -> Verdict[str]:
     return Verdict(name, (DOMAIN_FROM_URL,) if shorter != bare else ())
 
 
-def judge_image_url(text: str) -> Verdict[str]:
-    """Judge an image address that is present: https, no credentials, a public host by its name."""
-    finding = _image_finding(text)
-    return Verdict(text, (finding,) if finding else ())
-
-
 def judge_emails(text: Column, notes: Notes) -> Column:
     """Return the email column after judging."""
     short = matching(text, rf"^.{{0,{LONGEST_LOCAL}}}$")
@@ -144,16 +118,8 @@ def judge_domains(text: Column, notes: Notes) -> Column:
     return judge_text(text, plain, judge_domain, "domain", notes)
 
 
-def judge_image_urls(text: Column, notes: Notes) -> Column:
-    """Return the image column after judging; a bad address keeps its text and its flaw."""
-    short = matching(text, rf"^.{{0,{LONGEST_LOCAL + LONGEST_LOCAL}}}$")
-    plain = short & matching(text, _PLAIN_URL) & ~matching(text, rf"\.(?:{_PRIVATE_ENDING})/")
-    plain &= ~matching(text, rf"^https://[^/]{{{LONGEST_LOCAL},}}")
-    return judge_text(text, plain, judge_image_url, "image_url", notes)
-
-
 def _private(text: Column) -> Mask:
-    return matching(text, rf"(?i)[.@](?:{_PRIVATE_ENDING})$")
+    return matching(text, rf"(?i)[.@](?:{PRIVATE_ENDING})$")
 
 
 def _read_email(text: str) -> str | None:
@@ -162,27 +128,3 @@ def _read_email(text: str) -> str | None:
         return None
     name = read_domain(domain)
     return f"{local.lower()}@{name}" if name and not domain.endswith(".") else None
-
-
-def _image_finding(text: str) -> Finding | None:
-    if len(text) > LONGEST_URL or _UNSAFE.search(text):
-        return IMAGE_MALFORMED
-    try:
-        parts = urlsplit(text)
-        port_is_sound = parts.port != 0
-    except ValueError:
-        return IMAGE_MALFORMED
-    if parts.scheme != "https":
-        return IMAGE_NOT_HTTPS
-    if "@" in parts.netloc:
-        return IMAGE_CREDENTIALS
-    return None if port_is_sound and _host_is_public(parts) else IMAGE_HOST
-
-
-def _host_is_public(parts: SplitResult) -> bool:
-    host = parts.hostname or ""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return read_domain(host) is not None
-    return isinstance(address, ipaddress.IPv4Address) and address.is_global

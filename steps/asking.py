@@ -18,7 +18,7 @@ from client.api import Client
 from client.limiter import AdaptiveCap
 from client.manners import Trouble
 from client.wire import lookup_request
-from schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup
+from schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Outcome
 from schemas.errors import ServiceAddressError
 from schemas.plan import Standing
 from steps.callbook import CallBook
@@ -27,6 +27,7 @@ from steps.jobs import Job
 from steps.line import money_left
 from steps.lookups import Pace, Window
 from steps.price import fund
+from steps.sparing import Sparing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +52,7 @@ class Asking:
         closing: the lookup held back to close the books with, as a row of the needed lookups.
         short: lookups are left that the money did not reach in rounds.
         attempts: attempts made at each needed lookup in this session.
+        sparing: what waits for what, where karma stops at the first listing.
     """
 
     line: Line
@@ -62,6 +64,7 @@ class Asking:
     closing: int | None = None
     short: bool = False
     attempts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, np.int16))
+    sparing: Sparing | None = None
     _needed: pa.Table | None = None
 
     def needed(self, indexes: NDArray[np.int64]) -> pa.Table:
@@ -77,6 +80,18 @@ class Asking:
         """Write down what became of a lookup, whoever waits for it."""
         self.line.standing[job.index] = job.standing.value
         self.attempts[job.index] = job.attempts
+        if self.sparing is not None and job.standing is not Standing.WAITING:
+            listed = self._is_listed(job)
+            self.line.listed[job.index] = listed
+            self.sparing.end(job.index, listed=listed)
+
+    def _is_listed(self, job: Job) -> bool:
+        """Tell whether a lookup brought a listing, of ours or of another run meanwhile."""
+        if job.standing is not Standing.REUSED:
+            return job.outcome is Outcome.LISTED
+        check = self.line.checks_of[job.index]
+        found = self.line.journal.answers.latest(check, [job.subject], bodies=False)
+        return any(answer.outcome == Outcome.LISTED for answer in found.values())
 
     async def close(self) -> None:
         """Let everything in flight settle, then close connections and the journal's thread.
@@ -112,6 +127,9 @@ def open_asking(line: Line, *, transport: httpx.AsyncBaseTransport | None = None
         since=line.freshness.at,
     )
     asking = Asking(line, client, book, attempts=np.zeros(len(line.standing), np.int16))
+    if line.chains is not None:
+        ended = line.standing != Standing.WAITING.value
+        asking.sparing = Sparing(line.chains, ended=ended, listed=line.listed)
     pace = Pace(settings.attempts, random.Random())  # noqa: S311 - jitter, not a secret
 
     async def send(lookup: Lookup) -> Reading:
@@ -127,6 +145,7 @@ def open_asking(line: Line, *, transport: httpx.AsyncBaseTransport | None = None
             pace=pace,
             clock=line.clock,
             note=asking.note,
+            sparing=asking.sparing,
         )
     return asking
 

@@ -71,6 +71,7 @@ class CheckProgress:
     failed: int = 0
     in_doubt: int = 0
     lapsed: int = 0
+    spared: int = 0
     attempts: int = 0
     cost_micro: int = 0
     cap: int = 0
@@ -79,7 +80,8 @@ class CheckProgress:
     @property
     def done(self) -> int:
         """Return how many lookups came to an end."""
-        return self.paid + self.free + self.reused + self.failed + self.in_doubt + self.lapsed
+        asked = self.paid + self.free + self.reused + self.failed + self.in_doubt
+        return asked + self.lapsed + self.spared
 
     def count(self, standing: Standing, cost_micro: int) -> None:
         """Count a lookup that came to an end."""
@@ -362,7 +364,7 @@ class Control:
             return
         self.progress[check].count(standing, cost_micro)
         self._watch_caps()
-        done = sum(each.done for each in self.progress.values())
+        done = sum(each.done - each.spared for each in self.progress.values())
         failed = sum(each.failed + each.in_doubt for each in self.progress.values())
         if done >= TOLERATED_FROM and 100 * failed > self.tolerated_failure_pct * done:
             self.stop_run(StopReason.FAILURES)

@@ -22,7 +22,7 @@ from schemas.rows import (
     row_schema,
 )
 from steps.accounts import judge_accounts, judge_banks
-from steps.addresses import judge_domains, judge_emails, judge_image_urls
+from steps.addresses import judge_domains, judge_emails
 from steps.amounts import judge_amounts
 from steps.bvns import judge_bvns
 from steps.columns import Column, Mask, as_text, at, first_present, joined, matching, present, where
@@ -34,6 +34,7 @@ from steps.customer_ids import (
     judge_customer_id,
 )
 from steps.fields import Finding, Notes, trimmed
+from steps.images import judge_image_urls
 from steps.instants import Edge, judge_dates, judge_instants
 from steps.phones import judge_phones
 

@@ -16,6 +16,7 @@ from schemas.plan import Standing
 if TYPE_CHECKING:
     import asyncio
 
+    from schemas.checks import Outcome
     from client.wire import Request
 
 RELEASED = "released"
@@ -69,6 +70,7 @@ class Job:
         doubted: an attempt may have been charged without our knowing.
         bound_micro: worst cost the attempt under way is reserved with.
         waiters: the batches that wait for it.
+        outcome: what was answered, once it was.
         reading: what the last attempt of an errand came to; of a lookup the journal tells.
     """
 
@@ -83,6 +85,7 @@ class Job:
     doubted: bool = False
     bound_micro: int = 0
     waiters: list[Batch] = field(default_factory=list)
+    outcome: Outcome | None = None
     reading: Reading | None = None
 
     @property

@@ -7,7 +7,6 @@ engine's tasks only call these.
 
 from __future__ import annotations
 
-import secrets
 import shutil
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
@@ -15,42 +14,48 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
 
 from client.prices import load_prices
+from client.resolving import Resolver, resolve_host
 from schemas.calls import Caps
-from schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
+from schemas.checks import Check
 from schemas.errors import InputError, SettingsError
 from schemas.money import to_micro
-from schemas.parameters import ScreenBatch, batch_name, new_run_id
 from schemas.plan import NEEDED, Plan, Standing
 from schemas.settings import Settings, max_ages, overridden
 from steps.assemble import AccountJudge
 from steps.control import Breaker, CapWatch, CheckProgress, Control
 from steps.freshness import Freshness
+from steps.images import ImageJudge
 from steps.intake import Intake
 from steps.plan import Planner, Wanted, plan_batch
 from steps.policy import load_policy
 from steps.price import RECENT_RUNS, approval_reason, rank, seen_rates, worst_costs
 from steps.price import quote as make_quote
-from steps.signals import count_shared
+from steps.resolved import Resolved, resolve
+from steps.signals import Earlier, count_shared
 from storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
 from storage.journal import Journal, open_journal
+from storage.journal.sightings import Sightings
 from storage.mapping import Mapping, read_mapping
 from storage.outputs import RunFolder
-from storage.rejects import ProblemsWriter, QuarantineWriter
+from storage.rejects import ProblemsWriter, QuarantineWriter, append_problems
 from storage.tables import file_digest, open_source
 from storage.workspace import Workspace, sweep_workspaces
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from schemas.errands import ErrandParameters
+    from schemas.parameters import ScreenBatch
     from schemas.policy import Policy
     from schemas.quote import Quote
     from schemas.rows import SourceColumn
-    from storage.journal.runs import Run
+    from steps.sparing import Chains
 
 CHUNK_ROWS = 8192
 QUARANTINE = "quarantine.csv"
@@ -67,7 +72,10 @@ class Line:
         rows_read: rows of the file; `rows_quarantined` of them were refused.
         plan: what the rows need.
         order: ranked row numbers of the needed lookups; `worst` their worst costs in micro-naira;
-            `standing` what became of each (`schemas.plan.Standing`).
+            `standing` what became of each (`schemas.plan.Standing`), `listed` which of them brought
+            a listing; `checks_of` and `kinds_of` what each is.
+        chains: what karma is to ask about each row, where it stops at the first listing.
+        resolve: looks up the host of an image address.
     """
 
     run_id: str
@@ -100,6 +108,10 @@ class Line:
     worst: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     standing: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     checks_of: NDArray[np.object_] = field(default_factory=lambda: np.zeros(0, object))
+    kinds_of: NDArray[np.object_] = field(default_factory=lambda: np.zeros(0, object))
+    listed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    chains: Chains | None = None
+    resolve: Resolver = resolve_host
 
     def withdraw(self) -> None:
         """Leave nothing of a new run that came to nothing before anything can have been spent."""
@@ -115,65 +127,20 @@ class Line:
         self.journal.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """Parameters made whole: with those of the run that is resumed, and checked."""
-
-    parameters: ScreenBatch
-    earlier: Run | None
-    wanted: Wanted
-    batch: str
-    input: Path
-
-
-def resolve(parameters: ScreenBatch, journal: Journal) -> Resolved:
-    """Fill in what a resumed run already knows, and what follows from the purpose.
-
-    Raises:
-        InputError: no input, or no such run to resume.
-    """
-    earlier = None
-    if parameters.run:
-        earlier = journal.runs.find(parameters.run)
-        if earlier is None:
-            raise InputError(
-                f"there is no run {parameters.run} in this journal; "
-                "see the runs there are with: nightscreen runs list"
-            )
-        if journal.runs.held_elsewhere(parameters.run):
-            raise InputError(
-                f"run {parameters.run} is still under way in another process; "
-                "wait for it or stop it"
-            )
-        parameters = _with_earlier(parameters, earlier)
-    if not parameters.input:
-        raise InputError("no input file was given; name a CSV, XLSX, Parquet or JSON Lines file")
-    purpose = Purpose(parameters.purpose)
-    kinds = tuple(IdentityKind(kind) for kind in parameters.karma_identities)
-    checks = tuple(Check(each) for each in dict.fromkeys(parameters.checks))
-    path = Path(parameters.input)
-    at = to_instant(journal.clock())
-    run_id = parameters.run or new_run_id(at.astimezone(LAGOS), secrets.token_hex(3))
-    wanted = Wanted(checks, kinds or DEFAULT_KARMA_IDENTITIES[purpose], purpose, run_id)
-    batch = parameters.batch or batch_name(path)
-    return Resolved(parameters, earlier, wanted, earlier.batch if earlier else batch, path)
-
-
-def _with_earlier(parameters: ScreenBatch, earlier: Run) -> ScreenBatch:
-    """Take over what the earlier run was asked for; a new input, cap or deadline replaces its."""
-    kept = {**earlier.parameters, "run": earlier.run_id, "quote_only": parameters.quote_only}
-    kept["output"] = str(Path(earlier.folder).parent)
-    for name in ("input", "max_spend", "deadline", "yes"):
-        given = getattr(parameters, name)
-        if given:
-            kept[name] = given
-    if "deadline" not in parameters.model_fields_set:
-        kept["deadline"] = ""
-    return ScreenBatch.model_validate(kept)
-
-
-def open_line(parameters: ScreenBatch, settings: Settings, *, clock: Clock = system_clock) -> Line:
+def open_line(
+    parameters: ScreenBatch,
+    settings: Settings,
+    *,
+    clock: Clock = system_clock,
+    resolve: Resolver = resolve_host,
+) -> Line:
     """Open everything a run needs and write the run down; nothing is sent, nothing spent.
+
+    Args:
+        parameters: what to screen.
+        settings: where and how.
+        clock: the present instant.
+        resolve: looks up the host of an image address.
 
     Raises:
         UsageError: settings, parameters or input are wrong, in one line that says what to do.
@@ -187,10 +154,12 @@ def open_line(parameters: ScreenBatch, settings: Settings, *, clock: Clock = sys
         clock=clock,
     )
     try:
-        return _open(parameters, settings, journal, clock)
+        line = _open(parameters, settings, journal, clock)
     except BaseException:
         journal.close()
         raise
+    line.resolve = resolve
+    return line
 
 
 def require_service(settings: Settings, *, quote_only: bool) -> None:
@@ -294,7 +263,7 @@ def _optional_micro(naira: Any) -> int | None:  # noqa: ANN401 - Decimal or None
     return None if naira is None else to_micro(naira)
 
 
-def caps_of(parameters: ScreenBatch, settings: Settings) -> Caps:
+def caps_of(parameters: ScreenBatch | ErrandParameters, settings: Settings) -> Caps:
     """Return every limit on money and calls that binds a run."""
     per_day = settings.max_per_day.model_dump()
     return Caps(
@@ -375,7 +344,12 @@ def read_chunk(line: Line, number: int) -> pa.Table:
 def make_plan(line: Line) -> None:
     """Judge what each row needs; write row plans and needed lookups into the workspace."""
     now = line.freshness.at
-    shared = count_shared(read_chunk(line, number) for number in range(line.chunks))
+    shared = count_shared(
+        (read_chunk(line, number) for number in range(line.chunks)),
+        line.journal.pseudonyms,
+        Earlier.of(Sightings.of(line.journal), run_id=line.run_id, batch=line.batch),
+        workspace=None if line.parameters.quote_only else line.workspace,
+    )
     for number in range(line.chunks):
         line.workspace.put(f"signals-{number:05d}", shared.table(number))
     planner = Planner(
@@ -385,6 +359,7 @@ def make_plan(line: Line) -> None:
         pseudonyms=line.journal.pseudonyms,
         answers=line.journal.answers,
         placeholders=shared.placeholders,
+        images=_image_judge(line),
     )
     pieces: list[pa.Table] = []
     judge = AccountJudge(line.journal.answers)
@@ -395,6 +370,21 @@ def make_plan(line: Line) -> None:
     table = pa.concat_tables(pieces) if pieces else NEEDED.empty_table()
     line.workspace.put("needed", table.combine_chunks())
     line.plan = planner.result(now, table.num_rows)
+    if line.wanted.stop_at_first and Check.KARMA in line.wanted.checks:
+        line.chains = planner.chains()
+    problems = [*planner.problems, *shared.problems()]
+    if problems:
+        append_problems(line.folder.path / PROBLEMS, problems)
+        line.folder.rows[PROBLEMS] += len(problems)
+
+
+def _image_judge(line: Line) -> ImageJudge | None:
+    """Return what looks up hosts of images; a quote calls nobody, a name server neither."""
+    patience_s = line.settings.resolve_images_s
+    if patience_s == 0 or line.parameters.quote_only:
+        return None
+    witness = urlsplit(line.settings.base_url).hostname or ""
+    return ImageJudge(line.resolve, patience_s, line.control.notices.append, witness)
 
 
 def money_left(line: Line) -> int | None:
@@ -412,22 +402,34 @@ def money_left(line: Line) -> int | None:
     return max(0, min(rooms)) if rooms else None
 
 
-def make_price(line: Line) -> Quote:
-    """Rank the needed lookups, and say what they may cost and how long they may take."""
-    needed = line.workspace.get("needed")
+def known_prices(journal: Journal) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the latest price and the worst to reckon with, by operation, in micro-naira."""
     listed = {operation.value: price for operation, price in load_prices().items()}
-    seen = line.journal.money.prices()
-    recent = line.journal.money.recent_highest()
+    seen = journal.money.prices()
+    recent = journal.money.recent_highest()
     latest = {**listed, **{check: price.latest_micro for check, price in seen.items()}}
     worst = {
         check: max(price, latest[check], recent.get(check, 0)) for check, price in listed.items()
     }
+    return latest, worst
+
+
+def make_price(line: Line) -> Quote:
+    """Rank the needed lookups, and say what they may cost and how long they may take."""
+    needed = line.workspace.get("needed")
+    latest, worst = known_prices(line.journal)
     line.worst = worst_costs(needed, worst)
     line.order = rank(needed, latest)
     line.standing = np.full(needed.num_rows, Standing.WAITING.value, dtype=np.int8)
     line.checks_of = np.array(needed["check"].to_pylist(), dtype=object)
+    line.kinds_of = np.array(needed["kind"].to_pylist(), dtype=object)
+    line.listed = np.zeros(needed.num_rows, dtype=bool)
+    if line.chains is not None:
+        line.order = line.chains.in_order(line.order)
+        line.standing[line.chains.spared()] = Standing.SPARED.value
+    waiting = line.standing == Standing.WAITING.value
     for check in line.wanted.checks:
-        wanted = int((line.checks_of == check.value).sum())
+        wanted = int((waiting & (line.checks_of == check.value)).sum())
         line.control.progress[check].wanted = wanted
     line.spent_before_micro = line.journal.money.of_run(line.run_id).spent_micro
     tallies = line.journal.runs.tallies()
@@ -439,6 +441,7 @@ def make_price(line: Line) -> Quote:
         max_in_flight=line.settings.max_in_flight,
         cap_micro=money_left(line),
         balance_micro=line.journal.runs.last_balance(),
+        chains=line.chains,
     )
     return line.quote
 

@@ -23,6 +23,7 @@ from schemas.checks import HITS
 from schemas.plan import Standing
 from steps.control import ADDRESS, TEST_MODE, Control, StopReason
 from steps.jobs import Batch, Errand, Job, most_charged, outcome_of, released
+from steps.sparing import Sparing, Step
 
 if TYPE_CHECKING:
     import random
@@ -69,6 +70,7 @@ class Window:
         pace: attempts and jitter.
         clock: the present instant, in microseconds.
         note: told of each lookup that came to an end, whoever waits for it.
+        sparing: tells which lookups wait for others, and which are not needed any more.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Window:
         pace: Pace,
         clock: Clock,
         note: Callable[[Job], None] | None = None,
+        sparing: Sparing | None = None,
     ) -> None:
         self._check = check
         self._send = send
@@ -92,6 +95,8 @@ class Window:
         self._pace = pace
         self._clock = clock
         self._tell = note
+        self._sparing = sparing
+        self._held: dict[int, Job] = {}
         self._queue: deque[Job] = deque()
         self._ready: deque[tuple[Job, Grant]] = deque()
         self._later: list[tuple[float, int, Job]] = []
@@ -169,6 +174,7 @@ class Window:
                     self._bring_back_due()
                     self._launch()
                     self._intend()
+                    self._leave_stranded()
                 self._progress.cap = self._cap.cap
                 if self._open:
                     await self._wait(None if halted else self._until_due())
@@ -237,11 +243,44 @@ class Window:
             if job.consent_ends_at is not None and now >= job.consent_ends_at:
                 self._end(self._queue.popleft(), Standing.LAPSED, 0)
                 continue
+            if self._set_aside(job):
+                continue
             job.bound_micro = max(job.worst_micro, highest)
             if not self._control.bind(job.bound_micro):
                 break
             block.append(self._queue.popleft())
         return block
+
+    def _set_aside(self, job: Job) -> bool:
+        """Take the next lookup out of the queue where it waits for another, or is spared.
+
+        What has been sent before is neither: it may have been charged, and wants its answer.
+        """
+        step = Step.ASK if self._sparing is None or job.attempts else self._sparing.step(job.index)
+        if self._sparing is None or step is Step.ASK:
+            return False
+        self._queue.popleft()
+        if step is Step.SPARE:
+            self._end(job, Standing.SPARED, 0)
+        else:
+            self._held[job.index] = job
+            self._sparing.hold(job.index, lambda: self._release(job.index))
+        return True
+
+    def _release(self, index: int) -> None:
+        """Put a lookup first in the queue, now that it is known what is to be done about it."""
+        job = self._held.pop(index, None)
+        if job is not None:
+            self._queue.appendleft(job)
+            self._wake.set()
+
+    def _leave_stranded(self) -> None:
+        """Leave for a later round what waits for lookups that are not under way."""
+        if self._held and len(self._held) == len(self._open):
+            held = list(self._held.values())
+            self._held.clear()
+            for job in held:
+                self._end(job, Standing.WAITING, 0)
 
     def _highest(self) -> int:
         return self._control.highest_micro.get(self._check, 0)
@@ -333,6 +372,7 @@ class Window:
         if reading.stop is not None:
             self._stop(reading)
         if reading.verdict is Verdict.ANSWERED:
+            job.outcome = reading.outcome
             control.saw_answer(self._check, reading.cost_micro, job.bound_micro)
             if not isinstance(job.lookup, Errand):  # answers to errands may well be alike
                 hit = reading.outcome in HITS
@@ -392,8 +432,9 @@ class Window:
         """Give back what was not sent; what is in flight settles by itself."""
         while self._ready:
             self._give_back(*self._ready.popleft(), self._released)
-        waiting = [*self._queue, *(job for _, _, job in self._later)]
+        waiting = [*self._queue, *(job for _, _, job in self._later), *self._held.values()]
         self._queue.clear()
+        self._held.clear()
         self._later.clear()
         for job in waiting:
             self._end(job, Standing.WAITING, 0)

@@ -6,18 +6,27 @@ ecosystem or selfie answer, even where one is at hand. Prices and order belong t
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.checks import CONSENT_GATED, Check, IdentityKind, Purpose
+from schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
 from schemas.plan import NEEDED, SUBJECT, CheckCounts, Plan, Slot, Why
+from schemas.rows import Problem
 from steps.consent import consent_column, consent_ends
+from steps.distinct import (
+    UNKNOWN_EXPOSURE,
+    Distinct,
+    Gathered,
+    make_distinct,
+    number_needed,
+)
 from steps.eligibility import flat, identities, slots_of, why_not
+from steps.references import references
+from steps.sparing import Chains, make_chains
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,20 +34,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from steps.fields import Finding
     from steps.freshness import Freshness
     from storage.journal.answers import StoredAnswer
     from storage.sealing import Pseudonyms
 
 _BLOCK = 20_000
-UNKNOWN_EXPOSURE = -1
 _HALF, _TWICE = 0.5, 2.0
-_NUMBERS = ("bvn", "account_number", "phone")
-_WORDS = ("first_name", "middle_name", "last_name", "full_name", "email")
-_ENOUGH_DIGITS, _ENOUGH_LETTERS = 6, 4
-_NO_LETTERS = re.compile(r"[\W\d_]+")
-_SEPARATED = re.compile(r"(?<=\d)[ ./-]+(?=\d)")
-_IDENTIFIER = re.compile(r"(?<!\d)(22\d{9}|0[789]\d{9}|(234)[789]\d{9})(?!\d)")
-MASKED_REFERENCE = "(masked: it held an identifier)"
 
 
 class AnswerBook(Protocol):
@@ -59,45 +61,14 @@ class Wanted:
         karma_kinds: which identities karma is asked by.
         purpose: why; decides freshness and order.
         run_id: the run; its own earlier answers always count.
+        stop_at_first: karma asks no further about a row once one identity is listed.
     """
 
     checks: tuple[Check, ...]
     karma_kinds: tuple[IdentityKind, ...]
     purpose: Purpose
     run_id: str
-
-
-@dataclass(slots=True)
-class _Distinct:
-    """The distinct lookups of one slot, as parallel arrays.
-
-    `row` is the first row that asks, in whose name the call is made; `inverse` leads from each
-    asking row (`asking`) to its lookup.
-    """
-
-    subjects: bytes
-    row: NDArray[np.int64]
-    asking: NDArray[np.int64]
-    inverse: NDArray[np.int64]
-    exposure: NDArray[np.int64]
-    needed: NDArray[np.bool_]
-    banded: NDArray[np.bool_]
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    def subject(self, index: int) -> bytes:
-        """Return the pseudonym of one lookup."""
-        return self.subjects[16 * index : 16 * index + 16]
-
-
-@dataclass(slots=True)
-class _Gathered:
-    """One slot over the whole batch, chunk by chunk."""
-
-    why: list[NDArray[np.int8]] = field(default_factory=list)
-    rows: list[NDArray[np.int64]] = field(default_factory=list)
-    subjects: list[bytes] = field(default_factory=list)
+    stop_at_first: bool = False
 
 
 class Planner:
@@ -115,20 +86,24 @@ class Planner:
         pseudonyms: Pseudonyms,
         answers: AnswerBook,
         placeholders: Callable[[int, IdentityKind], NDArray[np.bool_]] | None = None,
+        images: Callable[[Sequence[str]], Mapping[str, Finding]] | None = None,
     ) -> None:
         self._placeholders = placeholders
+        self._images = images
         self._wanted = wanted
         self._at = at
         self._freshness = freshness
         self._pseudonyms = pseudonyms
         self._answers = answers
         self._slots = slots_of(wanted.checks, wanted.karma_kinds)
-        self._gathered = {slot: _Gathered() for slot in self._slots}
-        self._distinct: dict[Slot, _Distinct] = {}
+        self._gathered = {slot: Gathered() for slot in self._slots}
+        self._distinct: dict[Slot, Distinct] = {}
         self._starts = [0]
         self._exposures: list[NDArray[np.int64]] = []
         self._screened_before: NDArray[np.bool_] = np.zeros(0, dtype=bool)
         self.counts = {check: CheckCounts() for check in wanted.checks}
+        self.slots = {slot: CheckCounts() for slot in self._slots}
+        self.problems: list[Problem] = []
 
     @property
     def rows(self) -> int:
@@ -170,10 +145,9 @@ class Planner:
         """Count the rows of the chunk just gathered that a check leaves out whole."""
         for check, counts in self.counts.items():
             whys = [self._gathered[slot].why[-1] for slot in self._slots if slot.check is check]
-            best = row_why(whys)
-            counts.rows_ineligible += int((best == Why.INELIGIBLE.value).sum())
-            counts.rows_invalid += int((best == Why.INVALID.value).sum())
-            counts.rows_refused += int((best == Why.REFUSED.value).sum())
+            _count_why(counts, row_why(whys))
+        for slot, counts in self.slots.items():
+            _count_why(counts, self._gathered[slot].why[-1])
 
     def settle(self, read_chunk: Callable[[int], pa.Table], judge: RowJudge) -> None:
         """Find the distinct lookups and which of them have a fresh answer.
@@ -185,17 +159,63 @@ class Planner:
         exposure = np.concatenate(self._exposures) if self._exposures else np.zeros(0, np.int64)
         self._screened_before = np.zeros(self.rows, dtype=bool)
         for slot in self._slots:
-            distinct = _make_distinct(self._gathered[slot], exposure)
+            distinct = make_distinct(self._gathered[slot], exposure)
             self._gathered[slot].subjects.clear()
-            self._distinct[slot] = distinct
             self._match_stored(slot, distinct)
             if distinct.banded.any():
                 self._judge_banded(slot, distinct, read_chunk, judge)
-            counts = self.counts[slot.check]
+            if slot.check is Check.SELFIE and self._images is not None:
+                distinct = self._without_unreachable(slot, distinct, read_chunk)
+            self._distinct[slot] = distinct
+            counts = self.slots[slot]
             counts.lookups += len(distinct.asking)
             counts.distinct += len(distinct)
+            self.counts[slot.check].add_lookups(counts)
 
-    def _match_stored(self, slot: Slot, distinct: _Distinct) -> None:
+    def _without_unreachable(
+        self, slot: Slot, distinct: Distinct, read_chunk: Callable[[int], pa.Table]
+    ) -> Distinct:
+        """Leave out what is to be asked of an image the service cannot fetch; its rows are invalid.
+
+        What is at hand stays: nothing has to be fetched for it.
+        """
+        asked = distinct.needed[distinct.inverse]
+        urls: list[str] = []
+        for _, rows, here in self._chunks_of(distinct.asking, asked, read_chunk):
+            urls += flat(rows["image_url"]).take(pa.array(here)).to_pylist()
+        findings = {} if self._images is None else self._images(urls)
+        places = np.flatnonzero(asked)
+        bad = [place for place, url in zip(places, urls, strict=True) if url in findings]
+        dropped = np.zeros(len(distinct), dtype=bool)
+        dropped[distinct.inverse[bad]] = True
+        marked = np.zeros(len(distinct.asking), dtype=bool)
+        marked[bad] = True
+        said = iter(findings[url] for url in urls if url in findings)
+        for number, rows, here in self._chunks_of(distinct.asking, marked, read_chunk):
+            self._gathered[slot].why[number][here] = Why.INVALID.value
+            lines = flat(rows["line"]).take(pa.array(here)).to_pylist()
+            for line, finding in zip(lines, said, strict=False):
+                self.problems.append(
+                    Problem(line, "image_url", finding.code, finding.hint, finding.action)
+                )
+        self.counts[slot.check].rows_invalid += len(bad)
+        self.slots[slot].rows_invalid += len(bad)
+        return distinct.without(dropped)
+
+    def _chunks_of(
+        self,
+        rows: NDArray[np.int64],
+        wanted: NDArray[np.bool_],
+        read_chunk: Callable[[int], pa.Table],
+    ) -> Iterator[tuple[int, pa.Table, NDArray[np.int64]]]:
+        """Yield each chunk that has some of these rows: its number, itself, and which they are."""
+        for number in range(len(self._starts) - 1):
+            part = self._here(rows, number)
+            here = rows[part][wanted[part]] - self._starts[number]
+            if len(here):
+                yield number, read_chunk(number), here
+
+    def _match_stored(self, slot: Slot, distinct: Distinct) -> None:
         """Hold each distinct lookup against the journal's latest answer."""
         known = np.zeros(len(distinct), dtype=bool)
         for start in range(0, len(distinct), _BLOCK):
@@ -206,13 +226,13 @@ class Planner:
                 answer = stored.get(subject)
                 if answer is not None:
                     known[index] = True
-                    self._judge_stored(slot.check, distinct, index, answer)
+                    self._judge_stored(slot, distinct, index, answer)
         self._screened_before[distinct.asking[known[distinct.inverse]]] = True
 
     def _judge_stored(
-        self, check: Check, distinct: _Distinct, index: int, answer: StoredAnswer
+        self, slot: Slot, distinct: Distinct, index: int, answer: StoredAnswer
     ) -> None:
-        counts = self.counts[check]
+        check, counts = slot.check, self.slots[slot]
         self._weigh_age(counts, check, answer)
         if answer.run_id == self._wanted.run_id:
             distinct.needed[index] = False
@@ -225,6 +245,7 @@ class Planner:
             self._count_reuse(counts, answer)
         elif self._freshness.banded(check, answer.outcome, answer.answered_at):
             distinct.banded[index] = True
+        distinct.listed[index] = not distinct.needed[index] and answer.outcome == Outcome.LISTED
 
     def _weigh_age(self, counts: CheckCounts, check: Check, answer: StoredAnswer) -> None:
         """Note whether half or twice the age limit would change what is asked."""
@@ -243,7 +264,7 @@ class Planner:
     def _judge_banded(
         self,
         slot: Slot,
-        distinct: _Distinct,
+        distinct: Distinct,
         read_chunk: Callable[[int], pa.Table],
         judge: RowJudge,
     ) -> None:
@@ -263,7 +284,7 @@ class Planner:
                 contradicted[lookups[judge.contradicts(rows, bodies)]] = True
         for index in indexes[~contradicted[indexes]]:
             distinct.needed[index] = False
-            self._count_reuse(self.counts[slot.check], stored[distinct.subject(int(index))])
+            self._count_reuse(self.slots[slot], stored[distinct.subject(int(index))])
 
     def row_plan(self, number: int) -> pa.Table:
         """Return a chunk's row plan.
@@ -309,7 +330,7 @@ class Planner:
     def _needed_rows(
         self,
         slot: Slot,
-        distinct: _Distinct,
+        distinct: Distinct,
         indexes: NDArray[np.int64],
         rows: pa.Table,
         start: int,
@@ -336,6 +357,17 @@ class Planner:
             schema=NEEDED,
         )
 
+    def chains(self) -> Chains:
+        """Return which needed lookups karma asks about each row, in the order of its identities."""
+        slots = [self._distinct[slot] for slot in self._slots]
+        numbers = number_needed(slots, self._starts)
+        pairs = zip(self._slots, slots, numbers, strict=True)
+        return make_chains(
+            [(slot.kind.value, *rest) for slot, *rest in pairs if slot.check is Check.KARMA],
+            self.rows,
+            needed=sum(int(each.needed.sum()) for each in slots),
+        )
+
     def result(self, planned_at: int, needed: int) -> Plan:
         """Return the plan's numbers."""
         return Plan(
@@ -343,6 +375,7 @@ class Planner:
             rows=self.rows,
             planned_at=planned_at,
             checks=self.counts,
+            slots=self.slots,
             needed=needed,
         )
 
@@ -370,61 +403,14 @@ def row_why(whys: Sequence[NDArray[np.int8]]) -> NDArray[np.int8]:
     ).astype(np.int8)
 
 
+def _count_why(counts: CheckCounts, whys: NDArray[np.int8]) -> None:
+    counts.rows_ineligible += int((whys == Why.INELIGIBLE.value).sum())
+    counts.rows_invalid += int((whys == Why.INVALID.value).sum())
+    counts.rows_refused += int((whys == Why.REFUSED.value).sum())
+
+
 def _ends(rows: pa.Table) -> pa.Array:
     return pa.array(consent_ends(rows.combine_chunks().to_batches()[0]))
-
-
-def references(rows: pa.Table) -> pa.Array:
-    """Return consent references for the journal; one that names a person is masked.
-
-    A reference is kept in clear for the auditor, so it must carry no BVN, account, phone, email or
-    name, however it is written.
-    """
-    found = []
-    for row in rows.select(["consent_reference", *_NUMBERS, *_WORDS]).to_pylist():
-        reference = row["consent_reference"]
-        found.append(MASKED_REFERENCE if _telling(reference or "", row) else reference)
-    return pa.array(found, pa.string())
-
-
-def _telling(reference: str, row: Mapping[str, Any]) -> bool:
-    """Tell whether a reference holds an identifier, this row's or one that looks like one."""
-    digits = "".join(letter for letter in reference if letter.isdigit())
-    bare = _SEPARATED.sub("", reference)
-    if "@" in reference or _IDENTIFIER.search(bare):
-        return True
-    numbers = ((row[name] or "").removeprefix("+234") for name in _NUMBERS)
-    if any(len(number) >= _ENOUGH_DIGITS and number in digits for number in numbers):
-        return True
-    said = set(_NO_LETTERS.split(reference.casefold()))
-    words = (word for name in _WORDS for word in _NO_LETTERS.split((row[name] or "").casefold()))
-    return any(len(word) >= _ENOUGH_LETTERS and word in said for word in words)
-
-
-def _make_distinct(gathered: _Gathered, exposure: NDArray[np.int64]) -> _Distinct:
-    """Group a slot's asking rows by subject; the first row in input order owns the lookup."""
-    asking = np.concatenate(gathered.rows) if gathered.rows else np.zeros(0, np.int64)
-    joined = b"".join(gathered.subjects)
-    halves = np.frombuffer(joined, dtype=">u8").reshape(-1, 2)  # by bytes, as the journal sorts
-    order = np.lexsort((halves[:, 1], halves[:, 0]))
-    ordered = halves[order]
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    group = np.cumsum(first) - 1
-    inverse = np.empty(len(order), dtype=np.int64)
-    inverse[order] = group
-    owner = order[first]
-    best = np.full(len(owner), UNKNOWN_EXPOSURE, dtype=np.int64)
-    np.maximum.at(best, inverse, exposure[asking])
-    return _Distinct(
-        subjects=halves[owner].tobytes(),
-        row=asking[owner],
-        asking=asking,
-        inverse=inverse,
-        exposure=best,
-        needed=np.ones(len(owner), dtype=bool),
-        banded=np.zeros(len(owner), dtype=bool),
-    )
 
 
 def _exposure_kobo(rows: pa.Table) -> NDArray[np.int64]:

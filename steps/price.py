@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from schemas.checks import HITS, Check
 from schemas.money import naira_words
@@ -19,10 +20,10 @@ from schemas.quote import CheckQuote, First, Quote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from schemas.settings import MaxInFlight
+    from steps.sparing import Chains
 
 DECISIVE_FIRST = (Check.KARMA, Check.BANK_ACCOUNT, Check.ECOSYSTEM, Check.SELFIE)
 """Order among checks of one price: what can decide a row alone comes first."""
@@ -116,6 +117,7 @@ def quote(
     max_in_flight: MaxInFlight,
     cap_micro: int | None = None,
     balance_micro: int | None = None,
+    chains: Chains | None = None,
 ) -> Quote:
     """Estimate what asking every needed lookup would cost and how long it would take.
 
@@ -127,43 +129,98 @@ def quote(
         max_in_flight: calls in flight at once, by check.
         cap_micro: the cap the run would be under.
         balance_micro: the last known balance.
+        chains: karma asks no further about a row once it is listed; None where it asks all.
     """
-    groups = needed.group_by(["check", "kind"]).aggregate([([], "count_all")]).to_pylist()
-    lines = []
-    for group in sorted(groups, key=lambda each: (each["check"], each["kind"])):
-        check, kind, calls = group["check"], group["kind"], group["count_all"]
-        known = seen.get((check, kind), Seen())
-        low, rate, high = _rates(calls, known, FIRST_NIGHT_HIT.get(check, 1.0))
-        price = prices_micro[check]
-        lines.append(
-            CheckQuote(
-                check=check,
-                kind=kind,
-                calls=calls,
-                price_micro=price,
-                hit_pct=100 * rate,
-                low_micro=math.floor(low * calls) * price,
-                expected_micro=round(rate * calls * price),
-                high_micro=math.ceil(high * calls) * price,
-                expected_s=calls
-                * seconds.get(check, FIRST_NIGHT_SECONDS.get(check, 1.0))
-                / getattr(max_in_flight, check),
-            )
-        )
+    lines = _lines(needed, prices_micro, seen, seconds, max_in_flight, chains)
+    if chains is not None:
+        needed = needed.filter(pa.array(~chains.spared()))
     money = [each for each in (cap_micro, balance_micro) if each is not None]
     if not money:
-        return Quote(tuple(lines), cap_micro, balance_micro)
+        return Quote(lines, cap_micro, balance_micro)
     order = rank(needed, prices_micro)
     funded = fund(order, worst_costs(needed, prices_micro), min(money))
     short = needed["row"].to_numpy()[order[len(funded) :]]
     return Quote(
-        tuple(lines),
+        lines,
         cap_micro,
         balance_micro,
         affordable=len(funded),
         rows_short=len(np.unique(short)),
         first=_first(needed, funded),
     )
+
+
+def _lines(
+    needed: pa.Table,
+    prices_micro: Mapping[str, int],
+    seen: Mapping[tuple[str, str], Seen],
+    seconds: Mapping[str, float],
+    max_in_flight: MaxInFlight,
+    chains: Chains | None,
+) -> tuple[CheckQuote, ...]:
+    """Return a line of the quote for each check and identity that is to be asked."""
+    groups = needed.group_by(["check", "kind"]).aggregate([([], "count_all")]).to_pylist()
+    counts = {(each["check"], each["kind"]): each["count_all"] for each in groups}
+    rates = {
+        each: _rates(calls, seen.get(each, Seen()), FIRST_NIGHT_HIT.get(each[0], 1.0))
+        for each, calls in counts.items()
+    }
+    lines = []
+    for each, calls in sorted(_calls(needed, counts, rates, chains).items()):
+        check, kind = each
+        low, rate, high = rates[each]
+        price = prices_micro[check]
+        call_s = seconds.get(check, FIRST_NIGHT_SECONDS.get(check, 1.0))
+        lines.append(
+            CheckQuote(
+                check=check,
+                kind=kind,
+                calls=calls.all,
+                likely_calls=round(calls.likely),
+                price_micro=price,
+                hit_pct=100 * rate,
+                low_micro=math.floor(low * calls.least) * price,
+                expected_micro=round(rate * calls.likely * price),
+                high_micro=math.ceil(high * calls.most) * price,
+                expected_s=calls.likely * call_s / getattr(max_in_flight, check),
+            )
+        )
+    return tuple(lines)
+
+
+class _Calls(NamedTuple):
+    """Lookups of one check and identity: at most, and how many of them are likely to be asked."""
+
+    all: int
+    least: float
+    likely: float
+    most: float
+
+
+def _calls(
+    needed: pa.Table,
+    counts: Mapping[tuple[str, str], int],
+    rates: Mapping[tuple[str, str], tuple[float, float, float]],
+    chains: Chains | None,
+) -> dict[tuple[str, str], _Calls]:
+    """Return how many lookups each check and identity has; fewer where karma stops at a listing.
+
+    The more is listed by the identities asked first, the fewer are asked by those after them.
+    """
+    found = {each: _Calls(number, number, number, number) for each, number in counts.items()}
+    if chains is None:
+        return found
+    karma = Check.KARMA.value
+    kinds = np.array(needed["kind"].to_pylist(), dtype=object)
+    kinds[np.array(needed["check"].to_pylist(), dtype=object) != karma] = None
+    by_kind = [rates.get((karma, kind), (0.0, 0.0, 0.0)) for kind in chains.kinds]
+    nobody, *bounds = ([0.0] * len(by_kind), *zip(*by_kind, strict=True))
+    reached = [chains.reached(hits) for hits in (nobody, *reversed(bounds))]
+    for check, kind in [each for each in counts if each[0] == karma]:
+        mine = kinds == kind
+        left, least, likely, most = (float(each[mine].sum()) for each in reached)
+        found[(check, kind)] = _Calls(round(left), least, likely, most)
+    return {each: calls for each, calls in found.items() if calls.all}
 
 
 def _first(needed: pa.Table, funded: NDArray[np.int64]) -> First | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
@@ -110,3 +111,14 @@ class ProblemsWriter(_CsvFile):
         for found in problems:
             place = (found.line, guard(found.column))
             self._write_row([*place, found.code, found.hint, found.action.value])
+
+
+def append_problems(path: Path, problems: Iterable[Problem]) -> None:
+    """Add findings that were made later to a `problems.csv`; it is replaced whole."""
+    with appearing(path) as partial:
+        shutil.copyfile(path, partial)
+        with partial.open("a", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file, lineterminator="\n")
+            for found in problems:
+                place = (found.line, guard(found.column))
+                rows.writerow([*place, found.code, found.hint, found.action.value])

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from client.resolving import Resolver
     from storage.clock import Clock
 
 CONSENT = {"consent_reference": "CNS-1", "consented_at": "2026-01-05T09:00:00"}
@@ -57,6 +58,7 @@ class World:
     sandbox: Sandbox = field(default_factory=lambda: Sandbox(Opening()))
     settings: dict[str, Any] = field(default_factory=dict)
     clock: Clock = system_clock
+    resolve: Resolver = lambda _host: None
 
     def write(self, rows: Sequence[Mapping[str, str]], name: str = "customers.csv") -> Path:
         """Write customers as a CSV file."""
@@ -82,7 +84,7 @@ class World:
             **self.settings,
         )
         parameters = ScreenBatch(output=str(self.folder / "out"), **options)
-        run = line.open_line(parameters, settings, clock=self.clock)
+        run = line.open_line(parameters, settings, clock=self.clock, resolve=self.resolve)
         try:
             line.take_in(run)
             line.make_plan(run)

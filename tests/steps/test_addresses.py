@@ -1,4 +1,4 @@
-"""Email addresses, domains and image addresses: syntax only, never a look at the network."""
+"""Email addresses and domains: syntax only, never a look at the network."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from steps.addresses import (
     judge_domains,
     judge_email,
     judge_emails,
-    judge_image_url,
-    judge_image_urls,
 )
 from steps.fields import Notes
 
@@ -92,68 +90,22 @@ def test_domains_are_brought_to_one_form(cell: str, value: str, codes: list[str]
     assert (verdict.value, [f.code for f in verdict.findings]) == (value, codes)
 
 
-@pytest.mark.parametrize(
-    ("cell", "codes"),
-    [
-        ("https://img.example.com/a.jpg", []),
-        ("https://img.example.com/a.jpg?token=x&y=1", []),
-        ("https://img.example.com:8443/a.jpg", []),
-        ("https://8.8.8.8/a.jpg", []),
-        ("http://img.example.com/a.jpg", ["image_not_https"]),
-        ("ftp://img.example.com/a.jpg", ["image_not_https"]),
-        ("img.example.com/a.jpg", ["image_not_https"]),
-        ("https://user:secret@img.example.com/a.jpg", ["image_credentials"]),
-        ("https://localhost/a.jpg", ["image_host"]),
-        ("https://localhost./a.jpg", ["image_host"]),
-        ("https://files.internal/a.jpg", ["image_host"]),
-        ("https://nas/a.jpg", ["image_host"]),
-        ("https://127.0.0.1/a.jpg", ["image_host"]),
-        ("https://127.1/a.jpg", ["image_host"]),
-        ("https://2130706433/a.jpg", ["image_host"]),
-        ("https://0x7f.0.0.1/a.jpg", ["image_host"]),
-        ("https://127\u30020\u30020\u30021/a.jpg", ["image_host"]),
-        ("https://10.1.2.3/a.jpg", ["image_host"]),
-        ("https://169.254.169.254/latest", ["image_host"]),
-        ("https://[::1]/a.jpg", ["image_host"]),
-        ("https://[::ffff:127.0.0.1]/a.jpg", ["image_host"]),
-        ("https:///a.jpg", ["image_host"]),
-        ("https://img.example.com:99999/a.jpg", ["image_malformed"]),
-        ("https://[img.example.com/a.jpg", ["image_malformed"]),
-        ("https://img.example.com/a b.jpg", ["image_malformed"]),
-        ("https://img.example.com\\@127.0.0.1/", ["image_malformed"]),
-        ("https://img.example.com/" + "a" * 2000, ["image_malformed"]),
-    ],
-)
-def test_images_lie_on_a_public_https_host(cell: str, codes: list[str]) -> None:
-    """The service fetches the image itself; the address keeps its text either way."""
-    verdict = judge_image_url(cell)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (cell, codes)
-
-
 labels = st.from_regex(r"[A-Za-z0-9-]{1,8}", fullmatch=True) | st.sampled_from(
     ["www", "local", "localhost", "com", "COM", "xn--bcher-kva", "arpa", "127", "b\u00fc"]
 )
 hosts = st.lists(labels, min_size=1, max_size=4).map(".".join)
 locals_ = st.from_regex(r"[A-Za-z0-9._+/%-]{1,12}", fullmatch=True)
 emails = st.builds(lambda local, host: f"{local}@{host}", locals_, hosts)
-paths = st.from_regex(r"/[A-Za-z0-9._~@:%-]{0,8}", fullmatch=True)
-urls = st.builds(
-    lambda scheme, host, path: f"{scheme}://{host}{path}",
-    st.sampled_from(["https", "http", "HTTPS"]),
-    hosts,
-    paths,
-)
 anything = st.text(min_size=1, max_size=30)
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(emails | hosts | urls | anything, max_size=20))
+@given(st.lists(emails | hosts | anything, max_size=20))
 def test_columns_equal_their_cells(cells: list[str]) -> None:
-    """The fast path by pattern gives what each cell's own rule gives, for all three columns."""
+    """The fast path by pattern gives what each cell's own rule gives, for both columns."""
     pairs = (
         (judge_emails, judge_email),
         (judge_domains, judge_domain),
-        (judge_image_urls, judge_image_url),
     )
     for judge_column, judge in pairs:
         notes = Notes.blank(range(len(cells)))

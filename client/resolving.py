@@ -1,0 +1,88 @@
+"""Where host names lead: looked up in DNS, many at once, within a set time and never for ever.
+
+Only names are looked up; nothing is connected to. What an address means is judged in `steps/`.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+AT_ONCE = 16
+"""Names looked up side by side."""
+
+_NO_SUCH_NAME = frozenset(
+    getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA") if hasattr(socket, name)
+)
+
+
+class Resolver(Protocol):
+    """Looks up one host name."""
+
+    def __call__(self, host: str) -> tuple[str, ...] | None:
+        """Return its addresses; none where there is no such name; None where it cannot be told."""
+
+
+def resolve_host(host: str) -> tuple[str, ...] | None:
+    """Look a host name up as it stands, without the search domains of this machine's own network.
+
+    Returns:
+        Its addresses; none where there is no such name; None where no name server said so.
+    """
+    try:
+        found = socket.getaddrinfo(f"{host.rstrip('.')}.", 443, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        return () if error.errno in _NO_SUCH_NAME else None
+    except (OSError, UnicodeError):
+        return None
+    return tuple(sorted({str(entry[4][0]) for entry in found}))
+
+
+def resolve_hosts(
+    hosts: Sequence[str], resolve: Resolver, *, patience_s: float
+) -> dict[str, tuple[str, ...] | None]:
+    """Look up each host once, side by side, and return what is known when the time is up.
+
+    A name server that does not answer holds nobody up: its threads are left behind.
+
+    Args:
+        hosts: different host names.
+        resolve: looks up one.
+        patience_s: seconds to wait for all of them.
+    """
+    found: dict[str, tuple[str, ...] | None] = dict.fromkeys(hosts)
+    to_do: queue.SimpleQueue[str] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[str, tuple[str, ...] | None]] = queue.SimpleQueue()
+    for host in found:
+        to_do.put(host)
+    ends_at = time.monotonic() + patience_s
+    for _ in range(min(AT_ONCE, len(found))):
+        threading.Thread(target=_work, args=(to_do, done, resolve, ends_at), daemon=True).start()
+    for _ in range(len(found)):
+        try:
+            host, addresses = done.get(timeout=max(0.0, ends_at - time.monotonic()))
+        except queue.Empty:
+            break
+        found[host] = addresses
+    return found
+
+
+def _work(
+    to_do: queue.SimpleQueue[str],
+    done: queue.SimpleQueue[tuple[str, tuple[str, ...] | None]],
+    resolve: Resolver,
+    ends_at: float,
+) -> None:
+    """Look up names until none is left or the time is up."""
+    while time.monotonic() < ends_at:
+        try:
+            host = to_do.get_nowait()
+        except queue.Empty:
+            return
+        done.put((host, resolve(host)))
