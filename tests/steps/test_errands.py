@@ -1,0 +1,159 @@
+"""Runs beside screening: calls under the journal, retried by the table, told in one report."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from client import loans, wire
+from sandbox.app import application
+from sandbox.state import Opening, Sandbox
+from schemas.checks import Operation, SubjectKind
+from schemas.errands import ErrandParameters
+from schemas.errors import InputError
+from schemas.plan import Standing
+from schemas.settings import read_settings
+from steps.callsheet import write_call_sheet
+from steps.errand_report import (
+    errand_report,
+    finish,
+    operation_report,
+    standings_of,
+)
+from steps.errands import Desk, ErrandRun, open_desk, open_errand_run
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from steps.jobs import Job
+
+CUSTOMER = b"customer of ours"
+
+
+def opened(folder: Path, operation: Operation, **options: Any) -> ErrandRun:  # noqa: ANN401
+    """Open a run of the operation's family."""
+    settings = read_settings(
+        base_url="http://127.0.0.1:1", api_key="sandbox-key", home=folder / "home"
+    )
+    parameters = ErrandParameters(output=str(folder / "out"), **options)
+    return open_errand_run(
+        parameters, settings, flow="a_flow", batch="errands", operation=operation
+    )
+
+
+def made(
+    run: ErrandRun, sandbox: Sandbox, work: Callable[[Desk], Awaitable[list[Job]]]
+) -> list[Job]:
+    """Make calls at the run's desk against a sandbox in the same process."""
+
+    async def at_the_desk() -> list[Job]:
+        desk = open_desk(run, transport=httpx.ASGITransport(application(sandbox)))
+        try:
+            return await work(desk)
+        finally:
+            await desk.close()
+
+    return asyncio.run(at_the_desk())
+
+
+def reported(run: ErrandRun, jobs: list[Job], operation: Operation) -> dict[str, Any]:
+    """Close a run with its report."""
+    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id))
+    part = operation_report(sheet, operation, standings_of(jobs), answers={}, test_mode=False)
+    rows = {"read": len(jobs), "screened": len(jobs), "quarantined": 0}
+    report = errand_report(run, sheet, rows=rows, checks={operation.value: part}, more={})
+    return finish(run, report)
+
+
+async def _products(desk: Desk) -> list[Job]:
+    job = desk.job(loans.products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER)
+    return await desk.make([job])
+
+
+def test_errand_is_journaled_and_brings_its_reading(tmp_path: Path) -> None:
+    """A call leaves a row in the journal and its answer with whoever asked."""
+    run = opened(tmp_path, Operation.LOAN_PRODUCTS)
+    (job,) = made(run, Sandbox(Opening()), _products)
+    assert job.standing in {Standing.FREE, Standing.PAID}
+    assert job.reading is not None
+    assert b"product_id" in job.reading.body
+    (rows,) = run.journal.runs.calls(run.run_id)
+    assert [(row.check, row.kind, row.state) for row in rows] == [
+        ("loan_products", "product", "answered")
+    ]
+    report = reported(run, [job], Operation.LOAN_PRODUCTS)
+    assert (report["state"], report["cost"]["total"]) == ("completed", "0.00")
+    assert (run.folder.path / "manifest.json").exists()
+    run.close()
+
+
+def test_finish_is_charged_and_capped(tmp_path: Path) -> None:
+    """What a call may cost is reserved before it is sent: a cap too low sends nothing."""
+    sandbox = Sandbox(Opening())
+    run = opened(tmp_path, Operation.BVN_FINISH, max_spend="19.99")
+
+    async def finish_one(desk: Desk) -> list[Job]:
+        request = wire.bvn_finish("22200000001", "123456")
+        return await desk.make([desk.job(request, kind=SubjectKind.BVN, subject=CUSTOMER)])
+
+    (job,) = made(run, sandbox, finish_one)
+    assert (job.standing, job.reading) == (Standing.WAITING, None)
+    assert sandbox.ledger.count == 0
+    run.close()
+
+
+def test_answer_that_is_a_secret_is_not_kept(tmp_path: Path) -> None:
+    """The journal knows of the call, not of what it brought."""
+    run = opened(tmp_path, Operation.LOAN_PRODUCTS)
+
+    async def secret(desk: Desk) -> list[Job]:
+        job = desk.job(
+            loans.products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER, keeps_body=False
+        )
+        return await desk.make([job])
+
+    made(run, Sandbox(Opening()), secret)
+    found = run.journal.answers.latest("loan_products", [CUSTOMER])
+    assert run.journal.answers.body("loan_products", found[CUSTOMER]) == b""
+    run.close()
+
+
+def test_two_operations_share_one_window(tmp_path: Path) -> None:
+    """Calls of a family go through one cap, each counted under its own name."""
+    run = opened(tmp_path, Operation.LOAN_VIEW)
+
+    async def both(desk: Desk) -> list[Job]:
+        first = desk.job(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
+        second = desk.job(loans.loan("LN-NONE"), kind=SubjectKind.LOAN, subject=b"l" * 16)
+        return await desk.make([first, second])
+
+    jobs = made(run, Sandbox(Opening()), both)
+    assert all(job.reading is not None for job in jobs)
+    (rows,) = run.journal.runs.calls(run.run_id)
+    assert sorted(row.check for row in rows) == ["loan_products", "loan_view"]
+    run.close()
+
+
+def test_wrong_key_stops_the_run(tmp_path: Path) -> None:
+    """A refused key is a stop, told once, and the run can be taken up again."""
+    run = opened(tmp_path, Operation.LOAN_PRODUCTS)
+    (job,) = made(run, Sandbox(Opening(api_key="another")), _products)
+    report = reported(run, [job], Operation.LOAN_PRODUCTS)
+    assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
+    run.close()
+    again = opened(tmp_path, Operation.LOAN_PRODUCTS, run=run.run_id)
+    assert again.run_id == run.run_id
+    (job,) = made(again, Sandbox(Opening()), _products)
+    assert reported(again, [job], Operation.LOAN_PRODUCTS)["state"] == "completed"
+    assert (run.folder.path / "report-1.json").exists()
+    again.close()
+
+
+def test_unknown_run_is_refused(tmp_path: Path) -> None:
+    """A run of another flow, or none, cannot be taken up."""
+    with pytest.raises(InputError, match="there is no run 20260101-000000-abcdef of a_flow"):
+        opened(tmp_path, Operation.LOAN_PRODUCTS, run="20260101-000000-abcdef")
