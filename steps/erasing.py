@@ -23,8 +23,16 @@ from steps.changes import CHANGES_FILE
 from steps.person import QUARANTINE_FILE, subjects_of
 from storage.clock import instant_text
 from storage.decision_files import CSV_FILE, WORKBOOK_FILE
-from storage.journal.erasure import ERASURE, TOMBSTONE, Erasures, Removed, leave_no_trace
+from storage.journal.erasure import (
+    ERASURE,
+    TOMBSTONE,
+    Erasures,
+    Person,
+    Removed,
+    leave_no_trace,
+)
 from storage.journal.runs import RUNNING
+from storage.journal.sightings import Sightings
 from storage.mapping import read_mapping
 from storage.run_files import ID_COLUMN, RunFiles, matching_rows, read_columns, records
 from storage.tables import open_source
@@ -114,7 +122,7 @@ class Found:
     @property
     def anything(self) -> bool:
         """Tell whether anything is held of the person."""
-        return bool(self.rows or self.held.answers or self.held.calls or self.held.states)
+        return bool(self.rows or any(self.held))
 
     def pseudonyms(self, journal: Journal, batch: str | None = None) -> list[bytes]:
         """Return the person's pseudonyms as a customer, in one batch name or in all."""
@@ -123,6 +131,14 @@ class Found:
             for name, customer in sorted(self.customers)
             if batch is None or name == batch
         ]
+
+    def person(self, journal: Journal) -> Person:
+        """Return all pseudonyms of the person."""
+        anywhere: dict[bytes, set[str]] = {}
+        for batch, customer in self.customers:
+            name = journal.pseudonyms.customers_anywhere([customer])
+            anywhere.setdefault(name, set()).add(batch)
+        return Person(self.subjects, self.pseudonyms(journal), anywhere)
 
     def take(self, rows: Sequence[dict[str, Any]], batch: str, journal: Journal) -> None:
         """Learn the identifiers of some of the person's rows."""
@@ -178,7 +194,8 @@ def look(journal: Journal, customers: Customers, whom: Whom) -> Found:
     for run in found.runs:
         _look_into(run, found, journal)
     found.shared_with = _others(found)
-    found.held = Erasures.of(journal).held_of(found.subjects, found.pseudonyms(journal))
+    _recall(journal, found)
+    found.held = Erasures.of(journal).held_of(found.person(journal))
     if not found.anything:
         raise InputError(
             "nothing is held of this person; write the customer_id as the file has it, leading "
@@ -187,6 +204,13 @@ def look(journal: Journal, customers: Customers, whom: Whom) -> Found:
     _refuse_held(journal, found)
     _refuse_live(journal, found, runs)
     return found
+
+
+def _recall(journal: Journal, found: Found) -> None:
+    """Learn the identifiers that the person was once seen with, also where no file tells them."""
+    for name, batches in found.person(journal).anywhere.items():
+        seen = Sightings.of(journal).of_customers([name], batches)
+        found.subjects.update(each.identifier for each in seen)
 
 
 def _look_into(run: Run, found: Found, journal: Journal) -> None:
@@ -381,9 +405,9 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
     """
     journal.calls.recover()
     erasures = Erasures.of(journal)
-    customers = found.pseudonyms(journal)
-    traces = erasures.traces_of(found.subjects, customers)
-    number = erasures.erase(found.subjects, customers)
+    person = found.person(journal)
+    traces = erasures.traces_of(person)
+    number = erasures.erase(person)
     emptied = leave_no_trace(journal, traces)
     sweep_workspaces(journal.home, journal.holders.alive)
     folders = _rewrite(journal, found)
@@ -396,6 +420,7 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
         "answers": found.held.answers,
         "calls": found.held.calls,
         "states": found.held.states,
+        "sightings": found.held.sightings,
         "cost": naira_text(found.held.cost_micro),
         "rows": rows,
         "files": files,

@@ -61,7 +61,7 @@ class Due:
 
     Attributes:
         answered: calls settled before this instant become tombstones, their answers go.
-        decided: states, history and reviews from before this instant go.
+        decided: states, history, reviews and sightings from before this instant go.
         outdated: files that go.
         held_runs: runs under legal hold; nothing of theirs goes, nor any evidence in the journal.
         live_runs: runs under way; the same.
@@ -92,6 +92,7 @@ class Due:
                 "answers": self.journal.answers,
                 "calls": self.journal.calls,
                 "states": self.journal.states,
+                "sightings": self.journal.sightings,
                 "cost": naira_text(self.journal.cost_micro),
                 "answered_before": instant_text(self.answered),
                 "decided_before": instant_text(self.decided),

@@ -1,27 +1,34 @@
 """Signals: what a batch says of itself at no cost: who shares a BVN, account, phone or image.
 
-Whole batches are counted in two passes with bounded memory: sixteen bytes for each identifier,
-never the identifier. What follows is up to the policy; what is asked is up to the plan.
+Counted over the batch and what the journal saw in earlier ones (`storage/journal/sightings.py`),
+in bounded memory: sixteen bytes for each identifier and customer, never the identifier itself.
+Customers are counted, by `customer_id`: whoever comes back, in the same batch or in another, is
+the same one. What follows is up to the policy; what is asked is up to the plan.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.checks import IdentityKind
-from schemas.rows import Flaw
+from schemas.rows import Action, Flaw, Problem
+from storage.journal.sightings import BLOCK, Sighting
+from storage.sealing import Pseudonyms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from storage.journal.sightings import Sightings
+    from storage.workspace import Workspace
 
 MOST_CUSTOMERS = 20
 """A phone or email of more customers than these is a placeholder, nobody's own."""
@@ -43,23 +50,34 @@ _FLAWS = {
     IdentityKind.EMAIL: Flaw.EMAIL,
     IdentityKind.IMAGE: Flaw.IMAGE,
 }
-_PLACEHOLDERS = frozenset({IdentityKind.PHONE, IdentityKind.EMAIL})
+PLACEHOLDERS = (IdentityKind.PHONE, IdentityKind.EMAIL)
 _BYTES = 16
 _ABSENT = -1
+_OF_MANY = (
+    f"More than {MOST_CUSTOMERS} customers of this batch and earlier ones have the same: it was "
+    "taken as nobody's own and is not looked up."
+)
+_SIXTEEN = pa.binary(_BYTES)
+_NOTE = "sightings"
+_PIECE = "sightings-{}-{:05d}"
+_PIECE_ROWS = 50_000
+_PIECE_SCHEMA = pa.schema([pa.field(name, _SIXTEEN) for name in ("identifier", "customer", "bvn")])
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """How identifiers are shared within one batch.
+    """How identifiers are shared within one batch, and with earlier ones.
 
     Attributes:
         starts: number of the first row of each chunk, and at the end the number of rows.
+        lines: each row's line in the input.
         others: for each kind of identity and each row, how many other customers have the same;
             -1 where the row has none.
         account_bvns: how many BVNs the row's account stands under; -1 where it has no account.
     """
 
     starts: tuple[int, ...]
+    lines: NDArray[np.int64]
     others: dict[IdentityKind, NDArray[np.int32]]
     account_bvns: NDArray[np.int32]
 
@@ -68,8 +86,8 @@ class Shared:
 
         Columns, all int64 and null where the row lacks the identifier or it is malformed:
         `batch_same_bvn`, `batch_same_account`, `batch_same_phone`, `batch_same_image` (other
-        customers of the batch with the same), `batch_account_bvns` (BVNs the account stands under,
-        the row's own included).
+        customers of the batch or of earlier ones with the same), `batch_account_bvns` (BVNs the
+        account stands under, the row's own included).
         """
         found = {name: self._column(self.others[kind], number) for name, kind in _SAME.items()}
         found[ACCOUNT_BVNS] = self._column(self.account_bvns, number)
@@ -86,34 +104,118 @@ class Shared:
         BVNs, accounts and images are never placeholders: sharing those is a finding.
         """
         start, end = self.starts[number], self.starts[number + 1]
-        if kind not in _PLACEHOLDERS:
+        if kind not in PLACEHOLDERS:
             return np.zeros(end - start, dtype=bool)
         return self.others[kind][start:end] + 1 > MOST_CUSTOMERS
 
+    def problems(self) -> list[Problem]:
+        """Return a finding for every phone and email that is a placeholder."""
+        return [
+            Problem(int(line), kind.value, f"{kind.value}_of_many", _OF_MANY, Action.WARNED)
+            for kind in PLACEHOLDERS
+            for line in self.lines[self.others[kind] + 1 > MOST_CUSTOMERS]
+        ]
 
-def count_shared(chunks: Iterable[pa.Table]) -> Shared:
-    """Count over a whole batch how many customers share each identifier.
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The journal's earlier batches, as a run counts them.
+
+    Attributes:
+        batch: the batch name at hand; what a customer of it has now replaces what the same
+            customer had in it before.
+        before: only what was first seen before this instant; None for everything.
+    """
+
+    sightings: Sightings
+    batch: str
+    before: int | None
+
+    @classmethod
+    def of(cls, sightings: Sightings, *, run_id: str, batch: str) -> Earlier:
+        """Return what is earlier than a run."""
+        return cls(sightings, batch, sightings.horizon(run_id))
+
+
+def count_shared(
+    chunks: Iterable[pa.Table],
+    pseudonyms: Pseudonyms | None = None,
+    earlier: Earlier | None = None,
+    *,
+    workspace: Workspace | None = None,
+) -> Shared:
+    """Count over a whole batch, and the journal's earlier ones, how many customers share what.
 
     Args:
         chunks: the batch's rows in order, in the shape of `schemas.rows.row_schema`. Each customer
             has one row, since intake refuses a repeated `customer_id`.
+        pseudonyms: the journal's; a key of the moment where nothing is held against the journal.
+        earlier: what the journal saw before; None to count the batch alone.
+        workspace: where the batch's own sightings are laid aside for `keep_sightings`; None where
+            nothing is to be kept.
     """
-    key = os.urandom(_BYTES)
-    digests: dict[IdentityKind, list[bytes]] = {kind: [] for kind in _FLAWS}
-    present: dict[IdentityKind, list[NDArray[np.bool_]]] = {kind: [] for kind in _FLAWS}
-    starts = [0]
+    starts, lines, customers, named = _gather(chunks, pseudonyms or Pseudonyms(os.urandom(32)))
+    bvns = _Groups.of(named.pop(IdentityKind.BVN))
+    others: dict[IdentityKind, NDArray[np.int32]] = {}
+    account_bvns = np.zeros(0, dtype=np.int32)
+    pieces: dict[str, int] = {}
+    for kind in _FLAWS:
+        is_account = kind is IdentityKind.NUBAN
+        groups = bvns if kind is IdentityKind.BVN else _Groups.of(named.pop(kind))
+        members = _Members(groups, customers, bvns if is_account else None)
+        counted = groups.sizes - 1
+        if is_account:
+            stood = groups.distinct(bvns)
+        if earlier is not None:
+            more, more_bvns = _count_earlier(kind, members, earlier)
+            counted = counted + more
+            if is_account:
+                stood = stood + more_bvns
+        others[kind] = groups.of_rows(counted)
+        if is_account:
+            account_bvns = groups.of_rows(stood)
+        if workspace is not None:
+            pieces[kind.value] = members.put(workspace, kind)
+    if workspace is not None:
+        workspace.note(_NOTE, pieces)
+    return Shared(tuple(starts), lines, others, account_bvns)
+
+
+def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at: int) -> None:
+    """Put the sightings that were laid aside into the journal; safe to do again after a crash.
+
+    It is done when a run's states are kept, so that a quote, a run in test mode and one that came
+    to nothing leave none. Once more changes nothing: a sighting is one customer's.
+    """
+    if not workspace.has_note(_NOTE):
+        return
+    for kind, pieces in workspace.noted(_NOTE).items():
+        for number in range(pieces):
+            piece = workspace.get(_PIECE.format(kind, number))
+            columns = (piece[name].to_pylist() for name in _PIECE_SCHEMA.names)
+            seen = [Sighting(*each) for each in zip(*columns, strict=True)]
+            sightings.keep(kind, batch, seen, at=at)
+
+
+def _gather(
+    chunks: Iterable[pa.Table], pseudonyms: Pseudonyms
+) -> tuple[list[int], NDArray[np.int64], NDArray[np.uint8], dict[IdentityKind, _Named]]:
+    """Return where chunks start, each row's line and customer, and who is named by what."""
+    starts, lines = [0], [np.zeros(0, np.int64)]
+    customers: list[bytes] = []
+    named = {kind: _Named() for kind in _FLAWS}
     for rows in chunks:
         starts.append(starts[-1] + rows.num_rows)
-        for kind in _FLAWS:
+        lines.append(rows["line"].to_numpy())
+        customers.append(
+            pseudonyms.customers_anywhere(each or "" for each in rows["customer_id"].to_pylist())
+        )
+        for kind, each in named.items():
             values = _identities(rows, kind)
-            digests[kind].append(_digests(values, key))
-            present[kind].append(pc.is_valid(values).to_numpy(zero_copy_only=False))
-    groups = {kind: _Groups.of(digests.pop(kind), present.pop(kind)) for kind in _FLAWS}
-    return Shared(
-        tuple(starts),
-        {kind: each.others() for kind, each in groups.items()},
-        groups[IdentityKind.NUBAN].distinct(groups[IdentityKind.BVN]),
-    )
+            there = values.drop_null().to_pylist()
+            each.pseudonyms.append(pseudonyms.subjects(kind.value, there))
+            each.present.append(pc.is_valid(values).to_numpy(zero_copy_only=False))
+    return starts, np.concatenate(lines), _sixteens(b"".join(customers)), named
 
 
 def _identities(rows: pa.Table, kind: IdentityKind) -> pa.Array:
@@ -127,49 +229,183 @@ def _identities(rows: pa.Table, kind: IdentityKind) -> pa.Array:
     return sound.combine_chunks() if isinstance(sound, pa.ChunkedArray) else sound
 
 
-def _digests(values: pa.Array, key: bytes) -> bytes:
-    """Return sixteen bytes for each value that is there, joined."""
-    digest: Callable[..., hashlib.blake2b] = hashlib.blake2b
-    named = values.drop_null().to_pylist()
-    return b"".join(digest(v.encode(), digest_size=_BYTES, key=key).digest() for v in named)
+def _sixteens(joined: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(joined, dtype=np.uint8).reshape(-1, _BYTES)
+
+
+def _texts(arrays: Sequence[NDArray[np.uint8]]) -> list[bytes]:
+    """Return bytes for each row of some arrays that stand side by side."""
+    joined = np.ascontiguousarray(np.hstack(arrays))
+    texts: list[bytes] = joined.view(f"V{joined.shape[1]}").ravel().tolist()
+    return texts
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Identifiers of one kind, chunk by chunk: pseudonyms of those there are, and which rows."""
+
+    pseudonyms: list[bytes] = field(default_factory=list)
+    present: list[NDArray[np.bool_]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Rows grouped by identifier: `group` holds each row's group, -1 where it has none."""
+    """Rows grouped by identifier.
+
+    Attributes:
+        group: each row's group, -1 where it has none; groups ascend with their identifiers.
+        sizes: how many rows each group has.
+        rows: the rows that have an identifier, in its order.
+        identifiers: the pseudonym of each group.
+    """
 
     group: NDArray[np.int64]
     sizes: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    identifiers: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, digests: list[bytes], present: list[NDArray[np.bool_]]) -> _Groups:
-        """Group the rows whose digests are equal."""
-        there = np.concatenate(present) if present else np.zeros(0, dtype=bool)
-        halves = np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(-1, 2)
+    def of(cls, named: _Named) -> _Groups:
+        """Group the rows whose pseudonyms are equal."""
+        there = np.concatenate(named.present) if named.present else np.zeros(0, dtype=bool)
+        texts = _sixteens(b"".join(named.pseudonyms))
+        halves = texts.view(">u8").astype(np.uint64)
         order = np.lexsort((halves[:, 1], halves[:, 0]))
         ordered = halves[order]
         first = np.ones(len(order), dtype=bool)
         first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-        numbers = np.empty(len(order), dtype=np.int64)
-        numbers[order] = np.cumsum(first) - 1
+        numbers = np.cumsum(first) - 1
+        rows = np.flatnonzero(there)[order]
         group = np.full(len(there), _ABSENT, dtype=np.int64)
-        group[there] = numbers
-        return cls(group, np.bincount(numbers))
+        group[rows] = numbers
+        return cls(group, np.bincount(numbers), rows, texts[order[first]])
 
-    def others(self) -> NDArray[np.int32]:
-        """Return for each row how many other rows are in its group."""
-        counts = np.full(len(self.group), _ABSENT, dtype=np.int32)
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def of_rows(self, counts: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return each row's count, given those of the groups; -1 where it has none."""
+        found = np.full(len(self.group), _ABSENT, dtype=np.int32)
         there = self.group >= 0
-        counts[there] = self.sizes[self.group[there]] - 1
-        return counts
+        found[there] = counts[self.group[there]]
+        return found
 
-    def distinct(self, inner: _Groups) -> NDArray[np.int32]:
-        """Return for each row how many groups of `inner` meet its own group."""
+    def distinct(self, inner: _Groups) -> NDArray[np.int64]:
+        """Return for each group how many groups of `inner` meet it."""
         both = (self.group >= 0) & (inner.group >= 0)
-        width = len(inner.sizes) + 1
+        width = len(inner) + 1
         pairs = np.unique(self.group[both] * width + inner.group[both])
-        met = np.bincount(pairs // width, minlength=len(self.sizes))
-        counts = np.full(len(self.group), _ABSENT, dtype=np.int32)
-        there = self.group >= 0
-        counts[there] = met[self.group[there]]
-        return counts
+        return np.bincount(pairs // width, minlength=len(self))
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """The customers of each group of one kind, and the BVNs of accounts."""
+
+    groups: _Groups
+    customers: NDArray[np.uint8]
+    bvns: _Groups | None
+
+    def blocks(self) -> Iterator[_Block]:
+        """Yield the groups in order, some at a time."""
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.groups.sizes)])
+        for start in range(0, len(self.groups), BLOCK):
+            end = min(start + BLOCK, len(self.groups))
+            rows = self.groups.rows[ends[start] : ends[end]]
+            identifiers = _texts([self.groups.identifiers[start:end]])
+            yield _Block(start, identifiers, rows, self)
+
+    def keys(self, rows: NDArray[np.int64]) -> set[bytes]:
+        """Return identifier and customer of some rows, joined."""
+        identifiers = self.groups.identifiers[self.groups.group[rows]]
+        return set(_texts([identifiers, self.customers[rows]]))
+
+    def bvn_keys(self, rows: NDArray[np.int64]) -> set[bytes]:
+        """Return identifier and BVN of those of some rows that have a BVN, joined."""
+        if self.bvns is None:
+            return set()
+        rows = rows[self.bvns.group[rows] >= 0]
+        identifiers = self.groups.identifiers[self.groups.group[rows]]
+        return set(_texts([identifiers, self.bvns.identifiers[self.bvns.group[rows]]]))
+
+    def put(self, workspace: Workspace, kind: IdentityKind) -> int:
+        """Lay the sightings aside in their order; return in how many pieces."""
+        starts = range(0, len(self.groups.rows), _PIECE_ROWS)
+        for number, start in enumerate(starts):
+            rows = self.groups.rows[start : start + _PIECE_ROWS]
+            columns = [
+                _binary(self.groups.identifiers[self.groups.group[rows]]),
+                _binary(self.customers[rows]),
+                self._bvn_column(rows),
+            ]
+            name = _PIECE.format(kind.value, number)
+            workspace.put(name, pa.table(columns, schema=_PIECE_SCHEMA))
+        return len(starts)
+
+    def _bvn_column(self, rows: NDArray[np.int64]) -> pa.Array:
+        if self.bvns is None or not len(self.bvns):
+            return pa.nulls(len(rows), _SIXTEEN)
+        group = self.bvns.group[rows]
+        return _binary(self.bvns.identifiers).take(pa.array(group, mask=group < 0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Some groups: the number of the first, their identifiers in order, and their rows."""
+
+    start: int
+    identifiers: list[bytes]
+    rows: NDArray[np.int64]
+    members: _Members
+
+    def add(self, found: Iterable[bytes], counts: NDArray[np.int64]) -> None:
+        """Count each key under the group whose identifier it begins with, if there is one."""
+        numbers = Counter(key[:_BYTES] for key in found)
+        if numbers:
+            for place, identifier in enumerate(self.identifiers, self.start):
+                counts[place] += numbers[identifier]
+
+
+def _binary(texts: NDArray[np.uint8]) -> pa.Array:
+    buffer = pa.py_buffer(np.ascontiguousarray(texts))
+    return pa.Array.from_buffers(_SIXTEEN, len(texts), [None, buffer])
+
+
+def _count_earlier(
+    kind: IdentityKind, members: _Members, earlier: Earlier
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each group how many customers, and BVNs, only earlier batches had with it."""
+    more = np.zeros(len(members.groups), dtype=np.int64)
+    more_bvns = np.zeros(len(members.groups), dtype=np.int64)
+    with earlier.sightings.reading_of(kind.value, before=earlier.before) as read:
+        for block in members.blocks():
+            here = members.keys(block.rows)
+            if kind is not IdentityKind.NUBAN:
+                pairs = read.customers(block.identifiers)
+                block.add({each + customer for each, customer in pairs} - here, more)
+                continue
+            strangers, stood = _accounts(read.accounts(block.identifiers), here, earlier.batch)
+            block.add(strangers, more)
+            block.add(stood - members.bvn_keys(block.rows) if stood else stood, more_bvns)
+    return more, more_bvns
+
+
+def _accounts(
+    rows: Iterable[tuple[Any, ...]], here: set[bytes], batch: str
+) -> tuple[set[bytes], set[bytes]]:
+    """Return accounts with customers that only earlier batches had, and with BVNs they told.
+
+    What the same customer had in the same batch name is replaced by what it has now: a corrected
+    BVN is no second one.
+    """
+    strangers: set[bytes] = set()
+    stood: set[bytes] = set()
+    for account, customer, name, bvn in rows:
+        key = account + customer
+        if key not in here:
+            strangers.add(key)
+        elif name == batch:
+            continue
+        if bvn is not None:
+            stood.add(account + bvn)
+    return strangers, stood

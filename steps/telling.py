@@ -14,9 +14,11 @@ from steps.changes import CHANGES_FILE, Compared, keep_states, unreached_checks,
 from steps.decision_list import ListCounts, quarantined, team_sentences, write_decisions
 from steps.person import QUARANTINE_FILE
 from steps.reviews import active_reviews, reviewed_evidence
+from steps.signals import keep_sightings
 from storage.decision_files import CSV_FILE, WORKBOOK_FILE
 from storage.journal.customers import Customers
 from storage.journal.reviews import Reviews
+from storage.journal.sightings import Sightings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,9 +44,10 @@ class Told:
     listed: ListCounts
     _customers: Customers = field(repr=False)
     _workspace: Workspace = field(repr=False)
+    _sightings: Sightings = field(repr=False)
 
     def keep(self) -> None:
-        """Put the customers' new states into the journal."""
+        """Put the customers' new states and what they were seen with into the journal."""
         keep_states(
             self.compared,
             run_id=self.run_id,
@@ -52,6 +55,9 @@ class Told:
             customers=self._customers,
             workspace=self._workspace,
         )
+        commit = self._customers.commit_of(self.run_id)
+        if commit is not None:
+            keep_sightings(self._workspace, self._sightings, batch=self.batch, at=commit.last_at)
 
 
 def tell(
@@ -105,7 +111,8 @@ def tell(
         problems=quarantined(folder.path / QUARANTINE_FILE),
         about=[("Batch", batch), ("Policy", policy.label), *about],
     )
-    return Told(run_id, batch, compared, listed, customers, workspace)
+    seen = Sightings.of(journal)
+    return Told(run_id, batch, compared, listed, customers, workspace, seen)
 
 
 def withdraw(folder: RunFolder) -> None:

@@ -7,6 +7,7 @@ with a key of their own that never rotates. Where keys come from is the business
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 from dataclasses import dataclass, field
@@ -18,9 +19,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from schemas.errors import JournalDamagedError, JournalKeyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 _NONCE_BYTES = 12
+_HASH_BLOCK = 64
 KEY_ID_BYTES = 4
 SUBJECT_BYTES = 16
 
@@ -151,7 +153,29 @@ class Pseudonyms:
         )
         return hmac.digest(self.key, text.encode(), "sha256")[:SUBJECT_BYTES]
 
+    def subjects(self, kind: str, identities: Iterable[str]) -> bytes:
+        """Return the pseudonyms of many identifiers of one kind, joined; the same as `subject`."""
+        return b"".join(self._many(f"{kind}\x1f", identities))
+
     def customer(self, batch: str, customer_id: str) -> bytes:
         """Return the pseudonym of a lender's customer in a batch name."""
         text = f"customer\x1f{batch}\x1f{customer_id}"
         return hmac.digest(self.key, text.encode(), "sha256")[:SUBJECT_BYTES]
+
+    def customers_anywhere(self, customer_ids: Iterable[str]) -> bytes:
+        """Return the pseudonyms of a lender's customers, joined: one for all batch names.
+
+        The same `customer_id` in two batches of a lender is the same customer.
+        """
+        return b"".join(self._many("customer anywhere\x1f", customer_ids))
+
+    def _many(self, beginning: str, texts: Iterable[str]) -> Iterator[bytes]:
+        """Yield a pseudonym for each text, its key made ready once: twice as quick as `hmac`."""
+        key = self.key.ljust(_HASH_BLOCK, b"\0")
+        inner = hashlib.sha256(bytes(each ^ 0x36 for each in key) + beginning.encode())
+        outer = hashlib.sha256(bytes(each ^ 0x5C for each in key))
+        for text in texts:
+            within, around = inner.copy(), outer.copy()
+            within.update(text.encode())
+            around.update(within.digest())
+            yield around.digest()[:SUBJECT_BYTES]

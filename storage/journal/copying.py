@@ -14,7 +14,7 @@ import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, insert, select, text
+from sqlalchemy import func, insert, inspect, select, text
 
 from schemas.errors import JournalDamagedError, JournalError, OutputError
 from storage.journal.engine import (
@@ -129,12 +129,20 @@ def restore(folder: Path, home: Path, *, url: str = "", configured: str = "") ->
 
 
 def _copy_tables(source: Connection, target: Connection) -> None:
-    """Make the tables and copy every row in the order of its key."""
+    """Make the tables and copy every row in the order of its key.
+
+    What an older journal lacks stays empty; opening the copy brings it up.
+    """
     metadata.create_all(target)
     if target.execute(select(meta.c.name)).first() is not None:
         raise JournalError("there is a journal already where the copy should go")
+    columns = inspect(source).get_multi_columns()
+    there = {name: {each["name"] for each in found} for (_, name), found in columns.items()}
     for table in metadata.sorted_tables:
-        query = select(table).order_by(*table.primary_key.columns)
+        if table.name not in there:
+            continue
+        common = [column for column in table.c if column.name in there[table.name]]
+        query = select(*common).order_by(*table.primary_key.columns)
         result = source.execute(query, execution_options={"yield_per": _BLOCK})
         for rows in result.mappings().partitions(_BLOCK):
             target.execute(insert(table), [dict(row) for row in rows])

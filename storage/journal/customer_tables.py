@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, inspect
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, inspect, text
 
 from storage.journal.engine import reading, writing
 from storage.journal.tables import metadata
@@ -105,6 +105,7 @@ erasures = Table(
     Column("file_rows", BigInteger, nullable=False),
     Column("files", BigInteger, nullable=False),
     Column("cost_micro", BigInteger, nullable=False),  # what the tombstones hold
+    Column("sightings", BigInteger, nullable=False, server_default=text("0")),
 )
 
 holds = Table(

@@ -274,7 +274,10 @@ def look_first(engine: Engine) -> None:
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
             timeout_s = engine.get_execution_options()[_TIMEOUT]
             connection.execute(f"PRAGMA busy_timeout={int(timeout_s * 1000)}")
-            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'"):
-                connection.execute(f'SELECT 1 FROM "{name}" ORDER BY rowid DESC LIMIT 1').fetchone()  # noqa: S608 - names of our own tables
+            for name, made in connection.execute(
+                "SELECT name, sql FROM sqlite_master WHERE type='table'"
+            ):
+                last = "" if "WITHOUT ROWID" in made else "ORDER BY rowid DESC"
+                connection.execute(f'SELECT 1 FROM "{name}" {last} LIMIT 1').fetchone()  # noqa: S608 - names of our own tables
     except sqlite3.Error as error:
         raise _ours(engine, error) from None

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import delete, false, func, insert, or_, select, update
 
 from schemas.calls import CallState
 from schemas.errors import InputError, JournalBusyError
@@ -26,11 +26,12 @@ from storage.journal.customer_tables import (
 from storage.journal.engine import reading, sqlite_file, told, writing
 from storage.journal.keyring import put_meta, read_meta
 from storage.journal.runs import RUNNING
+from storage.journal.sightings import sightings
 from storage.journal.tables import answers, calls, meta, runs
 from storage.sealing import SUBJECT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from sqlalchemy import ColumnElement, Connection, Engine
@@ -57,12 +58,14 @@ class Removed(NamedTuple):
         calls: calls left as tombstones.
         states: states of customers, their history and reviews, deleted.
         cost_micro: what the tombstones' calls cost.
+        sightings: sightings deleted.
     """
 
     answers: int = 0
     calls: int = 0
     states: int = 0
     cost_micro: int = 0
+    sightings: int = 0
 
 
 class Hold(NamedTuple):
@@ -85,15 +88,41 @@ class Done(NamedTuple):
     file_rows: int
     files: int
     cost_micro: int
+    sightings: int
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """All pseudonyms of a person.
+
+    Attributes:
+        subjects: of the identifiers.
+        customers: of the customer in each batch name.
+        anywhere: of the customer whatever the batch name, each with the batch names that are meant.
+    """
+
+    subjects: Collection[bytes] = ()
+    customers: Collection[bytes] = ()
+    anywhere: Mapping[bytes, Collection[str]] = field(default_factory=dict)
+
+    @property
+    def all(self) -> list[bytes]:
+        """Return every one of them."""
+        return [*self.subjects, *self.customers, *self.anywhere]
 
 
 @dataclass(frozen=True, slots=True)
 class _Which:
-    """Which rows of the journal go: a condition for each table."""
+    """Which rows of the journal go: a condition for each table.
+
+    `accounts` are other people's sightings of accounts that lose a BVN which goes.
+    """
 
     answers: ColumnElement[bool]
     calls: ColumnElement[bool]
     states: tuple[tuple[Any, ColumnElement[bool]], ...]
+    sightings: ColumnElement[bool]
+    accounts: ColumnElement[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,46 +139,46 @@ class Erasures:
         ensure(journal.engine)
         return cls(journal.engine, journal.holders, journal.clock)
 
-    def held_of(self, subjects: Collection[bytes], customers: Collection[bytes]) -> Removed:
-        """Return what the journal holds of some identifiers and customers."""
+    def held_of(self, person: Person) -> Removed:
+        """Return what the journal holds of a person."""
         with reading(self._engine) as connection:
-            return _count(connection, _of_person(subjects, customers))
+            return _count(connection, _of_person(person))
 
     def held_before(self, answered: int, decided: int) -> Removed:
         """Return what the journal holds from before two instants, as `purge` would remove it."""
         with reading(self._engine) as connection:
             return _count(connection, _before(answered, decided))
 
-    def traces_of(self, subjects: Collection[bytes], customers: Collection[bytes]) -> list[bytes]:
+    def traces_of(self, person: Person) -> list[bytes]:
         """Return bytes that would betray that something of a person is left in a file.
 
         They are the pseudonyms, and the start of every sealed text about them.
         """
-        which = _of_person(subjects, customers)
+        which = _of_person(person)
         queries = [select(answers.c.body).where(which.answers)]
         for table, condition in which.states:
             column = table.c.sealed if table is reviews else table.c.state
             queries.append(select(column).where(condition))
         with reading(self._engine) as connection:
             sealed = [body for query in queries for body in connection.execute(query).scalars()]
-        return [*subjects, *customers, *(bytes(body[:_SEALED_START]) for body in sealed)]
+        return [*person.all, *(bytes(body[:_SEALED_START]) for body in sealed)]
 
-    def erase(self, subjects: Collection[bytes], customers: Collection[bytes]) -> int:
+    def erase(self, person: Person) -> int:
         """Remove a person in one transaction; return the number of the audit's line.
 
         Raises:
             InputError: a living process is asking about the person at this moment.
         """
         with writing(self._engine) as connection:
-            self._refuse_asked(connection, subjects)
-            return self._remove(connection, ERASURE, _of_person(subjects, customers))
+            self._refuse_asked(connection, person.subjects)
+            return self._remove(connection, ERASURE, _of_person(person))
 
     def purge(self, answered: int, decided: int) -> int:
         """Remove what is older than two instants; return the number of the audit's line.
 
         Args:
             answered: calls settled before it become tombstones, their answers go.
-            decided: states, their history and reviews from before it go.
+            decided: states, their history, reviews and sightings from before it go.
         """
         with writing(self._engine) as connection:
             return self._remove(connection, RETENTION, _before(answered, decided))
@@ -172,6 +201,8 @@ class Erasures:
         )
         for table, condition in which.states:
             connection.execute(delete(table).where(condition))
+        connection.execute(delete(sightings).where(which.sightings))
+        connection.execute(update(sightings).where(which.accounts).values(bvn=None))
         line = {"kind": kind, "begun_at": self._clock(), "file_rows": 0, "files": 0}
         put_meta(connection, _PAGES, _OLDER if _PAGES in read_meta(connection) else _FRESH)
         values = {**line, **going._asdict()}
@@ -222,14 +253,20 @@ def _held(run_id: str) -> ColumnElement[bool]:
     return (holds.c.run_id == run_id) & holds.c.released_at.is_(None)
 
 
-def _of_person(subjects: Collection[bytes], customers: Collection[bytes]) -> _Which:
+def _of_person(person: Person) -> _Which:
+    seen = [
+        (sightings.c.customer == customer) & sightings.c.batch.in_(batches)
+        for customer, batches in person.anywhere.items()
+    ]
     return _Which(
-        answers.c.subject.in_(subjects),
-        calls.c.subject.in_(subjects),
+        answers.c.subject.in_(person.subjects),
+        calls.c.subject.in_(person.subjects),
         tuple(
-            (table, table.c.customer.in_(customers))
+            (table, table.c.customer.in_(person.customers))
             for table in (customer_states, customer_history, reviews)
         ),
+        or_(sightings.c.identifier.in_(person.subjects), *seen),
+        sightings.c.bvn.in_(person.subjects),
     )
 
 
@@ -245,6 +282,8 @@ def _before(answered: int, decided: int) -> _Which:
             (customer_history, customer_history.c.replaced_at < decided),
             (reviews, (reviews.c.imported_at < decided) & (reviews.c.until < decided)),
         ),
+        sightings.c.last_at < decided,
+        false(),
     )
 
 
@@ -259,6 +298,7 @@ def _count(connection: Connection, which: _Which) -> Removed:
         calls=number(calls, which.calls),
         states=sum(number(table, condition) for table, condition in which.states),
         cost_micro=int(connection.execute(cost).scalar() or 0),
+        sightings=number(sightings, which.sightings),
     )
 
 
@@ -293,7 +333,7 @@ def leave_no_trace(journal: Journal, traces: Sequence[bytes] | None = None) -> b
 
 
 def _vacuum_tables(journal: Journal) -> None:
-    tables = ("answers", "calls", "customer_states", "customer_history", "reviews")
+    tables = ("answers", "calls", "customer_states", "customer_history", "reviews", "sightings")
     with told(journal.engine), journal.engine.connect() as connection:
         plain = connection.execution_options(isolation_level="AUTOCOMMIT")
         plain.exec_driver_sql(f"VACUUM {', '.join(tables)}")

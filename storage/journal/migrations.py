@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlalchemy import inspect, text
+
 from schemas.errors import JournalDamagedError, JournalError
+from storage.journal.customer_tables import CUSTOMER_TABLES, erasures
 from storage.journal.engine import reading, writing
 from storage.journal.keyring import put_meta, read_meta
+from storage.journal.sightings import sightings
+from storage.journal.tables import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +26,21 @@ if TYPE_CHECKING:
     Migration = tuple[int, Callable[[Connection], None]]
 
 VERSION = "schema_version"
-MIGRATIONS: tuple[Migration, ...] = ()
+
+
+def _add_sightings(connection: Connection) -> None:
+    """Make the table of sightings, and the column that counts those that were erased.
+
+    A backup of version 1 is restored into tables of the present version: then both are there.
+    """
+    metadata.create_all(connection, tables=[*CUSTOMER_TABLES, sightings], checkfirst=True)
+    there = {column["name"] for column in inspect(connection).get_columns(erasures.name)}
+    if "sightings" not in there:
+        added = "ALTER TABLE erasures ADD COLUMN sightings BIGINT DEFAULT 0 NOT NULL"
+        connection.execute(text(added))
+
+
+MIGRATIONS: tuple[Migration, ...] = ((2, _add_sightings),)
 """The version each leads to, and the step; in order, without gaps, beginning with 2."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from sqlalchemy import case, func, select, text
+from sqlalchemy import case, func, not_, or_, select, text
 
 from schemas.calls import CallState
 from schemas.errors import JournalDamagedError, JournalKeyError
@@ -15,7 +15,9 @@ from storage.journal.customer_seals import broken_customer_seals
 from storage.journal.engine import snapshot
 from storage.journal.erasure import TOMBSTONE
 from storage.journal.money import scopes_of
+from storage.journal.sightings import sightings
 from storage.journal.tables import answers, calls, spend, tallies
+from storage.sealing import SUBJECT_BYTES
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
@@ -36,6 +38,7 @@ def verify_journal(journal: Journal) -> list[str]:
             *_seals(journal, connection),
             *broken_customer_seals(journal, connection),
             *_answers(connection),
+            *_sightings(connection),
             *_tallies(connection),
             *_money(connection),
         ]
@@ -84,6 +87,20 @@ def _answers(connection: Connection) -> list[str]:
 def _count(connection: Connection, *conditions: ColumnElement[bool]) -> int:
     query = select(func.count()).select_from(calls).where(*conditions)
     return int(connection.execute(query).scalar() or 0)
+
+
+def _sightings(connection: Connection) -> list[str]:
+    """Count sightings that cannot have been written as they are."""
+    kept = sightings.c
+    sound = (
+        (func.length(kept.identifier) == SUBJECT_BYTES)
+        & (func.length(kept.customer) == SUBJECT_BYTES)
+        & or_(kept.bvn.is_(None), func.length(kept.bvn) == SUBJECT_BYTES)
+        & (kept.first_at <= kept.last_at)
+    )
+    query = select(func.count()).select_from(sightings).where(not_(sound))
+    broken = connection.execute(query).scalar()
+    return [f"{broken} sightings of customers are not whole"] if broken else []
 
 
 def _tallies(connection: Connection) -> list[str]:

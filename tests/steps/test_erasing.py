@@ -77,8 +77,9 @@ def erased(journal: Journal, **whom: str) -> dict[str, Any]:
 def needles(journal: Journal) -> list[bytes]:
     """Return everything by which the erased person would be recognised."""
     found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3"))
-    pseudonyms = [*found.subjects, *found.pseudonyms(journal, "borrowers")]
-    bodies = Erasures.of(journal).traces_of(found.subjects, found.pseudonyms(journal))
+    person = found.person(journal)
+    bodies = Erasures.of(journal).traces_of(person)
+    pseudonyms = person.all
     words = (ERASED["bvn"], ERASED["account_number"], "8031234567", "erased@example.ng", "CUST-3")
     hexes = [each.hex().encode() for each in pseudonyms]
     return [*pseudonyms, *bodies, *hexes, *(word.encode() for word in words)]

@@ -16,7 +16,7 @@ from schemas.errors import JournalError, JournalKeyError, NightscreenError, Sett
 from storage.journal import open_journal, tables
 from storage.journal.engine import make_engine, writing
 from storage.journal.keyring import put_meta
-from storage.journal.migrations import bring_up
+from storage.journal.migrations import bring_up, newest_version
 from tests.storage.conftest import ended, reserve, subject
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.storage.conftest import Place
 
 FROZEN = Path(__file__).with_name("journal_v1")
+NEXT = newest_version() + 1
 OTHER_KEY = base64.b64encode(b"k" * 32).decode()
 
 
@@ -164,14 +165,16 @@ def test_an_older_journal_is_brought_up_once(place: Place) -> None:
     pairs = reserve(journal, 1)
     journal.calls.settle("run-1", [ended(pairs[0])])
     steps = (
-        (2, lambda c: c.execute(text("ALTER TABLE runs ADD COLUMN note TEXT"))),
-        (3, lambda c: c.execute(text("UPDATE runs SET note = ''"))),
+        (NEXT, lambda c: c.execute(text("ALTER TABLE runs ADD COLUMN note TEXT"))),
+        (NEXT + 1, lambda c: c.execute(text("UPDATE runs SET note = ''"))),
     )
     bring_up(journal.engine, steps)
     bring_up(journal.engine, steps)
     assert "note" in {column["name"] for column in inspect(journal.engine).get_columns("runs")}
     assert set(journal.answers.latest("karma", [subject(1)])) == {subject(1)}
-    with pytest.raises(JournalError, match="schema version 3, this program knows up to 1"):
+    with pytest.raises(
+        JournalError, match=f"version {NEXT + 1}, this program knows up to {NEXT - 1}"
+    ):
         place.open()
 
 
@@ -184,7 +187,7 @@ def test_a_step_that_fails_leaves_the_older_journal_whole(place: Place) -> None:
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        bring_up(journal.engine, ((2, fail),))
+        bring_up(journal.engine, ((NEXT, fail),))
     assert "note" not in {column["name"] for column in inspect(journal.engine).get_columns("runs")}
     place.open()
 
@@ -197,10 +200,10 @@ def test_processes_that_open_an_older_journal_at_once_migrate_once(place: Place)
         "from storage.journal.engine import make_engine\n"
         "from storage.journal.migrations import bring_up\n"
         "step = lambda c: c.execute(text('ALTER TABLE runs ADD COLUMN note TEXT'))\n"
-        "bring_up(make_engine(sys.argv[1]), ((2, step),))\n"
+        "bring_up(make_engine(sys.argv[1]), ((int(sys.argv[2]), step),))\n"
     )
     url = place.url or f"sqlite:///{place.home / 'journal.sqlite'}"
-    started = [subprocess.Popen([sys.executable, "-c", program, url]) for _ in range(3)]
+    started = [subprocess.Popen([sys.executable, "-c", program, url, str(NEXT)]) for _ in range(3)]
     assert [process.wait(60) for process in started] == [0, 0, 0]
 
 
