@@ -6,7 +6,9 @@ keys that nobody knows.
 
 from __future__ import annotations
 
-from sandbox import openapi_aggregator
+from typing import Final
+
+from sandbox import openapi_aggregator, openapi_loans
 from sandbox.blacklist import LISTED_SHARE
 from sandbox.openapi_parts import (
     BVN,
@@ -21,6 +23,12 @@ from sandbox.openapi_parts import (
     shape,
     text,
     texts,
+)
+
+_OR_NULL: Final[Schema] = {"type": ["string", "null"]}
+_OFTEN_MISSING: Final = (
+    *("middle_name", "mobile", "registration_date", "email", "gender", "marital_status"),
+    *("residential_address", "state_of_origin", "image_url"),
 )
 
 
@@ -64,13 +72,14 @@ def _schemas() -> dict[str, Schema]:
         {
             "reference": WHOLE,
             "bvn": text(BVN),
-            **texts("first_name", "middle_name", "last_name", "mobile", "registration_date"),
+            **texts("first_name", "last_name"),
             "dob": DAY,
-            "enrollment_bank": text("[0-9]{3}"),
-            **texts("email", "gender", "marital_status", "residential_address"),
-            **texts("state_of_origin", "image_url"),
             "watchlisted": WHOLE,
-        }
+        },
+        {
+            "enrollment_bank": text("[0-9]{3}"),
+            **dict.fromkeys(_OFTEN_MISSING, _OR_NULL),
+        },
     )
     account = shape(
         texts(
@@ -172,12 +181,16 @@ def document() -> dict[str, object]:
             "description": "The wire with the default manners of the sandbox.",
         },
         "security": [{"key": []}],
-        "paths": {**_paths(), **openapi_aggregator.paths()},
+        "paths": {**_paths(), **openapi_aggregator.paths(), **openapi_loans.paths()},
         "components": {
             "securitySchemes": {
                 "key": {"type": "http", "scheme": "bearer"},
                 **openapi_aggregator.SECURITY,
             },
-            "schemas": {**_schemas(), **openapi_aggregator.schemas()},
+            "schemas": {
+                **_schemas(),
+                **openapi_aggregator.schemas(),
+                **openapi_loans.schemas(),
+            },
         },
     }

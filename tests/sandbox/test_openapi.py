@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from sandbox import aggregator, magic, validation
+from sandbox import aggregator, loans, magic, validation
 from sandbox.openapi import document
 from sandbox.people import otp_of
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Answer, Caller
 
-ROUTES = {**validation.ROUTES, **aggregator.AUTH_ROUTES, **aggregator.DATA_ROUTES}
+ROUTES = {
+    **validation.ROUTES,
+    **aggregator.AUTH_ROUTES,
+    **aggregator.DATA_ROUTES,
+    **loans.ROUTES,
+}
 DOCUMENT: dict[str, Any] = document()
 ROWS = [magic.by_word(word) for word in ("listed", "clear", "missing-account", "nobody")]
 
