@@ -201,11 +201,16 @@ class Loan:
         if steering and day >= steering.day:
             return self._steered(day, steering)
         application = self.application
-        if application is None and self.plays and self.fate not in ("never", "running"):
+        if application is None and self.plays:
             application = self.played()
         if application is None or day < application.day:
             return Place(PENDING, None)
         return self._natural(day, application)
+
+    def keeps_busy(self, day: int) -> bool:
+        """Tell whether its customer has applied, or will, and it has not ended yet."""
+        place = self.place(day)
+        return place.ended_on is None and (self.plays or place.application is not None)
 
     def _natural(self, day: int, application: Application) -> Place:
         taken_back, decided = application.cancelled_on, application.day + _DECIDED_AFTER
@@ -327,7 +332,9 @@ class LoanBook:
             fate=fate_of(product.product_id, email, phone_number),
         )
         earlier = [one for contact in loan.contacts() for one in self._by_contact.get(contact, ())]
-        loan.plays = all(one.place(day).ended_on is not None for one in earlier)
+        loan.plays = loan.fate not in ("never", "running") and not any(
+            one.keeps_busy(day) for one in earlier
+        )
         self.loans[loan.reference] = self._by_token[loan.token] = loan
         self._know(loan, loan.contacts())
         return loan
