@@ -54,6 +54,10 @@ def print_quote(document: Mapping[str, Any]) -> None:
             f"  {line['check'].replace('_', ' '):<12} by {line['identity']:<6}"
             f"{line['calls']:>10,} {_calls(line['calls']):<5}{naira(line['expected']):>17} expected"
         )
+        if line["likely_calls"] < line["calls"]:
+            typer.echo(
+                f"    about {line['likely_calls']:,} of them: karma stops at the first listing"
+            )
         typer.echo(
             f"    {naira(line['price'])} for an answer, nothing for a miss; about "
             f"{line['charged_pct']:.0f} of 100 are answered"

@@ -80,9 +80,18 @@ class CheckCalls:
 
 @dataclass(slots=True)
 class CallSheet:
-    """Takes a run's calls block by block and gives back each block as a table."""
+    """Takes a run's calls block by block and gives back each block as a table.
+
+    Attributes:
+        checks: numbers by check.
+        identities: attempts and cost by check and identity.
+        books: balances and what they lost.
+    """
 
     checks: dict[str, CheckCalls] = field(default_factory=lambda: defaultdict(CheckCalls))
+    identities: dict[tuple[str, str], CheckCalls] = field(
+        default_factory=lambda: defaultdict(CheckCalls)
+    )
     books: Books = field(default_factory=Books)
 
     @property
@@ -108,6 +117,9 @@ class CallSheet:
         check.attempts += 1
         check.by_attempt[row.attempt] += 1
         check.cost_micro += row.cost_micro or 0
+        identity = self.identities[(row.check, row.kind)]
+        identity.attempts += 1
+        identity.cost_micro += row.cost_micro or 0
         unknown = row.state == CallState.ANSWERED.value and row.cost_micro is None
         if row.state in {CallState.IN_DOUBT.value, CallState.INTENT.value} or unknown:
             check.in_doubt_micro += row.reserved_micro

@@ -6,22 +6,21 @@ killed can be closed as honestly as one that went through.
 
 from __future__ import annotations
 
-from collections import Counter
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from schemas.checks import Check
 from schemas.money import naira_text
-from schemas.plan import CheckCounts, Standing
+from schemas.plan import CheckCounts
 from schemas.quote import Quote
 from steps.assemble import Assembly, Chunk
-from steps.callsheet import CALLS, CallSheet
-from steps.control import ADDRESS, TEST_MODE, StopReason
+from steps.callsheet import CallSheet, write_call_sheet
+from steps.control import ADDRESS, COMPLETED, TEST_MODE
 from steps.coverage import Coverage
 from steps.decide import decide
 from steps.enriched import enriched_schema
 from steps.findings import findings_of
+from steps.identities import identities_report, of_check, standings
 from steps.line import PROBLEMS, QUARANTINE, read_chunk
 from steps.news import news_of
 from steps.plausible import earlier_reports, hold, plausible
@@ -41,22 +40,13 @@ if TYPE_CHECKING:
     from steps.line import Line
     from steps.telling import Told
 
-COMPLETED, STOPPED = "completed", "stopped"
 LOW_BALANCE = "the balance is low"
 _VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
 
 def state_of(line: Line) -> tuple[str, str | None]:
     """Return state and stop reason of a run that has come to its end."""
-    if line.control.stop == TEST_MODE:
-        return TEST_MODE, None
-    if line.control.stop == ADDRESS:
-        return STOPPED, StopReason.OUTAGE.value
-    if line.control.stop is not None:
-        return STOPPED, line.control.stop
-    if line.control.stopped_checks:
-        return STOPPED, next(iter(line.control.stopped_checks.values()))
-    return COMPLETED, None
+    return line.control.ending()
 
 
 def write_rows(line: Line) -> RowTally:
@@ -93,42 +83,7 @@ def _enriched(line: Line, assembly: Assembly, tally: RowTally) -> Iterator[pa.Ta
 
 def write_calls(line: Line) -> CallSheet:
     """Write `calls.parquet`, one row per call of the run, and return the accounts of them."""
-    sheet = CallSheet()
-    blocks = (sheet.take(rows) for rows in line.journal.runs.calls(line.run_id))
-    line.folder.write_parquet("calls.parquet", CALLS, blocks)
-    return sheet
-
-
-def standings(line: Line) -> dict[str, Counter[Standing]]:
-    """Return what became of the needed lookups, by check.
-
-    What this session did not reach, or failed to get, may have been lost or used up in an earlier
-    one: the journal knows.
-    """
-    found = {check.value: Counter[Standing]() for check in line.wanted.checks}
-    earlier = (Standing.WAITING.value, Standing.FAILED.value)
-    reached = ~np.isin(line.standing, earlier)
-    for check in line.wanted.checks:
-        mine = reached & (line.checks_of == check.value)
-        ends, numbers = np.unique(line.standing[mine], return_counts=True)
-        for end, number in zip(ends, numbers, strict=True):
-            found[check.value][Standing(int(end))] += int(number)
-    unreached = np.flatnonzero(~reached)
-    if len(unreached):
-        _count_earlier(line, unreached, found)
-    return found
-
-
-def _count_earlier(
-    line: Line, unreached: np.ndarray[Any, Any], found: Mapping[str, Counter[Standing]]
-) -> None:
-    earlier = line.journal.runs.unanswered(line.run_id)
-    subjects = line.workspace.get("needed").select(["check", "subject"])
-    words = {"in_doubt": Standing.IN_DOUBT, "failed": Standing.FAILED}
-    for row in subjects.take(unreached).to_pylist():
-        standing = words.get(earlier.get((row["check"], row["subject"]), ""))
-        if standing is not None:
-            found[row["check"]][standing] += 1
+    return write_call_sheet(line.folder, line.journal.runs.calls(line.run_id))
 
 
 def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
@@ -183,10 +138,10 @@ def check_reports(
     """Return the report's part on each check of the run."""
     counts = {} if line.plan is None else line.plan.checks
     ended = standings(line)
-    return {
+    parts = {
         check.value: check_report(
             counts.get(check, CheckCounts()),
-            ended[check.value],
+            of_check(ended, check),
             sheet,
             check,
             rows.statuses[check],
@@ -196,6 +151,11 @@ def check_reports(
         )
         for check in line.wanted.checks
     }
+    if Check.KARMA in line.wanted.checks and line.plan is not None:
+        parts[Check.KARMA.value]["identities"] = identities_report(
+            line.plan.slots, ended, sheet, rows.listed_by, test_mode=test_mode
+        )
+    return parts
 
 
 def _tell(line: Line, checks: Mapping[str, Any], *, test_mode: bool) -> Told | None:

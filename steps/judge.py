@@ -7,6 +7,7 @@ Decisions about the customer belong to `decide`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from schemas.rows import Flaw
@@ -95,6 +96,11 @@ def judge_selfie(answer: SelfieAnswer | None, *, match_at: float, no_match_below
         return "no_match"
     if answer.similarity is None:
         return "unsure" if answer.match is None else "match" if answer.match else "no_match"
-    if answer.similarity >= match_at:
+    if answer.similarity >= _as_written(match_at):
         return "match"
-    return "no_match" if answer.similarity < no_match_below else "unsure"
+    return "no_match" if answer.similarity < _as_written(no_match_below) else "unsure"
+
+
+def _as_written(threshold: float) -> Decimal:
+    """Return a threshold as the lender wrote it: 91.86, not the binary fraction next to it."""
+    return Decimal(str(threshold))

@@ -57,6 +57,7 @@ def quote_document(line: Line) -> dict[str, Any]:
                 "check": each.check,
                 "identity": each.kind,
                 "calls": each.calls,
+                "likely_calls": each.likely_calls,
                 "price": naira_text(each.price_micro),
                 "charged_pct": round(each.hit_pct, 2),
                 "low": naira_text(each.low_micro),

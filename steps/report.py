@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from schemas.checks import Asked
     from schemas.quote import Quote
     from steps.books import Balance
     from steps.callsheet import CallSheet
@@ -51,6 +52,7 @@ class RowTally:
         default_factory=lambda: {check: Counter() for check in Check}
     )
     decisions: Counter[str] = field(default_factory=Counter)
+    listed_by: Counter[str] = field(default_factory=Counter)
     exposure: Counter[str] = field(default_factory=Counter)
     exposure_unknown_rows: int = 0
     shared_micro: Counter[Check] = field(default_factory=Counter)
@@ -69,6 +71,7 @@ class RowTally:
             own = pc.equal(table[f"{check.value}_source"].cast("string"), Source.ASKED.value)
             _count(self.asked[check], pc.filter(status, pc.fill_null(own, fill_value=False)))
         _count(self.decisions, table["decision"])
+        _count(self.listed_by, pc.list_flatten(table["karma_listed_by"]))
         if "exposure" in table.column_names:
             self._take_exposure(table)
         else:
@@ -133,7 +136,7 @@ def check_report(
     counts: CheckCounts,
     standings: Counter[Standing],
     sheet: CallSheet,
-    check: Check,
+    check: Asked,
     statuses: Counter[str],
     *,
     asked: Counter[str],
@@ -153,24 +156,13 @@ def check_report(
         test_mode: nothing that was said counts: all is pending.
     """
     calls = sheet.checks[check.value]
-    settled = {
-        "paid": counts.paid + standings[Standing.PAID],
-        "free": counts.free + standings[Standing.FREE],
-        "reused": counts.reused + standings[Standing.REUSED],
-        "spared": 0,
-        "failed": standings[Standing.FAILED],
-        "in_doubt": standings[Standing.IN_DOUBT],
-    }
-    if test_mode:
-        settled = dict.fromkeys(settled, 0)
     return {
         "rows_refused": counts.rows_refused,
         "rows_ineligible": counts.rows_ineligible,
         "rows_invalid": counts.rows_invalid,
         "lookups": counts.lookups,
         "distinct": counts.distinct,
-        **settled,
-        "pending": counts.distinct - sum(settled.values()),
+        **settled_counts(counts, standings, test_mode=test_mode),
         "attempts": calls.attempts,
         "retries": calls.retries,
         "cost": naira_text(calls.cost_micro),
@@ -182,6 +174,23 @@ def check_report(
         "troubles": dict(sorted(calls.troubles.items())),
         "latency_ms": calls.latency(),
     }
+
+
+def settled_counts(
+    counts: CheckCounts, standings: Counter[Standing], *, test_mode: bool
+) -> dict[str, int]:
+    """Return how many of the distinct lookups came to which end; all of them, each once."""
+    settled = {
+        "paid": counts.paid + standings[Standing.PAID],
+        "free": counts.free + standings[Standing.FREE],
+        "reused": counts.reused + standings[Standing.REUSED],
+        "spared": standings[Standing.SPARED],
+        "failed": standings[Standing.FAILED],
+        "in_doubt": standings[Standing.IN_DOUBT],
+    }
+    if test_mode:
+        settled = dict.fromkeys(settled, 0)
+    return {**settled, "pending": counts.distinct - sum(settled.values())}
 
 
 def make_report(
