@@ -78,6 +78,7 @@ def _facts(
     deadline_at = live.get("deadline_at") if running else _deadline(run)
     return {
         "run_id": run.run_id,
+        "flow": run.flow,
         "batch": run.batch,
         "state": run.state,
         "stop_reason": run.stop_reason,
@@ -115,7 +116,7 @@ def _checks(
         if mine is not None:
             left = mine["wanted"] - mine["done"] + mine["failed"] + mine["in_doubt"]
         if part is not None and (mine is None or live.get("phase") != "asking"):
-            left = part["pending"] + part["failed"] + part["in_doubt"]
+            left = sum(part.get(end, 0) for end in ("pending", "failed", "in_doubt"))
         found[name] = {
             "answered": pulse.answered.get(name, 0),
             "left": left,
@@ -189,6 +190,7 @@ def from_signs(signs: Mapping[str, Any], now: int) -> dict[str, Any]:
     }
     return {
         "run_id": signs["run_id"],
+        "flow": "screen_batch",
         "batch": signs["batch"],
         "state": RUNNING if alive else UNKNOWN,
         "stop_reason": signs["stop"],

@@ -16,6 +16,7 @@ from steps.condition import HUNG, UNKNOWN, condition_of, from_signs
 from steps.examining import WRONG, Finding, find_journal, find_surroundings, journal_trouble
 from steps.remedies import (
     DOCTOR,
+    Again,
     Remedy,
     for_held,
     for_hung,
@@ -127,15 +128,15 @@ def _for_run(found: Diagnosis, asked: str) -> tuple[Remedy | None, int]:
         first = f"there is no run {asked} in this journal: it never started, or HOME is another"
         return Remedy(first, "nightscreen runs list"), 2
     run_id = run["run_id"]
-    options = _kept(run)
+    again = Again(run_id, run["flow"], _kept(run))
     left = tuple(name for name, check in run["checks"].items() if check["left"])
     table: dict[str, tuple[Remedy | None, int]] = {
         RUNNING: (Remedy("", f"{DOCTOR} {run_id}"), 0),
-        HUNG: (for_hung(run_id, run["pid"], options), 3),
-        KILLED: (for_killed(run_id, options), 3),
-        "test_mode": (for_test_mode(run_id), 4),
+        HUNG: (for_hung(again, run["pid"]), 3),
+        KILLED: (for_killed(again), 3),
+        "test_mode": (for_test_mode(again), 4),
         "stopped": (
-            for_stop(run_id, run["stop_reason"], run["shortage"], checks=left, options=options),
+            for_stop(again, run["stop_reason"], run["shortage"], checks=left),
             3,
         ),
         "completed": (for_held(run_id), 3) if run["held"] else (None, 0),

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 DOCTOR = "nightscreen doctor"
 NAIRA = 1_000_000
+COMMANDS: Mapping[str, str] = {
+    "screen_batch": "nightscreen screen",
+    "pull_transactions": "nightscreen transactions pull",
+}
+"""The command of each flow whose runs can be taken up again."""
 _DAY_BEGINS = "which begins at noon in Lagos"
 
 ENDS: Mapping[str, str] = {
@@ -58,33 +63,42 @@ class Shortage:
     month_left_micro: int | None = None
 
 
-def resume(run_id: str, *options: str) -> str:
-    """Return the command that takes a run up again."""
-    return " ".join(("nightscreen screen --run", run_id, *options))
+@dataclass(frozen=True, slots=True)
+class Again:
+    """How a run is taken up again.
+
+    Attributes:
+        run_id: the run.
+        flow: the flow it is a run of, as the journal has it.
+        options: what it was given and must be given again.
+    """
+
+    run_id: str
+    flow: str = "screen_batch"
+    options: tuple[str, ...] = ()
+
+    def command(self, *more: str) -> str:
+        """Return the command that takes it up again."""
+        words = COMMANDS.get(self.flow, COMMANDS["screen_batch"])
+        return " ".join((words, "--run", self.run_id, *more, *self.options))
 
 
 def for_stop(
-    run_id: str,
-    reason: str | None,
-    shortage: Shortage,
-    *,
-    checks: tuple[str, ...] = (),
-    options: tuple[str, ...] = (),
+    again: Again, reason: str | None, shortage: Shortage, *, checks: tuple[str, ...] = ()
 ) -> Remedy:
     """Return what ends a stop.
 
     Args:
-        run_id: the run.
+        again: how the run is taken up again.
         reason: its stop reason.
         shortage: what the rest of it needs.
         checks: the checks with lookups left.
-        options: what the run was given and a resumed one must be given again.
     """
     if reason == StopReason.BUDGET:
-        return _for_budget(run_id, shortage, options)
+        return _for_budget(again, shortage)
     if reason == StopReason.APPROVAL:
         first = "have the spending approved by whoever may"
-        return Remedy(first, resume(run_id, "--yes", *options))
+        return Remedy(first, again.command("--yes"))
     need = shortage.missing_micro
     by = f" by about {naira_words(need)}" if need else ""
     these = ", ".join(checks) or "the checks"
@@ -98,10 +112,10 @@ def for_stop(
         StopReason.QUOTA: f"wait for the next day, {_DAY_BEGINS}, or raise "
         "NIGHTSCREEN_MAX_PER_DAY__<CHECK>",
     }
-    return Remedy(first.get(reason, ""), resume(run_id, *options))
+    return Remedy(first.get(reason, ""), again.command())
 
 
-def _for_budget(run_id: str, shortage: Shortage, options: tuple[str, ...]) -> Remedy:
+def _for_budget(again: Again, shortage: Shortage) -> Remedy:
     """Say which cap is in the way, and how far it must be raised."""
     missing = shortage.missing_micro or 0
     lefts = (
@@ -116,21 +130,21 @@ def _for_budget(run_id: str, shortage: Shortage, options: tuple[str, ...]) -> Re
     cap = shortage.cap_micro
     if cap is not None and (not first or cap - shortage.bound_micro < missing):
         needed = max(shortage.bound_micro + missing, cap + NAIRA)
-        return Remedy(first, resume(run_id, "--max-spend", str(-(-needed // NAIRA)), *options))
-    return Remedy(first, resume(run_id, *options))
+        return Remedy(first, again.command("--max-spend", str(-(-needed // NAIRA))))
+    return Remedy(first, again.command())
 
 
-def for_test_mode(run_id: str) -> Remedy:
+def for_test_mode(again: Again) -> Remedy:
     """Return what ends test mode."""
     return Remedy(
         "switch the service to live in its console, and set a live NIGHTSCREEN_API_KEY",
-        resume(run_id),
+        again.command(),
     )
 
 
-def for_killed(run_id: str, options: tuple[str, ...] = ()) -> Remedy:
+def for_killed(again: Again) -> Remedy:
     """Return how a run goes on whose process died."""
-    return Remedy("", resume(run_id, *options))
+    return Remedy("", again.command())
 
 
 def for_held(run_id: str) -> Remedy:
@@ -141,9 +155,9 @@ def for_held(run_id: str) -> Remedy:
     )
 
 
-def for_hung(run_id: str, pid: int | None, options: tuple[str, ...] = ()) -> Remedy:
+def for_hung(again: Again, pid: int | None) -> Remedy:
     """Return how a process is ended that lives and does nothing."""
     first = "end its process on the machine it runs on"
     if pid is not None:
         first = f"end process {pid}: kill -TERM {pid}, and kill -KILL {pid} if that does nothing"
-    return Remedy(first, resume(run_id, *options))
+    return Remedy(first, again.command())

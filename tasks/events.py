@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from schemas.parameters import ScreenBatch
 
 PAGE = "nightscreen.page"
+MORNING = "nightscreen.morning"
 WORDS: Mapping[Alarm, str] = {
     Alarm.NOT_STARTED: "a run could not begin",
     Alarm.AUTH: "the service refuses the API key, or an operation it has no right to",
@@ -135,4 +136,16 @@ def tell_false_start(parameters: ScreenBatch, error: NightscreenError) -> None:
             "type": "nightscreen doctor",
             "error": type(error).__name__,
         },
+    )
+
+
+def tell_morning(numbers: Mapping[str, Any]) -> None:
+    """Emit the morning summary: a night's numbers, and `text` that says them."""
+    emit_event(
+        event=MORNING,
+        resource={
+            "prefect.resource.id": f"nightscreen.night.{numbers['night']}",
+            "prefect.resource.name": numbers["night"],
+        },
+        payload=dict(numbers),
     )

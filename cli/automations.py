@@ -1,0 +1,53 @@
+"""`nightscreen automations`: the ready-made automations, put on a server by one command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+import typer
+
+from schemas.errors import UsageError
+
+
+def install_automations(block: str, summary_block: str, *, json_output: bool) -> None:
+    """Install the automations on the server of PREFECT_API_URL and say which there are now.
+
+    Raises:
+        UsageError: no server is set, it cannot be reached, or a block is not there.
+    """
+    from cli.screen import ENGINE_DEFAULTS
+
+    for name, value in ENGINE_DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    import httpx
+    from prefect.settings import PREFECT_API_URL
+
+    from tasks.automations import install
+
+    url = PREFECT_API_URL.value()
+    if not url:
+        raise UsageError(
+            "PREFECT_API_URL is not set: automations live on a server that runs all night; set it "
+            "to that server's address, such as http://127.0.0.1:4200/api"
+        )
+    try:
+        done = asyncio.run(install(page_block=block, summary_block=summary_block))
+    except (httpx.HTTPError, OSError, RuntimeError) as error:
+        raise UsageError(
+            f"the Prefect server {url} cannot be used ({type(error).__name__}): start it with "
+            "prefect server start, or correct PREFECT_API_URL"
+        ) from None
+    if json_output:
+        document = {"automations": [{"name": each.name, "made": each.made} for each in done]}
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        return
+    for each in done:
+        typer.echo(f"  {'made' if each.made else 'brought up to date':<20}{each.name}")
+    if not block:
+        typer.echo(
+            "Nobody is told of anything yet: make a notification block in the Prefect UI, then\n"
+            "  nightscreen automations install --block slack-webhook/NAME"
+        )

@@ -1,0 +1,21 @@
+"""The morning summary: one event a day that says what the night brought."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow
+
+from tasks.edge import sanitising
+from tasks.morning import tell_the_night
+
+
+@flow(name="morning-summary", flow_run_name="morning-summary", persist_result=False)
+async def morning_summary() -> dict[str, Any]:
+    """Tell what the night brought, once a day.
+
+    Raises:
+        JournalError: the journal cannot be read.
+    """
+    with sanitising():
+        return await tell_the_night()

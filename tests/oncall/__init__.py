@@ -1,0 +1,1 @@
+"""What the engineer on call meets: the doctor, alarms, events, automations, logs, telemetry."""
