@@ -7,6 +7,8 @@ be pickled, since errors cross process borders.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 
 class NightscreenError(Exception):
     """Root of all errors of ours; `exit_status` is what the command line ends with."""
@@ -60,3 +62,31 @@ class UnsupportedIdentityError(UsageError):
 
 class ServiceAddressError(SettingsError):
     """The configured address answers, but not as the service does."""
+
+
+class ScopeNotGrantedError(UsageError):
+    """An operation needs a scope that the customer did not grant (authentication 4)."""
+
+
+class StateRefusal(StrEnum):
+    """Why a consent link does not work."""
+
+    UNKNOWN = "unknown"
+    USED = "used"
+    EXPIRED = "expired"
+
+
+class ConsentStateError(UsageError):
+    """A consent link does not work; `why` tells which of the reasons it is."""
+
+    def __init__(self, why: StateRefusal) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        """Say what to do."""
+        return {
+            StateRefusal.UNKNOWN: "this consent link is not one of ours; make a new one",
+            StateRefusal.USED: "this consent link was used already; make a new one",
+            StateRefusal.EXPIRED: "this consent link has expired; make a new one",
+        }[self.why]

@@ -33,7 +33,7 @@ from storage.journal.opening import (
     journal_url,
     make_private_file,
 )
-from storage.journal.tables import answers, meta, metadata
+from storage.journal.tables import meta, metadata
 from storage.keys import KEY_FILE, encode_key, keeps_key
 from storage.private import make_private_folder, sync_folder, write_private, write_private_once
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, Table
 
     from storage.journal.opening import Journal
 
@@ -147,10 +147,18 @@ def _copy_tables(source: Connection, target: Connection) -> None:
         for rows in result.mappings().partitions(_BLOCK):
             target.execute(insert(table), [dict(row) for row in rows])
     if target.dialect.name == "postgresql":
-        last = target.execute(select(func.max(answers.c.answer_id))).scalar()
-        if last:
-            name = text("SELECT setval(pg_get_serial_sequence('answers', 'answer_id'), :last)")
-            target.execute(name, {"last": last})
+        for table in metadata.sorted_tables:
+            _count_on(target, table)
+
+
+def _count_on(target: Connection, table: Table) -> None:
+    """Let a table's own numbers go on after the highest that was copied."""
+    number = table.autoincrement_column
+    last = target.execute(select(func.max(number))).scalar() if number is not None else None
+    if number is not None and last:
+        counter = text("SELECT setval(pg_get_serial_sequence(:table, :column), :last)")
+        given = {"table": table.name, "column": number.name, "last": last}
+        target.execute(counter, given)
 
 
 @contextmanager

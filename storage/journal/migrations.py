@@ -14,6 +14,7 @@ from sqlalchemy import inspect, text
 from schemas.errors import JournalDamagedError, JournalError
 from storage.journal.customer_tables import CUSTOMER_TABLES, erasures
 from storage.journal.engine import reading, writing
+from storage.journal.grant_tables import make_grant_tables
 from storage.journal.keyring import put_meta, read_meta
 from storage.journal.sightings import sightings
 from storage.journal.tables import metadata
@@ -40,7 +41,7 @@ def _add_sightings(connection: Connection) -> None:
         connection.execute(text(added))
 
 
-MIGRATIONS: tuple[Migration, ...] = ((2, _add_sightings),)
+MIGRATIONS: tuple[Migration, ...] = ((2, _add_sightings), (3, make_grant_tables))
 """The version each leads to, and the step; in order, without gaps, beginning with 2."""
 
 

@@ -16,7 +16,12 @@ from sqlalchemy import URL, insert, inspect
 from schemas.errors import JournalError
 from storage.clock import Clock, system_clock
 from storage.holders import AdvisoryHolders, FileHolders, Holders
-from storage.journal import customer_tables, sightings, tables  # noqa: F401 - two add tables
+from storage.journal import (  # noqa: F401 - three of them add tables
+    customer_tables,
+    grant_tables,
+    sightings,
+    tables,
+)
 from storage.journal.answers import Answers
 from storage.journal.calls import SEAL_KEY, Calls
 from storage.journal.engine import (

@@ -14,6 +14,7 @@ from sqlalchemy import bindparam, select, update
 from storage.journal.calls import SEAL_KEY, answer_context
 from storage.journal.customer_seals import reseal_customers
 from storage.journal.engine import reading, told, writing
+from storage.journal.grant_seals import reseal_grants
 from storage.journal.keyring import begin_rotation, end_rotation, read_meta, under_way
 from storage.journal.runs import RUNNING
 from storage.journal.statements import Many
@@ -68,7 +69,7 @@ def rotate_key(journal: Journal, *, configured: str = "", new: bytes | None = No
             begin_rotation(connection, journal.sealer.key, fresh, journal.clock())
         wanted = read_meta(connection)[SEAL_KEY]
     journal.sealer.switch(wanted)
-    resealed = _reseal(journal) + reseal_customers(journal)
+    resealed = _reseal(journal) + reseal_customers(journal) + reseal_grants(journal)
     if not configured:
         replace_key(journal.home, journal.sealer.key)
     settled = not configured or decode_key(configured, "the data key") == journal.sealer.key

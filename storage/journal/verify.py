@@ -14,6 +14,7 @@ from storage.journal.calls import answer_context
 from storage.journal.customer_seals import broken_customer_seals
 from storage.journal.engine import snapshot
 from storage.journal.erasure import TOMBSTONE
+from storage.journal.grant_seals import broken_grant_seals
 from storage.journal.money import scopes_of
 from storage.journal.sightings import sightings
 from storage.journal.tables import answers, calls, spend, tallies
@@ -37,6 +38,7 @@ def verify_journal(journal: Journal) -> list[str]:
             *_database(connection),
             *_seals(journal, connection),
             *broken_customer_seals(journal, connection),
+            *broken_grant_seals(journal, connection),
             *_answers(connection),
             *_sightings(connection),
             *_tallies(connection),

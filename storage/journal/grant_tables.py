@@ -1,0 +1,95 @@
+"""The journal's tables of customers who consented: grants, consent links, transactions, pulls.
+
+They stand on the metadata of `tables`, so that a new journal is made with them; a migration adds
+them to an older one. What is personal or secret is sealed. Nothing here reads or writes rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text
+
+from storage.journal.tables import metadata
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_Id = BigInteger().with_variant(Integer(), "sqlite")
+
+consent_grants = Table(
+    "consent_grants",
+    metadata,
+    Column("grant_id", Text, primary_key=True),
+    Column("customer", LargeBinary, nullable=False),  # the same in every batch name
+    Column("state", Text, nullable=False),
+    Column("scopes", Text, nullable=False),  # granted, separated by blanks
+    Column("asked_scopes", Text, nullable=False),
+    Column("granted_at", BigInteger, nullable=False),
+    Column("refreshed_at", BigInteger),
+    Column("ended_at", BigInteger),
+    Column("reason", Text),
+    Column("generation", Integer, nullable=False),  # how often there was a new access token
+    Column("holder", Text),  # the process that refreshes it now, and which of its leases
+    Column("lease", Text),
+    Column("sealed", LargeBinary, nullable=False),  # customer id and evidence
+    Column("tokens", LargeBinary),  # sealed; none once the grant has ended
+    Index("consent_grants_by_customer", "customer", "granted_at"),
+    Index("consent_grants_by_state", "state", "granted_at"),
+)
+
+consent_states = Table(
+    "consent_states",
+    metadata,
+    Column("state_hash", LargeBinary, primary_key=True),
+    Column("customer", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("used_at", BigInteger),
+    Column("sealed", LargeBinary, nullable=False),  # customer id and scopes
+    Index("consent_states_by_customer", "customer"),
+    Index("consent_states_by_expiry", "expires_at"),
+)
+
+transaction_records = Table(
+    "transaction_records",
+    metadata,
+    Column("record_id", _Id, primary_key=True, autoincrement=True),
+    Column("customer", LargeBinary, nullable=False),
+    Column("record_key", LargeBinary, nullable=False),  # of its id, or of its content
+    Column("content", LargeBinary, nullable=False),  # keyed hash of all it holds
+    Column("problem", Text),  # why it could not be read
+    Column("occurred_at", BigInteger),
+    Column("first_seen_at", BigInteger, nullable=False),
+    Column("run_id", Text, nullable=False),  # the pull that brought it
+    Column("told_as", Text, nullable=False),  # added, modified
+    Column("changed", Text),  # names of the fields that differ from the version before
+    Column("ended_at", BigInteger),  # replaced, or not answered any more
+    Column("ended_as", Text),  # modified, removed
+    Column("ended_by", Text),  # the pull that told it
+    Column("sealed", LargeBinary, nullable=False),  # the record as it came
+    Index("transaction_records_by_customer", "customer", "ended_at"),
+    Index("transaction_records_by_run", "run_id", "record_id"),
+    Index("transaction_records_by_end", "ended_by", "record_id"),
+)
+
+transaction_pulls = Table(
+    "transaction_pulls",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("customer", LargeBinary, primary_key=True),
+    Column("grant_id", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("standing", Text, nullable=False),
+    Column("asked_at", BigInteger, nullable=False),  # before the call that was answered
+    Column("settled_at", BigInteger, nullable=False),
+    Column("summary", Text, nullable=False),  # JSON: counts and names of fields, nothing else
+    Index("transaction_pulls_by_customer", "customer", "asked_at"),
+)
+
+GRANT_TABLES = (consent_grants, consent_states, transaction_records, transaction_pulls)
+
+
+def make_grant_tables(connection: Connection) -> None:
+    """Make the tables where a journal lacks any of them."""
+    metadata.create_all(connection, tables=list(GRANT_TABLES), checkfirst=True)
