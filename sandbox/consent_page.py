@@ -111,8 +111,8 @@ def asking(
     host = urlsplit(redirect_uri).netloc
     name = escape(client)
     return _page(
-        f"{client} asks to see your bank data",
-        f"<p>If you allow it, <strong>{name}</strong> can:</p>\n<ul>\n{wishes}\n</ul>\n"
+        f"{client} asks for access to your bank data",
+        f'<p>If you allow it, <strong>{name}</strong> can:</p>\n<ul role="list">\n{wishes}\n</ul>\n'
         f'<p class="soft">Nothing else is shared. {name} never sees your password, and cannot '
         "move money. You can take this back at any time.</p>\n"
         f'<form method="post" action="?{escape(query)}">\n'
@@ -123,7 +123,7 @@ def asking(
         '<p class="soft" id="who-note">In this sandbox you may be anybody: write any name.</p>\n'
         '<div class="choice">\n'
         '<button name="decision" value="allow">Allow</button>\n'
-        '<button name="decision" value="deny" formnovalidate>Do not allow</button>\n</div>\n'
+        '<button name="decision" value="deny" formnovalidate>Deny</button>\n</div>\n'
         f'<p class="soft where">Either way you go back to {escape(host)}.</p>\n</form>\n',
     )
 
@@ -135,7 +135,8 @@ def refusing(reasons: Sequence[str]) -> bytes:
         "This link does not work",
         "<p>The application that sent you here made a mistake in its request. Nothing was shared, "
         "and nothing was allowed.</p>\n<h2>What is wrong with it</h2>\n"
-        f'<ul>\n{listed}\n</ul>\n<p class="soft">Go back to the application and tell its makers. '
+        f'<ul role="list">\n{listed}\n</ul>\n'
+        '<p class="soft">Go back to the application and tell its makers. '
         "You can close this page.</p>\n",
     )
 

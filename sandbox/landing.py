@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from html import escape
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
 
 from starlette.routing import Route
 
@@ -62,6 +63,12 @@ EXAMPLES: Final[tuple[tuple[str, str, dict[str, object] | None], ...]] = (
     ("another price", "prices", {"karma": "12.5"}),
     ("a hidden limit", "capacity", {"max_in_flight": 8, "refusal": "http_503"}),
     ("a month later", "world", {"day": 30}),
+    ("one-time passwords, as the customers hold them", "otps", None),
+    ("every loan, and the fate in store for it", "loans", None),
+    ("a customer consents without a browser", "grants", {"customer": "ada@customers.example"}),
+    ("who consented, and what came of it", "grants", None),
+    ("every access token expires at once", "tokens", {"action": "expire"}),
+    ("five minutes pass at once", "clock", {"advance_s": 300}),
 )
 """Control requests worth knowing: what for, address under `/_sandbox/`, body (None reads)."""
 
@@ -124,6 +131,44 @@ def _first_call(url: str, api_key: str) -> str:
     return f"<pre>{escape(command)}</pre>\n"
 
 
+def _consent(sandbox: Sandbox, url: str) -> str:
+    query = urlencode(
+        {
+            "response_type": "code",
+            "client_id": sandbox.client.client_id,
+            "redirect_uri": f"{url}/",
+            "scope": "transaction:list profile:view",
+            "state": "anything",
+        }
+    )
+    return (
+        f'<p><a href="/data-share?{escape(query)}">See the consent screen</a> as a customer does. '
+        "Usernames that choose their own trouble, each <code>word@magic.example</code>:</p>\n"
+        + _table(tables.CUSTOMER_HEADINGS, tables.customer_rows())
+    )
+
+
+def _passwords(sandbox: Sandbox) -> str:
+    shown = ("bvn", "otp", "contact", "state", "number", "wrong")
+    newest = sandbox.otps.as_json(sandbox.otp_terms())[-LAST_CALLS:]
+    if not newest:
+        return "<p>None sent yet.</p>\n"
+    rows = (["" if one[name] is None else one[name] for name in shown] for one in reversed(newest))
+    return _table(shown, rows)
+
+
+def _loans(sandbox: Sandbox) -> str:
+    newest = [*sandbox.loans.loans.values()][-LAST_CALLS:]
+    if not newest:
+        return "<p>None offered yet.</p>\n"
+    lines = [
+        f'<li><a href="{escape(one.path)}">{one.reference}</a> {escape(one.product.name)}, '
+        f"{one.place(sandbox.day).status}</li>\n"
+        for one in reversed(newest)
+    ]
+    return f"<ul>\n{''.join(lines)}</ul>\n"
+
+
 def page(sandbox: Sandbox, url: str) -> str:
     """Write the page as it is at this moment.
 
@@ -145,13 +190,27 @@ def page(sandbox: Sandbox, url: str) -> str:
             "identity <code>058-</code> and the account number.</p>\n"
             + _table(tables.MAGIC_HEADINGS, tables.magic_rows()),
         ),
+        _section("consent", "Consent", _consent(sandbox, url)),
+        _section("passwords", "One-time passwords", _passwords(sandbox)),
+        _section("loans", "Loans", _loans(sandbox)),
         _section("control", "Control", _examples(url)),
         _section("manners", "Manners", _table(tables.MANNER_HEADINGS, tables.manner_rows())),
         _section("scenarios", "Scenarios", _table(("name", "mood"), scenarios)),
     )
     links = "".join(
         f'<a href="#{anchor}">{anchor}</a>'
-        for anchor in ("try", "wallet", "calls", "magic", "control", "manners", "scenarios")
+        for anchor in (
+            "try",
+            "wallet",
+            "calls",
+            "magic",
+            "consent",
+            "passwords",
+            "loans",
+            "control",
+            "manners",
+            "scenarios",
+        )
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -17,20 +17,34 @@ from sandbox.blacklist import identity_kind, karma_of
 from sandbox.history import ecosystem_of
 from sandbox.likeness import selfie_of
 from sandbox.lives import Account, Person, person_of_bvn
+from sandbox.oddities import listed_of
+from sandbox.transactions import (
+    bank_accounts_of,
+    changes_between,
+    person_of_customer,
+    profile_of,
+    transactions_of,
+)
 
 __all__ = [
     "Account",
     "Person",
     "account_name",
     "account_of",
+    "bank_accounts_of",
     "bvn_accounts",
     "bvn_details",
+    "changes_between",
     "ecosystem_of",
     "holder_of",
     "identity_kind",
     "karma_of",
+    "listed_of",
     "masked_bvn",
     "otp_of",
     "person_of_bvn",
+    "person_of_customer",
+    "profile_of",
     "selfie_of",
+    "transactions_of",
 ]

@@ -182,6 +182,26 @@ class SandboxProcess:
         """Empty the ledger and go back to the beginning of a scenario."""
         self.post("/_sandbox/reset", {"scenario": scenario} if scenario else {})
 
+    def grant(
+        self,
+        customer: str,
+        scopes: tuple[str, ...] = ("transaction:list",),
+        redirect_uri: str | None = None,
+    ) -> str:
+        """Let a customer consent without a browser, and return the authorization code.
+
+        Args:
+            customer: the username, any text.
+            scopes: what the customer grants.
+            redirect_uri: what the exchange must name; None lets it name any address.
+
+        Raises:
+            ValueError: there is no such scope.
+        """
+        wanted: dict[str, Any] = {"customer": customer, "scopes": list(scopes)}
+        code = self.post("/_sandbox/grants", {**wanted, "redirect_uri": redirect_uri})["code"]
+        return str(code)
+
     def wait_until_idle(self, patience_s: float = _PATIENCE_S) -> None:
         """Wait until no call is in flight, so that the ledger holds calls given up by callers.
 

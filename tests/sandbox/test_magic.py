@@ -57,4 +57,5 @@ def test_document_holds_the_tables() -> None:
     """docs/sandbox.md shows what `python -m sandbox tables` prints."""
     text = DOCUMENT.read_text(encoding="utf-8")
     assert tables.markdown(tables.MAGIC_HEADINGS, tables.magic_rows()) in text
+    assert tables.markdown(tables.CUSTOMER_HEADINGS, tables.customer_rows()) in text
     assert tables.markdown(tables.MANNER_HEADINGS, tables.manner_rows()) in text

@@ -1,0 +1,175 @@
+"""Transactions of made-up customers: stable, telling, and different from day to day."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sandbox import magic, magic_customers
+from sandbox.banks import is_right_account
+from sandbox.lives import FIRST_DAY
+from sandbox.people import (
+    bank_accounts_of,
+    changes_between,
+    person_of_bvn,
+    person_of_customer,
+    transactions_of,
+)
+from sandbox.transactions import HISTORY, Record
+
+DAYS = st.integers(0, 40)
+PEOPLE = [f"customer-{number}" for number in range(200)]
+
+
+def by_id(records: list[Record] | tuple[Record, ...]) -> dict[str, Record]:
+    """Index records by their id, which none may share."""
+    found = {str(one["id"]): one for one in records}
+    assert len(found) == len(records)
+    return found
+
+
+@given(customer=st.text(max_size=20), first=DAYS, second=DAYS)
+@settings(max_examples=50, deadline=None)
+def test_changes_are_what_two_lists_differ_in(customer: str, first: int, second: int) -> None:
+    """Added, modified and removed are exactly what comparing the two days by id would find."""
+    before, after = sorted((first, second))
+    old, new = by_id(transactions_of(customer, before)), by_id(transactions_of(customer, after))
+    changes = changes_between(customer, before, after)
+    assert by_id(changes.added) == {one: new[one] for one in new if one not in old}
+    assert by_id(changes.removed) == {one: old[one] for one in old if one not in new}
+    assert by_id(changes.modified) == {
+        one: new[one] for one in new if one in old and new[one] != old[one]
+    }
+
+
+@given(customer=st.text(max_size=20), day=DAYS)
+@settings(max_examples=30, deadline=None)
+def test_records_are_as_seen_in_the_wild(customer: str, day: int) -> None:
+    """Ids are UUIDs, money is decimal text, moments have milliseconds, accounts are the owner's."""
+    own = {str(one["account_number"]) for one in bank_accounts_of(customer)}
+    for record in transactions_of(customer, day):
+        assert str(UUID(str(record["id"]))) == record["id"]
+        for name in ("amount", "balance"):
+            assert isinstance(record[name], str)
+            assert Decimal(str(record[name])).as_tuple().exponent == -2
+        assert Decimal(str(record["amount"])) > 0
+        assert record["entry_type"] in ("credit", "debit")
+        for name in ("transaction_date", "created_on", "modified_on"):
+            moment = str(record[name])
+            assert (len(moment), moment[-1]) == (24, "Z")
+            assert datetime.fromisoformat(moment).date() <= FIRST_DAY + timedelta(days=day)
+        assert record["account_number"] in own
+
+
+def test_a_history_has_a_few_dozen_records() -> None:
+    """On day 0 each customer has between twenty and fifty."""
+    counts = [len(transactions_of(one)) for one in PEOPLE]
+    assert min(counts) >= HISTORY[0]
+    assert max(counts) <= HISTORY[1]
+    assert len(set(counts)) > 10
+
+
+def test_every_day_brings_something_of_each_kind() -> None:
+    """Among two hundred customers each day adds, changes and removes records."""
+    for day in range(10):
+        changes = [changes_between(one, day, day + 1) for one in PEOPLE]
+        assert all(sum(len(one[kind]) for one in changes) > 20 for kind in range(3))
+
+
+def test_changes_touch_note_status_and_narration_and_move_the_moment() -> None:
+    """A changed record differs in what can change, and its modified_on goes on."""
+    touched = set()
+    for customer in PEOPLE[:50]:
+        old = by_id(transactions_of(customer))
+        for record in changes_between(customer, 0, 1).modified:
+            before = old[str(record["id"])]
+            touched |= {name for name in record if record[name] != before[name]}
+            assert str(record["modified_on"]) > str(before["modified_on"])
+    assert touched == {"note", "status", "narration", "modified_on"}
+
+
+def test_some_new_records_bear_an_earlier_date() -> None:
+    """A record may come up to three days late, so that a list must be read again."""
+    lags = {
+        (FIRST_DAY + timedelta(days=5) - date.fromisoformat(str(one["transaction_date"])[:10])).days
+        for customer in PEOPLE
+        for one in changes_between(customer, 4, 5).added
+    }
+    assert lags == {0, 1, 2, 3}
+
+
+def test_balances_run_on_from_record_to_record() -> None:
+    """In order of appearance each balance is the one before plus or minus the amount."""
+    customer, new = next(
+        (one, changes.added[0])
+        for one in PEOPLE
+        if len(bank_accounts_of(one)) == 1
+        and len((changes := changes_between(one, 0, 1)).added) == 1
+    )
+    old = sorted(transactions_of(customer), key=lambda one: str(one["transaction_date"]))
+    for earlier, later in pairwise([*old, new]):
+        sign = 1 if later["entry_type"] == "credit" else -1
+        expected = Decimal(str(earlier["balance"])) + sign * Decimal(str(later["amount"]))
+        assert Decimal(str(later["balance"])) == expected
+
+
+def test_some_records_have_fields_that_others_have_not() -> None:
+    """One record in twenty or so carries fields that nobody knows."""
+    records = [one for customer in PEOPLE[:50] for one in transactions_of(customer)]
+    strange = [one for one in records if "category" in one]
+    assert 0.02 < len(strange) / len(records) < 0.10
+
+
+def test_days_can_be_asked_in_any_order() -> None:
+    """What a day holds does not depend on which days were asked for before."""
+    late_first = transactions_of("asked-late-first", 9), transactions_of("asked-late-first", 2)
+    again = transactions_of("asked-late-first", 2), transactions_of("asked-late-first", 9)
+    assert late_first == again[::-1]
+    assert len(transactions_of("asked-late-first", 0)) <= HISTORY[1]
+
+
+def test_nobody_can_change_a_record_for_others() -> None:
+    """Records are handed out as copies."""
+    transactions_of("ada")[0]["note"] = "scribble"
+    assert all(one["note"] != "scribble" for one in transactions_of("ada"))
+
+
+def test_customers_are_people_of_the_sandbox() -> None:
+    """A username that is a BVN is that person; accounts have right check digits."""
+    assert person_of_customer("22123456789") == person_of_bvn("22123456789")
+    assert person_of_customer("ada") == person_of_customer("ada") != person_of_customer("bola")
+    for customer in PEOPLE[:50]:
+        accounts = bank_accounts_of(customer)
+        assert 1 <= len(accounts) <= 3
+        for account in accounts:
+            bank = account["bank"]
+            assert isinstance(bank, dict)
+            assert is_right_account(str(bank["short_code"]), str(account["account_number"]))
+
+
+@pytest.mark.parametrize("row", magic_customers.TABLE, ids=lambda row: row.word)
+def test_magic_customers_lead_back_to_their_rows(row: magic_customers.MagicCustomer) -> None:
+    """Each username of the table is recognised, and does something."""
+    assert magic_customers.by_customer(row.customer) is row
+    assert magic_customers.by_word(row.word) is row
+    unusual = (row.screen, row.code, row.refresh, row.token, row.withheld, row.records, row.fault)
+    assert any(unusual)
+
+
+def test_fault_rows_of_the_other_table_work_too() -> None:
+    """Words of the table of faults choose that fault, always or at the first attempt only."""
+    always = magic_customers.by_customer(magic.by_word("http-502").email)
+    once = magic_customers.by_customer(magic.by_word("once-http-502").email)
+    assert always is not None
+    assert once is not None
+    assert always.trouble(at_auth=False) == ("http_502", 0)
+    assert once.trouble(at_auth=False) == ("http_502", 1)
+    assert always.trouble(at_auth=True) is None
+    for name in ("ada", "clear@magic.example", "finish-in-doubt@magic.example", "@magic.example"):
+        assert magic_customers.by_customer(name) is None
