@@ -18,6 +18,9 @@ from sandbox.draw import Draw
 from sandbox.lives import FIRST_DAY, stamp
 from sandbox.products import DAYS, Product, active_products
 
+SHORT_LINK: Final = "/l"
+"""Where all short links lead, below the sandbox's own address."""
+
 PENDING: Final = "PENDING"
 RUNNING: Final = "RUNNING"
 SETTLED: Final = "SETTLED"
@@ -180,6 +183,11 @@ class Loan:
     plays: bool = True
     steering: Steering | None = None
 
+    @property
+    def path(self) -> str:
+        """Where its short link leads, below the sandbox's own address."""
+        return f"{SHORT_LINK}/{self.token}"
+
     def contacts(self) -> tuple[str, ...]:
         """List the keys under which its customer is known."""
         keys = (contact_key(self.email), contact_key(self.phone_number))
@@ -280,7 +288,7 @@ class Loan:
         application = place.application
         return {
             "reference": self.reference,
-            "path": f"/l/{self.token}",
+            "path": self.path,
             "product_id": self.product.product_id,
             "email": self.email,
             "phone_number": self.phone_number,

@@ -21,8 +21,8 @@ from sandbox import loan_html as html
 from sandbox.borrowers import Borrower, code_of, contact_key, is_phone
 from sandbox.doors import header
 from sandbox.lives import FIRST_DAY
-from sandbox.loan_book import CANCELLED, PENDING, RUNNING, Application, earlier_of
-from sandbox.loans import SHORT_LINK, origin
+from sandbox.loan_book import CANCELLED, PENDING, RUNNING, SHORT_LINK, Application, earlier_of
+from sandbox.loans import origin
 from sandbox.validation import masked_contact
 from sandbox.wire import Reply
 
@@ -86,7 +86,7 @@ class Visit:
     @property
     def address(self) -> str:
         """Where the link leads."""
-        return f"{SHORT_LINK}/{self.loan.token}"
+        return self.loan.path
 
     @property
     def day(self) -> int:

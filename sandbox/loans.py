@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, Final
 from sandbox.borrowers import magic_row
 from sandbox.doors import KeyDoor, header
 from sandbox.gate import Answer, Operation, Subject
-from sandbox.loan_book import LoanBook
+from sandbox.loan_book import SHORT_LINK, LoanBook
 from sandbox.products import active_products, product_of
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
     from sandbox.state import Sandbox
-
-SHORT_LINK: Final = "/l"
-"""Where the short links lead, below the sandbox's own address."""
 
 _NO_OFFER: Final = Answer(
     "no_distributor",
@@ -113,7 +110,7 @@ class Start:
         if product is None:
             return Answer("unknown_product", "Loan product not found", http_status=400)
         loan = sandbox.loans.offer(product, given["email"], given["phone_number"], sandbox.day)
-        return _started(loan.reference, f"{given['origin']}{SHORT_LINK}/{loan.token}")
+        return _started(loan.reference, f"{given['origin']}{loan.path}")
 
     def sample(self) -> Answer:
         """Return the answer of test mode: a link that leads nowhere."""

@@ -14,6 +14,7 @@ from sandbox.loan_book import FATES, WORDS, fate_of
 from sandbox.loans import View
 from sandbox.magic import TABLE
 from sandbox.openapi import document
+from sandbox.people import otp_of
 from sandbox.products import PRODUCTS, active_products
 from tests.sandbox.in_process import ORIGIN, here
 
@@ -363,6 +364,17 @@ async def test_control_surface_lists_loans() -> None:
         assert first["url"].endswith(shown["path"])
         await one.control("reset", {})
         assert (await one.control("loans"))["loans"] == []
+
+
+async def test_landing_page_shows_loans_and_passwords() -> None:
+    """A person finds every link and every password that was sent on the first page."""
+    async with here() as one:
+        offer = await one.offer(email="ada@mail.example")
+        path = "/v2/verification/bvn/22123456789/accounts"
+        await one.client.post(path, json={"contact": "08031234567"})
+        page = (await one.browser.get("/")).text
+        assert f'href="{offer["url"].removeprefix(ORIGIN)}"' in page
+        assert otp_of("22123456789") in page
 
 
 def test_sample_loan_is_of_nobody() -> None:
