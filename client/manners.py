@@ -58,6 +58,12 @@ class Trouble(StrEnum):
     """An access token was refused: expired, revoked, or without the scope."""
     DISTRIBUTOR = "distributor"
     """The key belongs to no distributor of loans."""
+    UNREACHABLE = "unreachable"
+    """No one-time password could be sent to the customer."""
+    OTP_WRONG = "otp_wrong"
+    OTP_EXPIRED = "otp_expired"
+    OTP_UNASKED = "otp_unasked"
+    """The service knows of no open BVN request of the customer."""
 
 
 class Stop(StrEnum):

@@ -168,6 +168,14 @@ class Retention(_Group):
     journal_answers_days: int = Field(2192, ge=1)
 
 
+class BvnConsent(_Group):
+    """How BVN consent goes; the service shows neither form nor lifetime of its passwords."""
+
+    abandon_after: timedelta = Field(timedelta(days=1), gt=timedelta(0))
+    otp_attempts: int = Field(3, ge=1, le=10)
+    otp_digits: int = Field(6, ge=4, le=12)
+
+
 _DAYS: dict[Purpose, dict[tuple[Check, str], int]] = {
     Purpose.ORIGINATION: {
         (Check.KARMA, Outcome.CLEAR): 1,
@@ -302,6 +310,9 @@ class Settings(BaseSettings):
         "text", description="json writes one JSON object a line on stderr."
     )
     retention: Retention = Field(Retention(), description="How long each kind is kept, in days.")
+    bvn_consent: BvnConsent = Field(
+        BvnConsent(), description="Passwords of BVN consent: how long, how often, how many digits."
+    )
 
     @field_validator("selfie_match_at", "selfie_no_match_below")
     @classmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from client.classify import Reading, Verdict
+from client.classify import Reading, Trouble, Verdict
 from schemas.calls import Ask, CallState, Grant, Settled
 from schemas.checks import Lookup, Operation, SubjectKind
 from schemas.plan import Standing
@@ -31,6 +31,10 @@ _STATES = {
     Verdict.STOP: CallState.NOT_CHARGED,
 }
 _ENDS = frozenset({Standing.FAILED, Standing.IN_DOUBT})
+_SAID_OF_CUSTOMER = frozenset(
+    {Trouble.UNREACHABLE, Trouble.OTP_WRONG, Trouble.OTP_EXPIRED, Trouble.OTP_UNASKED}
+)
+"""Refusals that tell something of the customer, as a miss does: they are no failures of calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,8 @@ class Job:
             return Standing.FREE if reading.cost_micro == 0 else Standing.PAID
         if reading.verdict in {Verdict.STOP, Verdict.TEST_MODE}:
             return None
+        if reading.trouble in _SAID_OF_CUSTOMER:
+            return Standing.FREE
         self.doubted = self.doubted or reading.verdict is Verdict.IN_DOUBT
         if delay_s is not None:
             return None

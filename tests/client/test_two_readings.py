@@ -124,7 +124,7 @@ async def test_bvn_consent_in_two_calls(sandbox: SandboxProcess, word: str) -> N
         started = await client.send(wire.bvn_start(person.bvn, person.phone))
         wrong = await client.send(wire.bvn_finish(person.bvn, "000000"))
     assert (started.verdict, started.outcome) == ("answered", "found")
-    assert (wrong.verdict, wrong.trouble, wrong.retry) == ("not_charged", "rejected", False)
+    assert (wrong.verdict, wrong.trouble, wrong.retry) == ("not_charged", "otp_wrong", False)
 
 
 async def test_wrong_key_stops_the_check(sandbox: SandboxProcess) -> None:
