@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Action = Callable[[Sandbox, dict[str, object]], dict[str, object]]
     View = Callable[[Sandbox, dict[str, str]], dict[str, object]]
 
+_LAST_DAY: Final = 36_500
 TEST_MODES: Final = ("mock-response", "empty")
 REFUSALS: Final = ("http_503", "http_429", "http_500")
 
@@ -246,7 +247,10 @@ def set_capacity(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]
 def set_world(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     """Move the simulated world to a day."""
     only(body, "day")
-    sandbox.day = whole(body.get("day"), "day")
+    day = whole(body.get("day"), "day")
+    if day > _LAST_DAY:
+        raise ValueError(f"day must be at most {_LAST_DAY}")
+    sandbox.day = day
     return {"day": sandbox.day}
 
 

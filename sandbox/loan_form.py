@@ -49,8 +49,11 @@ class Filled:
 
 
 def read_form(raw: bytes) -> Filled:
-    """Read a submitted form; of a repeated field the first value counts."""
-    pairs = parse_qs(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50)
+    """Read a submitted form; of a repeated field the first value counts, of a flood none."""
+    try:
+        pairs = parse_qs(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50)
+    except ValueError:
+        return Filled()
     return Filled({name: values[0].strip() for name, values in pairs.items()})
 
 
@@ -87,7 +90,7 @@ def judge_loan(form: Filled, product: Product) -> None:
         amount = Decimal(text).quantize(Decimal("0.01"))
     except InvalidOperation:
         amount = Decimal(0)
-    if product.min_amount <= amount <= product.max_amount:
+    if amount.is_finite() and product.min_amount <= amount <= product.max_amount:
         form.amount = amount
     else:
         limits = f"₦{product.min_amount:,} to ₦{product.max_amount:,}"

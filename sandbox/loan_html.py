@@ -230,4 +230,4 @@ def page(title: str, inside: str, *, above: str = "", foot: str = "", head: str 
         f'<header><p class="brand">{BRAND}</p>{head}</header>\n'
         f"<main>\n{above}<h1>{escape(title)}</h1>\n{inside}</main>\n"
         f"<footer>{foot}</footer>\n</body></html>\n"
-    ).encode()
+    ).encode("utf-8", "replace")

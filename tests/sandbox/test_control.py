@@ -46,6 +46,9 @@ LISTED = magic.by_word("listed").bvn
         ("capacity", {"max_in_flight": 1, "refusal": "http_418"}),
         ("world", {}),
         ("world", {"day": 1.5}),
+        ("world", {"day": 36_501}),
+        ("clock", {}),
+        ("clock", {"advance_s": -1}),
     ],
 )
 def test_what_is_not_understood_changes_nothing(

@@ -134,7 +134,8 @@ async def test_rejected_customer_reads_why() -> None:
         ({"phone_number": "12"}, "phone_number"),
         ({"amount": "4999"}, "amount"),
         ({"amount": "150000.01"}, "amount"),
-        ({"amount": "NaN"}, "amount"),
+        ({"amount": "-NaN"}, "amount"),
+        ({"amount": "Infinity"}, "amount"),
         ({"amount": "1e999999999"}, "amount"),
         ({"tenor": "4"}, "tenor"),
         ({"consent": ""}, "consent"),
@@ -290,6 +291,21 @@ async def test_typed_text_cannot_become_html() -> None:
         pages.append(await one.browser.get(other["url"]))
         assert "&lt;script&gt;" in pages[-1].text
         assert not any("<script" in page.text for page in pages)
+
+
+async def test_odd_bytes_and_floods_are_answered() -> None:
+    """Broken letters, a thousand fields and a cookie of nonsense end in a page like any other."""
+    async with here() as one:
+        body = rb'{"product_id":"LP1001","meta":{"email":"\ud800@mail.example"}}'
+        offer = (await one.client.post("/v2/loans/initialize", content=body)).json()["data"]
+        assert heading(await one.browser.get(offer["url"])) == "Apply: Salary advance"
+        flood = b"&".join(b"f%d=x" % number for number in range(1000))
+        kind = {"content-type": "application/x-www-form-urlencoded"}
+        for raw in (flood, b"\xff=\xfe&email=\xff", b"\x00" * 50_000):
+            page = await one.browser.post(f"{offer['url']}/apply", content=raw, headers=kind)
+            assert page.status_code == 422
+        page = await one.browser.get(offer["url"], headers={"cookie": 'borrower="\\'})
+        assert page.status_code == 200
 
 
 async def test_pages_are_labelled_and_locked_down() -> None:
