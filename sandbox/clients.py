@@ -44,7 +44,8 @@ class Client:
 
 def is_address(text: str) -> bool:
     """Tell whether a text is an absolute address a browser can be sent to: no fragment, no user."""
-    if not text.isascii() or any(sign.isspace() or sign in "\"'<>\\;," for sign in text):
+    plain_text = text.isascii() and text.isprintable()
+    if not plain_text or any(sign in " \"'<>\\;," for sign in text):
         return False
     try:
         parts = urlsplit(text)
