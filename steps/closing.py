@@ -191,6 +191,7 @@ def run_facts(line: Line, state: str, stop_reason: str | None) -> RunFacts:
         cap_micro=line.caps.run_micro,
         spent_before_micro=line.spent_before_micro,
         nightly_micro=nightly_spend(line),
+        last_balance_micro=line.journal.runs.last_balance(),
         spending=spending_report(line),
         findings=findings_of(line.folder.path / QUARANTINE, line.folder.path / PROBLEMS),
         provenance=provenance(line),

@@ -138,7 +138,6 @@ class Coverage:
         self,
         *,
         cause: int | None = None,
-        screened: bool | None = None,
         due: bool | None = None,
         open_: bool | None = None,
         age: int | None = None,
@@ -147,7 +146,6 @@ class Coverage:
             weight
             for (why, is_due, is_open, how_old), weight in self.cells.items()
             if (cause is None or why == cause)
-            and (screened is None or (why == _NO_CAUSE) is screened)
             and (due is None or is_due is due)
             and (open_ is None or is_open is open_)
             and (age is None or how_old == age)
@@ -170,6 +168,10 @@ class Coverage:
             **together(causes.values()).report(),
             "causes": {word: each.report() for word, each in causes.items() if each.rows},
         }
+
+    def nothing_to_ask(self) -> dict[str, Any]:
+        """Return rows of which no check could be asked for want of an identifier."""
+        return self._sum(cause=_NO_CAUSE, due=False).report()
 
     def fresh(self) -> dict[str, Any]:
         """Return the rows that are fully screened, on evidence within its age limits.

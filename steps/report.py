@@ -124,6 +124,7 @@ class RunFacts:
     cap_micro: int | None
     spent_before_micro: int = 0
     nightly_micro: int | None = None
+    last_balance_micro: int | None = None
     spending: Mapping[str, Any] = field(default_factory=dict)
     findings: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -244,7 +245,10 @@ def make_report(
             **flagged_report(rows, sheet.cost_micro),
         },
         "spending": dict(facts.spending),
-        "balance": balance_report(balance, facts.nightly_micro or sheet.cost_micro),
+        "balance": {
+            **balance_report(balance, facts.nightly_micro or sheet.cost_micro),
+            "last_known": last_known(facts),
+        },
         "timeline": sheet.books.timeline(),
         "freshness": {
             **freshness_report(counts, facts.now),
@@ -288,6 +292,15 @@ def balance_report(balance: Balance, nightly_micro: int) -> dict[str, Any]:
     }
 
 
+def last_known(facts: RunFacts) -> dict[str, Any]:
+    """Return the newest balance any run was told, and the nights it lasts at this month's mean."""
+    known, nightly = facts.last_balance_micro, facts.nightly_micro
+    return {
+        "balance": naira_text(known),
+        "nights_left": known // nightly if known is not None and nightly else None,
+    }
+
+
 def freshness_report(counts: Mapping[Check, CheckCounts], now: int) -> dict[str, Any]:
     """Return the age of the oldest evidence used, and what other age limits would have cost."""
     oldest = [each.oldest_reused_at for each in counts.values() if each.oldest_reused_at]
@@ -312,5 +325,6 @@ def exposure_report(rows: RowTally) -> dict[str, Any]:
     found: dict[str, Any] = {"total": amounts.pop("total", "0.00")}
     found["unknown_rows"] = rows.exposure_unknown_rows
     found["not_screened"] = rows.coverage.not_screened()
+    found["nothing_to_ask"] = rows.coverage.nothing_to_ask()
     found.update(sorted(amounts.items()))
     return found

@@ -1,40 +1,34 @@
 """The report as a page for people: one file, no scripts, no network, no identifiers.
 
-Everything on it comes from the report's dictionary; nothing is counted here.
+Everything on it comes from the report's dictionary; nothing is counted here. The first screen is
+made in `report_first`, the rest in `report_risk` and `report_money`, the charts in `report_charts`.
 """
 
 from __future__ import annotations
 
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from steps import report_money as money
+from steps import report_risk as risk
+from steps.report_first import attention, subtitle, tiles, verdict
+from steps.report_words import plain
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "data" / "pages"
-_CHECKS = {
-    "bank_account": "Bank account",
-    "karma": "Karma blacklist",
-    "ecosystem": "Ecosystem history",
-    "selfie": "Selfie",
-}
-
-
-def amount(text: str | None) -> str:
-    """Return decimal text as naira for people; a dash where there is none."""
-    return "-" if text is None else f"₦{Decimal(text):,.2f}"
 
 
 def words(name: str) -> str:
     """Return a snake_case word as people write it."""
-    return name.replace("_", " ")
+    return plain(name)
 
 
 def report_page(report: Mapping[str, Any]) -> str:
-    """Return the page as HTML."""
+    """Return the page as HTML; the same bytes for the same report."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -42,22 +36,23 @@ def report_page(report: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(naira=amount, words=words, count=lambda number: f"{number:,}")
-    page = environment.get_template("report.html.j2")
-    return page.render(report=report, titles=_CHECKS, verdict=verdict(report))
-
-
-def verdict(report: Mapping[str, Any]) -> str:
-    """Return one sentence that says how the run ended and what its answers are worth."""
-    distinct = sum(each["distinct"] for each in report["checks"].values())
-    answered = sum(
-        each["paid"] + each["free"] + each["reused"] for each in report["checks"].values()
+    sections = (
+        risk.decisions(report),
+        risk.coverage(report),
+        money.money(report),
+        money.balance(report),
+        risk.answers(report),
+        money.service(report),
+        risk.findings(report),
+        money.provenance(report),
     )
-    share = f"{answered:,} of {distinct:,} lookups answered"
-    if report["state"] == "test_mode":
-        return "Test mode: the service answered with samples. Nothing here may be used."
-    if report["state"] == "completed":
-        return f"Complete: {share}."
-    return (
-        f"Stopped early ({words(report['stop_reason'] or 'unknown')}): {share}. It can be resumed."
+    opening = (risk.decision_picture(report), money.limit_picture(report))
+    return environment.get_template("report.html.j2").render(
+        batch=report["batch"],
+        subtitle=subtitle(report),
+        verdict=verdict(report),
+        attention=attention(report),
+        tiles=tiles(report),
+        opening=[each for each in opening if each is not None],
+        sections=[each for each in sections if each is not None],
     )
