@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import select, update
 
 from schemas.errors import JournalDamagedError, JournalKeyError
+from storage.journal.bvn_consents import bvn_requests, request_context
 from storage.journal.customer_tables import customer_history, customer_states, ensure, reviews
 from storage.journal.customers import state_context
 from storage.journal.engine import writing
@@ -52,6 +53,7 @@ _SEALED = (
         0,
     ),
     _Sealed(reviews, reviews.c.review_id, reviews.c.sealed, review_context, 0),
+    _Sealed(bvn_requests, bvn_requests.c.request_id, bvn_requests.c.sealed, request_context, b""),
 )
 
 
@@ -68,7 +70,7 @@ def _next(
 
 
 def reseal_customers(journal: Journal) -> int:
-    """Seal every state and review under the journal's present key, in blocks; return how many."""
+    """Seal every state, review and request under the journal's present key, in blocks; return how many."""
     ensure(journal.engine)
     current = key_id(journal.sealer.key)
     done = 0
@@ -95,7 +97,7 @@ def reseal_customers(journal: Journal) -> int:
 
 
 def broken_customer_seals(journal: Journal, connection: Connection) -> list[str]:
-    """Return a sentence where sealed states or reviews do not open; empty where all do."""
+    """Return a sentence where sealed states, reviews or requests do not open; empty where all do."""
     broken = 0
     for sealed in _SEALED:
         last = sealed.first
@@ -106,4 +108,6 @@ def broken_customer_seals(journal: Journal, connection: Connection) -> list[str]
                 except (JournalDamagedError, JournalKeyError):
                     broken += 1
             last = rows[-1][0]
-    return [f"{broken} states or reviews do not open under the data key"] if broken else []
+    return (
+        [f"{broken} states, reviews or requests do not open under the data key"] if broken else []
+    )

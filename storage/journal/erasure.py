@@ -15,6 +15,7 @@ from sqlalchemy import delete, false, func, insert, or_, select, update
 
 from schemas.calls import CallState
 from schemas.errors import InputError, JournalBusyError
+from storage.journal.bvn_consents import bvn_requests
 from storage.journal.customer_tables import (
     customer_history,
     customer_states,
@@ -157,7 +158,7 @@ class Erasures:
         which = _of_person(person)
         queries = [select(answers.c.body).where(which.answers)]
         for table, condition in which.states:
-            column = table.c.sealed if table is reviews else table.c.state
+            column = table.c.sealed if "sealed" in table.c else table.c.state
             queries.append(select(column).where(condition))
         with reading(self._engine) as connection:
             sealed = [body for query in queries for body in connection.execute(query).scalars()]
@@ -261,12 +262,26 @@ def _of_person(person: Person) -> _Which:
     return _Which(
         answers.c.subject.in_(person.subjects),
         calls.c.subject.in_(person.subjects),
-        tuple(
-            (table, table.c.customer.in_(person.customers))
-            for table in (customer_states, customer_history, reviews)
+        (
+            *(
+                (table, table.c.customer.in_(person.customers))
+                for table in (customer_states, customer_history, reviews)
+            ),
+            (bvn_requests, _asked_for_bvn(person)),
         ),
         or_(sightings.c.identifier.in_(person.subjects), *seen),
         sightings.c.bvn.in_(person.subjects),
+    )
+
+
+def _asked_for_bvn(person: Person) -> ColumnElement[bool]:
+    asked = bvn_requests.c
+    return or_(
+        asked.subject.in_(person.subjects),
+        *(
+            (asked.customer == customer) & asked.batch.in_(batches)
+            for customer, batches in person.anywhere.items()
+        ),
     )
 
 
@@ -281,6 +296,7 @@ def _before(answered: int, decided: int) -> _Which:
             (customer_states, customer_states.c.decided_at < decided),
             (customer_history, customer_history.c.replaced_at < decided),
             (reviews, (reviews.c.imported_at < decided) & (reviews.c.until < decided)),
+            (bvn_requests, bvn_requests.c.requested_at < decided),
         ),
         sightings.c.last_at < decided,
         false(),
@@ -333,7 +349,10 @@ def leave_no_trace(journal: Journal, traces: Sequence[bytes] | None = None) -> b
 
 
 def _vacuum_tables(journal: Journal) -> None:
-    tables = ("answers", "calls", "customer_states", "customer_history", "reviews", "sightings")
+    tables = (
+        *("answers", "calls", "customer_states", "customer_history", "reviews", "sightings"),
+        bvn_requests.name,
+    )
     with told(journal.engine), journal.engine.connect() as connection:
         plain = connection.execution_options(isolation_level="AUTOCOMMIT")
         plain.exec_driver_sql(f"VACUUM {', '.join(tables)}")

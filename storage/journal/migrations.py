@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import inspect, text
 
 from schemas.errors import JournalDamagedError, JournalError
+from storage.journal.bvn_consents import make_bvn_tables
 from storage.journal.customer_tables import CUSTOMER_TABLES, erasures
 from storage.journal.engine import reading, writing
 from storage.journal.grant_tables import make_grant_tables
@@ -41,7 +42,11 @@ def _add_sightings(connection: Connection) -> None:
         connection.execute(text(added))
 
 
-MIGRATIONS: tuple[Migration, ...] = ((2, _add_sightings), (3, make_grant_tables))
+MIGRATIONS: tuple[Migration, ...] = (
+    (2, _add_sightings),
+    (3, make_grant_tables),
+    (4, make_bvn_tables),
+)
 """The version each leads to, and the step; in order, without gaps, beginning with 2."""
 
 

@@ -16,7 +16,8 @@ from sqlalchemy import URL, insert, inspect
 from schemas.errors import JournalError
 from storage.clock import Clock, system_clock
 from storage.holders import AdvisoryHolders, FileHolders, Holders
-from storage.journal import (  # noqa: F401 - three of them add tables
+from storage.journal import (  # noqa: F401 - they add tables
+    bvn_consents,
     customer_tables,
     grant_tables,
     sightings,

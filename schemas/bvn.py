@@ -1,0 +1,166 @@
+"""BVN consent in two calls: its states, its parameters, and one request as the journal keeps it.
+
+What does not belong here: how a state follows from an answer (`steps/bvn_consent.py`), and how a
+request is kept (`storage/journal/bvn_consents.py`). No shape here ever holds a one-time password.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.errands import ErrandParameters
+
+ContactName = Literal["phone", "email"]
+
+
+class BvnState(StrEnum):
+    """How far one customer's request has come."""
+
+    REQUESTED = "requested"
+    """The first call is being made, or its answer was lost: the customer may have a password."""
+    AWAITING_OTP = "awaiting_otp"
+    CONFIRMED = "confirmed"
+    WRONG_OTP = "wrong_otp"
+    EXPIRED = "expired"
+    UNREACHABLE = "unreachable"
+    ABANDONED = "abandoned"
+
+
+OPEN_STATES = (BvnState.REQUESTED, BvnState.AWAITING_OTP, BvnState.WRONG_OTP)
+"""States in which a one-time password may still be supplied."""
+
+
+class Doubt(StrEnum):
+    """Which of the two calls was sent while its answer was lost."""
+
+    START = "start"
+    FINISH = "finish"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCustomer:
+    """What the lender holds of a customer, sealed with the request.
+
+    Attributes:
+        contact: phone number or email that the service was given.
+        masked_contact: where the service says it sent the password.
+    """
+
+    customer_id: str
+    bvn: str
+    contact: str
+    phone: str | None = None
+    first_name: str | None = None
+    middle_name: str | None = None
+    last_name: str | None = None
+    full_name: str | None = None
+    date_of_birth: date | None = None
+    masked_contact: str | None = None
+
+    def __repr__(self) -> str:
+        """Name the shape without the person."""
+        return "HeldCustomer(***)"
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """Return every name field."""
+        return self.first_name, self.middle_name, self.last_name, self.full_name
+
+
+@dataclass(frozen=True, slots=True)
+class BvnRequest:
+    """One request as the journal keeps it; instants in microseconds, money in micro-naira.
+
+    Attributes:
+        request_id: sixteen random bytes.
+        customer: pseudonym of the customer, the same in every batch name.
+        subject: pseudonym of the BVN.
+        run_id: the run that asked.
+        consent_ends_at: instant from which the customer's consent counts no more.
+        doubt: the call whose answer was lost, if one was.
+        trouble: why the last call brought no answer.
+        attempts: passwords that were sent on and not accepted.
+        finish_run_id: the run that supplied the last password.
+        finishing: its second call is under way, or was when its process died.
+        cost_micro: what its calls are known to have cost.
+    """
+
+    request_id: bytes
+    customer: bytes
+    subject: bytes
+    batch: str
+    run_id: str
+    consent_reference: str | None
+    consent_ends_at: int
+    state: BvnState
+    requested_at: int
+    held: HeldCustomer = field(repr=False)
+    doubt: Doubt | None = None
+    trouble: str | None = None
+    attempts: int = 0
+    settled_at: int | None = None
+    finish_run_id: str | None = None
+    finishing: bool = False
+    cost_micro: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether a password may still be supplied."""
+        return self.state in OPEN_STATES and self.doubt is not Doubt.FINISH
+
+
+class RequestBvns(ErrandParameters):
+    """Whom to ask for BVN consent."""
+
+    input: str = Field(
+        "",
+        title="Input file",
+        description="Path of the CSV, XLSX, Parquet or JSON Lines file on the worker's machine. "
+        "May be left out where an earlier run is resumed.",
+    )
+    batch: str = Field(
+        "",
+        title="Batch name",
+        description="Under this name the requests are told. Default: the file's name without a "
+        "date.",
+        max_length=80,
+    )
+    mapping: str = Field(
+        "", title="Mapping file", description="TOML file that renames, merges or defaults columns."
+    )
+    contact: ContactName = Field(
+        "phone",
+        title="Contact",
+        description="Where the service sends the password; the other is used where it is missing.",
+    )
+    again: bool = Field(
+        default=False,
+        title="Ask again",
+        description="Send a new password to every customer of the file, also to those who were "
+        "asked before. Without it only those without a request are asked.",
+    )
+    quote_only: bool = Field(
+        default=False, title="Quote only", description="Say what it would cost, and stop there."
+    )
+
+
+class ConfirmBvns(ErrandParameters):
+    """Which passwords customers supplied."""
+
+    input: str = Field(
+        "",
+        title="File of passwords",
+        description="Path of a file with the columns customer_id and otp. It is read and not "
+        "copied; remove it afterwards.",
+    )
+    mapping: str = Field(
+        "", title="Mapping file", description="TOML file that renames the customer_id column."
+    )
+    quote_only: bool = Field(
+        default=False, title="Quote only", description="Say what it would cost, and stop there."
+    )
