@@ -17,6 +17,7 @@ from schemas.plan import Standing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from client.classify import Reading
     from schemas.checks import Asked
 
 
@@ -222,6 +223,8 @@ class Control:
         bound_micro: worst cost of what is reserved or in flight at this moment.
         wallet: the least that is left in the wallet.
         excess_micro: what calls cost beyond what was reserved for them, since prices rose.
+        heard: told of each attempt that came back: its check, its seconds, and what was read; for
+            measures only, None where nobody listens.
     """
 
     tolerated_failure_pct: float = 100.0
@@ -240,6 +243,7 @@ class Control:
     notices: list[str] = field(default_factory=list)
     wallet: Wallet = field(default_factory=Wallet)
     excess_micro: int = 0
+    heard: Callable[[str, float, Reading], None] | None = None
     _likeness: dict[Asked, Likeness] = field(default_factory=dict)
     _short: bool = False
     _listeners: list[Callable[[], None]] = field(default_factory=list)

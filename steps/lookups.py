@@ -352,6 +352,8 @@ class Window:
             self._end(job, Standing.WAITING, 0)
             return
         now = self._clock()
+        if self._control.heard is not None:
+            self._control.heard(self._check.value, (now - sent_at) / _MICROS, reading)
         self._cap.on_result(
             strain=reading.strain,
             now=asyncio.get_running_loop().time(),

@@ -102,7 +102,7 @@ def for_stop(
     need = shortage.missing_micro
     by = f" by about {naira_words(need)}" if need else ""
     these = ", ".join(checks) or "the checks"
-    first: Mapping[str | None, str] = {
+    table: Mapping[str | None, str] = {
         StopReason.BALANCE: f"top the wallet up{by}, above NIGHTSCREEN_BALANCE_FLOOR if set",
         StopReason.AUTH: "correct NIGHTSCREEN_API_KEY, or have the service allow the key "
         f"what it asks: {these}",
@@ -112,7 +112,7 @@ def for_stop(
         StopReason.QUOTA: f"wait for the next day, {_DAY_BEGINS}, or raise "
         "NIGHTSCREEN_MAX_PER_DAY__<CHECK>",
     }
-    return Remedy(first.get(reason, ""), again.command())
+    return Remedy(table.get(reason, ""), again.command())
 
 
 def _for_budget(again: Again, shortage: Shortage) -> Remedy:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from schemas.errors import NightscreenError
+from tasks import telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -58,7 +59,7 @@ def guarded(body: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
 
     @functools.wraps(body)
     async def edge(*args: P.args, **kwargs: P.kwargs) -> R:
-        with sanitising():
+        with sanitising(), telemetry.span(body.__name__, *args):
             return await body(*args, **kwargs)
 
     return edge

@@ -19,6 +19,7 @@ from schemas.errors import NightscreenError
 from steps.alarms import Alarms
 from steps.vitals import Pace, phase_of, vitals_of
 from storage.vitals import sweep_vitals, write_vitals
+from tasks import telemetry
 from tasks.events import tell_alarm, tell_false_start
 from tasks.logs import say, say_progress
 
@@ -86,12 +87,16 @@ async def watching(run: LiveRun) -> AsyncIterator[None]:
     await asyncio.to_thread(sweep_vitals, run.line.settings.home)
     keeper = asyncio.get_running_loop().create_task(watch.keep())
     say("run_opened", run_id=run.line.run_id, batch=run.line.batch)
+    measured = telemetry.begin(run.line)
     try:
-        yield
+        with telemetry.span("run", run.line.run_id):
+            yield
     finally:
         keeper.cancel()
         await asyncio.wait([keeper])
         await watch.look_safely()
+        if measured:
+            await asyncio.to_thread(telemetry.end, run.line)
         say("run_closed", run_id=run.line.run_id)
 
 

@@ -36,7 +36,7 @@ PATIENCE_S = 3.0
 """How long a look waits where another process has the journal locked."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Onlooker:
     """Tells which processes hold their locks, and takes none itself."""
 

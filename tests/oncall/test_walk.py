@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from client.fakes import Canned
 from steps.control import StopReason
 from storage.clock import to_instant
 from tests.kill.drive import settings_for
-from tests.money.service_in_memory import API_KEY, DENIED, LOST, NO_MONEY, REJECTED, Bureau, Canned
+from tests.money.service_in_memory import API_KEY, DENIED, LOST, NO_MONEY, REJECTED, Bureau
 from tests.oncall.walk import ask_doctor, type_it
 
 if TYPE_CHECKING:

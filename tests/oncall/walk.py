@@ -36,7 +36,7 @@ def options_of(command: str) -> dict[str, Any]:
     """Return what a command line of `nightscreen screen` asks for, as the command reads it."""
     program, name, *arguments = shlex.split(command)
     assert (program, name) == ("nightscreen", "screen")
-    screen = get_command(app).get_command(None, name)  # type: ignore[attr-defined,arg-type]  # a group's own method
+    screen = get_command(app).get_command(None, name)  # type: ignore[attr-defined]  # a group's own method
     context = screen.make_context(name, arguments)
     return {each: context.params[each] for each in KEPT if context.params[each]}
 
