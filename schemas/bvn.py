@@ -7,13 +7,15 @@ request is kept (`storage/journal/bvn_consents.py`). No shape here ever holds a 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import date
 from enum import StrEnum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from schemas.errands import ErrandParameters
+
+if TYPE_CHECKING:
+    from datetime import date
 
 ContactName = Literal["phone", "email"]
 

@@ -70,7 +70,7 @@ def _next(
 
 
 def reseal_customers(journal: Journal) -> int:
-    """Seal every state, review and request under the journal's present key, in blocks; return how many."""
+    """Seal all of them under the journal's present key, in blocks; return how many there were."""
     ensure(journal.engine)
     current = key_id(journal.sealer.key)
     done = 0
@@ -97,7 +97,7 @@ def reseal_customers(journal: Journal) -> int:
 
 
 def broken_customer_seals(journal: Journal, connection: Connection) -> list[str]:
-    """Return a sentence where sealed states, reviews or requests do not open; empty where all do."""
+    """Return a sentence where any of them does not open; empty where all do."""
     broken = 0
     for sealed in _SEALED:
         last = sealed.first
