@@ -220,6 +220,7 @@ def _print_audit(*, json_output: bool) -> None:
                 "answers": each.answers,
                 "calls": each.calls,
                 "states": each.states,
+                "sightings": each.sightings,
                 "rows": each.file_rows,
                 "files": each.files,
                 "cost": naira_text(each.cost_micro),

@@ -78,6 +78,8 @@ def _reason_lines(document: Mapping[str, Any]) -> list[str]:
         lines.append("              (the policy's text at this digest was not kept)")
     for check, word in document["missing_checks"].items():
         lines.append(f"  missing     {check}: {word}")
+    for name, number in document["signals"].items():
+        lines.append(f"  shared      {name} {number}, over this batch and earlier ones")
     return lines
 
 

@@ -15,6 +15,7 @@ from schemas.policy import Decision, Effect, Policy
 from steps.answered import LISTINGS, TRACKED, Compare, evidence_digest
 from steps.decision_list import missing_checks
 from steps.person import changes_of, newest_row, subjects_of
+from steps.signals import ACCOUNT_BVNS, SIGNALS
 from storage.clock import MICROS, instant_text, to_micros
 from storage.journal.held import Held
 
@@ -78,6 +79,7 @@ def explain(
         "policy": policy,
         "policy_kept": text is not None,
         "missing_checks": {} if row is None else missing_checks(row),
+        "signals": {} if row is None else shared_signals(row),
         "evidence": [] if row is None else evidence(row, now),
         "lookups": [lookup(call) for call in calls],
         "cost": naira_text(sum(call.cost_micro or 0 for call in calls)),
@@ -108,6 +110,16 @@ def reasons(decision: str, codes: Sequence[str], policy_text: str | None) -> lis
         }
         for code in codes
     ]
+
+
+def shared_signals(row: Mapping[str, Any]) -> dict[str, int]:
+    """Return the signals by which a row shared something with others when it was screened.
+
+    Other customers with the same, or BVNs that the account stood under, in the batch and those
+    before it.
+    """
+    alone = {name: int(name == ACCOUNT_BVNS) for name in SIGNALS}
+    return {name: row[name] for name in SIGNALS if (row.get(name) or 0) > alone[name]}
 
 
 def evidence(row: Mapping[str, Any], now: int) -> list[dict[str, Any]]:

@@ -145,6 +145,9 @@ def subjects_of(rows: Sequence[Mapping[str, Any]], pseudonyms: Pseudonyms) -> di
         if row.get("bank_code") and row.get("account_number"):
             account = f"{row['bank_code']}-{row['account_number']}"
             found[pseudonyms.subject(IdentityKind.NUBAN.value, account)] = IdentityKind.NUBAN.value
+        if row.get("image_url"):
+            seen = pseudonyms.subject(IdentityKind.IMAGE.value, row["image_url"])
+            found[seen] = IdentityKind.IMAGE.value
         if row.get("bvn") and row.get("image_url"):
             image = pseudonyms.subject(IdentityKind.BVN.value, row["bvn"], row["image_url"])
             found[image] = IdentityKind.IMAGE.value

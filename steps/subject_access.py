@@ -21,6 +21,7 @@ from steps.person import changes_of, find_row, listed_rows, quarantined_rows, su
 from steps.report_page import TEMPLATES, words
 from storage.clock import instant_text, to_instant, to_micros
 from storage.journal.held import Held
+from storage.journal.sightings import Sightings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,6 +85,7 @@ def gather(
         ],
         "lookups": [own_lookup(call, own, days) for call in held.calls(subjects)],
         "answers": [own_answer(answer, own, days) for answer in held.answers(subjects)],
+        "sightings": _sightings(journal, people, retention.decisions_days),
         "changes": [
             {**_of_run(run, retention.decisions_days), "changes": told_changes(changes)}
             for person, run in runs
@@ -103,6 +105,23 @@ def _batch(customers: Customers, reviews: Reviews, person: Person, now: int) -> 
             review_document(each, known, now) for each in reviews.of_customer(person.pseudonym)
         ],
     }
+
+
+def _sightings(journal: Journal, people: Sequence[Person], days: int) -> list[dict[str, Any]]:
+    """Return by what the customer can be recognised in later batches; no one else is told of."""
+    customer = journal.pseudonyms.customers_anywhere([people[0].customer_id])
+    seen = Sightings.of(journal).of_customers([customer], [each.batch for each in people])
+    return [
+        {
+            "kind": each.kind,
+            "pseudonym": each.identifier.hex(),
+            "batch": each.batch,
+            "first_seen_at": instant_text(each.first_at),
+            "last_written_at": instant_text(each.last_at),
+            "kept_until": _kept_until(each.last_at, days),
+        }
+        for each in seen
+    ]
 
 
 def _of_run(run: Run, days: int) -> dict[str, Any]:

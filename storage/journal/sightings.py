@@ -19,21 +19,19 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
-    literal_column,
-    or_,
     select,
 )
 
 from storage.clock import DAY_MICROS
 from storage.journal.customer_tables import customer_commits
 from storage.journal.engine import reading, writing
-from storage.journal.statements import Many, insert_into
+from storage.journal.statements import Many, insert_into, marks
 from storage.journal.tables import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Engine, Select
+    from sqlalchemy import Connection, CursorResult, Engine, Select
     from sqlalchemy.sql.dml import UpdateBase
 
     from storage.journal import Journal
@@ -118,10 +116,26 @@ class Sightings:
             at: the instant they count from.
         """
         for start in range(0, len(seen), _WRITE_BLOCK):
-            block = seen[start : start + _WRITE_BLOCK]
-            rows = [(kind, each[0], each[1], batch, each[2], at, at) for each in block]
-            with writing(self._engine) as connection:
-                _KEEP.run(connection, rows)
+            fresh = self._fresh(kind, batch, seen[start : start + _WRITE_BLOCK], at)
+            rows = [(kind, each[0], each[1], batch, each[2], at, at) for each in fresh]
+            if rows:
+                with writing(self._engine) as connection:
+                    _KEEP.run(connection, rows)
+
+    def _fresh(
+        self, kind: str, batch: str, seen: Sequence[Sighting], at: int
+    ) -> Iterator[Sighting]:
+        """Yield the sightings that are not there, or were last written a week before."""
+        with self.reading_of(kind) as read:
+            for start in range(0, len(seen), BLOCK):
+                block = seen[start : start + BLOCK]
+                identifiers = list(dict.fromkeys(each.identifier for each in block))
+                there = {
+                    (identifier, customer, bvn)
+                    for identifier, customer, bvn, name, last_at in read.written(identifiers)
+                    if name == batch and last_at > at - REWRITTEN_AFTER
+                }
+                yield from (each for each in block if each not in there)
 
     def of_customers(self, customers: Collection[bytes], batches: Collection[str]) -> list[Seen]:
         """Return what is kept of some customers in some batch names, oldest first."""
@@ -139,12 +153,9 @@ class Sightings:
 def _keep(dialect: str) -> UpdateBase:
     statement = insert_into(dialect, sightings)
     new = statement.excluded
-    week: ColumnElement[int] = literal_column(str(REWRITTEN_AFTER))
-    stale = sightings.c.last_at < new.last_at - week
     keep: UpdateBase = statement.on_conflict_do_update(
         index_elements=list(sightings.primary_key.columns),
         set_={"last_at": new.last_at, "bvn": new.bvn},
-        where=or_(stale, sightings.c.bvn.is_distinct_from(new.bvn)),
     )
     return keep
 
@@ -160,6 +171,7 @@ class Reading:
         self._kind = kind
         self._before = before
         self._dense: bool | None = None
+        self._ranges: dict[tuple[str, ...], Select[Any]] = {}
 
     def customers(self, identifiers: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Yield identifier and customer of what was seen; others that lie between may be there."""
@@ -171,32 +183,56 @@ class Reading:
         """Yield account, customer, batch and BVN of what was seen; others may be there."""
         yield from self._found(("identifier", "customer", "batch", "bvn"), identifiers)
 
+    def written(
+        self, identifiers: Sequence[bytes]
+    ) -> Iterator[tuple[bytes, bytes, bytes | None, str, int]]:
+        """Yield identifier, customer, BVN, batch and when it was last written; others too."""
+        yield from self._found(("identifier", "customer", "bvn", "batch", "last_at"), identifiers)
+
     def _found(self, names: tuple[str, ...], block: Sequence[bytes]) -> Iterator[tuple[Any, ...]]:
-        limits = {"low": block[0], "high": block[-1]}
         if self._dense is None:
             most = _DENSE * len(block)
-            some = _query(names, self._before, "range").limit(most + 1)
-            self._dense = len(list(self._rows(some, limits))) <= most
+            some = self._range(names).limit(most + 1)
+            self._dense = len(list(self._rows(some, block))) <= most
         if self._dense:
-            return self._rows(_query(names, self._before, "range"), limits)
-        return self._rows(_query(names, self._before, "each"), {"block": list(block)})
+            return self._rows(self._range(names), block)
+        if self._connection.dialect.name == "sqlite":
+            return self._each_sqlite(names, block)
+        kept = sightings.c
+        each = self._of_kind(names).where(kept.identifier.in_(bindparam("block", expanding=True)))
+        return self._rows(each, block)
 
-    def _rows(self, query: Select[Any], values: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-        given = {"of_kind": self._kind, "before": self._before, **values}
-        result = self._connection.execute(query, given)
-        cursor = result.cursor
-        if cursor is not None:
-            while rows := cursor.fetchmany(_FETCH):
-                yield from rows
-        result.close()
+    def _of_kind(self, names: Sequence[str]) -> Select[Any]:
+        kept = sightings.c
+        query = select(*(kept[name] for name in names)).where(kept.kind == bindparam("of_kind"))
+        return query if self._before is None else query.where(kept.first_at < bindparam("before"))
+
+    def _range(self, names: tuple[str, ...]) -> Select[Any]:
+        if names not in self._ranges:
+            between = sightings.c.identifier.between(bindparam("low"), bindparam("high"))
+            self._ranges[names] = self._of_kind(names).where(between)
+        return self._ranges[names]
+
+    def _rows(self, query: Select[Any], block: Sequence[bytes]) -> Iterator[tuple[Any, ...]]:
+        given = {"of_kind": self._kind, "before": self._before, "block": list(block)}
+        limits = {"low": block[0], "high": block[-1]}
+        return _fetched(self._connection.execute(query, {**given, **limits}))
+
+    def _each_sqlite(self, names: Sequence[str], block: Sequence[bytes]) -> Iterator[Any]:
+        """Look for each identifier past SQLAlchemy, whose lists of values cost more than that."""
+        sql = (
+            f"SELECT {', '.join(names)} FROM sightings "  # noqa: S608 - nothing of it comes from outside
+            f"WHERE kind = ? AND identifier IN ({marks(len(block))})"
+        )
+        values = (self._kind, *block)
+        if self._before is not None:
+            sql, values = f"{sql} AND first_at < ?", (*values, self._before)
+        return _fetched(self._connection.exec_driver_sql(sql, values))
 
 
-def _query(names: Sequence[str], before: int | None, how: str) -> Select[Any]:
-    """Return the query of a kind's sightings by a range of identifiers, or by each of some."""
-    kept = sightings.c
-    query = select(*(kept[name] for name in names)).where(kept.kind == bindparam("of_kind"))
-    if before is not None:
-        query = query.where(kept.first_at < bindparam("before"))
-    if how == "range":
-        return query.where(kept.identifier.between(bindparam("low"), bindparam("high")))
-    return query.where(kept.identifier.in_(bindparam("block", expanding=True)))
+def _fetched(result: CursorResult[Any]) -> Iterator[tuple[Any, ...]]:
+    cursor = result.cursor
+    if cursor is not None:
+        while rows := cursor.fetchmany(_FETCH):
+            yield from rows
+    result.close()

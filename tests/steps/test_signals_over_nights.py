@@ -1,0 +1,253 @@
+"""Signals over the journal's earlier batches: customers are counted, not rows and not nights."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from schemas.parameters import ScreenBatch
+from schemas.settings import Retention, read_settings
+from steps import line
+from steps.erasing import Whom, erase, look
+from steps.explaining import explain
+from steps.person import find_person
+from steps.purging import due, purge
+from steps.subject_access import access_page, gather
+from storage.clock import DAY_MICROS, system_clock
+from storage.journal import open_journal
+from storage.journal.customers import Customers
+from storage.journal.reviews import Reviews
+from storage.journal.verify import verify_journal
+from tests.screening import World, customer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.screening import Night
+
+PHONE = "08031234567"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A world without a night yet."""
+    return World(tmp_path)
+
+
+def screened(world: World, batch: str, *rows: dict[str, str], **options: Any) -> Night:  # noqa: ANN401 - as `ScreenBatch` takes them
+    """Screen a batch by karma and the bank account alone."""
+    file = str(world.write(rows, f"{batch}.csv"))
+    wanted = {"checks": ["bank_account", "karma"], "batch": batch, **options}
+    return world.screen(input=file, **wanted)
+
+
+def row_of(night: Night, customer_id: str) -> dict[str, Any]:
+    """Return one customer's enriched row."""
+    (found,) = (row for row in night.rows if row["customer_id"] == customer_id)
+    return found
+
+
+def other(number: int, like: int, *names: str, **changes: str) -> dict[str, str]:
+    """Return a customer who has some identifiers of another."""
+    return {**customer(number), **{name: customer(like)[name] for name in names}, **changes}
+
+
+ACCOUNT = ("account_number", "bank_code")
+
+
+def test_a_bvn_of_an_earlier_batch_is_a_duplicate(world: World) -> None:
+    """Night one has it in one batch, night two under another customer in another."""
+    screened(world, "salaried", customer(1), customer(2))
+    night = screened(world, "traders", other(3, 1, "bvn"), customer(4))
+    assert night.column("batch_same_bvn") == [1, 0]
+    assert "DUPLICATE_BVN" in row_of(night, "C3")["reasons"]
+    assert "DUPLICATE_BVN" not in row_of(night, "C4")["reasons"]
+
+
+def test_an_account_under_two_bvns_in_two_batches_is_shared(world: World) -> None:
+    """The policy's rule follows from the journal as from the batch."""
+    screened(world, "salaried", customer(1))
+    night = screened(world, "traders", other(2, 1, *ACCOUNT), other(3, 1, "bvn", *ACCOUNT))
+    assert night.column("batch_account_bvns") == [2, 2]
+    assert night.column("batch_same_account") == [2, 2]
+    assert "SHARED_ACCOUNT" in row_of(night, "C2")["reasons"]
+    alone = screened(world, "others", customer(7))
+    assert alone.column("batch_account_bvns") == [1]
+
+
+@pytest.mark.parametrize("later", ["salaried", "traders"])
+def test_the_same_customer_is_one_customer(world: World, later: str) -> None:
+    """A second night, in the same batch name or another, shares nothing with itself."""
+    rows = [customer(number, phone=f"0803123450{number}") for number in (1, 2)]
+    screened(world, "salaried", *rows)
+    for _ in range(2):
+        night = screened(world, later, *rows)
+        for name in ("batch_same_bvn", "batch_same_account", "batch_same_phone"):
+            assert night.column(name) == [0, 0]
+        assert night.column("batch_account_bvns") == [1, 1]
+
+
+def test_a_corrected_bvn_leaves_the_account_one_customers(world: World) -> None:
+    """What a customer has now replaces what the same batch had of them before."""
+    screened(world, "salaried", other(1, 5, "bvn"))
+    night = screened(world, "salaried", customer(1))
+    assert night.column("batch_account_bvns") == [1]
+    assert screened(world, "traders", other(1, 5, "bvn")).column("batch_account_bvns") == [2]
+
+
+def test_a_phone_of_many_over_two_batches_is_nobodys(world: World) -> None:
+    """Fifteen and six customers have it: it is not looked up, and the problems say so."""
+    options = {"checks": ["karma"], "karma_identities": ["bvn", "phone"]}
+    first = [customer(number, phone=PHONE) for number in range(1, 16)]
+    second = [customer(number, phone=PHONE) for number in range(16, 22)]
+    night = screened(world, "salaried", *first, **options)
+    assert night.column("batch_same_phone") == [14] * 15
+    asked = len(world.calls("karma"))
+    assert asked == 16
+    night = screened(world, "traders", *second, customer(30, phone="08037654321"), **options)
+    assert len(world.calls("karma")) == asked + 6 + 2
+    assert night.column("batch_same_phone") == [20] * 6 + [0]
+    with (night.folder / "problems.csv").open(encoding="utf-8") as file:
+        found = [row for row in csv.DictReader(file) if row["code"] == "phone_of_many"]
+    assert [(row["line"], row["column"], row["action"]) for row in found] == [
+        (str(line), "phone", "warned") for line in range(2, 8)
+    ]
+    assert night.report["files"]["problems.csv"] >= 6
+
+
+def test_twenty_customers_may_share_a_phone(world: World) -> None:
+    """Fifteen and five are not more than twenty: it is looked up."""
+    options = {"checks": ["karma"], "karma_identities": ["phone"]}
+    screened(world, "salaried", *(customer(n, phone=PHONE) for n in range(1, 16)), **options)
+    again = [customer(n, phone=PHONE) for n in (1, *range(16, 21))]
+    night = screened(world, "traders", *again, **options)
+    assert night.column("batch_same_phone") == [19] * 6
+    assert set(night.column("karma_status")) <= {"clear", "listed"}
+
+
+def test_a_quote_and_a_run_in_test_mode_leave_no_sighting(world: World) -> None:
+    """Only a run whose states are kept counts as an earlier batch."""
+    settings = read_settings(base_url="http://127.0.0.1:1", api_key="k", home=world.folder / "home")
+    file = str(world.write([customer(1)]))
+    quote = ScreenBatch(input=file, batch="salaried", quote_only=True)
+    run = line.open_line(quote, settings)
+    line.take_in(run)
+    line.make_plan(run)
+    run.close()
+    assert kept(world) == 0
+    assert screened(world, "traders", other(3, 1, "bvn")).column("batch_same_bvn") == [0]
+    assert kept(world) > 0
+
+
+def kept(world: World) -> int:
+    """Return how many sightings the journal has."""
+    with open_journal(world.folder / "home") as journal, journal.engine.connect() as connection:
+        return int(connection.exec_driver_sql("SELECT count(*) FROM sightings").scalar() or 0)
+
+
+def test_a_run_taken_up_again_counts_nobody_twice(world: World) -> None:
+    """Stopped by its cap and resumed, with another batch in between, it counts as it did."""
+    rows = [customer(1), customer(2), other(3, 1, "bvn")]
+    stopped = screened(world, "salaried", *rows, max_spend="12")
+    assert stopped.report["state"] == "stopped"
+    before = kept(world)
+    screened(world, "traders", other(9, 2, "bvn"))
+    between = kept(world)
+    again = world.screen(run=stopped.report["run_id"], max_spend="5000", checks=["karma"])
+    assert again.report["state"] == "completed"
+    assert again.column("batch_same_bvn") == stopped.column("batch_same_bvn") == [1, 0, 1]
+    assert before < between == kept(world)
+    night = screened(world, "salaried", *rows)
+    assert night.column("batch_same_bvn") == [1, 1, 1]
+
+
+def test_an_erased_person_is_counted_no_more(world: World) -> None:
+    """Neither as a customer nor under the identifiers they had."""
+    screened(world, "salaried", customer(1), customer(2), other(5, 2, *ACCOUNT))
+    with open_journal(world.folder / "home") as journal:
+        found = look(journal, Customers.of(journal), Whom(customer_id="C1"))
+        done = erase(journal, found)
+    assert done["sightings"] == 2
+    night = screened(world, "traders", other(3, 1, "bvn", *ACCOUNT), other(4, 2, "bvn"))
+    assert night.column("batch_same_bvn") == [0, 1]
+    assert night.column("batch_same_account") == [0, 0]
+
+
+def test_an_erasure_in_one_batch_leaves_the_other(world: World) -> None:
+    """Named in one batch name only, the customer stays known by what the other had."""
+    moved = {**customer(1), **{name: customer(6)[name] for name in ("bvn", *ACCOUNT)}}
+    screened(world, "salaried", customer(1))
+    screened(world, "traders", moved)
+    with open_journal(world.folder / "home") as journal:
+        whom = Whom(customer_id="C1", batch="salaried")
+        erase(journal, look(journal, Customers.of(journal), whom))
+    night = screened(world, "others", other(8, 1, "bvn"), other(9, 6, "bvn"))
+    assert night.column("batch_same_bvn") == [0, 1]
+
+
+def test_a_bvn_that_goes_leaves_other_peoples_accounts(world: World) -> None:
+    """A sharing customer's account is still known; under which BVN it stood is not."""
+    screened(world, "salaried", customer(1), other(2, 1, "bvn"))
+    with open_journal(world.folder / "home") as journal:
+        erase(journal, look(journal, Customers.of(journal), Whom(customer_id="C1")))
+    night = screened(world, "traders", other(3, 2, *ACCOUNT))
+    assert night.column("batch_same_account") == [1]
+    assert night.column("batch_account_bvns") == [1]
+
+
+def test_an_explanation_tells_what_is_shared(world: World) -> None:
+    """The rule in its own words, and by how many; alone there is nothing to tell."""
+    screened(world, "salaried", customer(1))
+    screened(world, "traders", other(2, 1, "bvn", *ACCOUNT, phone=PHONE))
+    with open_journal(world.folder / "home") as journal:
+        customers, reviews = Customers.of(journal), Reviews.of(journal)
+        second, first = (
+            explain(journal, customers, reviews, find_person(journal, customers, each)[0])
+            for each in ("C2", "C1")
+        )
+    assert second["signals"] == {"batch_same_bvn": 1, "batch_same_account": 1}
+    (duplicate,) = (each for each in second["reasons"] if each["code"] == "DUPLICATE_BVN")
+    assert "since earlier ones" in duplicate["rules"][0]["team"]
+    assert first["signals"] == {}
+
+
+def test_subject_access_names_sightings_and_nobody_else(world: World) -> None:
+    """Each with its batch name and its end; who shares them is not said."""
+    screened(world, "salaried", customer(1, phone=PHONE))
+    screened(world, "traders", customer(2, phone=PHONE))
+    with open_journal(world.folder / "home") as journal:
+        customers = Customers.of(journal)
+        people = find_person(journal, customers, "C1")
+        held = gather(journal, customers, Reviews.of(journal), people, Retention())
+        other_one = journal.pseudonyms.customers_anywhere(["C2"]).hex()
+    assert sorted(each["kind"] for each in held["sightings"]) == ["bvn", "nuban", "phone"]
+    assert {each["batch"] for each in held["sightings"]} == {"salaried"}
+    assert all(each["kept_until"] > each["last_written_at"] for each in held["sightings"])
+    assert other_one not in repr(held)
+    assert "Seen in batches with" in access_page(held)
+
+
+def test_purged_sightings_count_no_more(world: World) -> None:
+    """They go with the other evidence about customers."""
+    screened(world, "salaried", customer(1))
+    later = system_clock() + 2193 * DAY_MICROS
+    with open_journal(world.folder / "home", clock=lambda: later) as journal:
+        found = due(journal, Retention())
+        assert found.document()["journal"]["sightings"] == 2
+        purge(journal, found)
+    assert kept(world) == 0
+    night = screened(world, "traders", other(3, 1, "bvn"))
+    assert night.column("batch_same_bvn") == [0]
+
+
+def test_accounts_whose_rows_were_purged_are_erased_with_the_customer(world: World) -> None:
+    """The sightings still tell which account was the customer's, so that its answer goes."""
+    night = screened(world, "salaried", customer(1), customer(2))
+    for part in (night.folder / "enriched").iterdir():
+        part.unlink()
+    with open_journal(world.folder / "home") as journal:
+        done = erase(journal, look(journal, Customers.of(journal), Whom(customer_id="C1")))
+        assert done["answers"] == done["calls"] == 2
+        assert verify_journal(journal) == []
