@@ -77,8 +77,18 @@ def _exact_address(url: str) -> str:
     return url
 
 
+def _portal_address(url: str) -> str:
+    """Accept scheme, host and port only: the portal has its host for itself."""
+    url = _service_address(url)
+    parts = urlsplit(url)
+    if parts.path or parts.query or parts.fragment:
+        raise ValueError("must end after the host, as https://consent.lender.example does")
+    return url
+
+
 ServiceAddress = Annotated[str, AfterValidator(_service_address)]
 ExactAddress = Annotated[str, AfterValidator(_exact_address)]
+PortalAddress = Annotated[str, AfterValidator(_portal_address)]
 Age = Annotated[timedelta, BeforeValidator(_days_or_duration)]
 Naira = Annotated[Decimal, Field(ge=0, max_digits=18, decimal_places=6)]
 Cap = Annotated[int, Field(ge=1, le=1024)]
@@ -258,7 +268,19 @@ class Settings(BaseSettings):
     consent_url: ServiceAddress = Field("", description="Address of the consent screen.")
     client_id: str = Field("", description="Your client id, from the service's console.")
     redirect_uri: ExactAddress = Field(
-        "", description="The redirect address you registered; it ends where the portal listens."
+        "", description="The redirect address you registered; the portal answers at its path."
+    )
+    portal_url: PortalAddress = Field(
+        "",
+        description="Where customers reach the portal; default: scheme and host of REDIRECT_URI.",
+    )
+    portal_name: str = Field(
+        "Your lender", min_length=1, max_length=80, description="Who asks, as customers know you."
+    )
+    portal_contact: str = Field(
+        "",
+        max_length=200,
+        description="Where customers get help: a phone number, an email or a sentence.",
     )
     aggregator_sends_key: bool = Field(
         default=False, description="Send the key beside a customer's access token."
@@ -267,6 +289,12 @@ class Settings(BaseSettings):
         "/v2/aggregator",
         pattern=r"^(/[\w.-]+)+$",
         description="Where the experimental operations on customers' accounts lie.",
+    )
+    transactions_reread_days: int = Field(
+        90,
+        ge=0,
+        description="How many days of transactions the service is taken to list at least: older "
+        "ones that it lists no more are told as removed only where its list reaches further back.",
     )
     home: Path = Field(Path(".nightscreen"), description="Where state is kept (mode 0700).")
     journal_url: str = Field("", description="SQLAlchemy URL of the journal; SQLite under HOME.")
