@@ -169,6 +169,16 @@ class Vault:
         wanted = (row for row in rows if scope is None or scope in row.scopes.split())
         return [self._grant(row) for row in wanted]
 
+    def live_of(self, customer: bytes, scope: str) -> list[Grant]:
+        """Return the live grant of a customer's pseudonym, in a list, where it has a scope."""
+        query = select(*_SEEN).where(
+            consent_grants.c.customer == customer,
+            consent_grants.c.state == GrantState.LIVE.value,
+        )
+        with reading(self._journal.engine) as connection:
+            rows = connection.execute(query).all()
+        return [self._grant(row) for row in rows if scope in row.scopes.split()]
+
     def find(self, customer_id: str) -> Grant | None:
         """Return a customer's newest grant, whatever its state."""
         return next(iter(self.history(customer_id)), None)

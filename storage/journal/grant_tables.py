@@ -80,11 +80,11 @@ transaction_pulls = Table(
     Column("customer", LargeBinary, primary_key=True),
     Column("grant_id", Text, nullable=False),
     Column("outcome", Text, nullable=False),
-    Column("standing", Text, nullable=False),
-    Column("asked_at", BigInteger, nullable=False),  # before the call that was answered
-    Column("settled_at", BigInteger, nullable=False),
+    Column("standing", Integer, nullable=False),
+    Column("answered_at", BigInteger),  # orders the answers about one customer
+    Column("settled_at", BigInteger),
     Column("summary", Text, nullable=False),  # JSON: counts and names of fields, nothing else
-    Index("transaction_pulls_by_customer", "customer", "asked_at"),
+    Index("transaction_pulls_by_customer", "customer", "answered_at"),
 )
 
 GRANT_TABLES = (consent_grants, consent_states, transaction_records, transaction_pulls)

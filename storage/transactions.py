@@ -1,0 +1,309 @@
+"""Transactions in the journal: every version of every record, sealed, and how each pull went.
+
+One transaction of the database keeps what a pull brought of one customer, so that a crash leaves
+all of it or nothing. What differs from the last pull is judged in `steps/pull_comparison.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import func, insert, select, update
+
+from schemas.pulls import KEPT, Change, Known, Pulled, PullOutcome
+from storage.journal.engine import reading, writing
+from storage.journal.grant_seals import record_context
+from storage.journal.grant_tables import transaction_pulls, transaction_records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from sqlalchemy import ColumnElement, Connection, Row, Select
+
+    from schemas.pulls import Answered, Difference
+    from storage.journal import Journal
+
+_BLOCK = 2000
+_NAMES_BLOCK = 500
+_records, _pulls = transaction_records.c, transaction_pulls.c
+
+
+class Version(NamedTuple):
+    """One version of a record, opened; instants in microseconds."""
+
+    customer: bytes
+    key: bytes
+    raw: bytes
+    problem: str | None
+    first_seen_at: int
+    run_id: str
+    told_as: str
+    changed: list[str]
+    ended_at: int | None
+    ended_as: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing:
+    """How a list is held against what is kept, inside the transaction that keeps it.
+
+    Attributes:
+        difference: given what is known, and whether the pull before held removals back.
+        changed: names of the fields in which two versions differ.
+    """
+
+    difference: Callable[[list[Known], bool], Difference]
+    changed: Callable[[bytes, bytes], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """Keeps records and pulls in an open journal."""
+
+    _journal: Journal = field(repr=False)
+
+    @classmethod
+    def of(cls, journal: Journal) -> Transactions:
+        """Return the transactions of an open journal."""
+        return cls(journal)
+
+    # --- pulls ---
+
+    def begin(self, run_id: str, due: Iterable[tuple[bytes, str]]) -> None:
+        """Write down which customers, each with a grant, a new run is to pull."""
+        rows = [
+            {
+                "run_id": run_id,
+                "customer": customer,
+                "grant_id": grant_id,
+                "outcome": PullOutcome.DUE.value,
+                "standing": 0,
+                "summary": "{}",
+            }
+            for customer, grant_id in due
+        ]
+        with writing(self._journal.engine) as connection:
+            if rows:
+                connection.execute(insert(transaction_pulls), rows)
+
+    def pulls(self, run_id: str) -> list[Pulled]:
+        """Return how each customer of a run stands."""
+        query = select(transaction_pulls).where(_pulls.run_id == run_id).order_by(_pulls.customer)
+        with reading(self._journal.engine) as connection:
+            return [_pulled(row) for row in connection.execute(query).all()]
+
+    def settle(self, pulled: Pulled) -> None:
+        """Write down how a customer stands, where no records were brought."""
+        with writing(self._journal.engine) as connection:
+            self._settle(connection, pulled)
+
+    def _settle(self, connection: Connection, pulled: Pulled) -> None:
+        connection.execute(
+            update(transaction_pulls)
+            .where(_pulls.run_id == pulled.run_id, _pulls.customer == pulled.customer)
+            .values(
+                grant_id=pulled.grant_id,
+                outcome=pulled.outcome.value,
+                standing=pulled.standing,
+                answered_at=pulled.answered_at,
+                settled_at=self._journal.clock(),
+                summary=json.dumps(pulled.summary, sort_keys=True),
+            )
+        )
+
+    # --- records ---
+
+    def keep(self, pulled: Pulled, comparing: Comparing) -> Pulled:
+        """Keep what a list says beside what is known; return how the customer stands then.
+
+        A later answer that another run has kept meanwhile stays: then nothing is kept.
+        """
+        with writing(self._journal.engine) as connection:
+            last = self._last(connection, pulled)
+            if last is not None and (last.answered_at or 0) > (pulled.answered_at or 0):
+                done = _as(pulled, PullOutcome.SUPERSEDED)
+                self._settle(connection, done)
+                return done
+            confirms = last is not None and last.outcome is PullOutcome.SUSPICIOUS_SHORT
+            difference = comparing.difference(_known(connection, pulled.customer), confirms)
+            self._write(connection, pulled, difference, comparing.changed)
+            outcome = PullOutcome.SUSPICIOUS_SHORT if difference.held else PullOutcome.PULLED
+            done = _as(pulled, outcome, **_counts(difference))
+            self._settle(connection, done)
+            return done
+
+    def _last(self, connection: Connection, pulled: Pulled) -> Pulled | None:
+        """Return the last pull of the customer by another run that kept what it brought."""
+        query = (
+            select(transaction_pulls)
+            .where(
+                _pulls.customer == pulled.customer,
+                _pulls.run_id != pulled.run_id,
+                _pulls.outcome.in_([each.value for each in KEPT]),
+            )
+            .order_by(_pulls.answered_at.desc())
+            .limit(1)
+        )
+        row = connection.execute(query).first()
+        return None if row is None else _pulled(row)
+
+    def _write(
+        self,
+        connection: Connection,
+        pulled: Pulled,
+        difference: Difference,
+        changed: Callable[[bytes, bytes], list[str]],
+    ) -> None:
+        now = self._journal.clock()
+        new = [self._row(pulled, each, Change.ADDED, now) for each in difference.added]
+        old = self._opened(connection, [known.record_id for known, _ in difference.modified])
+        for known, each in difference.modified:
+            names = changed(old[known.record_id], each.raw)
+            row = self._row(pulled, each, Change.MODIFIED, now)
+            new.append({**row, "changed": json.dumps(names)})
+        ended = {
+            Change.MODIFIED: [known.record_id for known, _ in difference.modified],
+            Change.REMOVED: [known.record_id for known in difference.removed],
+        }
+        for how, ids in ended.items():
+            for block in _blocks(ids):
+                values = {"ended_at": now, "ended_as": how.value, "ended_by": pulled.run_id}
+                change = update(transaction_records).where(_records.record_id.in_(block))
+                connection.execute(change.values(values))
+        for start in range(0, len(new), _BLOCK):
+            connection.execute(insert(transaction_records), new[start : start + _BLOCK])
+
+    def _row(self, pulled: Pulled, each: Answered, how: Change, now: int) -> dict[str, Any]:
+        context = record_context(pulled.customer, each.key)
+        return {
+            "customer": pulled.customer,
+            "record_key": each.key,
+            "content": each.content,
+            "problem": each.problem,
+            "occurred_at": each.occurred_at,
+            "first_seen_at": now,
+            "run_id": pulled.run_id,
+            "told_as": how.value,
+            "changed": None,
+            "sealed": self._journal.sealer.seal(each.raw, context),
+        }
+
+    def _opened(self, connection: Connection, ids: Sequence[int]) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        for block in _blocks(ids):
+            query = select(
+                _records.record_id, _records.customer, _records.record_key, _records.sealed
+            ).where(_records.record_id.in_(block))
+            for id_, customer, key, sealed in connection.execute(query).all():
+                context = record_context(bytes(customer), bytes(key))
+                found[id_] = self._journal.sealer.open(bytes(sealed), context)
+        return found
+
+    def brought(self, run_id: str) -> Iterator[list[Version]]:
+        """Yield in blocks the versions that a run brought, as they were kept."""
+        yield from self._blocks(_records.run_id == run_id)
+
+    def removed(self, run_id: str) -> Iterator[list[Version]]:
+        """Yield in blocks the records that a run found to be gone."""
+        gone = (_records.ended_by == run_id) & (_records.ended_as == Change.REMOVED.value)
+        yield from self._blocks(gone)
+
+    def of_customer(self, customer: bytes) -> Iterator[list[Version]]:
+        """Yield in blocks every version that is kept of a customer."""
+        yield from self._blocks(_records.customer == customer)
+
+    def pulls_of(self, customer: bytes) -> list[Pulled]:
+        """Return how every pull of a customer went, oldest first."""
+        query = select(transaction_pulls).where(_pulls.customer == customer)
+        with reading(self._journal.engine) as connection:
+            rows = connection.execute(query.order_by(_pulls.settled_at)).all()
+        return [_pulled(row) for row in rows]
+
+    def _blocks(self, which: ColumnElement[bool]) -> Iterator[list[Version]]:
+        last = 0
+        while True:
+            query: Select[Any] = (
+                select(transaction_records)
+                .where(which, _records.record_id > last)
+                .order_by(_records.record_id)
+                .limit(_BLOCK)
+            )
+            with reading(self._journal.engine) as connection:
+                rows = connection.execute(query).all()
+            if not rows:
+                return
+            yield [self._version(row) for row in rows]
+            last = rows[-1].record_id
+
+    def _version(self, row: Row[Any]) -> Version:
+        customer, key = bytes(row.customer), bytes(row.record_key)
+        return Version(
+            customer=customer,
+            key=key,
+            raw=self._journal.sealer.open(bytes(row.sealed), record_context(customer, key)),
+            problem=row.problem,
+            first_seen_at=row.first_seen_at,
+            run_id=row.run_id,
+            told_as=row.told_as,
+            changed=json.loads(row.changed) if row.changed else [],
+            ended_at=row.ended_at,
+            ended_as=row.ended_as,
+        )
+
+    def live_records(self, customers: Collection[bytes] | None = None) -> int:
+        """Return how many records are known that were not removed since."""
+        query = select(func.count()).select_from(transaction_records)
+        query = query.where(_records.ended_at.is_(None))
+        if customers is not None:
+            query = query.where(_records.customer.in_(customers))
+        with reading(self._journal.engine) as connection:
+            return int(connection.execute(query).scalar() or 0)
+
+
+def _known(connection: Connection, customer: bytes) -> list[Known]:
+    query = select(
+        _records.record_id, _records.record_key, _records.content, _records.occurred_at
+    ).where(_records.customer == customer, _records.ended_at.is_(None))
+    rows = connection.execute(query).all()
+    return [Known(id_, bytes(key), bytes(content), at) for id_, key, content, at in rows]
+
+
+def _counts(difference: Difference) -> dict[str, int]:
+    return {
+        "added": len(difference.added),
+        "modified": len(difference.modified),
+        "removed": len(difference.removed),
+        "held": difference.held,
+        "out_of_reach": difference.out_of_reach,
+    }
+
+
+def _as(pulled: Pulled, outcome: PullOutcome, **more: int) -> Pulled:
+    return Pulled(
+        run_id=pulled.run_id,
+        customer=pulled.customer,
+        grant_id=pulled.grant_id,
+        outcome=outcome,
+        standing=pulled.standing,
+        answered_at=pulled.answered_at,
+        summary={**pulled.summary, **more},
+    )
+
+
+def _pulled(row: Row[Any]) -> Pulled:
+    return Pulled(
+        run_id=row.run_id,
+        customer=bytes(row.customer),
+        grant_id=row.grant_id,
+        outcome=PullOutcome(row.outcome),
+        standing=row.standing,
+        answered_at=row.answered_at,
+        summary=json.loads(row.summary),
+    )
+
+
+def _blocks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(ids), _NAMES_BLOCK):
+        yield ids[start : start + _NAMES_BLOCK]

@@ -1,0 +1,157 @@
+"""Pulls in a test: the line below the flow, against a sandbox in the same process.
+
+No socket, no engine, no browser: customers consent at the sandbox's grants, and the client's
+requests reach its application through httpx's own transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pyarrow.parquet as pq
+
+from sandbox.app import application
+from sandbox.latency import NO_WAIT
+from sandbox.state import Opening, Sandbox
+from schemas.consented import TokenAnswer
+from schemas.pulls import PullTransactions
+from schemas.settings import read_settings
+from steps.errands import open_desk
+from steps.pull_report import close_pull
+from steps.pulling import Pull, open_pull, pull_shard
+from storage.clock import system_clock
+from storage.journal import open_journal
+from storage.vault import Vault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from storage.clock import Clock
+    from storage.vault import Grant
+
+LIST = "transaction:list"
+CALLBACK = "https://lender.example/callback"
+
+
+def quick_sandbox(**opening: Any) -> Sandbox:  # noqa: ANN401 - as Opening has them
+    """Return a sandbox that answers at once."""
+    sandbox = Sandbox(Opening(**opening))
+    sandbox.latency.default = NO_WAIT
+    return sandbox
+
+
+@dataclass
+class Lender:
+    """A sandbox, a HOME and an output folder that several pulls share.
+
+    Customers sign in at the service under the name `<customer_id>@bank.example`, magic ones under
+    their own.
+    """
+
+    folder: Path
+    sandbox: Sandbox = field(default_factory=quick_sandbox)
+    settings: dict[str, Any] = field(default_factory=dict)
+    clock: Clock = system_clock
+
+    @contextmanager
+    def vault(self) -> Iterator[Vault]:
+        """Open the journal's vault."""
+        with open_journal(self.folder / "home", url=self.journal_url, clock=self.clock) as journal:
+            yield Vault.of(journal)
+
+    @property
+    def journal_url(self) -> str:
+        """Where the journal lies; empty for SQLite under HOME."""
+        return str(self.settings.get("journal_url", ""))
+
+    def consent(self, customers: Iterable[str], *scopes: str) -> list[Grant]:
+        """Let customers consent, and keep what comes of it."""
+        return [self._consent(each, scopes or (LIST,)) for each in customers]
+
+    def _consent(self, customer: str, scopes: tuple[str, ...]) -> Grant:
+        box = self.sandbox
+        code = box.grants.allow(
+            username(customer),
+            scopes,
+            client_id=box.client.client_id,
+            redirect_uri=CALLBACK,
+            ends_at=box.now() + 60,
+        )
+        grant, access = box.grants.exchange(
+            code,
+            CALLBACK,
+            client_id=box.client.client_id,
+            now=box.now(),
+            lifetime_s=box.manners.access_token_lifetime_s,
+        )
+        token = TokenAnswer(
+            access_token=access.token,
+            username=grant.customer,
+            refresh_token=grant.refresh_token,
+            scope=" ".join(grant.scopes),
+        )
+        with self.vault() as vault:
+            evidence = {"channel": "test", "redirect_uri": CALLBACK}
+            return vault.keep(customer, token, asked_scopes=scopes, evidence=evidence)
+
+    def open(self, **options: Any) -> Pull:  # noqa: ANN401 - as PullTransactions has them
+        """Open a pull."""
+        settings = read_settings(
+            **{
+                "base_url": "http://127.0.0.1:1",
+                "api_key": "sandbox-key",
+                "home": self.folder / "home",
+                "tolerated_failure_pct": 100,
+                **self.settings,
+            }
+        )
+        parameters = PullTransactions(output=str(self.folder / "out"), **options)
+        return open_pull(parameters, settings, clock=self.clock)
+
+    def pull(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Pull and return the report."""
+        pull = self.open(**options)
+        try:
+            asyncio.run(self.ask(pull))
+            return close_pull(pull)
+        finally:
+            pull.run.close()
+
+    async def ask(self, pull: Pull) -> None:
+        """Pull every shard."""
+        desk = open_desk(pull.run, transport=httpx.ASGITransport(application(self.sandbox)))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(len(pull.due)):
+                    group.create_task(_shard(pull, desk, number))
+        finally:
+            await desk.close()
+
+    def typed(self, run_id: str = "*") -> list[dict[str, Any]]:
+        """Return the typed transactions of a run, or of all runs in their order."""
+        paths = sorted((self.folder / "out" / "transactions").glob(f"*/{run_id}.parquet"))
+        return [row for path in paths for row in pq.read_table(path).to_pylist()]
+
+    def changes(self, run_id: str) -> list[dict[str, Any]]:
+        """Return what a run told."""
+        path = self.folder / "out" / run_id / "changes.parquet"
+        return list(pq.read_table(path).to_pylist())
+
+    def count(self, customer: str, what: str) -> int:
+        """Return what the sandbox counted about a customer."""
+        counted = self.sandbox.grants.counts.get(username(customer), {})
+        return counted.get(what, 0)
+
+
+async def _shard(pull: Pull, desk: Any, number: int) -> None:  # noqa: ANN401 - a desk
+    await pull_shard(pull, desk, number)
+
+
+def username(customer: str) -> str:
+    """Return the name under which a customer signs in at the service."""
+    return customer if "@" in customer else f"{customer}@bank.example"
