@@ -143,9 +143,10 @@ def _refuse_changes(given: ScreenBatch, begun_with: ScreenBatch) -> None:
             now = str(Path(now).absolute())
         if now != then:
             shown = ",".join(then) if isinstance(then, list) else then or "none"
+            begun = "without" if now is True else f"with {shown}, and goes on with it"
             raise InputError(
-                f"--{name.replace('_', '-')}: run {given.run} was begun with {shown}, and goes on "
-                "with it; leave the option out, or start a new run"
+                f"--{name.replace('_', '-')}: run {given.run} was begun {begun}; leave the option "
+                "out, or start a new run"
             )
 
 

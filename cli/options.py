@@ -26,10 +26,6 @@ _WRITE = {
     "batch": "write at most 80 characters",
     "checks": "name at least one of bank_account, karma, ecosystem, selfie",
 }
-_NO_IMAGE = (
-    "karma cannot be asked by image, because the service does not say how an image is sent; choose "
-    "among bvn, phone, email, domain, nuban"
-)
 _NEVER_EMPTY = ("checks",)
 """Options of which an empty list is a mistake, not a wish for the default."""
 
@@ -55,10 +51,8 @@ def read_parameters(options: Mapping[str, Any]) -> ScreenBatch:
 
 def _advice(name: str, mistake: ErrorDetails) -> str:
     if mistake["type"] == "literal_error":
-        if (name, mistake["input"]) == ("karma_identities", "image"):
-            return _NO_IMAGE
         return _none_of(str(mistake["input"]), str(mistake["ctx"]["expected"]))
-    return _WRITE.get(name, str(mistake["msg"]))
+    return _WRITE.get(name, str(mistake["msg"]).removeprefix("Value error, "))
 
 
 def _none_of(given: str, expected: str) -> str:

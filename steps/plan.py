@@ -361,9 +361,9 @@ class Planner:
         """Return which needed lookups karma asks about each row, in the order of its identities."""
         slots = [self._distinct[slot] for slot in self._slots]
         numbers = number_needed(slots, self._starts)
-        pairs = zip(self._slots, slots, numbers, strict=True)
+        each = zip(self._slots, slots, numbers, strict=True)
         return make_chains(
-            [(slot.kind.value, *rest) for slot, *rest in pairs if slot.check is Check.KARMA],
+            [(slot.kind.value, one, at) for slot, one, at in each if slot.check is Check.KARMA],
             self.rows,
             needed=sum(int(each.needed.sum()) for each in slots),
         )

@@ -59,7 +59,10 @@ MISTAKES = {
     "check": _option("--checks", "karmaa", "did you mean karma?"),
     "no check": _option("--checks", ",", "--checks: name at least one"),
     "karma identity": _option("--karma-identities", "fone", "did you mean phone?"),
-    "karma by image": _option("--karma-identities", "image", "does not say how an image is sent"),
+    "karma by image": _option(
+        "--karma-identities", "image", "--karma-identities: karma cannot be asked by image: the"
+    ),
+    "thresholds": _setting("SELFIE_MATCH_AT", "60", "NIGHTSCREEN_SELFIE_NO_MATCH_BELOW: is 70"),
     "mapping missing": _option("--mapping", "m.toml", "there is no such mapping file"),
     "mapping broken": _mapping(b"[columns\n", "not valid TOML"),
     "mapping column": _mapping(b"[columns]\nbank_kode='B'\n", 'did you mean "bank_code"?'),

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sandbox.app import application
 from sandbox.people import karma_of
+from schemas.checks import Check
 from schemas.parameters import ScreenBatch
+from schemas.plan import Standing
 from schemas.settings import read_settings
+from steps import asking, line
 from steps.quoting import quote_batch
 from steps.sparing import NOTHING, Chains, Sparing, Step
 from tests.money.service_in_memory import LOST, Bureau
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
 
 KINDS = ["bvn", "phone", "email", "domain", "nuban"]
 ENDS = ("paid", "free", "reused", "spared", "failed", "pending", "in_doubt")
-STOP = {"checks": ["karma"], "karma_stop_at_first": True}
+STOP: dict[str, Any] = {"checks": ["karma"], "karma_stop_at_first": True}
 
 
 def adds_up(report: dict[str, Any]) -> bool:
@@ -239,7 +246,7 @@ def test_the_quote_expects_less(tmp_path: Path, people: list[dict[str, str]]) ->
         quote_batch(ScreenBatch(**base, karma_stop_at_first=stop), settings_)
         for stop in (False, True)
     ]
-    full, spared = (list(quote["lines"]) for quote in quotes)
+    full, spared = (list(each["lines"]) for each in quotes)
     assert [line["identity"] for line in full] == ["bvn", "phone"]
     assert spared[0] == full[0]
     assert spared[1]["calls"] == full[1]["calls"]
@@ -252,11 +259,58 @@ def test_the_quote_expects_less(tmp_path: Path, people: list[dict[str, str]]) ->
 
 def test_in_test_mode_nothing_is_spared(world: World, people: list[dict[str, str]]) -> None:
     """What a service in test mode says lists nobody."""
-    world.sandbox.test_mode = True
+    world.sandbox.test_mode = "mock-response"
     night = world.screen(people, karma_identities=["bvn", "phone"], **STOP)
     assert night.report["state"] == "test_mode"
     assert night.report["checks"]["karma"]["spared"] == 0
     assert adds_up(night.report)
+
+
+def test_karma_by_image_is_refused_by_the_form() -> None:
+    """The form offers no image, and whoever sends one all the same is told why."""
+    offered = ScreenBatch.model_json_schema()["properties"]["karma_identities"]["items"]["enum"]
+    assert offered == KINDS
+    with pytest.raises(ValueError, match="does not say how an image is sent; choose among bvn"):
+        ScreenBatch.model_validate({"karma_identities": ["bvn", "image"]})
+
+
+async def _shard_by_shard(world: World, rows: list[dict[str, str]]) -> tuple[int, list[int]]:
+    """Ask shards strictly one after the other; return how many rounds it took, and the ends."""
+    given_ = ScreenBatch(
+        input=str(world.write(rows)),
+        output=str(world.folder / "out"),
+        karma_identities=["bvn", "phone"],
+        **STOP,
+    )
+    address = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
+    home = world.folder / "home"
+    run = line.open_line(given_, read_settings(**address, home=home, shard_rows=10))
+    try:
+        line.take_in(run)
+        line.make_plan(run)
+        line.make_price(run)
+        transport = httpx.ASGITransport(application(world.sandbox))
+        open_ = asking.open_asking(run, transport=transport)
+        await asking.open_books(open_)
+        while shards := asking.next_round(open_):
+            for name in shards[Check.KARMA]:
+                await asyncio.wait_for(asking.ask_shard(open_, name), 20)
+        await asking.close_books(open_)
+        await open_.close()
+        return open_.round, run.standing.tolist()
+    finally:
+        run.close()
+
+
+def test_no_shard_waits_for_a_later_one(world: World, people: list[dict[str, str]]) -> None:
+    """Shards asked strictly in turn come to an end in one round, shared phones and all."""
+    shared = [dict(row, exposure=str(1000 * at)) for at, row in enumerate(people)]
+    for here, there in zip(shared[:8], shared[-8:], strict=True):
+        there["phone"] = here["phone"]
+    rounds, ends = asyncio.run(_shard_by_shard(world, shared))
+    assert rounds == 1
+    assert Standing.WAITING.value not in ends
+    assert Standing.SPARED.value in ends
 
 
 # --- the counting alone ---
@@ -306,7 +360,7 @@ def drive(chains: Chains, listed: NDArray[np.bool_], pick: Callable[[int], int])
             elif step is Step.SPARE:
                 sparing.end(index, listed=False)
             else:
-                sparing.hold(index, lambda index=index: queue.append(index))
+                sparing.hold(index, partial(queue.append, index))
         if flying:
             index = flying.pop(pick(len(flying)))
             asked.append(index)
