@@ -108,7 +108,7 @@ def pages(block_id: UUID) -> AutomationCore:
     )
 
 
-def not_started(block_id: UUID, late_s: float = LATE_S) -> AutomationCore:
+def not_started(block_id: UUID, late_s: float) -> AutomationCore:
     """Return the automation that wakes a person where a scheduled run has not started."""
     return AutomationCore(
         name=LATE,
@@ -155,7 +155,11 @@ def summary(block_id: UUID) -> AutomationCore:
 
 
 async def install(
-    *, page_block: str = "", summary_block: str = "", silence_s: float | None = None
+    *,
+    page_block: str = "",
+    summary_block: str = "",
+    silence_s: float | None = None,
+    late_s: float = LATE_S,
 ) -> list[Installed]:
     """Make or bring up to date the automations on the server of PREFECT_API_URL.
 
@@ -164,6 +168,7 @@ async def install(
             is told.
         summary_block: the same for the morning summary.
         silence_s: silence after which a run counts as dead; by default as long as three heartbeats.
+        late_s: how long a scheduled run may be late before a person is woken.
 
     Raises:
         UsageError: a block is not there.
@@ -172,7 +177,7 @@ async def install(
         wanted = [dead_runs(silence_s if silence_s is not None else _silence_s())]
         if page_block:
             block_id = await _block(client, page_block)
-            wanted += [pages(block_id), not_started(block_id)]
+            wanted += [pages(block_id), not_started(block_id, late_s)]
         if summary_block:
             wanted.append(summary(await _block(client, summary_block)))
         return [await _put(client, each) for each in wanted]
@@ -207,7 +212,7 @@ async def _put(client: PrefectClient, wanted: AutomationCore) -> Installed:
     if not found:
         await client.create_automation(wanted)
         return Installed(wanted.name, made=True)
-    whole = AutomationCore.model_validate(wanted.model_dump())
+    whole = AutomationCore.model_validate(wanted.model_dump(exclude={"owner_resource"}))
     await client.update_automation(found[0].id, whole)
     for double in found[1:]:
         await client.delete_automation(double.id)

@@ -52,8 +52,20 @@ def _related(run_id: str) -> list[dict[str, str]]:
     ]
 
 
-def tell_events(report: Mapping[str, Any]) -> list[str]:
-    """Emit a finished run's events and return their names.
+def tell_events(report: Mapping[str, Any]) -> None:
+    """Emit a finished run's events."""
+    payload = payload_of(report)
+    for name in names_of(report):
+        emit_event(
+            event=name,
+            resource=_resource(report["batch"]),
+            related=_related(report["run_id"]),
+            payload=payload,
+        )
+
+
+def names_of(report: Mapping[str, Any]) -> list[str]:
+    """Return the names of a finished run's events.
 
     `nightscreen.run.completed`, `.stopped` or `.test_mode` for each run; `nightscreen.balance.low`
     and `nightscreen.balance.drift` where the wallet wants a look; `nightscreen.listings.new` where
@@ -66,14 +78,6 @@ def tell_events(report: Mapping[str, Any]) -> list[str]:
         names.append("nightscreen.balance.drift")
     if report.get("changes", {}).get("new_listing"):
         names.append("nightscreen.listings.new")
-    payload = payload_of(report)
-    for name in names:
-        emit_event(
-            event=name,
-            resource=_resource(report["batch"]),
-            related=_related(report["run_id"]),
-            payload=payload,
-        )
     return names
 
 

@@ -33,8 +33,20 @@ async def test_a_low_wallet_is_told_as_an_event(
     batch = f"nightscreen.batch.{report['batch']}"
     asked = {"filter": {"event": {"prefix": ["nightscreen."]}, "resource": {"id": [batch]}}}
 
-    def told() -> set[str]:
-        found = {each["event"] for each in engine.post("/events/filter", asked)["events"]}
-        return found if "nightscreen.balance.low" in found else set()
+    def told() -> dict[str, Any]:
+        found = {each["event"]: each for each in engine.post("/events/filter", asked)["events"]}
+        ends = {"nightscreen.balance.low", "nightscreen.run.completed"}
+        return found if ends <= set(found) else {}
 
-    assert "nightscreen.run.completed" in until(told, "the events of a run")
+    events = until(told, "the events of a run")
+    assert not [name for name in events if name.startswith("nightscreen.page.")]
+    payload = events["nightscreen.run.completed"]["payload"]
+    assert payload["cost"] == report["cost"]["total"]
+    assert payload["new_listings"] == report["changes"]["new_listing"]
+    words = {"run_id", "state", "stop_reason"}
+    for name, value in payload.items():
+        assert name in words or value is None or float(value) >= 0, name
+    related = events["nightscreen.run.completed"]["related"]
+    assert f"nightscreen.run.{report['run_id']}" in {
+        each["prefect.resource.id"] for each in related
+    }

@@ -1,0 +1,207 @@
+"""On call, with a real server: pages arrive, dead runs are found, a run is seen from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import threading
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prefect import get_client
+from prefect.blocks.notifications import CustomWebhookNotificationBlock
+from prefect.events import emit_event
+from prefect.states import Running, Scheduled
+
+from flows.morning_summary import morning_summary
+from flows.screen_batch import screen_batch
+from sandbox.batch import make_batch
+from schemas.errors import UsageError
+from schemas.parameters import ScreenBatch
+from tasks.automations import DEAD, FLOW, LATE, PAGES, SUMMARY, install
+from tests.flows.engine_in_a_test import until
+from tests.flows.test_stopping import command, wait_until_under_way
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from uuid import UUID
+
+    from sandbox.process import SandboxProcess
+    from tests.flows.engine_in_a_test import Engine
+
+pytestmark = pytest.mark.engine
+
+BLOCK = "custom-webhook/on-call"
+SOON_S = 10.0
+"""The least the engine waits before it takes silence for an event."""
+
+
+class Telephone(BaseHTTPRequestHandler):
+    """Takes the notifications that are sent to whoever is on call."""
+
+    rang: list[dict[str, str]]
+
+    def do_POST(self) -> None:
+        """Take note of a notification."""
+        told = self.rfile.read(int(self.headers["Content-Length"]))
+        self.rang.append(json.loads(told))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def telephone(at_home: Path) -> Iterator[list[dict[str, str]]]:
+    """Give what rang, and a notification block on the server that makes it ring."""
+    Telephone.rang = []
+    server = HTTPServer(("127.0.0.1", 0), Telephone)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    block = CustomWebhookNotificationBlock(
+        name="on-call",
+        url=f"http://127.0.0.1:{server.server_port}/ring",
+        json_data={"subject": "{{subject}}", "body": "{{body}}"},
+    )
+    saved = block.save("on-call", overwrite=True)
+    if asyncio.iscoroutine(saved):
+        asyncio.run(saved)
+    yield Telephone.rang
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+async def _names() -> list[str]:
+    async with get_client() as client:
+        return [each.name for each in await client.read_automations()]
+
+
+async def test_installing_twice_is_installing_once(telephone: list[Any]) -> None:
+    """Four automations, brought up to date and not doubled; a block that is not there is told."""
+    first = await install(page_block=BLOCK, summary_block=BLOCK)
+    again = await install(page_block=BLOCK, summary_block=BLOCK)
+    assert [each.name for each in first] == [DEAD, PAGES, LATE, SUMMARY]
+    assert not any(each.made for each in again)
+    assert sorted(await _names()) == sorted([DEAD, PAGES, LATE, SUMMARY])
+    with pytest.raises(UsageError, match="no notification block custom-webhook/nobody"):
+        await install(page_block="custom-webhook/nobody")
+
+
+async def test_test_mode_wakes_a_person_and_a_stop_waits_for_the_morning(
+    telephone: list[dict[str, str]], sandbox: SandboxProcess, at_home: Path
+) -> None:
+    """One page at once, with what to type; the empty wallet is in the summary."""
+    await install(page_block=BLOCK, summary_block=BLOCK)
+    make_batch(at_home / "callers.csv", rows=30, seed=78)
+    given = {"input": str(at_home / "callers.csv"), "output": str(at_home / "out")}
+    sandbox.post("/_sandbox/wallet", {"balance": "200"})
+    stopped: Any = await screen_batch(ScreenBatch(**given))
+    assert stopped["stop_reason"] == "balance"
+    sandbox.reset("test-mode")
+    report: Any = await screen_batch(ScreenBatch(**given))
+    assert report["state"] == "test_mode"
+    (page,) = await asyncio.to_thread(until, lambda: list(telephone), "a page")
+    assert "test mode" in page["subject"]
+    assert f"nightscreen doctor {report['run_id']}" in page["body"]
+    numbers = await morning_summary()
+    assert (numbers["runs"], numbers["stopped"], numbers["test_mode"]) == (2, 1, 1)
+
+    def summed_up() -> list[dict[str, str]]:
+        return [each for each in telephone if "night of" in each["subject"]]
+
+    (summary,) = await asyncio.to_thread(until, summed_up, "the morning summary")
+    assert f"nightscreen doctor {stopped['run_id']}" in summary["body"]
+    assert "the wallet is too low" in summary["body"]
+    assert len(telephone) == 2
+
+
+async def _flow_run(state: Any, **more: Any) -> UUID:  # noqa: ANN401 - a state of the engine
+    async with get_client() as client:
+        return (await client.create_flow_run(screen_batch, state=state, **more)).id
+
+
+async def test_dead_and_late_runs_are_found(
+    telephone: list[dict[str, str]], engine: Engine
+) -> None:
+    """Heartbeats that stop mean a crash; a run nobody takes up wakes a person."""
+    await install(page_block=BLOCK, silence_s=SOON_S, late_s=SOON_S)
+    parameters = {"parameters": ScreenBatch().model_dump()}
+    dead = await _flow_run(Running(), parameters=parameters)
+    past = datetime.now(UTC) - timedelta(minutes=5)
+    await _flow_run(Scheduled(scheduled_time=past), parameters=parameters, name="tonight")
+    flow_id = engine.flow_run(str(dead))["flow_id"]
+    emit_event(
+        event="prefect.flow-run.heartbeat",
+        resource={"prefect.resource.id": f"prefect.flow-run.{dead}"},
+        related=[
+            {
+                "prefect.resource.id": f"prefect.flow.{flow_id}",
+                "prefect.resource.role": "flow",
+                "prefect.resource.name": FLOW,
+            }
+        ],
+    )
+
+    def crashed() -> bool:
+        return bool(engine.flow_run(str(dead))["state_type"] == "CRASHED")
+
+    await asyncio.to_thread(until, crashed, "the dead run")
+    (page,) = await asyncio.to_thread(until, lambda: list(telephone), "the late run")
+    assert "has not started" in page["subject"]
+    assert "tonight" in page["body"]
+
+
+def asked(engine: Engine, at_home: Path) -> tuple[int, dict[str, Any]]:
+    """Ask the doctor from a process of its own."""
+    doctor = command(engine, "doctor", "--json")
+    out, err = doctor.communicate(timeout=60)
+    assert "Traceback" not in err
+    return doctor.returncode, json.loads(out)
+
+
+def test_a_run_is_looked_at_from_outside_killed_and_resumed(
+    engine: Engine, sandbox: SandboxProcess, at_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Live caps and the pid while it runs; the command that ends it once it was killed."""
+    monkeypatch.setitem(engine.extra, "NIGHTSCREEN_HOME", os.environ["NIGHTSCREEN_HOME"])  # type: ignore[arg-type]  # a dict
+    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 600})
+    make_batch(at_home / "people.csv", rows=150, seed=79)
+    run = command(
+        engine,
+        *("screen", str(at_home / "people.csv"), "--output", str(at_home / "out"), "--json"),
+        *("--log-format", "json"),
+    )
+    wait_until_under_way(sandbox)
+
+    def signs() -> dict[str, Any] | None:
+        status, told = asked(engine, at_home)
+        alive = status == 0 and told["run"]["phase"] == "asking"
+        return told if alive and told["run"]["checks"]["karma"]["cap"] else None
+
+    told = until(signs, "signs of life")
+    assert told["run"]["state"] == "running"
+    assert (told["safe_to_run_again"], told["run"]["pid"]) == (False, run.pid)
+    assert told["run"]["checks"]["karma"]["cap"] > 0
+    by_name = {each["name"]: each for each in told["findings"]}
+    assert "answers" in by_name["engine"]["says"]
+    assert "alive" in by_name["worker"]["says"]
+    os.kill(run.pid, signal.SIGKILL)
+    _, err = run.communicate(timeout=30)
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert {"run_opened", "progress"} <= {line["event"] for line in lines}
+    sandbox.post("/_sandbox/latency", {"kind": "none"})
+    status, told = asked(engine, at_home)
+    assert (status, told["run"]["state"]) == (3, "killed")
+    assert told["safe_to_run_again"]
+    program, *arguments = told["command"].split()
+    assert program == "nightscreen"
+    again = command(engine, *arguments, "--json")
+    out, _ = again.communicate(timeout=120)
+    assert (again.returncode, json.loads(out)["state"]) == (0, "completed")
