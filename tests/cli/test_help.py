@@ -25,6 +25,8 @@ COMMANDS = (
     "journal in-doubt",
     "journal spend",
     "journal verify",
+    "doctor",
+    "automations install",
 )
 
 

@@ -83,11 +83,14 @@ async def _names() -> list[str]:
         return [each.name for each in await client.read_automations()]
 
 
-async def test_installing_twice_is_installing_once(telephone: list[Any]) -> None:
+async def test_installing_twice_is_installing_once(telephone: list[Any], engine: Engine) -> None:
     """Four automations, brought up to date and not doubled; a block that is not there is told."""
-    first = await install(page_block=BLOCK, summary_block=BLOCK)
+    typed = command(engine, "automations", "install", "--block", BLOCK, "--json")
+    out, _ = await asyncio.to_thread(typed.communicate, timeout=60)
+    first = json.loads(out)["automations"]
     again = await install(page_block=BLOCK, summary_block=BLOCK)
-    assert [each.name for each in first] == [DEAD, PAGES, LATE, SUMMARY]
+    assert [each["name"] for each in first] == [DEAD, PAGES, LATE, SUMMARY]
+    assert all(each["made"] for each in first)
     assert not any(each.made for each in again)
     assert sorted(await _names()) == sorted([DEAD, PAGES, LATE, SUMMARY])
     with pytest.raises(UsageError, match="no notification block custom-webhook/nobody"):
