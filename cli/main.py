@@ -20,6 +20,7 @@ from cli.erase import register as register_erasing
 from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from cli.oncall import register as register_oncall
 from cli.policy import policy_app
+from cli.transactions import transactions_app
 from schemas.errors import NightscreenError
 
 app = typer.Typer(
@@ -56,6 +57,7 @@ journal_app = typer.Typer(help="The journal of paid calls.", no_args_is_help=Tru
 app.add_typer(runs_app, name="runs")
 app.add_typer(journal_app, name="journal")
 app.add_typer(policy_app, name="policy")
+app.add_typer(transactions_app, name="transactions")
 register_decisions(app, runs_app)
 register_erasing(app)
 register_oncall(app)

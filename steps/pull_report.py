@@ -55,6 +55,8 @@ CHANGES_SCHEMA = pa.schema(
 """One row for each transaction added, modified or removed, by pseudonyms; and one for each customer
 whose list was suspiciously short, with how many removals wait."""
 _COLUMNS = ("customer_id", "record", "record_key", "column", "code", "hint")
+_LOOK_BACK = 10
+"""Pulls whose drift is not told again in a notice."""
 _COUNTS = ("added", "modified", "removed", "held", "out_of_reach", "repeated")
 
 
@@ -133,7 +135,7 @@ def _more(pull: Pull, totals: _Totals, written: int) -> dict[str, Any]:
             "file": part.relative_to(part.parents[2]).as_posix() if written else None,
             "repeated": counts["repeated"],
         },
-        "drift": {**totals.drift.document(), "shape": dict(sorted(totals.shapes.items()))},
+        "drift": _drift(totals),
     }
 
 
@@ -155,9 +157,32 @@ def _give_notices(pull: Pull, totals: _Totals, lapsed: int) -> None:
             f"{refused} refreshes were refused and no other call under this key was answered: "
             "check NIGHTSCREEN_API_KEY, then resume the run; no consent was given up"
         )
-    odd = {"data"} ^ {*totals.shapes} if totals.shapes else set()
-    if odd or totals.drift.new:
-        notices.append("the shape of the service's transactions differs from the known: see drift")
+    strange = _names(_drift(totals)) - _told_before(pull)
+    if strange:
+        notices.append(
+            f"the service's transactions have changed shape ({', '.join(sorted(strange)[:5])}): see "
+            "drift in the report, and data/transaction_fields.toml"
+        )
+
+
+def _drift(totals: _Totals) -> dict[str, dict[str, int]]:
+    return {**totals.drift.document(), "shape": dict(sorted(totals.shapes.items()))}
+
+
+def _names(drift: Mapping[str, Mapping[str, int]]) -> set[str]:
+    return {
+        f"{kind} {name}"
+        for kind, names in drift.items()
+        for name in names
+        if (kind, name) != ("shape", "data")
+    }
+
+
+def _told_before(pull: Pull) -> set[str]:
+    """Return what the last pulls that ended told of drift."""
+    runs = pull.run.journal.runs.newest(batch=pull.run.batch, limit=_LOOK_BACK)
+    reports = (run.report for run in runs if run.run_id != pull.run.run_id)
+    return {name for report in reports if report for name in _names(report.get("drift", {}))}
 
 
 # --- calls ---

@@ -19,7 +19,7 @@ from client.reading import parse_answer
 from schemas.checks import Operation, SubjectKind
 from schemas.errors import InputError, ScopeNotGrantedError
 from schemas.plan import Standing
-from schemas.pulls import FINAL, Difference, Known, Pulled, PullOutcome
+from schemas.pulls import FINAL, Difference, Known, Pulled, PullOutcome, PullTransactions
 from steps.control import TOLERATED_FROM, StopReason
 from steps.errands import open_errand_run
 from steps.pull_comparison import changed_fields, compare, read_records
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from client.wire import Request
-    from schemas.pulls import PullTransactions
     from schemas.settings import Settings
     from steps.errands import Desk, ErrandRun
     from steps.jobs import Job
@@ -79,16 +78,16 @@ class Ending:
     standing: Standing = Standing.WAITING
 
 
-def open_pull(
+def open_pull_run(
     parameters: PullTransactions, settings: Settings, *, clock: Clock = system_clock
-) -> Pull:
-    """Open a run and write down who is due; nothing is sent.
+) -> ErrandRun:
+    """Open a run, or take one up again; nothing is sent.
 
     Raises:
-        UsageError: settings or parameters are wrong, or nobody is due.
+        UsageError: settings or parameters are wrong.
         JournalError: the journal cannot be used.
     """
-    run = open_errand_run(
+    return open_errand_run(
         parameters,
         settings,
         flow=FLOW,
@@ -96,19 +95,19 @@ def open_pull(
         operation=Operation.AGGREGATOR_TRANSACTIONS,
         clock=clock,
     )
-    try:
-        return _begin(run, parameters)
-    except BaseException:
-        run.withdraw()
-        run.close()
-        raise
 
 
-def _begin(run: ErrandRun, parameters: PullTransactions) -> Pull:
+def begin_pull(run: ErrandRun) -> Pull:
+    """Write down who is due, or find out who still is in a run that is taken up again.
+
+    Raises:
+        UsageError: a grant that was named is not live, or the table of fields has a mistake.
+    """
     run.control.tolerated_failure_pct = 100.0  # a refused token is no failure: `_watch` judges
     pull = Pull(run, Vault.of(run.journal), Transactions.of(run.journal), load_fields())
     if run.is_new:
-        chosen = _chosen(pull.vault, parameters.grants)
+        wanted = run.parameters.grants if isinstance(run.parameters, PullTransactions) else []
+        chosen = _chosen(pull.vault, wanted)
         pull.store.begin(run.run_id, ((each.customer, each.grant_id) for each in chosen))
     pulls = pull.store.pulls(run.run_id)
     left = [each for each in pulls if each.outcome not in FINAL]

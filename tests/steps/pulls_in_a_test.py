@@ -22,7 +22,7 @@ from schemas.pulls import PullTransactions
 from schemas.settings import read_settings
 from steps.errands import open_desk
 from steps.pull_report import close_pull
-from steps.pulling import Pull, open_pull, pull_shard
+from steps.pulling import Pull, begin_pull, open_pull_run, pull_shard
 from storage.clock import system_clock
 from storage.journal import open_journal
 from storage.vault import Vault
@@ -111,7 +111,7 @@ class Lender:
             }
         )
         parameters = PullTransactions(output=str(self.folder / "out"), **options)
-        return open_pull(parameters, settings, clock=self.clock)
+        return begin_pull(open_pull_run(parameters, settings, clock=self.clock))
 
     def pull(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Pull and return the report."""

@@ -1,0 +1,146 @@
+"""`nightscreen transactions`: what customers who consented let us see, by hand.
+
+The flow itself is `flows.pull_transactions`. Customers are turned into grants here, since what the
+engine is told it stores in clear.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.pulls import PullTransactions
+
+transactions_app = typer.Typer(
+    help="Transactions of customers who consented.", no_args_is_help=True
+)
+_LABEL = 14
+
+
+@transactions_app.callback()
+def _transactions() -> None:
+    """Transactions of customers who consented."""
+
+
+@transactions_app.command(
+    "pull", epilog="Example: nightscreen transactions pull --customer CUST-0000004 --output out"
+)
+def transactions_pull(
+    customer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CUSTOMER_ID",
+            help="Pull this customer alone; may be given again. Without: every live grant.",
+        ),
+    ] = None,
+    run: Annotated[str, typer.Option(help="Id of an earlier pull to take up again.")] = "",
+    deadline: Annotated[
+        str, typer.Option(help="Ask nothing after it: 06:00 in Lagos, or an ISO instant.")
+    ] = "",
+    output: Annotated[Path, typer.Option(help="Folder for results.")] = Path("out"),
+    json_output: JsonOption = False,
+) -> None:
+    """Pull transactions; tell what was added, modified and removed since the last pull."""
+    options = {"run": run, "deadline": deadline, "output": str(output)}
+    raise typer.Exit(pull(options, customer or [], json_output=json_output))
+
+
+def pull(options: Mapping[str, Any], customers: Sequence[str], *, json_output: bool) -> int:
+    """Run the flow by hand and return the exit status."""
+    from cli.errand import run_errand
+    from cli.surroundings import settings_of_command
+    from steps.line import require_service
+    from tasks.logs import set_up_logs
+
+    settings = settings_of_command()
+    set_up_logs(settings.log_format)
+    require_service(settings, quote_only=False)
+    parameters = _parameters(options, customers)
+
+    async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
+        from flows.pull_transactions import pull_transactions
+
+        return await pull_transactions(parameters)
+
+    return run_errand(
+        make, lambda report: _tell(report, Path(parameters.output)), json_output=json_output
+    )
+
+
+def _parameters(options: Mapping[str, Any], customers: Sequence[str]) -> PullTransactions:
+    from pydantic import ValidationError
+
+    from schemas.errors import UsageError
+    from schemas.pulls import PullTransactions
+
+    if customers and options["run"]:
+        raise UsageError("--run takes an earlier pull up with its own customers; leave --customer")
+    try:
+        return PullTransactions(**options, grants=_grants(customers) if customers else [])
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        raise UsageError(f"--{name} cannot be read: write it as --help shows") from None
+
+
+def _grants(customers: Sequence[str]) -> list[str]:
+    """Return the customers' live grants.
+
+    Raises:
+        InputError: one of them has none; told by its place, since an id may be personal.
+    """
+    from cli.opened import opened_journal
+    from schemas.errors import InputError
+    from steps.pulling import SCOPE
+    from storage.vault import Vault
+
+    found = []
+    with opened_journal() as journal:
+        vault = Vault.of(journal)
+        for place, customer in enumerate(dict.fromkeys(customers), start=1):
+            grant = vault.find(customer)
+            if grant is None or not grant.allows(SCOPE):
+                state = "never consented" if grant is None else f"has a grant that is {grant.state}"
+                if grant is not None and grant.state == "live":
+                    state = f"did not grant {SCOPE}"
+                raise InputError(
+                    f"customer number {place} of those given {state}; ask for consent with: "
+                    f"nightscreen consent link CUSTOMER_ID --scope {SCOPE}"
+                )
+            found.append(grant.grant_id)
+    return found
+
+
+def _tell(report: Mapping[str, Any], output: Path) -> None:
+    """Print how a pull ended, and where its files are."""
+    reason = f" ({report['stop_reason']})" if report["stop_reason"] else ""
+    typer.echo(f"Pull {report['run_id']} {report['state']}{reason}")
+    customers, changes = report["customers"], report["changes"]
+    others = (
+        f"{name.replace('_', ' ')} {number:,}"
+        for name, number in customers.items()
+        if number and name not in {"due", "pulled"}
+    )
+    _say("customers", ", ".join([f"{customers['pulled']:,} pulled", *others]))
+    told = (f"{name.replace('_', ' ')} {number:,}" for name, number in changes.items() if number)
+    _say("transactions", ", ".join(told) or "nothing new")
+    if report["rows"]["quarantined"]:
+        _say("quarantine", f"{report['rows']['quarantined']:,} records could not be read")
+    for notice in report["notices"]:
+        _say("notice", notice)
+    if report["transactions"]["file"]:
+        _say("written to", str(output / report["transactions"]["file"]))
+    _say("results", str(output / report["run_id"]))
+    if report["state"] == "stopped":
+        _say("next", f"nightscreen transactions pull --run {report['run_id']} --output {output}")
+
+
+def _say(label: str, text: str) -> None:
+    typer.echo(f"  {label:<{_LABEL}}{text}")

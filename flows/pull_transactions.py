@@ -1,0 +1,75 @@
+"""Pull the transactions of customers who consented: what is new, what changed, what is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+
+from schemas.pulls import PullTransactions
+from schemas.settings import read_settings
+from steps.pull_report import close_pull
+from steps.pulling import begin_pull, open_pull_run
+from tasks.edge import sanitising
+from tasks.errands import at_the_desk, opened_errand
+from tasks.logs import set_up_logs
+from tasks.progress import show_progress
+from tasks.pulling import pull_customers, report_pull
+from tasks.stopping import as_the_engine_has_it
+
+if TYPE_CHECKING:
+    from tasks.live import LiveErrand
+
+SHARDS_AT_ONCE = 3
+"""Shards in flight at a time, so that the window never runs dry between two."""
+
+
+def run_name() -> str:
+    """Name a flow run; it holds no personal data."""
+    given = flow_run.parameters.get("parameters", {})
+    values = given if isinstance(given, dict) else given.model_dump()
+    return f"resume-{values['run']}" if values.get("run") else "transactions"
+
+
+@flow(
+    name="pull-transactions",
+    flow_run_name=run_name,
+    persist_result=False,
+    validate_parameters=True,
+)
+async def pull_transactions(parameters: PullTransactions) -> dict[str, Any] | State[Any]:
+    """Pull the transactions of every live grant and return the report.
+
+    Raises:
+        UsageError: parameters or settings are wrong; nothing was asked.
+        JournalError: the journal cannot be used.
+    """
+    with sanitising():
+        settings = read_settings()
+        set_up_logs(settings.log_format)
+        async with opened_errand(lambda: open_pull_run(parameters, settings)) as run:
+            run.work = await asyncio.to_thread(begin_pull, run.run)
+            async with at_the_desk(run, _close), show_progress(run, "transactions"):
+                await _pull_all(run)
+            report = await report_pull(run.run_id)
+        return await as_the_engine_has_it(run, report)
+
+
+async def _pull_all(run: LiveErrand) -> None:
+    """Pull every shard, a few at a time."""
+    slots = asyncio.Semaphore(SHARDS_AT_ONCE)
+    async with asyncio.TaskGroup() as group:
+        for shard in range(len(run.work.due)):
+            group.create_task(_pull_one(run.run_id, shard, slots))
+
+
+async def _pull_one(run_id: str, shard: int, slots: asyncio.Semaphore) -> None:
+    async with slots:
+        await pull_customers(run_id, shard)
+
+
+def _close(run: LiveErrand) -> None:
+    close_pull(run.work)
