@@ -87,8 +87,8 @@ class BvnRequest:
         doubt: the call whose answer was lost, if one was.
         trouble: why the last call brought no answer.
         attempts: passwords that were sent on and not accepted.
-        finish_run_id: the run that supplied the last password.
-        finishing: its second call is under way, or was when its process died.
+        finish_run_id: the run whose password the service last said something about.
+        finishing: the run that makes the second call now, or did when its process died.
         cost_micro: what its calls are known to have cost.
     """
 
@@ -107,7 +107,7 @@ class BvnRequest:
     attempts: int = 0
     settled_at: int | None = None
     finish_run_id: str | None = None
-    finishing: bool = False
+    finishing: str | None = None
     cost_micro: int = 0
 
     @property

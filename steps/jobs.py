@@ -16,13 +16,13 @@ from schemas.plan import Standing
 if TYPE_CHECKING:
     import asyncio
 
-    from schemas.checks import Outcome
     from client.wire import Request
+    from schemas.checks import Outcome
 
 RELEASED = "released"
 """Trouble of an intent that was given back unsent: the run stopped, or the price rose."""
 
-_STATES = {
+CALL_STATES = {
     Verdict.ANSWERED: CallState.ANSWERED,
     Verdict.NOT_SENT: CallState.NOT_SENT,
     Verdict.NOT_CHARGED: CallState.NOT_CHARGED,
@@ -158,7 +158,7 @@ def outcome_of(
         call_id=grant.call_id,
         ask=job.ask(),
         intent_at=grant.intent_at,
-        state=_STATES[reading.verdict],
+        state=CALL_STATES[reading.verdict],
         trouble=None if reading.trouble is None else reading.trouble.value,
         status=reading.status,
         outcome=None if reading.outcome is None else reading.outcome.value,

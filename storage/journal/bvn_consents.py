@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     Column,
     Index,
     Integer,
@@ -56,7 +55,7 @@ bvn_requests = Table(
     Column("attempts", Integer, nullable=False),
     Column("settled_at", BigInteger),
     Column("finish_run_id", Text),
-    Column("finishing", Boolean, nullable=False),
+    Column("finishing", Text),  # the run that sends a password on at this moment
     Column("cost_micro", BigInteger, nullable=False),
     Index("bvn_requests_by_customer", "customer", "requested_at"),
     Index("bvn_requests_by_subject", "subject"),
@@ -121,11 +120,11 @@ class BvnConsents:
                 update(bvn_requests)
                 .where(
                     kept.request_id == request.request_id,
-                    kept.finishing.is_(False),
+                    kept.finishing.is_(None),
                     kept.state == request.state.value,
                     kept.attempts == request.attempts,
                 )
-                .values(finishing=True, finish_run_id=run_id)
+                .values(finishing=run_id)
             )
         return bool(done.rowcount)
 
@@ -166,7 +165,7 @@ class BvnConsents:
         """Return requests with a call under way, or that was when its process died."""
         kept = bvn_requests.c
         starting = (kept.state == BvnState.REQUESTED.value) & kept.doubt.is_(None)
-        return self._read(kept.finishing.is_(True) | starting)
+        return self._read(kept.finishing.is_not(None) | starting)
 
     def abandon(self, before: int, now: int) -> int:
         """Give up requests that have waited since before an instant; return how many."""
@@ -177,7 +176,7 @@ class BvnConsents:
                 .where(
                     kept.state.in_(_OPEN_WORDS),
                     kept.requested_at < before,
-                    kept.finishing.is_(False),
+                    kept.finishing.is_(None),
                 )
                 .values(state=BvnState.ABANDONED.value, settled_at=now)
             )

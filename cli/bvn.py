@@ -1,0 +1,218 @@
+"""`nightscreen bvn`: the two stages of BVN consent, by hand.
+
+The flows themselves are in `flows.confirm_bvns`. A password is never an option here: shells keep
+what was typed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from schemas.bvn import ConfirmBvns, RequestBvns
+
+bvn_app = typer.Typer(
+    help="BVN consent: ask customers, then confirm with their one-time passwords.",
+    no_args_is_help=True,
+)
+_LABEL = 14
+_ADVICE = {
+    "max_spend": "write naira such as 5000 or 99.50, without sign or commas",
+    "deadline": "write a time of day in Lagos such as 06:00, or an instant such as "
+    "2026-03-01T06:00",
+    "run": "an id holds letters, digits and hyphens; see the ids with: nightscreen runs list",
+    "contact": "write phone or email",
+    "batch": "write at most 80 characters",
+}
+
+MappingOption = Annotated[
+    Path | None, typer.Option(help="TOML file that renames, merges or defaults columns.")
+]
+SpendOption = Annotated[str, typer.Option(help="Most naira this run may spend.")]
+DeadlineOption = Annotated[
+    str, typer.Option(help="Ask nothing after it: 06:00 in Lagos, or an ISO instant.")
+]
+QuoteOption = Annotated[bool, typer.Option("--quote-only", help="Only say the cost.")]
+RunOption = Annotated[str, typer.Option(help="Id of an earlier run to take up again.")]
+OutputOption = Annotated[Path, typer.Option(help="Where results go.")]
+
+
+@bvn_app.callback()
+def _bvn() -> None:
+    """BVN consent: ask customers, then confirm with their one-time passwords."""
+
+
+@bvn_app.command("request", epilog="Example: nightscreen bvn request customers.csv")
+def bvn_request(
+    input_: Annotated[
+        Path | None,
+        typer.Argument(metavar="INPUT", help="CSV, XLSX, Parquet or JSON Lines file."),
+    ] = None,
+    batch: Annotated[str, typer.Option(help="Batch name; default: the file's, undated.")] = "",
+    contact: Annotated[str, typer.Option(help="phone (the default) or email.")] = "",
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Send a new password also to those who were asked before."),
+    ] = False,
+    mapping: MappingOption = None,
+    max_spend: SpendOption = "",
+    deadline: DeadlineOption = "",
+    quote_only: QuoteOption = False,
+    run: RunOption = "",
+    output: OutputOption = Path("out"),
+    json_output: JsonOption = False,
+) -> None:
+    """Have the service send each customer of a file a one-time password."""
+    from schemas.bvn import RequestBvns
+
+    options = {
+        "input": "" if input_ is None else str(input_),
+        "batch": batch,
+        "contact": contact,
+        "again": again,
+        "mapping": "" if mapping is None else str(mapping),
+        "max_spend": max_spend,
+        "deadline": deadline,
+        "quote_only": quote_only,
+        "run": run,
+        "output": "" if run and output == Path("out") else str(output),
+    }
+    raise typer.Exit(_carry_out(RequestBvns, options, json_output=json_output))
+
+
+@bvn_app.command("confirm", epilog="Example: nightscreen bvn confirm otps.csv --max-spend 5000")
+def bvn_confirm(
+    input_: Annotated[
+        Path,
+        typer.Argument(metavar="OTPS", help="File with customer_id,otp; remove it afterwards."),
+    ],
+    mapping: MappingOption = None,
+    max_spend: SpendOption = "",
+    deadline: DeadlineOption = "",
+    quote_only: QuoteOption = False,
+    run: RunOption = "",
+    output: OutputOption = Path("out"),
+    json_output: JsonOption = False,
+) -> None:
+    """Confirm BVNs with the passwords customers supplied; each confirmation is charged."""
+    from schemas.bvn import ConfirmBvns
+
+    options = {
+        "input": str(input_),
+        "mapping": "" if mapping is None else str(mapping),
+        "max_spend": max_spend,
+        "deadline": deadline,
+        "quote_only": quote_only,
+        "run": run,
+        "output": "" if run and output == Path("out") else str(output),
+    }
+    raise typer.Exit(_carry_out(ConfirmBvns, options, json_output=json_output))
+
+
+def _carry_out(
+    kind: type[RequestBvns | ConfirmBvns], options: Mapping[str, Any], *, json_output: bool
+) -> int:
+    """Run a flow by hand and return the exit status."""
+    from cli.beforehand import check_service
+    from cli.errand import run_errand
+    from cli.surroundings import settings_of_command
+    from tasks.logs import set_up_logs
+
+    settings = settings_of_command()
+    set_up_logs(settings.log_format)
+    check_service(settings)
+    parameters = _parameters(kind, options)
+    _check_input(parameters)
+
+    async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
+        from flows.confirm_bvns import confirm_bvns, request_bvns
+        from schemas.bvn import RequestBvns
+
+        if isinstance(parameters, RequestBvns):
+            return await request_bvns(parameters)
+        return await confirm_bvns(parameters)
+
+    tell = _tell_quote if parameters.quote_only else _tell
+    return run_errand(make, tell, json_output=json_output)
+
+
+def _parameters(
+    kind: type[RequestBvns | ConfirmBvns], options: Mapping[str, Any]
+) -> RequestBvns | ConfirmBvns:
+    from pydantic import ValidationError
+
+    from schemas.errors import UsageError
+
+    given = {name: value for name, value in options.items() if value not in ("", False)}
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+        advice = _ADVICE.get(name, "write it as --help shows")
+        raise UsageError(f"--{name.replace('_', '-')}: {advice}") from None
+
+
+def _check_input(parameters: RequestBvns | ConfirmBvns) -> None:
+    """Tell a file that cannot be read at once, before the engine starts."""
+    from schemas.bvn import RequestBvns
+    from schemas.errors import InputError
+    from steps.bvn_otps import open_otps
+    from storage.mapping import read_mapping
+    from storage.tables import open_source
+
+    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
+    if parameters.input:
+        open_ = open_source if isinstance(parameters, RequestBvns) else open_otps
+        open_(Path(parameters.input), mapping=mapping)
+    elif not parameters.run:
+        raise InputError(
+            "no input file was given; name a CSV, XLSX, Parquet or JSON Lines file of customers"
+        )
+
+
+def _tell_quote(document: Mapping[str, Any]) -> None:
+    """Print a quote for people."""
+    from cli.summary import naira
+
+    rows, quoted = document["rows"], document["quoted"]
+    typer.echo(
+        f"{rows['screened']:,} rows, {rows['quarantined']:,} in quarantine: "
+        f"{document['calls']:,} calls to the service"
+    )
+    _say("expected", naira(quoted["expected"]))
+    _say("range", f"{naira(quoted['low'])} to {naira(quoted['high'])}")
+    if "to_come" in document:
+        _say("confirming", f"up to {naira(document['to_come']['high'])}, charged by confirmation")
+
+
+def _tell(report: Mapping[str, Any]) -> None:
+    """Print how a run ended, and where its files are."""
+    from cli.summary import naira
+
+    reason = f" ({report['stop_reason']})" if report["stop_reason"] else ""
+    typer.echo(f"Run {report['run_id']} {report['state']}{reason}")
+    rows, cost = report["rows"], report["cost"]
+    _say("rows", f"{rows['screened']:,} taken, {rows['quarantined']:,} in quarantine")
+    told = (f"{word.replace('_', ' ')} {number:,}" for word, number in report["states"].items())
+    _say("customers", ", ".join(told) or "none")
+    _say("cost", f"{naira(cost['total'])}, quoted {naira(cost['quoted']['expected'])}")
+    if cost["in_doubt_exposure"] not in {None, "0.00"}:
+        _say("in doubt", f"{naira(cost['in_doubt_exposure'])}; see nightscreen journal in-doubt")
+    if "to_come" in cost:
+        _say("confirming", f"up to {naira(cost['to_come']['high'])}, charged by confirmation")
+    for notice in report["notices"]:
+        _say("notice", notice)
+    if report["state"] == "stopped":
+        stage = "request" if report["flow"] == "request_bvns" else "confirm OTPS"
+        _say("next", f"nightscreen bvn {stage} --run {report['run_id']}")
+
+
+def _say(label: str, text: str) -> None:
+    typer.echo(f"  {label:<{_LABEL}}{text}")

@@ -1,0 +1,119 @@
+"""BVN consent in two stages: ask customers for it, then send on the passwords they supplied."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+
+from schemas.bvn import ConfirmBvns, RequestBvns
+from schemas.checks import Operation
+from schemas.settings import read_settings
+from steps.bvn_closing import close_confirm, close_request, quote_document
+from steps.bvn_confirming import open_confirm
+from steps.bvn_requesting import open_request
+from tasks import bvn_consent as stations
+from tasks.edge import sanitising
+from tasks.errands import at_the_desk, opened_errand
+from tasks.logs import set_up_logs
+from tasks.stopping import as_the_engine_has_it
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from schemas.settings import Settings
+    from steps.errands import ErrandRun
+    from tasks.live import LiveErrand
+
+
+def run_name() -> str:
+    """Name a flow run by the run it takes up again, or by its stage; no personal data."""
+    given = flow_run.parameters.get("parameters", {})
+    values = given if isinstance(given, dict) else given.model_dump()
+    return f"resume-{values['run']}" if values.get("run") else str(flow_run.flow_name)
+
+
+@flow(name="request-bvns", flow_run_name=run_name, persist_result=False, validate_parameters=True)
+async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
+    """Have a one-time password sent to every customer of a file who was not asked before.
+
+    Raises:
+        UsageError: parameters, settings or input are wrong; nothing was sent.
+        JournalError: the journal cannot be used.
+    """
+    with sanitising():
+        async with _opened(lambda settings: open_request(parameters, settings)) as run:
+            await stations.take_in_customers(run.run_id)
+            wanted = await stations.plan_requests(run.run_id)
+            if parameters.quote_only:
+                return _quote(run, Operation.BVN_START, wanted)
+            async with at_the_desk(run, _close_request):
+                await stations.send_requests(run.run_id)
+            report = await stations.report_requests(run.run_id)
+        return await as_the_engine_has_it(run, report)
+
+
+@flow(name="confirm-bvns", flow_run_name=run_name, persist_result=False, validate_parameters=True)
+async def confirm_bvns(parameters: ConfirmBvns) -> dict[str, Any] | State[Any]:
+    """Send on the passwords that customers supplied; each confirmation is charged.
+
+    Raises:
+        UsageError: parameters, settings or input are wrong; nothing was sent.
+        JournalError: the journal cannot be used.
+    """
+    with sanitising():
+        async with _opened(lambda settings: open_confirm(parameters, settings)) as run:
+            wanted = await stations.take_in_passwords(run.run_id)
+            if parameters.quote_only:
+                return _quote(run, Operation.BVN_FINISH, wanted)
+            async with at_the_desk(run, _close_confirm):
+                await stations.send_passwords(run.run_id)
+            report = await stations.report_confirmations(run.run_id)
+        return await as_the_engine_has_it(run, report)
+
+
+@asynccontextmanager
+async def _opened(
+    open_run: Callable[[Settings], tuple[ErrandRun, Any]],
+) -> AsyncIterator[LiveErrand]:
+    """Open a run and what its stations share; a run that is only quoted leaves nothing."""
+    settings = read_settings()
+    set_up_logs(settings.log_format)
+    shared: list[Any] = []
+
+    def opening() -> ErrandRun:
+        run, work = open_run(settings)
+        shared.append(work)
+        return run
+
+    async with opened_errand(opening) as run:
+        run.work = shared.pop()
+        try:
+            yield run
+        finally:
+            run.work = None
+
+
+def _quote(run: LiveErrand, operation: Operation, calls: int) -> dict[str, Any]:
+    """Return what the run would cost, and leave nothing of it."""
+    work = run.work
+    if operation is Operation.BVN_START:
+        read, quarantined = work.rows_read, work.rows_quarantined
+    else:
+        read, quarantined = work.file.read, len(work.file.refused)
+        work.forget()
+    rows = {"read": read, "screened": read - quarantined, "quarantined": quarantined}
+    document = quote_document(run.run, operation, rows, calls)
+    run.run.withdraw()
+    return document
+
+
+def _close_request(run: LiveErrand) -> None:
+    close_request(run.run, run.work)
+
+
+def _close_confirm(run: LiveErrand) -> None:
+    close_confirm(run.run, run.work)

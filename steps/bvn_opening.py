@@ -1,0 +1,67 @@
+"""Opening runs of BVN consent: parameters as a run is remembered by, and how its input is known.
+
+A file of passwords is known by a keyed digest alone: from a plain one its few digits could be
+guessed. The runs themselves are `bvn_requesting` and `bvn_confirming`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from schemas.bvn import ConfirmBvns, RequestBvns
+from schemas.errors import InputError
+from storage.journal import open_journal
+from storage.journal.opening import journal_exists
+from storage.tables import file_digest
+
+if TYPE_CHECKING:
+    from schemas.settings import Settings
+    from storage.clock import Clock
+
+P = TypeVar("P", RequestBvns, ConfirmBvns)
+_PATHS = ("input", "mapping", "output")
+_NOT_KEPT = frozenset({"run", "deadline", "quote_only"})
+
+
+def remembered(parameters: P, settings: Settings, flow: str, *, clock: Clock) -> P:
+    """Return parameters with paths that hold from any folder, those of a resumed run filled in.
+
+    Raises:
+        InputError: no input was given, and no earlier run tells of one.
+    """
+    values = {name: getattr(parameters, name) for name in parameters.model_fields_set}
+    if parameters.run and journal_exists(settings.home, settings.journal_url):
+        with open_journal(
+            settings.home,
+            url=settings.journal_url,
+            data_key=settings.data_key.get_secret_value(),
+            clock=clock,
+        ) as journal:
+            earlier = journal.runs.find(parameters.run)
+        if earlier is not None and earlier.flow == flow:
+            kept = {k: v for k, v in earlier.parameters.items() if k not in _NOT_KEPT}
+            values = {**kept, **values}
+    found = type(parameters).model_validate(values)
+    if not found.input and not found.run:
+        raise InputError("no input file was given; name a CSV, XLSX, Parquet or JSON Lines file")
+    absolute = {
+        name: str(Path(getattr(found, name)).absolute()) for name in _PATHS if getattr(found, name)
+    }
+    return found.model_copy(update=absolute)
+
+
+def keyed_digest(path: Path, settings: Settings, *, clock: Clock) -> str:
+    """Return the digest of a file of passwords under the journal's key.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    plain = file_digest(path)
+    with open_journal(
+        settings.home,
+        url=settings.journal_url,
+        data_key=settings.data_key.get_secret_value(),
+        clock=clock,
+    ) as journal:
+        return f"keyed:{journal.pseudonyms.subject('file of passwords', plain).hex()}"

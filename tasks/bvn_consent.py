@@ -1,0 +1,97 @@
+"""One task for each station of BVN consent.
+
+They log numbers, which the engine stores in clear; rows and passwords stay with the open run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from prefect import get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+
+from schemas.money import naira_words
+from steps import bvn_closing, bvn_confirming, bvn_requesting
+from tasks import live
+from tasks.edge import guarded
+from tasks.events import tell_events
+from tasks.logs import say_report
+
+
+@task(name="take in customers", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def take_in_customers(run_id: str) -> dict[str, int]:
+    """Read who is to be asked; write quarantine."""
+    run = live.errand_of(run_id)
+    await asyncio.to_thread(bvn_requesting.take_in, run.run, run.work)
+    return {"read": run.work.rows_read, "quarantined": run.work.rows_quarantined}
+
+
+@task(name="plan BVN requests", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def plan_requests(run_id: str) -> int:
+    """Find out who is asked in this run, and quote it; return how many."""
+    run = live.errand_of(run_id)
+    wanted = await asyncio.to_thread(bvn_requesting.plan, run.run, run.work)
+    get_run_logger().info("%d customers are to be asked for BVN consent", wanted)
+    return wanted
+
+
+@task(name="request BVNs", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def send_requests(run_id: str) -> int:
+    """Have a one-time password sent to every customer who is to be asked."""
+    return await bvn_requesting.ask(live.desk_of(run_id), live.errand_of(run_id).work)
+
+
+@task(name="take in passwords", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def take_in_passwords(run_id: str) -> int:
+    """Read passwords into memory, judge their requests, and quote; return how many may be sent."""
+    run = live.errand_of(run_id)
+    await asyncio.to_thread(bvn_confirming.take_in, run.run, run.work)
+    wanted = await asyncio.to_thread(bvn_confirming.price, run.run, run.work)
+    get_run_logger().info(
+        "%d passwords are to be sent on, expected to cost %s",
+        wanted,
+        naira_words(run.run.quote.expected_micro),
+    )
+    return wanted
+
+
+@task(name="confirm BVNs", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def send_passwords(run_id: str) -> int:
+    """Send every password on, once; return how many customers are confirmed."""
+    return await bvn_confirming.send(live.desk_of(run_id), live.errand_of(run_id).work)
+
+
+@task(name="report BVN requests", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def report_requests(run_id: str) -> dict[str, Any]:
+    """Write table, changes, calls, report and manifest of a run that asked."""
+    run = live.errand_of(run_id)
+    return _told(await asyncio.to_thread(bvn_closing.close_request, run.run, run.work))
+
+
+@task(name="report BVN confirmations", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def report_confirmations(run_id: str) -> dict[str, Any]:
+    """Write table, changes, calls, report and manifest of a run that confirmed."""
+    run = live.errand_of(run_id)
+    return _told(await asyncio.to_thread(bvn_closing.close_confirm, run.run, run.work))
+
+
+def _told(report: dict[str, Any]) -> dict[str, Any]:
+    states = ", ".join(f"{number} {word}" for word, number in report["states"].items())
+    get_run_logger().info(
+        "run %s %s: %s naira; %s",
+        report["run_id"],
+        report["state"],
+        report["cost"]["total"],
+        states or "no customers",
+    )
+    say_report(report)
+    tell_events(report)
+    return report
