@@ -143,7 +143,8 @@ def _give_notices(pull: Pull, totals: _Totals, lapsed: int) -> None:
     notices = pull.run.control.notices
     if lapsed:
         notices.append(
-            f"{lapsed} customers must consent again: nightscreen consent list --state lapsed"
+            f"{lapsed} consents lapsed, since the service does not renew them any more: ask these "
+            "customers again; see: nightscreen consent list"
         )
     short = totals.outcomes[PullOutcome.SUSPICIOUS_SHORT]
     if short:
@@ -160,8 +161,8 @@ def _give_notices(pull: Pull, totals: _Totals, lapsed: int) -> None:
     strange = _names(_drift(totals)) - _told_before(pull)
     if strange:
         notices.append(
-            f"the service's transactions have changed shape ({', '.join(sorted(strange)[:5])}): see "
-            "drift in the report, and data/transaction_fields.toml"
+            f"the service's transactions have changed shape ({', '.join(sorted(strange)[:5])}): "
+            "see drift in the report, and data/transaction_fields.toml"
         )
 
 

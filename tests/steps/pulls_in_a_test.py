@@ -18,13 +18,15 @@ from sandbox.app import application
 from sandbox.latency import NO_WAIT
 from sandbox.state import Opening, Sandbox
 from schemas.consented import TokenAnswer
-from schemas.pulls import PullTransactions
+from schemas.pulls import PullOutcome, PullTransactions
 from schemas.settings import read_settings
+from steps.control import StopReason
 from steps.errands import open_desk
 from steps.pull_report import close_pull
 from steps.pulling import Pull, begin_pull, open_pull_run, pull_shard
 from storage.clock import system_clock
 from storage.journal import open_journal
+from storage.transactions import Transactions
 from storage.vault import Vault
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.clock import Clock
+    from storage.transactions import Version
     from storage.vault import Grant
 
 LIST = "transaction:list"
@@ -122,15 +125,23 @@ class Lender:
         finally:
             pull.run.close()
 
-    async def ask(self, pull: Pull) -> None:
-        """Pull every shard."""
+    async def ask(self, pull: Pull, *, until: int | None = None) -> None:
+        """Pull every shard; send nothing more once so many customers are done."""
         desk = open_desk(pull.run, transport=httpx.ASGITransport(application(self.sandbox)))
+        if until is not None:
+            pull.settled = _Until(pull, until)
         try:
             async with asyncio.TaskGroup() as group:
                 for number in range(len(pull.due)):
                     group.create_task(_shard(pull, desk, number))
         finally:
             await desk.close()
+
+    def kept(self, customer: str) -> list[list[Version]]:
+        """Return every version that is kept of a customer's records."""
+        with self.vault() as vault:
+            store = Transactions.of(vault._journal)
+            return list(store.of_customer(vault.customer(customer)))
 
     def typed(self, run_id: str = "*") -> list[dict[str, Any]]:
         """Return the typed transactions of a run, or of all runs in their order."""
@@ -146,6 +157,20 @@ class Lender:
         """Return what the sandbox counted about a customer."""
         counted = self.sandbox.grants.counts.get(username(customer), {})
         return counted.get(what, 0)
+
+
+class _Until(dict[bytes, PullOutcome]):
+    """Stops a pull once so many customers are done."""
+
+    def __init__(self, pull: Pull, until: int) -> None:
+        super().__init__()
+        self._pull = pull
+        self._until = until
+
+    def __setitem__(self, customer: bytes, outcome: PullOutcome) -> None:
+        super().__setitem__(customer, outcome)
+        if len(self) >= self._until:
+            self._pull.run.control.stop_run(StopReason.CANCELLED)
 
 
 async def _shard(pull: Pull, desk: Any, number: int) -> None:  # noqa: ANN401 - a desk
