@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from schemas.rows import Action, Problem, RefusedRow, SourceColumn
-from storage.rejects import ProblemsWriter, QuarantineWriter, guard, unguard
+from storage.rejects import ProblemsWriter, QuarantineWriter, append_problems, guard, unguard
 from storage.tables import open_source
 
 if TYPE_CHECKING:
@@ -112,4 +112,21 @@ def test_a_file_appears_whole_and_private_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), QuarantineWriter(path, columns("a")) as writer:
         writer.write(interrupted())
     assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["problems.csv"]
+
+
+def test_later_findings_are_added_to_the_same_file(tmp_path: Path) -> None:
+    """What is found after intake stands behind what was found there; the file stays private."""
+    path = tmp_path / "problems.csv"
+    problem = Problem(3, "=image_url", "image_host_unknown", "No such host.", Action.INVALID)
+    with ProblemsWriter(path) as writer:
+        writer.write([Problem(2, "bvn", "bvn_short", "Too short.", Action.INVALID)])
+    append_problems(path, [problem])
+    append_problems(path, [])
+    assert path.read_text(encoding="utf-8").splitlines() == [
+        "line,column,code,hint,action",
+        "2,bvn,bvn_short,Too short.,invalid",
+        "3,'=image_url,image_host_unknown,No such host.,invalid",
+    ]
+    assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in tmp_path.iterdir()] == ["problems.csv"]
