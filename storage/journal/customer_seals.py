@@ -14,6 +14,7 @@ from storage.journal.bvn_consents import bvn_requests, request_context
 from storage.journal.customer_tables import customer_history, customer_states, ensure, reviews
 from storage.journal.customers import state_context
 from storage.journal.engine import writing
+from storage.journal.loan_offers import loan_history, loan_offers, news_context, offer_context
 from storage.journal.reviews import review_context
 from storage.sealing import KEY_ID_BYTES, key_id
 
@@ -54,6 +55,8 @@ _SEALED = (
     ),
     _Sealed(reviews, reviews.c.review_id, reviews.c.sealed, review_context, 0),
     _Sealed(bvn_requests, bvn_requests.c.request_id, bvn_requests.c.sealed, request_context, b""),
+    _Sealed(loan_offers, loan_offers.c.offer_id, loan_offers.c.sealed, offer_context, b""),
+    _Sealed(loan_history, loan_history.c.history_id, loan_history.c.sealed, news_context, 0),
 )
 
 
@@ -109,5 +112,7 @@ def broken_customer_seals(journal: Journal, connection: Connection) -> list[str]
                     broken += 1
             last = rows[-1][0]
     return (
-        [f"{broken} states, reviews or requests do not open under the data key"] if broken else []
+        [f"{broken} states, reviews, requests or offers do not open under the data key"]
+        if broken
+        else []
     )

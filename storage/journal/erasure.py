@@ -26,6 +26,7 @@ from storage.journal.customer_tables import (
 )
 from storage.journal.engine import reading, sqlite_file, told, writing
 from storage.journal.keyring import put_meta, read_meta
+from storage.journal.loan_offers import LOAN_TABLES, loans_before, loans_of_person
 from storage.journal.runs import RUNNING
 from storage.journal.sightings import sightings
 from storage.journal.tables import answers, calls, meta, runs
@@ -268,6 +269,7 @@ def _of_person(person: Person) -> _Which:
                 for table in (customer_states, customer_history, reviews)
             ),
             (bvn_requests, _asked_for_bvn(person)),
+            *loans_of_person(person),
         ),
         or_(sightings.c.identifier.in_(person.subjects), *seen),
         sightings.c.bvn.in_(person.subjects),
@@ -297,6 +299,7 @@ def _before(answered: int, decided: int) -> _Which:
             (customer_history, customer_history.c.replaced_at < decided),
             (reviews, (reviews.c.imported_at < decided) & (reviews.c.until < decided)),
             (bvn_requests, bvn_requests.c.requested_at < decided),
+            *loans_before(decided),
         ),
         sightings.c.last_at < decided,
         false(),
@@ -352,6 +355,7 @@ def _vacuum_tables(journal: Journal) -> None:
     tables = (
         *("answers", "calls", "customer_states", "customer_history", "reviews", "sightings"),
         bvn_requests.name,
+        *(table.name for table in LOAN_TABLES),
     )
     with told(journal.engine), journal.engine.connect() as connection:
         plain = connection.execution_options(isolation_level="AUTOCOMMIT")

@@ -17,6 +17,7 @@ from storage.journal.customer_tables import CUSTOMER_TABLES, erasures
 from storage.journal.engine import reading, writing
 from storage.journal.grant_tables import make_grant_tables
 from storage.journal.keyring import put_meta, read_meta
+from storage.journal.loan_offers import make_loan_tables
 from storage.journal.sightings import sightings
 from storage.journal.tables import metadata
 
@@ -46,6 +47,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     (2, _add_sightings),
     (3, make_grant_tables),
     (4, make_bvn_tables),
+    (5, make_loan_tables),
 )
 """The version each leads to, and the step; in order, without gaps, beginning with 2."""
 

@@ -20,6 +20,7 @@ from storage.journal import (  # noqa: F401 - they add tables
     bvn_consents,
     customer_tables,
     grant_tables,
+    loan_offers,
     sightings,
     tables,
 )
