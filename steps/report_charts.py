@@ -25,8 +25,10 @@ _TEXT, _SMALL = 12, 11
 _LINE, _BAR, _GAP, _LEGEND = 17, 13, 13, 18
 _EDGE = 2
 _MARGIN = {"left": 62, "right": 12, "top": 12, "bottom": 40}
-_LABEL_ROOM = 0.6
-"""Share of the width a label on a bar's line may take beside its number."""
+_LETTER = 0.62
+"""Width of a letter as a share of its height, on the wide side: browsers choose the typeface."""
+_FASTEST_MS = 0.1
+"""Left end of the scale of latencies at least: it has no zero."""
 
 TONES = {
     "ink": "#a10001",
@@ -215,8 +217,9 @@ def _line(axes: Axes, place: int, label: str, number: str, row: float) -> None:
     """Write a bar's label at the left and its number at the right."""
     at = place + (_LINE - 5) / row
     left, right = axes.get_xlim()
-    axes.text(left, at, label, color=TONES["ink"], va="baseline", ha="left")
-    axes.text(right, at, number, color=TONES["ink"], va="baseline", ha="right")
+    size = min(_TEXT, WIDTH / _LETTER / max(1, len(label) + len(number) + 1))
+    for x, text, side in ((left, label, "left"), (right, number, "right")):
+        axes.text(x, at, text, color=TONES["ink"], va="baseline", ha=side, fontsize=size)
 
 
 def _legend_height(series: Sequence[Series]) -> int:
@@ -315,16 +318,19 @@ def _ranges(chart: Ranges) -> Figure:
     rows, row = max(1, len(chart.labels)), _LINE + _BAR + _GAP
     figure, axes = _canvas(rows * row + _LEGEND + 8, _LEGEND + 8, rows=rows)
     ends = [number for each in chart.values for number in each]
-    low, high = min(ends, default=1) * 0.8, max(ends, default=1) * 1.2
+    low, high = max(_FASTEST_MS, min(ends)) * 0.8, max(_FASTEST_MS, *ends) * 1.2
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     middle = (_LINE + _BAR / 2) / row
     for place, (mid, slow, slowest) in enumerate(chart.values):
         _line(axes, place, chart.labels[place], chart.figures[place], row)
         axes.hlines(place + middle, low, high, color=TONES["quiet"], linewidth=_BAR)
-        axes.hlines(place + middle, mid, slowest, color=TONES["plain"], linewidth=2)
+        axes.hlines(
+            place + middle, max(mid, low), max(slowest, low), color=TONES["plain"], linewidth=2
+        )
         for number, shape in ((mid, "o"), (slow, "s"), (slowest, "|")):
-            axes.plot(number, place + middle, shape, color=TONES["plain"], markersize=8, mew=2)
+            at = max(number, _FASTEST_MS)
+            axes.plot(at, place + middle, shape, color=TONES["plain"], markersize=8, mew=2)
     _marks(figure)
     return figure
 

@@ -21,7 +21,7 @@ from steps.report_words import (
     moment,
     month_name,
     naira,
-    naira_short,
+    naira_tight,
     plain,
     sentence,
     share,
@@ -57,7 +57,7 @@ def limit_picture(report: Mapping[str, Any]) -> Picture | None:
     chart = Bars(
         [name for name, *_ in lines],
         [
-            f"{naira_short(spent)} of {naira_short(limit)} · {share(spent, limit)}"
+            f"{naira_tight(spent)} of {naira_tight(limit)} · {share(spent, limit)}"
             for _, spent, limit, _ in lines
         ],
         [
@@ -75,10 +75,10 @@ def _limits(report: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """Return name, spent, limit and amount in doubt of each limit on money."""
     cost, spending = report["cost"], report.get("spending") or {}
     doubt = cost["in_doubt_exposure"]
-    found = [("Run, of the highest quote", cost["total"], cost["quoted"]["high"], doubt)]
+    found = [("Highest quote of the run", cost["total"], cost["quoted"]["high"], doubt)]
     if cost["cap"] is not None:
-        found.append(("Run, of its cap", cost["total"], cost["cap"], doubt))
-    for name, title in (("day", "Day, of its cap"), ("month", "Month, of its cap")):
+        found.append(("Cap of the run", cost["total"], cost["cap"], doubt))
+    for name, title in (("day", "Cap of the day"), ("month", "Cap of the month")):
         each = spending.get(name)
         if each and each["cap"] is not None:
             found.append((title, each["spent"], each["cap"], each["reserved"]))
@@ -167,8 +167,8 @@ def _money_picture(report: Mapping[str, Any]) -> Picture | None:
 
 def _spent_and_saved(part: Mapping[str, Any]) -> str:
     saved = Decimal(part.get("saved_by_reuse") or 0) + Decimal(part.get("saved_by_sharing") or 0)
-    said = f"{naira_short(part['cost'])} spent"
-    return f"{said}, {naira_short(str(saved))} saved" if saved else said
+    said = f"{naira_tight(part['cost'])} spent"
+    return f"{said}, {naira_tight(str(saved))} saved" if saved else said
 
 
 def _spending_table(report: Mapping[str, Any]) -> Table:

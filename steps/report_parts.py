@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from steps.report_charts import Bars, Curve, Ranges, draw
+from steps.report_words import untight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,5 +83,6 @@ def picture(
 def spoken(chart: Bars | Ranges) -> str:
     """Return the numbers of a chart, a sentence for each label."""
     return " ".join(
-        f"{label}: {figure}." for label, figure in zip(chart.labels, chart.figures, strict=True)
+        f"{label}: {untight(figure)}."
+        for label, figure in zip(chart.labels, chart.figures, strict=True)
     )

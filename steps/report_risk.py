@@ -21,11 +21,12 @@ from steps.report_words import (
     days_old,
     moment,
     naira,
-    naira_short,
+    naira_tight,
     plain,
     sentence,
     share,
     some,
+    untight,
 )
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def decision_picture(report: Mapping[str, Any]) -> Picture | None:
         f"{_weight(each['first'], by_naira=by_naira)}."
         for title, each in decisions
     )
+    text = untight(text)
     title = f"{unit.capitalize()} by decision, and what is new"
     return picture(chart, name="decisions", title=title, text=text)
 
@@ -91,7 +93,7 @@ def _size(*, by_naira: bool) -> Callable[[Mapping[str, Any]], float]:
 
 def _weight(weight: Mapping[str, Any], *, by_naira: bool) -> str:
     rows = count(weight["rows"])
-    return f"{naira_short(weight['exposure'])} · {rows}" if by_naira else rows
+    return f"{naira_tight(weight['exposure'])} · {rows}" if by_naira else rows
 
 
 def decisions(report: Mapping[str, Any]) -> Section | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -81,6 +82,7 @@ TROUBLES = {
 ZONE = "Lagos time (UTC+1)"
 NOTHING = "none"
 _SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
+_TIGHT = {"trillion": "tn", "billion": "bn", "million": "m"}
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 
@@ -102,6 +104,21 @@ def naira_short(text: str | None) -> str:
         if size >= least:
             return f"{sign}₦{three_figures(size / least)} {word}"
     return f"{sign}₦{size:,.2f}".removesuffix(".00")
+
+
+def naira_tight(text: str | None) -> str:
+    """Return naira at a glance where there is little room: `₦2.41bn`."""
+    short = naira_short(text)
+    for _, word in _SCALES:
+        short = short.replace(f" {word}", _TIGHT[word])
+    return short
+
+
+def untight(text: str) -> str:
+    """Return the words behind the short forms of charts, for those who listen."""
+    for word, letters in _TIGHT.items():
+        text = re.sub(rf"(?<=\d){letters}\b", f" {word}", text)
+    return text.replace(" · ", ", ")
 
 
 def three_figures(number: Decimal) -> str:

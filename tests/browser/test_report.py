@@ -1,0 +1,177 @@
+"""The report in a real browser: quiet, whole on a phone, readable by night and on paper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from steps.coverage import CAUSES
+from steps.report_page import report_page
+from steps.report_words import STATUSES
+from tests.browser.chromium import chromium
+from tests.steps.reports_in_a_test import IDENTIFIERS, Nights, batch, odd_nights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "desktop": {"viewport": {"width": 1280, "height": 800}},
+    "phone": {"viewport": {"width": 360, "height": 740}},
+    "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
+}
+_LUMINANCE = """
+element => {
+  const numbers = getComputedStyle(element).%s.match(/[\\d.]+/g).slice(0, 3).map(Number);
+  return numbers.reduce((sum, each) => sum + each, 0) / 765;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return the pages of nights of every kind."""
+    both = Nights.begin(tmp_path_factory.mktemp("nights"))
+    nights = {"first": both.first(), "second": both.second()}
+    nights.update(odd_nights(tmp_path_factory.mktemp("odd")))
+    documents = {name: night.report for name, night in nights.items()}
+    documents["long words"] = long_words(nights["first"].report)
+    pages = tmp_path_factory.mktemp("pages")
+    found = {}
+    for number, (name, report) in enumerate(documents.items()):
+        found[name] = pages / f"{number}.html"
+        found[name].write_text(report_page(report), encoding="utf-8")
+    return found
+
+
+def long_words(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a report with every cause, refusal and status there is, and with large amounts."""
+    weight = {"rows": 63_000, "exposure": "98765432109876.50", "unknown_rows": 41_000}
+    causes = {**weight, "causes": dict.fromkeys(CAUSES, weight)}
+    large = {"cost": "4567890.00", "saved_by_reuse": "3456789.00", "troubles": {"cut": 12_345}}
+    answers = dict.fromkeys((*STATUSES, "mismatch", "verified"), 63_000)
+    checks = {
+        name: {**part, **large, "answers": answers} for name, part in report["checks"].items()
+    }
+    cost = {**report["cost"], "total": "13703670.00", "cap": "98765432.10"}
+    codes = dict.fromkeys(("customer_id_is_account", "customer_id_repeated", "broken"), 63_000)
+    return {
+        **report,
+        "checks": checks,
+        "cost": {**cost, "quoted": {"low": "0.00", "expected": "9e6", "high": "14703670.00"}},
+        "exposure": {**report["exposure"], "total": "987654321098765.00", "not_screened": causes},
+        "findings": {"quarantined": codes, "values": []},
+        "notices": [
+            "the balance is low: at this month's spending it lasts 2 more nights; top it up"
+        ],
+    }
+
+
+@pytest.fixture(scope="module")
+def browser(reports: dict[str, Path]) -> Iterator[Browser]:
+    """Give a browser that the tests share, once the nights are over: it has a loop of its own."""
+    with chromium() as found:
+        yield found
+
+
+def opened(browser: Browser, path: Path, look: str) -> tuple[Page, list[str]]:
+    """Open a page and return it with all that it asked for or complained of."""
+    page = browser.new_context(**LOOKS[look]).new_page()
+    noise: list[str] = []
+    page.on("request", lambda request: noise.append(request.url))
+    page.on("console", lambda message: noise.append(message.text))
+    page.on("pageerror", lambda error: noise.append(str(error)))
+    page.goto(path.as_uri())
+    return page, [each for each in noise if each != path.as_uri()]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_every_report_is_quiet_and_fits(
+    browser: Browser, reports: dict[str, Path], look: str
+) -> None:
+    """No request but for the file itself, nothing on the console, no scrolling sideways."""
+    for name, path in reports.items():
+        page, noise = opened(browser, path, look)
+        assert noise == [], name
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= LOOKS[look]["viewport"]["width"], name
+        out = page.evaluate(
+            "[...document.querySelectorAll('main *:not(svg *)')]"
+            ".filter(e => e.getBoundingClientRect().right > innerWidth + 1).length"
+        )
+        assert out == 0, name
+        page.context.close()
+
+
+def test_no_text_of_a_chart_leaves_it(browser: Browser, reports: dict[str, Path]) -> None:
+    """Labels and numbers stay within the drawing, and do not run into each other."""
+    for name, path in reports.items():
+        page, _ = opened(browser, path, "phone")
+        assert name == "all refused" or page.locator("svg text").count() >= 2, name
+        crossing = page.evaluate(
+            """
+            [...document.querySelectorAll('svg')].flatMap(svg => {
+              const frame = svg.getBoundingClientRect();
+              const texts = [...svg.querySelectorAll('text')].map(t => t.getBoundingClientRect());
+              const out = texts.filter(t => t.left < frame.left - 2 || t.right > frame.right + 2);
+              const over = texts.filter((a, i) => texts.some((b, j) => i < j
+                && a.left < b.right - 1 && b.left < a.right - 1
+                && a.top < b.bottom - 3 && b.top < a.bottom - 3));
+              return [...out, ...over].map(() => svg.querySelector('title').textContent);
+            })
+            """
+        )
+        assert crossing == [], name
+        page.context.close()
+
+
+def test_no_identifier_can_be_read(browser: Browser, reports: dict[str, Path]) -> None:
+    """What the browser shows and what it tells a screen reader hold nothing of any row."""
+    values = {row.get(name, "") for row in batch() for name in IDENTIFIERS}
+    page, _ = opened(browser, reports["second"], "desktop")
+    said = page.locator("body").aria_snapshot() + page.inner_text("body")
+    words = set(said.replace(",", " ").replace(".", " ").split())
+    assert not {value for value in values if len(value) > 2} & words
+    page.context.close()
+
+
+def test_a_screen_reader_hears_verdict_figures_and_charts(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
+    """Headings, tables and charts are there by role, charts with their numbers."""
+    page, _ = opened(browser, reports["second"], "desktop")
+    assert page.get_by_role("heading", level=1).count() == 1
+    assert page.get_by_role("table", name="Money by check").count() == 1
+    chart = page.get_by_role("img", name="Exposure by decision, and what is new")
+    assert chart.count() == 1
+    assert "Decline: ₦" in chart.locator("desc").inner_html()
+    page.context.close()
+    phone, _ = opened(browser, reports["second"], "phone")
+    assert phone.get_by_role("table", name="Money by check").count() == 1
+    assert phone.get_by_role("rowheader", name="Karma blacklist").count() >= 1
+    phone.context.close()
+
+
+def test_the_page_is_dark_by_night_and_light_on_paper(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
+    """Ground and text change places in the dark; paper stays light for who reads in the dark."""
+    ground, ink = (_LUMINANCE % name for name in ("backgroundColor", "color"))
+    page, _ = opened(browser, reports["first"], "dark")
+    body = page.locator("body")
+    assert body.evaluate(ground) < 0.2
+    assert body.evaluate(ink) > 0.8
+    bar = page.locator("svg path[style*='--quiet']").first
+    assert bar.evaluate(_LUMINANCE % "fill") < 0.4
+    page.emulate_media(media="print", color_scheme="dark")
+    assert body.evaluate(ink) < 0.2
+    assert body.evaluate(ground) > 0.8
+    assert bar.evaluate(_LUMINANCE % "fill") > 0.8
+    assert page.locator("nav").is_hidden()
+    assert len(page.pdf(prefer_css_page_size=True)) > 10_000
+    page.context.close()

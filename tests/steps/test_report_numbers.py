@@ -1,0 +1,255 @@
+"""The numbers behind the report: exposure not screened, what is new, the timeline, findings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.checks import Check
+from steps.changes import Compared
+from steps.coverage import CAUSES, OPEN, Coverage, share_pct
+from steps.findings import findings_of
+from steps.news import News
+from steps.timeline import NO_BALANCE, POINTS, timeline
+from storage.clock import DAY_MICROS, instant_text
+from tests.screening import CONSENT, World, customer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = 1_790_000_000_000_000
+STATUSES = ("off", "ineligible", "clear", *CAUSES)
+ANSWERED = ("clear", "verified")
+
+
+def enriched(rows: list[dict[str, Any]], *, exposure: bool = True) -> pa.Table:
+    """Return enriched rows with statuses, ages in days by check, exposure, all else absent."""
+    columns: dict[str, Any] = {}
+    for check in Check:
+        words = [row.get(check.value, "off") for row in rows]
+        times = [
+            NOW - int(row.get("days", 0) * DAY_MICROS) if word in ANSWERED else None
+            for row, word in zip(rows, words, strict=True)
+        ]
+        columns[f"{check.value}_status"] = pa.array(words, pa.string()).dictionary_encode()
+        columns[f"{check.value}_checked_at"] = pa.array(times, pa.timestamp("us", "UTC"))
+    if exposure:
+        columns["exposure"] = pa.array([row.get("exposure") for row in rows], pa.decimal128(20, 2))
+    return pa.table(columns)
+
+
+def covered(*tables: pa.Table) -> Coverage:
+    """Return the coverage of some chunks."""
+    coverage = Coverage(at=NOW)
+    for table in tables:
+        coverage.take(table)
+    return coverage
+
+
+def test_each_row_is_under_one_cause_the_first_that_applies() -> None:
+    """A row that waits in one check and lacks consent in another waits."""
+    rows = [
+        {"karma": "pending", "ecosystem": "refused", "exposure": Decimal(100)},
+        {"karma": "clear", "ecosystem": "refused", "exposure": Decimal(20)},
+        {"karma": "clear", "ecosystem": "ineligible", "exposure": Decimal(3)},
+        {"karma": "ineligible", "ecosystem": "ineligible", "exposure": None},
+    ]
+    coverage = covered(enriched(rows))
+    open_ = coverage.not_screened()
+    assert (open_["rows"], open_["exposure"]) == (2, "120.00")
+    assert open_["causes"]["pending"] == {"rows": 1, "exposure": "100.00", "unknown_rows": 0}
+    assert open_["causes"]["refused"]["exposure"] == "20.00"
+    assert (coverage.due_rows, coverage.answered_rows) == (3, 2)
+    assert coverage.fresh()["exposure_pct"] == 2.43
+    assert coverage.nothing_to_ask() == {"rows": 1, "exposure": "0.00", "unknown_rows": 1}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "karma": st.sampled_from(STATUSES),
+                "ecosystem": st.sampled_from(STATUSES),
+                "exposure": st.none() | st.decimals(0, 10**17, places=2),
+                "days": st.floats(0, 400),
+            }
+        ),
+        max_size=30,
+    ),
+    st.integers(0, 30),
+)
+def test_every_row_and_kobo_is_in_one_place(rows: list[dict[str, Any]], cut: int) -> None:
+    """Screened afresh, not screened and nothing to ask are the whole batch, however it is cut."""
+    coverage = covered(enriched(rows[:cut]), enriched(rows[cut:]))
+    parts = [coverage.fresh(), coverage.not_screened(), coverage.nothing_to_ask()]
+    total = sum(row["exposure"] or 0 for row in rows)
+    assert sum(part["rows"] for part in parts) == len(rows)
+    assert sum(Decimal(part["exposure"]) for part in parts) == total
+    unknown = sum(row["exposure"] is None for row in rows)
+    assert sum(part["unknown_rows"] for part in parts) == unknown
+    assert sum(each["rows"] for each in coverage.ages()) == len(rows)
+    waiting = [row for row in rows if {row["karma"], row["ecosystem"]} & OPEN]
+    assert coverage.due_rows - coverage.answered_rows == len(waiting)
+
+
+def test_age_is_that_of_the_oldest_answer() -> None:
+    """Classes hold their upper end; a row without any answer is apart."""
+    days = [0.5, 1, 7, 30, 31, 90, 91]
+    rows = [{"karma": "clear", "days": each, "exposure": Decimal(1)} for each in days]
+    ages = covered(enriched([*rows, {"karma": "pending"}])).ages()
+    assert [each["rows"] for each in ages] == [2, 1, 1, 2, 1, 1]
+    assert [each["evidence"] for each in ages] == [True] * 5 + [False]
+
+
+def test_without_an_exposure_column_rows_are_told() -> None:
+    """There is no share of an exposure that nobody knows, but there is one of the rows."""
+    table = enriched([{"karma": "clear"}, {"karma": "failed"}], exposure=False)
+    coverage = covered(table)
+    assert coverage.fresh()["exposure_pct"] is None
+    assert coverage.fresh()["rows_pct"] == 50.0
+    assert coverage.not_screened()["causes"]["failed"]["unknown_rows"] == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "pct"), [(0, 0, None), (1, 3, 33.33), (99999, 100000, 99.99)]
+)
+def test_a_share_is_never_called_whole_too_early(part: int, whole: int, pct: float | None) -> None:
+    """Shares are rounded towards zero."""
+    assert share_pct(part, whole) == pct
+
+
+def test_news_tell_turned_from_first_decisions() -> None:
+    """A decline that was an approval, one that stays, and one that is a first are told apart."""
+    table = pa.table(
+        {
+            "decision": pa.array(["decline"] * 3 + ["approve"]).dictionary_encode(),
+            "karma_status": pa.array(["listed", "clear", "listed", "clear"]).dictionary_encode(),
+            "karma_amount_in_contention": pa.array(
+                [Decimal(7), None, Decimal(9), None], pa.decimal128(20, 2)
+            ),
+            "exposure": pa.array(
+                [Decimal(100), Decimal(10), None, Decimal(1)], pa.decimal128(20, 2)
+            ),
+        }
+    )
+    compared = Compared(
+        previous=np.array([0, 2, -1, 0], np.int8), change=np.array([0, -1, 5, -1], np.int8)
+    )
+    news = News()
+    news.take(table.slice(0, 1), compared, 0)
+    news.take(table.slice(1), compared, 1)
+    report = news.report()
+    decline = report["decisions"]["decline"]
+    assert (decline["rows"], decline["exposure"], decline["unknown_rows"]) == (3, "110.00", 1)
+    assert decline["turned"] == {"rows": 1, "exposure": "100.00", "unknown_rows": 0}
+    assert decline["first"] == {"rows": 1, "exposure": "0.00", "unknown_rows": 1}
+    assert report["new_listings"]["in_contention"] == "7.00"
+    assert report["listed_at_first_sight"]["rows"] == 1
+    assert report["known_before_rows"] == 3
+
+
+def columns(settled: list[int], cost: list[int], balance: list[int]) -> dict[str, list[Any]]:
+    """Return the timeline of calls, none of them in doubt."""
+    doubt = [0] * len(settled)
+    return timeline(*(np.array(each, np.int64) for each in (settled, cost, doubt, balance)))
+
+
+def test_a_pause_is_cut_out_and_said() -> None:
+    """Eight hours between two sessions take no room."""
+    second = 1_000_000
+    settled = [NOW, NOW + second, NOW + 8 * 3600 * second, NOW + (8 * 3600 + 2) * second]
+    line = columns(settled, [10] * 4, [90, 80, 70, 60])
+    assert sum(line["pause_before_s"]) == 8 * 3600 - 1
+    assert line["active_s"][-1] == 3.0
+    assert line["at"][-1] == instant_text(settled[-1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4000), st.integers(0, 50), st.none() | st.integers(0, 10**6)),
+        max_size=300,
+    )
+)
+def test_the_timeline_is_short_and_adds_up(calls: list[tuple[int, int, int | None]]) -> None:
+    """Its points are few, in order, and end at all calls and all known cost."""
+    settled = [NOW + each[0] * 1_000_000 for each in calls]
+    balance = [NO_BALANCE if each[2] is None else each[2] * 1_000_000 for each in calls]
+    line = columns(settled, [each[1] * 1_000_000 for each in calls], balance)
+    assert {len(each) for each in line.values()} == {len(line["at"])}
+    assert len(line["at"]) <= POINTS + 13
+    assert sum(line["calls"]) == len(calls)
+    assert line["at"] == sorted(line["at"])
+    if calls:
+        assert Decimal(line["spent"][-1]) == sum(each[1] for each in calls)
+        told = [each[2] for each in calls if each[2] is not None]
+        shown = [Decimal(each) for each in line["balance"] if each is not None]
+        assert min(told, default=None) == min(shown, default=None)
+
+
+def test_findings_count_causes_and_no_values(tmp_path: Path) -> None:
+    """Refused rows by code, flawed values by code and action; nothing is told twice."""
+    quarantine, problems = tmp_path / "quarantine.csv", tmp_path / "problems.csv"
+    quarantine.write_text('code,line,column,code,hint\n"a,b",2,bvn,x,h\nc,3,,y,h\nd,4,,x,h\n')
+    problems.write_text(
+        "line,column,code,hint,action\n2,bvn,x,h,refused\n5,bvn,z,h,repaired\n6,bvn,z,h,repaired\n"
+    )
+    found = findings_of(quarantine, problems)
+    assert found["quarantined"] == {"x": 2, "y": 1}
+    assert found["values"] == [{"code": "z", "action": "repaired", "count": 2}]
+    nothing = tmp_path / "nothing.csv"
+    assert findings_of(nothing, nothing) == {"quarantined": {}, "values": []}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Return a world that the tests below share."""
+    return World(tmp_path_factory.mktemp("world"), settings={"monthly_spend_cap": "9000"})
+
+
+def test_the_report_agrees_with_rows_calls_and_journal(world: World) -> None:
+    """What it says of exposure, spending and retries can be counted in the files beside it."""
+    rows = [customer(number, **CONSENT) for number in range(1, 20)]
+    rows += [{**rows[0], "customer_id": "again", **CONSENT}]
+    for row in rows[:5]:
+        row.update(consent_reference="", consented_at="")
+    night = world.screen(rows, max_spend="150")
+    report, table = night.report, night.table
+    waits = pc.or_(
+        pc.equal(table["karma_status"].cast("string"), "pending"),
+        pc.or_(
+            pc.equal(table["bank_account_status"].cast("string"), "pending"),
+            pc.equal(table["ecosystem_status"].cast("string"), "pending"),
+        ),
+    )
+    waiting = report["exposure"]["not_screened"]["causes"]["pending"]
+    assert waiting["exposure"] == f"{pc.sum(pc.filter(table['exposure'], waits)).as_py():.2f}"
+    assert report["coverage"]["due_rows"] == 20
+    assert report["coverage"]["answered_rows"] == 20 - pc.sum(waits).as_py()
+    month = report["spending"]["month"]
+    assert (month["spent"], month["cap"]) == (report["cost"]["total"], "9000.00")
+    assert report["timeline"]["spent"][-1] == report["cost"]["total"]
+    assert report["balance"]["last_known"]["balance"] == report["balance"]["closing"]
+    shared = sum(Decimal(each["saved_by_sharing"]) for each in report["checks"].values())
+    assert Decimal(report["cost"]["saved_by_sharing"]) == shared
+    flagged = Counter(night.column("decision"))
+    assert report["cost"]["flagged_rows"] == flagged["decline"] + flagged["review"]
+
+
+def test_a_night_that_asks_nothing_knows_the_last_balance(world: World) -> None:
+    """All is reused: no balance is told, but the last one is known, and how long it lasts."""
+    rows = [customer(number, **CONSENT) for number in range(30, 34)]
+    closing = world.screen(rows).report["balance"]["closing"]
+    report = world.screen(rows).report
+    assert report["balance"]["closing"] is None
+    assert report["balance"]["last_known"]["balance"] == closing
+    assert report["balance"]["last_known"]["nights_left"] > 0
