@@ -27,7 +27,9 @@ async def test_a_low_wallet_is_told_as_an_event(
     sandbox.post("/_sandbox/wallet", {"balance": "900"})
     make_batch(at_home / "people.csv", rows=30, seed=77)
     report: Any = await screen_batch(
-        ScreenBatch(input=str(at_home / "people.csv"), output=str(at_home / "out"))
+        ScreenBatch(
+            input=str(at_home / "people.csv"), output=str(at_home / "out"), batch="low-wallet"
+        )
     )
     assert any("balance is low" in notice for notice in report["notices"])
     batch = f"nightscreen.batch.{report['batch']}"

@@ -173,9 +173,9 @@ def test_a_run_is_looked_at_from_outside_killed_and_resumed(
     engine: Engine, sandbox: SandboxProcess, at_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Live caps and the pid while it runs; the command that ends it once it was killed."""
-    monkeypatch.setitem(engine.extra, "NIGHTSCREEN_HOME", os.environ["NIGHTSCREEN_HOME"])  # type: ignore[arg-type]  # a dict
+    monkeypatch.setitem(engine.extra, "NIGHTSCREEN_HOME", os.environ["NIGHTSCREEN_HOME"])
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 600})
-    make_batch(at_home / "people.csv", rows=150, seed=79)
+    make_batch(at_home / "people.csv", rows=100, seed=79)
     run = command(
         engine,
         *("screen", str(at_home / "people.csv"), "--output", str(at_home / "out"), "--json"),
