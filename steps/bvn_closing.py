@@ -46,7 +46,9 @@ def close_request(run: ErrandRun, asking: Asking) -> dict[str, Any]:
             case.request = request
         why = case.why
         if request is None and not why:
-            why = NoAnswer.TEST_MODE.value if in_test else NoAnswer.PENDING.value
+            why = NoAnswer.PENDING.value
+        if in_test and why == NoAnswer.PENDING.value:
+            why = NoAnswer.TEST_MODE.value
         link = None if request is None else link_for(run.journal, run.settings, request)
         lines.append(Line(case.customer_id, run.batch, why, request, link))
     bvn_requesting.write_problems(run, asking)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import hmac
 from dataclasses import dataclass
 from datetime import timedelta
@@ -92,7 +93,7 @@ _ENDED = {
 
 def _signer(journal: Journal) -> Signer:
     key = hmac.digest(journal.pseudonyms.key, b"nightscreen BVN links", "sha256")
-    return Signer(key, salt="bvn request", digest_method="sha256")
+    return Signer(key, salt="bvn request", digest_method=hashlib.sha256)
 
 
 def token_for(journal: Journal, request: BvnRequest) -> str:

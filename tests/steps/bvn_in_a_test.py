@@ -1,0 +1,147 @@
+"""Both stages of BVN consent in a test: the lines below the flows, against a sandbox in process.
+
+No socket and no engine. Customers read their passwords where the sandbox shows them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sandbox.app import application
+from sandbox.people import person_of_bvn
+from schemas.bvn import ConfirmBvns, RequestBvns
+from schemas.settings import Settings, read_settings
+from steps import bvn_closing, bvn_confirming, bvn_requesting
+from steps.bvn_links import LinkView, accept_otp, look_at_link
+from steps.errands import open_desk
+from storage.journal import open_journal
+from tests.screening import CONSENT, World, customer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from steps.errands import ErrandRun
+
+
+def asked(number: int, **changes: str) -> dict[str, str]:
+    """Return a made-up customer who consented, with what a BVN record is compared with."""
+    person = person_of_bvn(f"22{number:09d}")
+    return {
+        **customer(number),
+        "phone": person.phone,
+        "date_of_birth": person.date_of_birth.isoformat(),
+        **CONSENT,
+        **changes,
+    }
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a run left behind."""
+
+    folder: Path
+    report: dict[str, Any]
+
+    @property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """Return the BVN rows by customer."""
+        parts = sorted((self.folder / "bvn").glob("part-*.parquet"))
+        table = pa.concat_tables([pq.read_table(part) for part in parts])
+        return {row["customer_id"]: row for row in table.to_pylist()}
+
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """Return line and code of every finding."""
+        with (self.folder / "problems.csv").open(encoding="utf-8", newline="") as file:
+            return [(row["line"], row["code"]) for row in csv.DictReader(file)]
+
+    @property
+    def states(self) -> dict[str, int]:
+        """Return how many customers are in each state."""
+        found: dict[str, int] = self.report["states"]
+        return found
+
+
+class BvnWorld(World):
+    """A world in which customers are asked for BVN consent."""
+
+    def read(self) -> Settings:
+        """Return the settings of this world."""
+        return read_settings(
+            base_url="http://127.0.0.1:1",
+            api_key="sandbox-key",
+            home=self.folder / "home",
+            **{"max_in_flight": {"bvn": 16}, **self.settings},
+        )
+
+    def request(
+        self,
+        rows: Sequence[Mapping[str, str]] | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> Told:
+        """Ask customers."""
+        if rows is not None:
+            options["input"] = str(self.write(rows))
+        parameters = RequestBvns(**{"output": str(self.folder / "out"), **options})
+        run, work = bvn_requesting.open_request(parameters, self.read(), clock=self.clock)
+        try:
+            bvn_requesting.take_in(run, work)
+            bvn_requesting.plan(run, work)
+            asyncio.run(self._at_the_desk(run, bvn_requesting.ask, work))
+            return Told(run.folder.path, bvn_closing.close_request(run, work))
+        finally:
+            run.close()
+
+    def confirm(self, otps: Mapping[str, str] | Path, **options: Any) -> Told:  # noqa: ANN401
+        """Send passwords on, given by customer or as a file."""
+        path = otps if not hasattr(otps, "items") else self.write_otps(otps)
+        parameters = ConfirmBvns(
+            **{"output": str(self.folder / "out"), "input": str(path), **options}
+        )
+        run, work = bvn_confirming.open_confirm(parameters, self.read(), clock=self.clock)
+        try:
+            bvn_confirming.take_in(run, work)
+            bvn_confirming.price(run, work)
+            asyncio.run(self._at_the_desk(run, bvn_confirming.send, work))
+            return Told(run.folder.path, bvn_closing.close_confirm(run, work))
+        finally:
+            run.close()
+
+    async def _at_the_desk(self, run: ErrandRun, ask: Any, work: Any) -> None:  # noqa: ANN401
+        desk = open_desk(run, transport=httpx.ASGITransport(application(self.sandbox)))
+        try:
+            await ask(desk, work)
+        finally:
+            await desk.close()
+
+    def write_otps(self, otps: Mapping[str, str], name: str = "otps.csv") -> Path:
+        """Write a file of passwords."""
+        path = self.folder / name
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("customer_id", "otp"), *otps.items()])
+        return path
+
+    def otp(self, row: Mapping[str, str]) -> str | None:
+        """Read a customer's password as the customer does."""
+        return self.sandbox.otps.otp(row["bvn"], self.sandbox.otp_terms())
+
+    def type_otp(self, link: str, otp: str) -> LinkView:
+        """Type a password under a link."""
+        transport = httpx.ASGITransport(application(self.sandbox))
+        token = link.rpartition("/")[2]
+        return asyncio.run(
+            accept_otp(self.read(), token, otp, clock=self.clock, transport=transport)
+        )
+
+    def look(self, link: str) -> LinkView:
+        """Open a link."""
+        with open_journal(self.folder / "home", clock=self.clock) as journal:
+            return look_at_link(journal, self.read(), link.rpartition("/")[2])

@@ -1,0 +1,369 @@
+"""BVN consent in two stages: every customer in the right state, every naira in its place."""
+
+from __future__ import annotations
+
+import csv
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from sandbox import magic
+from sandbox.faults import FaultPlan, Scripted
+from sandbox.people import bvn_details, person_of_bvn
+from schemas.errors import InputError
+from steps import bvn_requesting
+from steps.bvn_consent import Transitions
+from storage.clock import LAGOS, MICROS, system_clock
+from storage.journal import open_journal
+from tests.steps.bvn_in_a_test import BvnWorld, asked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALL = 500
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> BvnWorld:
+    """A world that begins with nothing."""
+    return BvnWorld(tmp_path)
+
+
+class Moved:
+    """A clock that can be set ahead."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> int:
+        """Return the present instant in microseconds."""
+        return system_clock() + int(self.ahead.total_seconds()) * MICROS
+
+
+def of_magic(word: str, number: int) -> dict[str, str]:
+    """Return a customer who is one of the sandbox's magic people."""
+    row = magic.by_word(word)
+    return asked(number, customer_id=f"M-{word}", bvn=row.bvn, phone=row.phone)
+
+
+def spent(world: BvnWorld) -> str:
+    """Return what the journal says was spent today, in naira."""
+    with open_journal(world.folder / "home") as journal:
+        return f"{journal.money.today().spent_micro / MICROS:.2f}"
+
+
+def test_five_hundred_customers_each_in_the_right_state(world: BvnWorld) -> None:
+    """Wrong, late, missing and right passwords; ledger, journal and report agree."""
+    rows = [asked(number) for number in range(1, ALL - 1)]
+    rows += [of_magic("unreachable", ALL), of_magic("otp-late", ALL + 1)]
+    first = world.request(rows)
+    assert first.states == {"awaiting_otp": ALL - 1, "unreachable": 1}
+    assert first.report["cost"]["total"] == "0.00"
+    assert first.report["cost"]["to_come"]["high"] == f"{20 * (ALL - 1)}.00"
+    otps = {row["customer_id"]: world.otp(row) or "" for row in rows}
+    late = rows[:40]
+    world.confirm({row["customer_id"]: "000000" for row in rows[40:100]})
+    wrong = dict.fromkeys((row["customer_id"] for row in rows[40:90]), "111111")
+    right = {row["customer_id"]: otps[row["customer_id"]] for row in rows[90:400]}
+    second = world.confirm({**wrong, **right})
+    world.sandbox.ahead_s += 601
+    third = world.confirm({row["customer_id"]: otps[row["customer_id"]] for row in late})
+    assert third.states == {
+        "awaiting_otp": ALL - 1 - 400,
+        "confirmed": 310,
+        "expired": 40,
+        "unreachable": 1,
+        "wrong_otp": 50,
+    }
+    told = third.rows
+    assert {told[row["customer_id"]]["attempts"] for row in rows[40:90]} == {2}
+    assert {told[row["customer_id"]]["attempts"] for row in rows[90:100]} == {1}
+    assert told["M-unreachable"]["state"] == "unreachable"
+    assert world.charged == "6200" == second.report["cost"]["total"].removesuffix(".00")
+    assert spent(world) == "6200.00"
+    assert sum(float(row["cost"]) for row in told.values()) == 6200
+    assert second.report["balance"]["drift"] == "0.00"
+    assert len(world.calls("bvn_start")) == ALL
+    assert len(world.calls("bvn_finish")) == 60 + 360 + 40
+
+
+def test_confirmed_rows_hold_the_details_and_say_what_agrees(world: BvnWorld) -> None:
+    """Name, date of birth and phone are compared, each in words; the record is typed."""
+    right = asked(1)
+    other = asked(2, last_name="Zzyzx", first_name="Qwerty", date_of_birth="1950-01-02")
+    swapped = next(
+        asked(number)
+        for number in range(3, 200)
+        if 1 < person_of_bvn(f"22{number:09d}").date_of_birth.day <= 12
+        and person_of_bvn(f"22{number:09d}").date_of_birth.day
+        != person_of_bvn(f"22{number:09d}").date_of_birth.month
+    )
+    year, month, day = swapped["date_of_birth"].split("-")
+    swapped["date_of_birth"] = f"{year}-{day}-{month}"
+    rows = [right, other, swapped]
+    world.request(rows)
+    told = world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows}).rows
+    mine, theirs = told["C1"], bvn_details(right["bvn"])
+    assert mine["bvn_first_name"] == theirs["first_name"]
+    assert mine["bvn_watchlisted"] == theirs["watchlisted"]
+    assert str(mine["bvn_dob"]) == theirs["dob"]
+    assert (mine["name_match"], mine["dob_match"], mine["phone_match"]) == ("strong", True, True)
+    assert mine["phone_explained"] == f"agree: ...{right['phone'][-4:]}"
+    assert mine["checked_at"] is not None
+    assert (told["C2"]["name_match"], told["C2"]["dob_match"]) == ("none", False)
+    assert told["C2"]["dob_explained"].startswith("against: 1950-01-02 / ")
+    assert told[swapped["customer_id"]]["dob_explained"].endswith("changed places")
+
+
+def test_list_of_accounts_and_incomplete_record_are_understood(world: BvnWorld) -> None:
+    """Both shapes of the answer are read; what a record lacks is held against nobody."""
+    rows = [of_magic("accounts", 1), of_magic("incomplete", 2), of_magic("watchlisted", 3)]
+    world.request(rows)
+    told = world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows}).rows
+    listed = told["M-accounts"]
+    assert listed["bvn_accounts"][0]["account_number"]
+    assert (listed["dob_match"], listed["bvn_dob"]) == (None, None)
+    assert "list of accounts" in listed["dob_explained"]
+    assert told["M-incomplete"]["state"] == "confirmed"
+    assert told["M-watchlisted"]["bvn_watchlisted"] == 1
+
+
+def test_second_request_is_made_only_on_purpose(world: BvnWorld) -> None:
+    """A re-run asks those without a request; `again` asks everybody of its file."""
+    world.request([asked(1), asked(2)])
+    more = world.request([asked(1), asked(2), asked(3)])
+    assert more.report["checks"]["bvn_start"]["distinct"] == 1
+    assert more.states == {"awaiting_otp": 3}
+    assert len(world.calls("bvn_start")) == 3
+    first = world.otp(asked(2))
+    world.request([asked(2)], again=True)
+    assert len(world.calls("bvn_start")) == 4
+    assert world.confirm({"C2": first or ""}).rows["C2"]["state"] == "wrong_otp"
+
+
+def test_nobody_is_asked_without_consent(world: BvnWorld) -> None:
+    """Expired, withdrawn, future and absent consent: nothing is sent, nothing is shown."""
+    rows = [
+        asked(1),
+        asked(2, consent_reference=""),
+        asked(3, consented_at="2020-01-01T00:00:00"),
+        asked(4, consent_withdrawn_at="2026-02-01T00:00:00"),
+        asked(5, phone="", bvn="22000000005"),
+        asked(6, bvn="123"),
+    ]
+    told = world.request(rows)
+    assert told.states == {"awaiting_otp": 1, "ineligible": 1, "invalid": 1, "refused": 3}
+    assert len(world.calls()) == 1
+
+
+def test_consent_withdrawn_between_the_stages_stops_the_second(world: BvnWorld) -> None:
+    """A file that knows of the withdrawal ends the open request; the password is not sent."""
+    world.request([asked(1), asked(2)])
+    otps = {f"C{number}": world.otp(asked(number)) or "" for number in (1, 2)}
+    world.request([asked(1, consent_withdrawn_at="2026-02-01T00:00:00"), asked(2)])
+    told = world.confirm(otps)
+    assert ("2", "consent_ended") in told.problems
+    assert (told.rows["C1"]["state"], told.rows["C2"]["state"]) == ("refused", "confirmed")
+    assert told.rows["C1"]["masked_contact"] is None
+    assert len(world.calls("bvn_finish")) == 1
+
+
+def test_consent_is_judged_again_before_sending(world: BvnWorld) -> None:
+    """A consent that ends between the stages is not relied upon."""
+    clock = Moved()
+    world.clock = clock
+    soon = asked(1, consent_expires_at="2099-01-01T00:00:00")
+    world.request([{**soon, "consent_expires_at": later(hours=2)}])
+    otp = world.otp(soon) or ""
+    clock.ahead = timedelta(hours=3)
+    told = world.confirm({"C1": otp})
+    assert told.problems == [("2", "consent_ended")]
+    assert world.calls("bvn_finish") == []
+
+
+def later(**ahead: int) -> str:
+    """Return an instant ahead as files have it."""
+    return (datetime.now(LAGOS) + timedelta(**ahead)).isoformat(timespec="seconds")
+
+
+def test_one_bvn_under_two_customers_is_asked_once(world: BvnWorld) -> None:
+    """A second password would undo the first; the other row is told."""
+    told = world.request([asked(1), asked(2, bvn=asked(1)["bvn"])])
+    assert told.states == {"awaiting_otp": 1, "ineligible": 1}
+    assert ("3", "bvn_repeated") in told.problems
+    assert len(world.calls("bvn_start")) == 1
+
+
+def test_problems_of_the_file_are_told_and_nothing_is_sent(world: BvnWorld) -> None:
+    """Unknown, unasked, repeated, malformed and missing: each has its code; no password shows."""
+    world.request([asked(number) for number in range(1, 6)])
+    world.screen([asked(9)], checks=["karma"])
+    path = world.folder / "bad.csv"
+    path.write_text(
+        "Customer ID,OTP,Remark\n"
+        "C1,123 456,first\nC2,12345,\nC3,654321,\nC3,654322,\nC4,,\n"
+        "C9,777777,\nNOBODY,888888,\n,999991,\n246810,not one,\n",
+        encoding="utf-8",
+    )
+    told = world.confirm(path)
+    assert sorted(told.problems, key=lambda each: int(each[0])) == [
+        ("1", "column_left_aside"),
+        ("3", "otp_malformed"),
+        ("4", "customer_id_repeated"),
+        ("5", "customer_id_repeated"),
+        ("6", "otp_missing"),
+        ("7", "no_request"),
+        ("8", "customer_unknown"),
+        ("9", "customer_id_missing"),
+        ("10", "otp_malformed"),
+    ]
+    assert told.report["rows"] == {"read": 9, "screened": 1, "quarantined": 8}
+    assert [call["outcome"] for call in world.calls("bvn_finish")] == ["wrong_otp"]
+    quarantine = (told.folder / "quarantine.csv").read_text(encoding="utf-8")
+    for otp in ("123456", "12345", "654321", "654322", "777777", "888888", "999991", "246810"):
+        assert otp not in quarantine, otp
+    with (told.folder / "quarantine.csv").open(encoding="utf-8", newline="") as file:
+        assert next(csv.reader(file)) == ["customer_id", "line", "column", "code", "hint"]
+
+
+def test_file_without_passwords_is_refused(world: BvnWorld) -> None:
+    """The sentence names the columns that are needed."""
+    path = world.write([asked(1)], "wrong.csv")
+    with pytest.raises(InputError, match="customer_id,otp"):
+        world.confirm(path)
+
+
+def test_wrong_password_is_never_tried_again_by_machine(world: BvnWorld) -> None:
+    """The same file again sends nothing; another password of the customer is sent, three at most."""
+    world.request([asked(1)])
+    world.confirm({"C1": "000001"})
+    again = world.confirm({"C1": "000001"})
+    assert again.problems == [("2", "already_tried")]
+    assert len(world.calls("bvn_finish")) == 1
+    world.confirm({"C1": "000002"})
+    world.confirm({"C1": "000003"})
+    last = world.confirm({"C1": world.otp(asked(1)) or ""})
+    assert last.problems == [("2", "attempts_used_up")]
+    assert last.rows["C1"]["attempts"] == 3
+    assert len(world.calls("bvn_finish")) == 3
+
+
+def test_cap_is_never_passed_and_the_run_is_taken_up(world: BvnWorld) -> None:
+    """Sixty naira pay for three confirmations; resumed with more, the rest follow, none twice."""
+    rows = [asked(number) for number in range(1, 9)]
+    world.request(rows)
+    path = world.write_otps({row["customer_id"]: world.otp(row) or "" for row in rows})
+    short = world.confirm(path, max_spend="70")
+    assert (short.report["state"], short.report["stop_reason"]) == ("stopped", "budget")
+    assert short.states == {"awaiting_otp": 5, "confirmed": 3}
+    assert short.report["cost"]["cap"] == "70.00"
+    assert short.report["cost"]["quoted"]["high"] == "160.00"
+    assert world.charged == "60"
+    run = short.report["run_id"]
+    whole = world.confirm(path, max_spend="500", run=run)
+    assert (whole.report["state"], whole.report["run_id"]) == ("completed", run)
+    assert whole.states == {"confirmed": 8}
+    assert whole.report["cost"]["total"] == "160.00" == f"{world.charged}.00"
+    part = whole.report["checks"]["bvn_finish"]
+    assert (part["distinct"], part["paid"], part["pending"]) == (8, 8, 0)
+
+
+def test_daily_cap_holds_for_confirmations(world: BvnWorld) -> None:
+    """What other runs spent today counts."""
+    world.settings = {"daily_spend_cap": "50"}
+    rows = [asked(number) for number in range(1, 6)]
+    world.request(rows)
+    told = world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows})
+    assert (told.report["stop_reason"], world.charged) == ("budget", "40")
+
+
+def test_lost_answers_are_named_and_not_repeated(world: BvnWorld) -> None:
+    """A start in doubt may have sent a password; a finish in doubt may have been charged."""
+    world.sandbox.faults = FaultPlan(
+        0, script=[Scripted("bvn_start", 1, 1, "http_502_after_charge")]
+    )
+    first = world.request([asked(1), asked(2)])
+    lost = next(row for row in first.rows.values() if row["state"] == "requested")
+    assert lost["in_doubt"] == "start"
+    assert world.request([asked(1), asked(2)]).report["checks"]["bvn_start"]["distinct"] == 0
+    world.sandbox.faults = FaultPlan(
+        0, script=[Scripted("bvn_finish", 1, 1, "http_502_after_charge")]
+    )
+    mine = asked(int(lost["customer_id"][1:]))
+    told = world.confirm({lost["customer_id"]: world.otp(mine) or ""})
+    row = told.rows[lost["customer_id"]]
+    assert (row["in_doubt"], told.report["cost"]["in_doubt_exposure"]) == ("finish", "20.00")
+    assert told.report["checks"]["bvn_finish"]["in_doubt"] == 1
+    again = world.confirm({lost["customer_id"]: world.otp(mine) or "654321"})
+    assert again.problems == [("2", "finish_in_doubt")]
+    assert len(world.calls("bvn_finish")) == 1
+    with open_journal(world.folder / "home") as journal:
+        assert len(journal.runs.in_doubt()) == 2
+    world.request([mine], again=True)
+    confirmed = world.confirm({lost["customer_id"]: world.otp(mine) or ""})
+    assert confirmed.rows[lost["customer_id"]]["state"] == "confirmed"
+
+
+def test_killed_between_intent_and_state_is_told_by_the_journal(
+    world: BvnWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that dies after the answer leaves a request that the next run understands."""
+    monkeypatch.setattr(bvn_requesting, "_learn", lambda *_: None)
+    monkeypatch.setattr("steps.bvn_closing.bring_up_to_date", lambda *_a, **_k: _nothing())
+    world.request([asked(1)])
+    monkeypatch.undo()
+    told = world.request([asked(1)])
+    assert told.states == {"awaiting_otp": 1}
+    assert told.rows["C1"]["masked_contact"]
+    assert len(world.calls("bvn_start")) == 1
+
+
+def _nothing() -> Transitions:
+    return Transitions()
+
+
+def test_requests_are_abandoned_after_a_set_time(world: BvnWorld) -> None:
+    """A day by default; a password that comes then is not sent on."""
+    clock = Moved()
+    world.clock = clock
+    world.request([asked(1), asked(2)])
+    otp = world.otp(asked(1)) or ""
+    clock.ahead = timedelta(days=1, seconds=1)
+    told = world.confirm({"C1": otp})
+    assert told.problems == [("2", "request_abandoned")]
+    assert told.states == {"abandoned": 2}
+    assert world.request([asked(1), asked(2)]).states == {"abandoned": 2}
+    assert len(world.calls()) == 2
+
+
+def test_quarantine_of_customers_is_as_in_screening(world: BvnWorld) -> None:
+    """Rows without an id are refused; read is screened plus quarantined."""
+    told = world.request([asked(1), asked(2, customer_id="")])
+    assert told.report["rows"] == {"read": 2, "screened": 1, "quarantined": 1}
+    assert (told.folder / "manifest.json").exists()
+    assert pq.read_table(told.folder / "calls.parquet").num_rows == 1
+    assert told.report["changes"] == {"total": 1, "kinds": {"none to awaiting_otp": 1}}
+
+
+def test_stop_of_the_service_leaves_the_rest_to_be_asked(world: BvnWorld) -> None:
+    """An empty wallet stops the run; what was not sent has no request and is asked when resumed."""
+    world.sandbox.faults = FaultPlan(0, script=[Scripted("bvn_start", 3, 1000, "low_wallet")])
+    rows = [asked(number) for number in range(1, 40)]
+    told = world.request(rows)
+    assert (told.report["state"], told.report["stop_reason"]) == ("stopped", "balance")
+    assert told.states["awaiting_otp"] == 2
+    assert told.states["pending"] == 37
+    world.sandbox.faults = FaultPlan(0)
+    whole = world.request(run=told.report["run_id"])
+    assert (whole.report["state"], whole.states) == ("completed", {"awaiting_otp": 39})
+    assert whole.report["checks"]["bvn_start"]["free"] == 39
+
+
+def test_test_mode_counts_for_nothing(world: BvnWorld) -> None:
+    """A sample answer asks nobody."""
+    world.sandbox.faults = FaultPlan(0, rates={"all": {"mock_response": 1.0}})
+    told = world.request([asked(1)])
+    assert (told.report["state"], told.states) == ("test_mode", {"test_mode": 1})
+    assert not (told.folder / "manifest.json").exists()
