@@ -15,11 +15,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from cli.consent import register as register_consent
 from cli.decisions import register as register_decisions
 from cli.erase import register as register_erasing
 from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from cli.oncall import register as register_oncall
 from cli.policy import policy_app
+from cli.portal import register as register_portal
 from cli.transactions import transactions_app
 from schemas.errors import NightscreenError
 
@@ -61,6 +63,8 @@ app.add_typer(transactions_app, name="transactions")
 register_decisions(app, runs_app)
 register_erasing(app)
 register_oncall(app)
+register_consent(app)
+register_portal(app)
 
 _INTERRUPTED = 130
 """What Typer makes of Ctrl-C; a run that is open ends by itself instead, with a report."""

@@ -1,4 +1,4 @@
-"""The journal as commands open it that only look into it."""
+"""The journal as commands open it: to look into it, or to begin one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from schemas.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from schemas.settings import Settings
     from storage.journal import Journal
 
 
@@ -21,7 +22,6 @@ def opened_journal() -> Iterator[Journal]:
     Raises:
         InputError: there is none yet.
     """
-    from storage.journal import open_journal
     from storage.journal.opening import journal_exists
 
     settings = settings_of_command()
@@ -30,6 +30,15 @@ def opened_journal() -> Iterator[Journal]:
             f"there is no journal under {settings.home} yet; it is made by the first run, or set "
             "NIGHTSCREEN_HOME to where it is"
         )
+    with made_journal(settings) as journal:
+        yield journal
+
+
+@contextmanager
+def made_journal(settings: Settings) -> Iterator[Journal]:
+    """Open the journal of the settings; it is made where there is none yet."""
+    from storage.journal import open_journal
+
     with open_journal(
         settings.home,
         url=settings.journal_url,

@@ -1,0 +1,261 @@
+"""`nightscreen consent`: links for customers, codes redeemed by hand, grants listed and taken back.
+
+What a link or a code comes to is decided in `steps/`; the pages behind a link are `portal/`'s. A
+customer's id is shown to whoever runs the command, tokens and codes to nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from cli.opened import made_journal, opened_journal
+from cli.portal import require_consent
+from cli.surroundings import settings_of_command
+from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from schemas.settings import Settings
+    from steps.consent_desk import Brought
+    from steps.consent_links import Link
+    from steps.consenting import Ending, Redeemed
+    from storage.journal import Journal
+
+consent_app = typer.Typer(
+    help="Customers' consent to their transactions: links, codes, grants.", no_args_is_help=True
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group to the console command."""
+    app.add_typer(consent_app, name="consent")
+
+
+@consent_app.command(
+    "link", epilog="Example: nightscreen consent link CUST-0000004 --scope transaction:list"
+)
+def link(
+    customer_id: Annotated[str, typer.Argument(help="As your files have it.")],
+    scope: Annotated[
+        list[str], typer.Option(help="What to ask for, such as transaction:list; may be repeated.")
+    ],
+    valid_for: Annotated[
+        str, typer.Option(help="How long the link works, such as P7D or PT12H.")
+    ] = "P7D",
+    direct: Annotated[
+        bool, typer.Option("--direct", help="Print the consent screen's own address instead.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Print the link to give to a customer; nothing is sent."""
+    from client.aggregator import read_scopes
+    from portal.place import place_of
+    from steps.consent_links import ConsentLinks
+
+    settings = settings_of_command()
+    require_consent(settings)
+    scopes, lasting, place = read_scopes(scope), _duration(valid_for), place_of(settings)
+    with made_journal(settings) as journal:
+        links = ConsentLinks(journal)
+        by_portal = place.answers_redirects and not direct
+        if by_portal:
+            made = links.make(customer_id, scopes, lasting)
+            address = f"{place.origin}/consent/{made.token}"
+        else:
+            made = links.direct(customer_id, scopes, lasting)
+            address = _screen_address(settings, scopes, made)
+    _print_link(address, made, customer_id, [*scopes], by_portal=by_portal, as_json=json_output)
+
+
+def _screen_address(settings: Settings, scopes: tuple[Any, ...], made: Link) -> str:
+    from client.aggregator import consent_address
+
+    return consent_address(
+        settings.consent_url,
+        client_id=settings.client_id,
+        redirect_uri=settings.redirect_uri,
+        scopes=scopes,
+        state=made.token,
+    )
+
+
+def _print_link(
+    address: str, made: Link, customer_id: str, scopes: list[str], *, by_portal: bool, as_json: bool
+) -> None:
+    from storage.clock import instant_text
+
+    if as_json:
+        _print_json(
+            {
+                "link": address,
+                "reference": made.reference,
+                "customer_id": customer_id,
+                "scopes": scopes,
+                "expires_at": instant_text(made.expires_at),
+                "leads_to": "portal" if by_portal else "consent_screen",
+            }
+        )
+        return
+    typer.echo(address)
+    sys.stderr.write(
+        f"It works until {instant_text(made.expires_at)} or until it has brought a consent; its "
+        f"reference is {made.reference}. Give it to this customer only.\n"
+    )
+
+
+def _duration(text: str) -> timedelta:
+    """Return an ISO 8601 duration.
+
+    Raises:
+        UsageError: it is none.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(timedelta).validate_python(text.strip().upper())
+    except ValidationError:
+        raise UsageError("--valid-for: write a duration such as P7D or PT12H") from None
+
+
+@consent_app.command(
+    "redeem", epilog="Example: nightscreen consent redeem --customer CUST-0000004 --code CODE"
+)
+def redeem(
+    customer: Annotated[str, typer.Option(help="Whose consent it is.")],
+    code: Annotated[
+        str, typer.Option(help="Code of the redirect, or its whole address; - reads it from stdin.")
+    ],
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help="What was asked for, where only the code is at hand; may be repeated."),
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Exchange a code by hand, where no portal takes the redirect; it works once."""
+    from client.aggregator import read_scopes
+    from steps.consent_desk import read_code
+
+    settings = settings_of_command()
+    require_consent(settings)
+    brought = read_code(sys.stdin.readline() if code == "-" else code)
+    scopes = read_scopes(scope) if scope else ()
+    with made_journal(settings) as journal:
+        done = asyncio.run(_redeemed(journal, settings, customer, brought, scopes))
+    raise typer.Exit(_tell_redeemed(done, customer, json_output=json_output))
+
+
+async def _redeemed(
+    journal: Journal, settings: Settings, customer: str, brought: Brought, scopes: tuple[Any, ...]
+) -> Redeemed:
+    from steps.consent_desk import consent_by_hand
+    from steps.consent_links import ConsentLinks
+    from steps.consenting import Redeemer
+
+    redeemer = Redeemer(journal, settings)
+    try:
+        consent, asked = consent_by_hand(journal, customer, brought, scopes)
+        done = await redeemer.redeem(consent)
+        if done.grant is not None and asked is not None:
+            ConsentLinks(journal).use_up(asked)
+        return done
+    finally:
+        await redeemer.aclose()
+
+
+_AGAIN = "have the customer consent anew"
+_SAYINGS = {
+    "nothing_granted": (2, "the customer granted nothing of what was asked; nothing was kept"),
+    "code_refused": (2, f"the code was used, has expired or is for another address; {_AGAIN}"),
+    "in_doubt": (3, f"the answer was lost and the code may be used up; {_AGAIN}"),
+    "busy": (3, "the service could not be reached or had no time; try the code again at once"),
+    "capped": (3, "a spending cap leaves no room for the call; nothing was sent"),
+    "key_refused": (3, "the service refuses the key, the wallet or the address; run doctor"),
+    "test_mode": (4, "the service is in test mode; nothing was kept"),
+}
+
+
+def _tell_redeemed(done: Redeemed, customer: str, *, json_output: bool) -> int:
+    """Print what came of a code and return the exit status."""
+    status, sentence = _said(done.ending)
+    if json_output:
+        document: dict[str, Any] = {
+            "customer_id": customer,
+            "result": done.ending.value,
+            "scopes": [] if done.grant is None else list(done.grant.scopes),
+            "not_granted": list(done.missing),
+        }
+        if status:
+            document |= {"error": sentence, "exit_status": status, "trouble": done.trouble}
+        _print_json(document)
+        return status
+    if done.grant is None:
+        sys.stderr.write(f"nightscreen: {sentence}\n")
+        return status
+    typer.echo(f"Kept: {', '.join(done.grant.scopes)}")
+    if done.missing:
+        typer.echo(f"Not granted: {', '.join(done.missing)}")
+    return status
+
+
+def _said(ending: Ending) -> tuple[int, str]:
+    return _SAYINGS.get(ending.value, (0, ""))
+
+
+@consent_app.command("list", epilog="Example: nightscreen consent list --state live --json")
+def list_(
+    state: Annotated[str, typer.Option(help="Only those live, lapsed or revoked.")] = "",
+    json_output: JsonOption = False,
+) -> None:
+    """List customers' consents, newest first: scopes, state and age, no token."""
+    from steps.consent_desk import grant_rows
+    from storage.vault import GrantState
+
+    if state and state not in tuple(GrantState):
+        raise UsageError(f"--state: {state} is none of {', '.join(GrantState)}")
+    with opened_journal() as journal:
+        rows = grant_rows(journal, state=GrantState(state) if state else None)
+    if json_output:
+        _print_json({"grants": rows, "count": len(rows)})
+        return
+    for row in rows:
+        typer.echo(_line(row))
+    if not rows:
+        typer.echo("No consents yet; make a link with: nightscreen consent link CUSTOMER_ID")
+
+
+def _line(row: dict[str, Any]) -> str:
+    age = "today" if row["age_days"] == 0 else f"{row['age_days']} days"
+    refreshed = row["refreshed_at"] or "not yet refreshed"
+    reason = f" ({row['reason']})" if row["reason"] else ""
+    return (
+        f"{row['customer_id']:<16} {row['state']}{reason:<10} {age:>9}  {refreshed:<24}  "
+        f"{' '.join(row['scopes'])}"
+    )
+
+
+@consent_app.command("revoke", epilog="Example: nightscreen consent revoke CUST-0000004")
+def revoke(
+    customer_id: Annotated[str, typer.Argument(help="As your files have it.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Take a consent back: it is used no more and its tokens are destroyed."""
+    from steps.consent_desk import revoke as take_back
+
+    with opened_journal() as journal:
+        done = take_back(journal, customer_id)
+    if json_output:
+        _print_json(done)
+    elif done["revoked"]:
+        typer.echo("Revoked: its tokens are destroyed, and nothing is asked with it any more.")
+    else:
+        typer.echo(f"Nothing to revoke: the last consent is {done['state']} since it ended.")
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,59 @@
+"""`nightscreen portal`: the web pages customers meet, served until stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.opened import made_journal
+from cli.surroundings import settings_of_command
+from schemas.errors import SettingsError
+
+if TYPE_CHECKING:
+    from schemas.settings import Settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add `portal` to the console command."""
+    app.command("portal", epilog="Example: nightscreen portal --port 8080")(portal)
+
+
+def portal(
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; leave it to a proxy to bring https.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port; 0 takes a free one. Default: that of a portal address on this machine, "
+            "else 8080.",
+        ),
+    ] = None,
+) -> None:
+    """Serve the web pages customers meet: consent, callback, one-time password."""
+    from portal.server import serve
+
+    settings = settings_of_command()
+    if settings.redirect_uri or settings.consent_url or settings.client_id:
+        require_consent(settings)
+    with made_journal(settings) as journal:
+        serve(journal, settings, host=host, port=port)
+
+
+def require_consent(settings: Settings) -> None:
+    """Refuse to go on without what a consent needs.
+
+    Raises:
+        SettingsError: naming the first setting that is missing, and what to write there.
+    """
+    needed = {
+        "CONSENT_URL": (settings.consent_url, "the address of the service's consent screen"),
+        "CLIENT_ID": (settings.client_id, "your client id, from the service's console"),
+        "REDIRECT_URI": (settings.redirect_uri, "the redirect address you registered there"),
+    }
+    for name, (value, what) in needed.items():
+        if not value:
+            raise SettingsError(f"NIGHTSCREEN_{name} is not set: write {what} into .env")

@@ -1,0 +1,131 @@
+"""The portal as one ASGI application: addresses, and what they share.
+
+Pages of consent are in `consent`; the guard that stands before everything in `guard`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.routing import Route
+
+from portal.browser import Browsers
+from portal.consent import LINK, TOLD, ConsentPages
+from portal.guard import HEALTH, Guard
+from portal.log import Log, note
+from portal.pages import Pages
+from portal.place import place_of
+from schemas.errors import JournalError
+from steps.consent_links import ConsentLinks
+from steps.consenting import Redeemer
+from storage.journal.engine import reading
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    import httpx
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp
+
+    from schemas.settings import Settings
+    from storage.journal import Journal
+
+
+def application(
+    journal: Journal,
+    settings: Settings,
+    *,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> ASGIApp:
+    """Return the portal over an open journal.
+
+    Args:
+        journal: where links, states and grants are kept; other processes may use it too.
+        settings: the service, the consent screen, the portal's address and names.
+        transport: another way to the service than sockets, for tests.
+
+    Raises:
+        SettingsError: a setting that the portal needs is missing.
+    """
+    place = place_of(settings)
+    pages, browsers = Pages(place), Browsers(journal, place)
+    consent = ConsentPages(
+        place,
+        pages,
+        browsers,
+        ConsentLinks(journal),
+        Redeemer(journal, settings, transport=transport),
+        journal.clock,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await consent.aclose()
+
+    inner = Starlette(
+        routes=[*_consent_routes(consent, place.callback_path), *_plain_routes(journal, pages)],
+        exception_handlers={HTTPException: _refusing(pages)},
+        lifespan=lifespan,
+    )
+    inner.router.redirect_slashes = False
+    return Guard(inner, place, pages, Log(in_json=settings.log_format == "json"))
+
+
+def _consent_routes(consent: ConsentPages, callback_path: str) -> list[Route]:
+    """Return the addresses of consent; the registered one goes before all others."""
+    back = [Route(callback_path, consent.come_back, methods=["GET"])] if callback_path else []
+    return [
+        *back,
+        Route(TOLD, consent.told, methods=["GET"]),
+        Route(LINK, consent.start, methods=["GET"]),
+        Route(LINK, consent.depart, methods=["POST"]),
+    ]
+
+
+def _plain_routes(journal: Journal, pages: Pages) -> list[Route]:
+    async def front(request: Request) -> Response:
+        note(request.scope, page="front")
+        return pages.page("front")
+
+    async def health(request: Request) -> Response:
+        note(request.scope, page="health")
+        sound = await asyncio.to_thread(_answers, journal)
+        return JSONResponse({"ok": sound}, 200 if sound else 503)
+
+    async def robots(request: Request) -> Response:
+        note(request.scope, page="robots")
+        return PlainTextResponse("User-agent: *\nDisallow: /\n")
+
+    return [
+        Route("/", front),
+        Route(HEALTH, health),
+        Route("/robots.txt", robots),
+    ]
+
+
+def _answers(journal: Journal) -> bool:
+    try:
+        with reading(journal.engine) as connection:
+            return connection.execute(text("SELECT 1")).scalar() == 1
+    except JournalError:
+        return False
+
+
+def _refusing(pages: Pages) -> Callable[[Request, Exception], Response]:
+    def refuse(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        kind = "method" if status == 405 else "not_found"  # noqa: PLR2004 - method not allowed
+        note(request.scope, refused=kind)
+        return pages.trouble(kind, status)
+
+    return refuse

@@ -1,0 +1,241 @@
+"""The pages of consent: the link, the departure to the consent screen, the way back, what came.
+
+Links, states and codes are judged in `steps/`; here an answer becomes a page. After the way back
+the browser is sent on to a clean address, so that code and state leave its address bar.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from client.aggregator import consent_address, read_scopes
+from portal.browser import read_form
+from portal.log import note
+from portal.pages import onward
+from steps.consent_links import Asked, Refusal
+from steps.consenting import Consent, Ending
+from storage.clock import instant_text
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from portal.browser import Browsers
+    from portal.pages import Pages
+    from portal.place import Place
+    from steps.consent_links import ConsentLinks
+    from steps.consenting import Redeemed, Redeemer
+    from storage.clock import Clock
+
+LINK: Final = "/consent/{token}"
+TOLD: Final = "/consent/told"
+_LONGEST_CODE = 2000
+_READ = ("code", "state", "error")
+
+_LINK_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410}
+_STATE_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410, Refusal.OTHER_BROWSER: 403}
+_TOLD_STATUS = {
+    "done": 200,
+    "denied": 200,
+    "nothing_granted": 200,
+    "screen_trouble": 502,
+    "screen_refused": 502,
+    "no_code": 400,
+    "code_refused": 400,
+    "in_doubt": 502,
+    "busy": 503,
+    "ours": 502,
+}
+_ENDED_AS = {
+    Ending.KEPT: "done",
+    Ending.NOTHING_GRANTED: "nothing_granted",
+    Ending.CODE_REFUSED: "code_refused",
+    Ending.IN_DOUBT: "in_doubt",
+    Ending.BUSY: "busy",
+    Ending.CAPPED: "ours",
+    Ending.KEY_REFUSED: "ours",
+    Ending.TEST_MODE: "ours",
+}
+_OWN_TROUBLE = frozenset({"server_error", "temporarily_unavailable"})
+
+
+class ConsentPages:
+    """Answers the addresses of consent.
+
+    Args:
+        place: where the portal stands.
+        pages: writes pages.
+        browsers: knows browsers.
+        links: judges links and states.
+        redeemer: exchanges codes.
+        clock: gives the present instant.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        pages: Pages,
+        browsers: Browsers,
+        links: ConsentLinks,
+        redeemer: Redeemer,
+        clock: Clock,
+    ) -> None:
+        self._place = place
+        self._pages = pages
+        self._browsers = browsers
+        self._links = links
+        self._redeemer = redeemer
+        self._clock = clock
+        self._under_way: set[asyncio.Task[Redeemed]] = set()
+
+    async def start(self, request: Request) -> Response:
+        """Say who asks for what, as often as the link is opened."""
+        note(request.scope, page="start")
+        asked = await self._look(request)
+        if isinstance(asked, Refusal):
+            return self._link_refused(request, asked)
+        word = self._browsers.word_or_new(request)
+        response = self._pages.page(
+            "start",
+            scopes=asked.scopes,
+            mark=self._browsers.mark(word, request.url.path),
+            screen=urlsplit(self._place.consent_origin).netloc,
+        )
+        self._browsers.remember(response, word)
+        return response
+
+    async def depart(self, request: Request) -> Response:
+        """Send the browser to the consent screen."""
+        note(request.scope, page="depart")
+        form = await read_form(request)
+        if not self._browsers.is_own(request, form):
+            note(request.scope, refused="form")
+            return self._pages.trouble("form", 403, again=request.url.path)
+        asked = await self._look(request)
+        if isinstance(asked, Refusal):
+            return self._link_refused(request, asked)
+        word = self._browsers.word_or_new(request)
+        state = await asyncio.to_thread(self._links.depart, asked, word)
+        response = onward(
+            consent_address(
+                self._place.consent_url,
+                client_id=self._place.client_id,
+                redirect_uri=self._place.redirect_uri,
+                scopes=read_scopes(asked.scopes),
+                state=state,
+            )
+        )
+        self._browsers.remember(response, word)
+        return response
+
+    async def _look(self, request: Request) -> Asked | Refusal:
+        asked = await asyncio.to_thread(self._links.look, request.path_params["token"])
+        if isinstance(asked, Asked):
+            note(request.scope, link=asked.reference)
+        return asked
+
+    def _link_refused(self, request: Request, why: Refusal) -> Response:
+        note(request.scope, refused=why.value)
+        kind = why if why in _LINK_STATUS else Refusal.UNKNOWN
+        return self._pages.trouble(f"link_{kind}", _LINK_STATUS.get(why, 404))
+
+    async def come_back(self, request: Request) -> Response:
+        """Take what the consent screen sends back, and send the browser on to be told."""
+        note(request.scope, page="callback")
+        given = _read(request)
+        if given is None or not given.get("state"):
+            note(request.scope, refused="unreadable")
+            return self._pages.trouble("state_unknown", 400)
+        word = self._browsers.word(request)
+        asked = await asyncio.to_thread(self._links.come_back, given["state"], word)
+        if isinstance(asked, Refusal):
+            note(request.scope, refused=asked.value)
+            kind = Refusal.UNKNOWN if asked is Refusal.TAMPERED else asked
+            return self._pages.trouble(f"state_{kind}", _STATE_STATUS.get(asked, 400))
+        note(request.scope, link=asked.reference)
+        if "error" in given:
+            return self._tell(request, _screen_said(given["error"]), asked)
+        if not 0 < len(given.get("code", "")) <= _LONGEST_CODE:
+            return self._tell(request, "no_code", asked)
+        return await self._redeem(request, asked, given["code"])
+
+    async def _redeem(self, request: Request, asked: Asked, code: str) -> Response:
+        """Exchange the code to the end, even where the customer goes away meanwhile."""
+        evidence = {
+            "channel": "portal",
+            "link": asked.reference,
+            "came_back_at": instant_text(self._clock()),
+            "redirect_uri": self._place.redirect_uri,
+        }
+        consent = Consent(
+            asked.customer_id, code, asked.scopes, f"consent-{asked.reference}", evidence
+        )
+        task = asyncio.create_task(self._redeem_and_use_up(consent, asked))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        done = await asyncio.shield(task)
+        note(request.scope, ended=done.ending.value)
+        if done.trouble:
+            note(request.scope, trouble=done.trouble)
+        granted = () if done.grant is None else done.grant.scopes
+        return self._tell(request, _ENDED_AS[done.ending], asked, granted, done.missing)
+
+    async def _redeem_and_use_up(self, consent: Consent, asked: Asked) -> Redeemed:
+        done = await self._redeemer.redeem(consent)
+        if done.ending is Ending.KEPT:
+            await asyncio.to_thread(self._links.use_up, asked)
+        return done
+
+    def _tell(
+        self,
+        request: Request,
+        what: str,
+        asked: Asked,
+        granted: tuple[str, ...] = (),
+        missing: tuple[str, ...] = (),
+    ) -> Response:
+        note(request.scope, told=what)
+        again = "" if what == "done" else self._links.again(asked)
+        told = {"what": what, "granted": granted, "missing": missing, "again": again}
+        response = onward(TOLD)
+        self._browsers.tell(response, told)
+        return response
+
+    async def told(self, request: Request) -> Response:
+        """Tell what came of the way back; the address says nothing of it."""
+        note(request.scope, page="told")
+        told = self._browsers.told(request)
+        if told is None:
+            return self._pages.trouble("nothing_told", 404)
+        what = told["what"]
+        note(request.scope, told=what)
+        again = LINK.format(token=told["again"]) if told["again"] else ""
+        if what == "done":
+            return self._pages.page("done", granted=told["granted"], missing=told["missing"])
+        return self._pages.trouble(what, _TOLD_STATUS[what], again)
+
+    async def aclose(self) -> None:
+        """Let exchanges under way come to their end, then close connections."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        await self._redeemer.aclose()
+
+
+def _read(request: Request) -> dict[str, str] | None:
+    """Return what came back; None where anything is given twice or cannot be read."""
+    query = request.scope["query_string"].decode("latin-1")
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=50)
+    except ValueError:
+        return None
+    given = [(name, value) for name, value in pairs if name in _READ]
+    return dict(given) if len({name for name, _ in given}) == len(given) else None
+
+
+def _screen_said(error: str) -> str:
+    """Return what an error of the consent screen means (OAuth 2.0, 4.1.2.1)."""
+    if error == "access_denied":
+        return "denied"
+    return "screen_trouble" if error in _OWN_TROUBLE else "screen_refused"

@@ -1,0 +1,97 @@
+"""The portal's server: one socket, and an end in good order.
+
+Sockets, signals and the announcement live here. Behind a proxy for https: what customers see of
+the address is in `place`.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from portal.app import application
+from portal.place import place_of
+from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from schemas.settings import Settings
+    from storage.journal import Journal
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+_AT_ONCE = 200
+_END_WITHIN_S = 45
+"""A little more than an exchange under way may take."""
+
+
+class AnnouncingServer(uvicorn.Server):
+    """Says on stdout where it listens, once it does."""
+
+    announcement = ""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to listen, then say so."""
+        await super().startup(sockets=sockets)
+        if self.announcement and self.started:
+            sys.stdout.write(f"{self.announcement}\n")
+            sys.stdout.flush()
+
+
+def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) -> None:
+    """Serve the portal until SIGINT or SIGTERM; answers under way are given first.
+
+    Prints one line on stdout when it listens: `portal listening on http://HOST:PORT for ORIGIN`.
+
+    Args:
+        journal: an open journal.
+        settings: those of the portal.
+        host: address to listen on.
+        port: 0 takes a free one; None that of the portal's own address, or 8080.
+
+    Raises:
+        UsageError: a setting is missing, or the port cannot be had.
+    """
+    place = place_of(settings)
+    app = application(journal, settings)
+    wanted = place.port if port is None else port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, wanted), family=family)
+    except OSError as error:
+        raise UsageError(
+            f"--port: {wanted} on {host} cannot be had ({error.strerror}); choose another with "
+            "--port, or --host"
+        ) from None
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=_AT_ONCE,
+        timeout_graceful_shutdown=_END_WITHIN_S,
+    )
+    with listener:
+        listener.setblocking(False)  # noqa: FBT003 - the name of the method says it
+        server = AnnouncingServer(config)
+        shown = f"[{host}]" if ":" in host else host
+        at = f"http://{shown}:{listener.getsockname()[1]}"
+        server.announcement = f"portal listening on {at} for {place.origin}"
+        before = {number: signal.signal(number, _ignore) for number in _STOPS}
+        try:
+            server.run(sockets=[listener])
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _ignore(_signal: int, _frame: FrameType | None) -> None:
+    """Take the signal that the server raises again after a clean stop."""
