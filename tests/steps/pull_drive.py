@@ -1,0 +1,44 @@
+"""A pull below the flow, start to end, as a program: tests run several of them, and kill some.
+
+It takes a JSON document of settings and options on its command line and writes the report to
+stdout. Expectations do not belong here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from schemas.pulls import PullTransactions
+from schemas.settings import read_settings
+from steps.errands import open_desk
+from steps.pull_report import close_pull
+from steps.pulling import Pull, begin_pull, open_pull_run, pull_shard
+
+
+async def ask(pull: Pull) -> None:
+    """Pull every shard at once."""
+    desk = open_desk(pull.run)
+    try:
+        await asyncio.gather(*(pull_shard(pull, desk, n) for n in range(len(pull.due))))
+    finally:
+        await desk.close()
+
+
+def drive(settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Pull and return the report."""
+    pull = begin_pull(open_pull_run(PullTransactions(**options), read_settings(**settings)))
+    sys.stderr.write(f"{pull.run.run_id}\n")
+    sys.stderr.flush()
+    try:
+        asyncio.run(ask(pull))
+        return close_pull(pull)
+    finally:
+        pull.run.close()
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    json.dump(drive(given["settings"], given["options"]), sys.stdout)
