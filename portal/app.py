@@ -1,12 +1,14 @@
 """The portal as one ASGI application: addresses, and what they share.
 
-Pages of consent are in `consent`; the guard that stands before everything in `guard`.
+Pages of consent are in `consent`, that for passwords in `otp`; what stands before everything in
+`guard`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
@@ -18,10 +20,14 @@ from starlette.routing import Route
 from portal.browser import Browsers
 from portal.consent import LINK, TOLD, ConsentPages
 from portal.guard import HEALTH, Guard
+from portal.lasting import Lasting
 from portal.log import Log, note
+from portal.otp import LINK as OTP_LINK
+from portal.otp import OtpPages
 from portal.pages import Pages
 from portal.place import place_of
 from schemas.errors import JournalError
+from steps.bvn_links import accept_otp
 from steps.consent_links import ConsentLinks
 from steps.consenting import Redeemer
 from storage.journal.engine import reading
@@ -55,25 +61,29 @@ def application(
         SettingsError: a setting that the portal needs is missing.
     """
     place = place_of(settings)
-    pages, browsers = Pages(place), Browsers(journal, place)
-    consent = ConsentPages(
-        place,
-        pages,
-        browsers,
-        ConsentLinks(journal),
-        Redeemer(journal, settings, transport=transport),
-        journal.clock,
-    )
+    pages, browsers, lasting = Pages(place), Browsers(journal, place), Lasting()
+    redeemer = Redeemer(journal, settings, transport=transport)
+    links = ConsentLinks(journal)
+    consent = ConsentPages(place, pages, browsers, links, redeemer, lasting, journal.clock)
+    accept = partial(accept_otp, clock=journal.clock, transport=transport)
+    otp = OtpPages(journal, settings, pages, browsers, lasting, accept)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await consent.aclose()
+            await lasting.drain()
+            await redeemer.aclose()
 
+    routes = [
+        *(_consent_routes(consent, place.callback_path) if place.answers_redirects else []),
+        Route(OTP_LINK, otp.show, methods=["GET"]),
+        Route(OTP_LINK, otp.take, methods=["POST"]),
+        *_plain_routes(journal, pages),
+    ]
     inner = Starlette(
-        routes=[*_consent_routes(consent, place.callback_path), *_plain_routes(journal, pages)],
+        routes=routes,
         exception_handlers={HTTPException: _refusing(pages)},
         lifespan=lifespan,
     )
@@ -83,9 +93,8 @@ def application(
 
 def _consent_routes(consent: ConsentPages, callback_path: str) -> list[Route]:
     """Return the addresses of consent; the registered one goes before all others."""
-    back = [Route(callback_path, consent.come_back, methods=["GET"])] if callback_path else []
     return [
-        *back,
+        Route(callback_path, consent.come_back, methods=["GET"]),
         Route(TOLD, consent.told, methods=["GET"]),
         Route(LINK, consent.start, methods=["GET"]),
         Route(LINK, consent.depart, methods=["POST"]),

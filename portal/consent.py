@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from portal.browser import Browsers
+    from portal.lasting import Lasting
     from portal.pages import Pages
     from portal.place import Place
     from steps.consent_links import ConsentLinks
@@ -70,6 +71,7 @@ class ConsentPages:
         browsers: knows browsers.
         links: judges links and states.
         redeemer: exchanges codes.
+        lasting: carries an exchange to its end.
         clock: gives the present instant.
     """
 
@@ -80,6 +82,7 @@ class ConsentPages:
         browsers: Browsers,
         links: ConsentLinks,
         redeemer: Redeemer,
+        lasting: Lasting,
         clock: Clock,
     ) -> None:
         self._place = place
@@ -88,7 +91,7 @@ class ConsentPages:
         self._links = links
         self._redeemer = redeemer
         self._clock = clock
-        self._under_way: set[asyncio.Task[Redeemed]] = set()
+        self._lasting = lasting
 
     async def start(self, request: Request) -> Response:
         """Say who asks for what, as often as the link is opened."""
@@ -172,10 +175,7 @@ class ConsentPages:
         consent = Consent(
             asked.customer_id, code, asked.scopes, f"consent-{asked.reference}", evidence
         )
-        task = asyncio.create_task(self._redeem_and_use_up(consent, asked))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        done = await asyncio.shield(task)
+        done = await self._lasting.to_the_end(self._redeem_and_use_up(consent, asked))
         note(request.scope, ended=done.ending.value)
         if done.trouble:
             note(request.scope, trouble=done.trouble)
@@ -215,12 +215,6 @@ class ConsentPages:
         if what == "done":
             return self._pages.page("done", granted=told["granted"], missing=told["missing"])
         return self._pages.trouble(what, _TOLD_STATUS[what], again)
-
-    async def aclose(self) -> None:
-        """Let exchanges under way come to their end, then close connections."""
-        if self._under_way:
-            await asyncio.wait(self._under_way)
-        await self._redeemer.aclose()
 
 
 def _read(request: Request) -> dict[str, str] | None:
