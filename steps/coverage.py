@@ -180,9 +180,7 @@ class Coverage:
         there is nothing to share.
         """
         fresh = together(
-            weight
-            for (cause, due, _, age), weight in self.cells.items()
-            if cause == _NO_CAUSE and due and age != _NO_AGE
+            weight for (cause, due, *_), weight in self.cells.items() if cause == _NO_CAUSE and due
         )
         total = self._sum()
         return {

@@ -35,8 +35,9 @@ _SHORT_RUN_S = 600
 _FEW_LABELS_S = 60
 _SAVED = (
     "Reuse: an answer of an earlier run was still fresh. Sharing: several customers of the batch "
-    "needed the same answer. A lookup that finds nothing is free. In doubt: the answer was lost, "
-    "so that the charge is not known; the worst case stays reserved under every cap."
+    "needed the same answer. A lookup that finds nothing is free. Spared: no answer could have "
+    "changed the decision. In doubt: the answer was lost, so that the charge is not known; the "
+    "worst case stays reserved under every cap."
 )
 _EXACT = "Opening and closing are exact: the first and the last call were alone on the wire."
 _NEAR = "Opening and closing are as near as the balances tell: no call that tells one was alone."
@@ -51,9 +52,8 @@ def limit_picture(report: Mapping[str, Any]) -> Picture | None:
     lines = [line for line in _limits(report) if Decimal(line[2]) > 0]
     if not lines:
         return None
-    ratios = [Decimal(spent) / Decimal(limit) for _, spent, limit, _ in lines]
-    doubts = [Decimal(doubt) / Decimal(limit) for _, _, limit, doubt in lines]
-    over = [max(Decimal(0), ratio - 1) for ratio in ratios]
+    ratios = [float(Decimal(spent) / Decimal(limit)) for _, spent, limit, _ in lines]
+    doubts = [float(Decimal(doubt) / Decimal(limit)) for _, _, limit, doubt in lines]
     chart = Bars(
         [name for name, *_ in lines],
         [
@@ -61,11 +61,11 @@ def limit_picture(report: Mapping[str, Any]) -> Picture | None:
             for _, spent, limit, _ in lines
         ],
         [
-            Series("spent", "plain", [float(min(ratio, 1)) for ratio in ratios]),
-            Series("may have been charged", "warn", [float(each) for each in doubts], "///"),
-            Series("over", "bad", [float(each) for each in over], "xx"),
+            Series("spent", "plain", [min(ratio, 1.0) for ratio in ratios]),
+            Series("over", "bad", [max(0.0, ratio - 1) for ratio in ratios], "xx"),
+            Series("may have been charged", "warn", doubts, "///"),
         ],
-        whole=float(max(Decimal(1), *ratios)),
+        whole=max(1.0, *(sum(both) for both in zip(ratios, doubts, strict=True))),
     )
     title = "Spending against quote and caps"
     return picture(chart, name="limits", title=title, text=spoken(chart))
@@ -94,6 +94,7 @@ def money(report: Mapping[str, Any]) -> Section:
         "Charged",
         "Free",
         "Reused",
+        "Spared",
         "Open",
         "Spent",
         "In doubt",
@@ -102,9 +103,7 @@ def money(report: Mapping[str, Any]) -> Section:
     )
     rows = [[CHECKS[name], *_check_cells(part)] for name, part in checks.items()]
     cost = report["cost"]
-    sums = [
-        _sum(checks, names) for names in (("distinct",), ("paid",), ("free",), ("reused",), _OPEN)
-    ]
+    sums = [_sum(checks, (name,)) for name in _COUNTS] + [_sum(checks, _OPEN)]
     total = [
         "Together",
         *(count(each) for each in sums),
@@ -118,6 +117,7 @@ def money(report: Mapping[str, Any]) -> Section:
     return Section("money", "Money by check", [_SAVED], pictures, (table, _spending_table(report)))
 
 
+_COUNTS = ("distinct", "paid", "free", "reused", "spared")
 _OPEN = ("failed", "in_doubt", "pending")
 
 
@@ -126,7 +126,7 @@ def _sum(checks: Mapping[str, Any], names: Sequence[str]) -> int:
 
 
 def _check_cells(part: Mapping[str, Any]) -> list[str]:
-    counts = [count(part[name]) for name in ("distinct", "paid", "free", "reused")]
+    counts = [count(part[name]) for name in _COUNTS]
     amounts = ("cost", "in_doubt_exposure", "saved_by_reuse", "saved_by_sharing")
     return [
         *counts,

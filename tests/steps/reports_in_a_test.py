@@ -78,7 +78,7 @@ def odd_nights(folder: Path) -> Iterator[tuple[str, Night]]:
     def world(name: str, sandbox: Sandbox | None = None) -> World:
         place = folder / name
         place.mkdir()
-        return World(place, **({} if sandbox is None else {"sandbox": sandbox}))
+        return World(place, sandbox or Sandbox(Opening()))
 
     yield "test mode", world("t", Sandbox(Opening(scenario="test-mode"))).screen(few)
     yield "all refused", world("r").screen([{"customer_id": "", "exposure": "5"}] * 3)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOW = 1_790_000_000_000_000
-STATUSES = ("off", "ineligible", "clear", *CAUSES)
+STATUSES = ("off", "ineligible", "spared", "clear", *CAUSES)
 ANSWERED = ("clear", "verified")
 
 
@@ -56,7 +56,7 @@ def covered(*tables: pa.Table) -> Coverage:
 
 def test_each_row_is_under_one_cause_the_first_that_applies() -> None:
     """A row that waits in one check and lacks consent in another waits."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"karma": "pending", "ecosystem": "refused", "exposure": Decimal(100)},
         {"karma": "clear", "ecosystem": "refused", "exposure": Decimal(20)},
         {"karma": "clear", "ecosystem": "ineligible", "exposure": Decimal(3)},
