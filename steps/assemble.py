@@ -18,6 +18,7 @@ from schemas.answers import BankAccountAnswer, EcosystemRecord, KarmaListing, Se
 from schemas.checks import Check, NoAnswer, Outcome, Source
 from schemas.plan import Slot, Why
 from schemas.rows import INSTANT, NAIRA, SourceColumn
+from steps.bvn_held import nothing_held
 from steps.eligibility import slots_of
 from steps.enriched import (
     CHECK_FIELDS,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from steps.bvn_held import BvnsAtHand
     from steps.freshness import Freshness
     from steps.plan import Wanted
     from storage.journal.answers import Answers, StoredAnswer
@@ -64,6 +66,7 @@ class Assembly:
         test_mode: the service was in test mode: nothing it said counts.
         match_at: similarity from which a selfie matches.
         no_match_below: similarity under which it does not.
+        bvns: BVN details confirmed before; None where none may be shown.
     """
 
     wanted: Wanted
@@ -74,6 +77,7 @@ class Assembly:
     test_mode: bool = False
     match_at: float = 90.0
     no_match_below: float = 70.0
+    bvns: BvnsAtHand | None = None
 
 
 @dataclass(slots=True)
@@ -135,6 +139,7 @@ class Chunk:
         }
         for check in Check:
             found.update(self._check_columns(check))
+        found.update(self._bvn_columns())
         found.update({name: self._signals[name] for name in SIGNALS})
         micro = pa.array(self._cost, pa.int64())
         found["cost"] = _micro_to_decimal(micro)
@@ -142,6 +147,12 @@ class Chunk:
         found["reasons"] = pa.array([[]] * self._size, pa.list_(pa.string()))
         found["policy"] = _words([None] * self._size)
         return pa.table(found, schema=enriched_schema(self._assembly.columns))
+
+    def _bvn_columns(self) -> dict[str, pa.Array]:
+        bvns = self._assembly.bvns
+        if bvns is None or self._assembly.test_mode:
+            return nothing_held(self._size)
+        return bvns.columns(self._rows)
 
     def _check_columns(self, check: Check) -> dict[str, pa.Array]:
         if check not in self._assembly.wanted.checks:

@@ -14,6 +14,7 @@ from schemas.money import naira_text
 from schemas.plan import CheckCounts
 from schemas.quote import Quote
 from steps.assemble import Assembly, Chunk
+from steps.bvn_held import BvnsAtHand
 from steps.callsheet import CallSheet, write_call_sheet
 from steps.control import ADDRESS, COMPLETED, TEST_MODE
 from steps.coverage import Coverage
@@ -61,6 +62,7 @@ def write_rows(line: Line) -> RowTally:
         test_mode=state == TEST_MODE,
         match_at=line.settings.selfie_match_at,
         no_match_below=line.settings.selfie_no_match_below,
+        bvns=BvnsAtHand.of(line.journal, line.freshness.at),
     )
     tally = RowTally(coverage=Coverage(at=line.freshness.at))
     tables = _enriched(line, assembly, tally)

@@ -109,6 +109,11 @@ def _check_fields(check: Check) -> list[tuple[str, pa.DataType]]:
 
 
 CHECK_FIELDS = {check: _check_fields(check) for check in Check}
+BVN_FIELDS: list[tuple[str, pa.DataType]] = [
+    ("bvn_watchlisted", pa.int64()),
+    ("bvn_checked_at", INSTANT),
+]
+"""Of BVN details that were confirmed before and that the row's consent allows to be seen."""
 DECISION_FIELDS: list[tuple[str, pa.DataType]] = [
     ("cost", COST),
     ("decision", WORD),
@@ -144,6 +149,7 @@ def enriched_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
     fields = [pa.field(name, rows.field(source).type) for name, source in input_columns(columns)]
     for check in Check:
         fields += [pa.field(name, kind) for name, kind in CHECK_FIELDS[check]]
+    fields += [pa.field(name, kind) for name, kind in BVN_FIELDS]
     fields += [pa.field(name, pa.int64()) for name in SIGNALS]
     fields += [pa.field(name, kind) for name, kind in DECISION_FIELDS]
     return pa.schema(fields)

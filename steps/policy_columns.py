@@ -69,7 +69,7 @@ def _bvn_columns() -> dict[str, pa.DataType]:
         if name not in _BVN_HIDDEN:
             day = field.annotation == (date | None)
             found[f"bvn_{name}"] = pa.date32() if day else pa.string()
-    return found | {"bvn_watchlisted": pa.int64()}
+    return found | {"bvn_watchlisted": pa.int64(), "bvn_checked_at": _NAIVE_INSTANT}
 
 
 @cache

@@ -236,7 +236,7 @@ def test_file_without_passwords_is_refused(world: BvnWorld) -> None:
 
 
 def test_wrong_password_is_never_tried_again_by_machine(world: BvnWorld) -> None:
-    """The same file again sends nothing; another password of the customer is sent, three at most."""
+    """The same file again sends nothing; another of the customer is sent, three at most."""
     world.request([asked(1)])
     world.confirm({"C1": "000001"})
     again = world.confirm({"C1": "000001"})
@@ -367,3 +367,20 @@ def test_test_mode_counts_for_nothing(world: BvnWorld) -> None:
     told = world.request([asked(1)])
     assert (told.report["state"], told.states) == ("test_mode", {"test_mode": 1})
     assert not (told.folder / "manifest.json").exists()
+
+
+def test_watch_list_reaches_later_screening_runs_with_consent_alone(world: BvnWorld) -> None:
+    """A confirmed BVN on the watch list declines; without consent it is not shown."""
+    rows = [of_magic("watchlisted", 1), of_magic("details", 2), asked(3)]
+    world.request(rows[:2])
+    world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows[:2]})
+    silent = {**rows[0], "customer_id": "M-silent", "consent_reference": ""}
+    night = world.screen([*rows, silent], checks=["karma"])
+    told = {row["customer_id"]: row for row in night.rows}
+    assert [told[each]["bvn_watchlisted"] for each in ("M-watchlisted", "M-details")] == [1, 0]
+    assert [told[each]["bvn_watchlisted"] for each in ("C3", "M-silent")] == [None, None]
+    assert told["M-silent"]["bvn_checked_at"] is None
+    assert told["M-watchlisted"]["bvn_checked_at"] is not None
+    assert told["M-watchlisted"]["decision"] == "decline"
+    assert "CBN_WATCHLIST" in told["M-watchlisted"]["reasons"]
+    assert "CBN_WATCHLIST" not in told["M-silent"]["reasons"]
