@@ -333,6 +333,12 @@ class Settings(BaseSettings):
         timedelta(minutes=15),
         description="With a deadline, how often an outage or a low balance is tried again.",
     )
+    inbox: Path = Field(
+        Path("data/inbox"), description="Folder whose files `nightscreen inbox` screens."
+    )
+    inbox_settle_s: float = Field(
+        5, ge=0, le=3600, description="Seconds a file there must stay as it is before it is taken."
+    )
     shard_rows: int = Field(2000, ge=10, le=50_000, description="Lookups of one task run.")
     log_format: Literal["text", "json"] = Field(
         "text", description="json writes one JSON object a line on stderr."
