@@ -139,7 +139,7 @@ class Planner:
             images = flat(rows["image_url"]).take(pa.array(asking)).to_pylist()
             pairs = zip(named, images, strict=True)
             return b"".join(subject(kind, name, image) for name, image in pairs)
-        return b"".join(subject(kind, name) for name in named)
+        return self._pseudonyms.subjects(kind, named)
 
     def _count_rows(self) -> None:
         """Count the rows of the chunk just gathered that a check leaves out whole."""
@@ -315,17 +315,25 @@ class Planner:
         bounds = np.searchsorted(sorted_rows, self._starts[number : number + 2])
         return slice(int(bounds[0]), int(bounds[1]))
 
-    def needed_of(self, number: int, rows: pa.Table) -> pa.Table:
-        """Return the lookups to be asked in the name of a chunk's rows (`schemas.plan.NEEDED`)."""
+    def needed_of(self, number: int, read_chunk: Callable[[int], pa.Table]) -> pa.Table:
+        """Return the lookups to be asked in the name of a chunk's rows (`schemas.plan.NEEDED`).
+
+        The chunk is read only where there are any: on a warm night it mostly stays sealed.
+        """
         start, end = self._starts[number], self._starts[number + 1]
-        pieces = []
+        found = {}
         for slot in self._slots:
             distinct = self._distinct[slot]
             mine = distinct.needed & (distinct.row >= start) & (distinct.row < end)
-            indexes = np.flatnonzero(mine)
-            if len(indexes):
-                pieces.append(self._needed_rows(slot, distinct, indexes, rows, start))
-        return pa.concat_tables(pieces) if pieces else NEEDED.empty_table()
+            if mine.any():
+                found[slot] = np.flatnonzero(mine)
+        if not found:
+            return NEEDED.empty_table()
+        rows = read_chunk(number)
+        return pa.concat_tables(
+            self._needed_rows(slot, self._distinct[slot], indexes, rows, start)
+            for slot, indexes in found.items()
+        )
 
     def _needed_rows(
         self,
@@ -436,4 +444,4 @@ def plan_batch(
         planner.gather(read_chunk(number))
     planner.settle(read_chunk, judge)
     for number in range(chunks):
-        yield planner.row_plan(number), planner.needed_of(number, read_chunk(number))
+        yield planner.row_plan(number), planner.needed_of(number, read_chunk)

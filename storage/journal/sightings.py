@@ -224,7 +224,7 @@ class Reading:
             f"SELECT {', '.join(names)} FROM sightings "  # noqa: S608 - nothing of it comes from outside
             f"WHERE kind = ? AND identifier IN ({marks(len(block))})"
         )
-        values = (self._kind, *block)
+        values: tuple[object, ...] = (self._kind, *block)
         if self._before is not None:
             sql, values = f"{sql} AND first_at < ?", (*values, self._before)
         return _fetched(self._connection.exec_driver_sql(sql, values))
