@@ -22,6 +22,12 @@ class UsageError(NightscreenError):
     exit_status = 2
 
 
+class StoppedError(NightscreenError):
+    """The service did not give what was asked for; to be tried again once that is mended."""
+
+    exit_status = 3
+
+
 class SettingsError(UsageError):
     """A setting is missing or wrong."""
 

@@ -1,0 +1,54 @@
+"""Offer a loan product to customers of a finished screening run: one link each, never a second."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+
+from schemas.offers import OfferLoans
+from schemas.settings import read_settings
+from steps.offer_report import close_offering
+from steps.offering import open_offering
+from tasks import loans
+from tasks.edge import sanitising
+from tasks.errands import at_the_desk, opened_errand
+from tasks.logs import set_up_logs
+from tasks.progress import show_progress
+from tasks.stopping import as_the_engine_has_it
+
+if TYPE_CHECKING:
+    from tasks.live import LiveErrand
+
+
+def run_name() -> str:
+    """Name a flow run; it holds no personal data."""
+    given = flow_run.parameters.get("parameters", {})
+    values = given if isinstance(given, dict) else given.model_dump()
+    return f"resume-{values['run']}" if values.get("run") else "loan-offers"
+
+
+@flow(name="offer-loans", flow_run_name=run_name, persist_result=False, validate_parameters=True)
+async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
+    """Make a link for each chosen customer who has none and return the report.
+
+    Raises:
+        UsageError: parameters, settings, folder or product are wrong; no link was made.
+        JournalError: the journal cannot be used.
+    """
+    with sanitising():
+        settings = read_settings()
+        set_up_logs(settings.log_format)
+        async with opened_errand(lambda: open_offering(parameters, settings)) as run:
+            await loans.take_rows(run.run_id)
+            async with at_the_desk(run, _close), show_progress(run, "loan-offers"):
+                if await loans.check_product(run.run_id):
+                    await loans.make_links(run.run_id)
+            report = await loans.report_offers(run.run_id)
+        return await as_the_engine_has_it(run, report)
+
+
+def _close(run: LiveErrand) -> None:
+    close_offering(run.work)

@@ -1,0 +1,114 @@
+"""The tasks of area C: rows taken, the product checked, links made, loans followed, runs reported.
+
+They log numbers, which the engine stores in clear; what is computed lives in `steps/`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from prefect import get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+
+from steps import offering as offers
+from steps import tracking as following
+from steps.offer_report import close_offering
+from steps.tracking_report import close_tracking
+from tasks import live
+from tasks.edge import guarded
+from tasks.events import tell_events
+from tasks.logs import say_report
+
+if TYPE_CHECKING:
+    from steps.offering import Offering
+    from steps.tracking import Tracking
+
+
+def offering_of(run_id: str) -> Offering:
+    """Return the offers that a run has under way.
+
+    Raises:
+        RunNotOpenError: this process has no such run open.
+    """
+    found: Offering = live.errand_of(run_id).work
+    return found
+
+
+def tracking_of(run_id: str) -> Tracking:
+    """Return the loans that a run follows.
+
+    Raises:
+        RunNotOpenError: this process has no such run open.
+    """
+    found: Tracking = live.errand_of(run_id).work
+    return found
+
+
+@task(name="take rows", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def take_rows(run_id: str) -> dict[str, int]:
+    """Read the rows with a chosen decision; return how they stand before anything is sent."""
+    run = live.errand_of(run_id)
+    run.work = await asyncio.to_thread(offers.take_rows, run.run)
+    counts = offering_of(run_id).counts()
+    get_run_logger().info("%d rows have a chosen decision", sum(counts.values()))
+    return counts
+
+
+@task(name="check product", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def check_product(run_id: str) -> bool:
+    """Find the product on the service's list."""
+    return await offers.check_product(offering_of(run_id), live.desk_of(run_id))
+
+
+@task(name="make links", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def make_links(run_id: str) -> int:
+    """Make a link for each customer who has none; return how many were made."""
+    return await offers.make_links(offering_of(run_id), live.desk_of(run_id))
+
+
+@task(name="report offers", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def report_offers(run_id: str) -> dict[str, Any]:
+    """Write offers, calls, report and manifest; return the report."""
+    report = await asyncio.to_thread(close_offering, offering_of(run_id))
+    counts = report["offers"]
+    _log_end(report, f"{counts['offered']} links made, {counts['in_doubt']} in doubt")
+    return report
+
+
+@task(name="take loans", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def take_loans(run_id: str) -> int:
+    """Find every loan there is a reference for; return how many are to be asked about."""
+    run = live.errand_of(run_id)
+    run.work = await asyncio.to_thread(following.take_loans, run.run)
+    due = len(tracking_of(run_id).due)
+    get_run_logger().info("%d loans are open", due)
+    return due
+
+
+@task(name="follow loans", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def follow_loans(run_id: str) -> int:
+    """Ask about every open loan; return how many answered."""
+    return await following.follow_loans(tracking_of(run_id), live.desk_of(run_id))
+
+
+@task(name="report loans", cache_policy=NO_CACHE, persist_result=False)
+@guarded
+async def report_loans(run_id: str) -> dict[str, Any]:
+    """Write loans, changes, calls, report and manifest; return the report."""
+    report = await asyncio.to_thread(close_tracking, tracking_of(run_id))
+    _log_end(report, f"{report['changes']['loans']} loans changed")
+    return report
+
+
+def _log_end(report: dict[str, Any], what: str) -> None:
+    reason = f" ({report['stop_reason']})" if report["stop_reason"] else ""
+    get_run_logger().info("run %s %s%s: %s", report["run_id"], report["state"], reason, what)
+    say_report(report)
+    tell_events(report)

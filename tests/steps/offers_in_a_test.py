@@ -1,0 +1,164 @@
+"""Offers and loans in a test: a screening run, links for its rows, days that go by.
+
+All of it in one process, against a sandbox in the same; the screening is `tests.screening`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pyarrow.parquet as pq
+
+from sandbox.app import application
+from schemas.offers import OfferLoans, TrackLoans
+from schemas.settings import read_settings
+from steps import offering, tracking
+from steps.errands import open_desk
+from steps.offer_report import close_offering
+from steps.tracking_report import close_tracking
+from tests.screening import Night, World, customer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from schemas.settings import Settings
+    from steps.errands import Desk, ErrandRun
+    from storage.clock import Clock
+
+PRODUCT = "LP1001"
+
+
+def borrower(number: int, **changes: str) -> dict[str, str]:
+    """Return a made-up customer with a phone and an email of their own."""
+    contacts = {"email": f"c{number}@mail.example.com", "phone": f"0803{number:07d}"}
+    return customer(number, **{**contacts, **changes})
+
+
+@dataclass(frozen=True)
+class Offered:
+    """What a run of offers or of following left behind."""
+
+    folder: Path
+    report: dict[str, Any]
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Return the rows of one of its Parquet files."""
+        found: list[dict[str, Any]] = pq.read_table(self.folder / name).to_pylist()
+        return found
+
+    @property
+    def offers(self) -> dict[str, dict[str, Any]]:
+        """Return the rows of `offers.parquet` by customer."""
+        return {row["customer_id"]: row for row in self.rows("offers.parquet")}
+
+    @property
+    def loans(self) -> dict[str, dict[str, Any]]:
+        """Return the rows of `loans.parquet` by reference."""
+        return {row["reference"]: row for row in self.rows("loans.parquet")}
+
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        """Return the rows of `changes.parquet`."""
+        return self.rows("changes.parquet")
+
+
+@dataclass
+class Lender:
+    """A lender with a sandbox, a HOME and an output folder."""
+
+    world: World
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def under(cls, folder: Path, **options: Any) -> Lender:  # noqa: ANN401 - a world's fields
+        """Return a lender who keeps everything under a folder."""
+        return cls(World(folder, **options))
+
+    @property
+    def read(self) -> Settings:
+        """Return the lender's settings."""
+        return read_settings(
+            base_url="http://127.0.0.1:1",
+            api_key="sandbox-key",
+            home=self.world.folder / "home",
+            **self.settings,
+        )
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock of this world."""
+        return self.world.clock
+
+    def screen(self, rows: Sequence[dict[str, str]], **options: Any) -> Night:  # noqa: ANN401
+        """Screen customers."""
+        return self.world.screen(rows, **options)
+
+    def asked(self, night: Night | None, options: dict[str, Any]) -> OfferLoans:
+        """Return parameters of offers."""
+        given = {"output": str(self.world.folder / "out"), **options}
+        if night is not None:
+            given = {"run_dir": str(night.folder), "product": PRODUCT, **given}
+        return OfferLoans(**given)
+
+    def offer(self, night: Night | None = None, **options: Any) -> Offered:  # noqa: ANN401
+        """Offer a product to the approved rows of a night."""
+        asked = self.asked(night, options)
+        run = offering.open_offering(asked, self.read, clock=self.clock)
+        return self._done(run, lambda: self.make(run))
+
+    async def make(self, run: ErrandRun) -> dict[str, Any]:
+        """Make the links of an open run."""
+        work = offering.take_rows(run)
+
+        async def links(desk: Desk) -> None:
+            if await offering.check_product(work, desk):
+                await offering.make_links(work, desk)
+
+        await self.at_the_desk(run, links)
+        return close_offering(work)
+
+    def track(self, **options: Any) -> Offered:  # noqa: ANN401 - parameters of following
+        """Follow every open loan."""
+        asked = TrackLoans(output=str(self.world.folder / "out"), **options)
+        run = tracking.open_tracking(asked, self.read, clock=self.clock)
+        return self._done(run, lambda: self.follow(run))
+
+    async def follow(self, run: ErrandRun) -> dict[str, Any]:
+        """Follow the loans of an open run."""
+        work = tracking.take_loans(run)
+
+        async def ask(desk: Desk) -> None:
+            await tracking.follow_loans(work, desk)
+
+        await self.at_the_desk(run, ask)
+        return close_tracking(work)
+
+    async def at_the_desk(self, run: ErrandRun, work: Callable[[Desk], Awaitable[None]]) -> None:
+        """Do something at an open desk, with the sandbox at the other end."""
+        transport = httpx.ASGITransport(application(self.world.sandbox))
+        desk = open_desk(run, transport=transport)
+        try:
+            await work(desk)
+        finally:
+            await desk.close()
+
+    def _done(self, run: ErrandRun, work: Callable[[], Awaitable[dict[str, Any]]]) -> Offered:
+        async def whole() -> dict[str, Any]:
+            return await work()
+
+        try:
+            return Offered(run.folder.path, asyncio.run(whole()))
+        finally:
+            run.close()
+
+    def calls(self, operation: str) -> list[dict[str, Any]]:
+        """Return the calls of one operation that the sandbox saw."""
+        return self.world.calls(operation)
+
+    def on_day(self, day: int) -> None:
+        """Move the sandbox's world to a day."""
+        self.world.sandbox.day = day
