@@ -27,6 +27,8 @@ COMMANDS = (
     "journal verify",
     "doctor",
     "automations install",
+    "bvn request",
+    "bvn confirm",
 )
 
 
