@@ -20,21 +20,29 @@ import pyarrow.compute as pc
 from schemas.errors import InputError
 from schemas.money import naira_text
 from steps.changes import CHANGES_FILE
+from steps.erasing_files import is_in, of_hex, rewrite_calls, rewrite_typed
 from steps.person import QUARANTINE_FILE, subjects_of
 from storage.clock import instant_text
 from storage.decision_files import CSV_FILE, WORKBOOK_FILE
 from storage.journal.erasure import (
     ERASURE,
-    TOMBSTONE,
     Erasures,
     Person,
     Removed,
     leave_no_trace,
 )
+from storage.journal.grant_tables import BATCH as TRANSACTIONS
 from storage.journal.runs import RUNNING
 from storage.journal.sightings import Sightings
 from storage.mapping import read_mapping
-from storage.run_files import ID_COLUMN, RunFiles, matching_rows, read_columns, records
+from storage.run_files import (
+    ID_COLUMN,
+    RunFiles,
+    matching_rows,
+    read_columns,
+    records,
+    typed_parts,
+)
 from storage.tables import open_source
 from storage.workspace import Workspace, sweep_workspaces
 
@@ -45,7 +53,6 @@ if TYPE_CHECKING:
     from storage.journal.customers import Customers
     from storage.journal.runs import Run
 
-CALLS_FILE = "calls.parquet"
 IDENTIFYING = (
     ID_COLUMN,
     "bvn",
@@ -126,11 +133,10 @@ class Found:
 
     def pseudonyms(self, journal: Journal, batch: str | None = None) -> list[bytes]:
         """Return the person's pseudonyms as a customer, in one batch name or in all."""
-        return [
-            journal.pseudonyms.customer(name, customer)
-            for name, customer in sorted(self.customers)
-            if batch is None or name == batch
-        ]
+        meant = sorted(each for each in self.customers if batch in (None, each[0]))
+        mine = [journal.pseudonyms.customer(name, customer) for name, customer in meant]
+        pulled = [customer for name, customer in meant if name == TRANSACTIONS]
+        return [*mine, *(journal.pseudonyms.customers_anywhere([each]) for each in pulled)]
 
     def person(self, journal: Journal) -> Person:
         """Return all pseudonyms of the person."""
@@ -138,7 +144,8 @@ class Found:
         for batch, customer in self.customers:
             name = journal.pseudonyms.customers_anywhere([customer])
             anywhere.setdefault(name, set()).add(batch)
-        return Person(self.subjects, self.pseudonyms(journal), anywhere)
+        pulled = [name for name, batches in anywhere.items() if TRANSACTIONS in batches]
+        return Person({*self.subjects, *pulled}, self.pseudonyms(journal), anywhere)
 
     def take(self, rows: Sequence[dict[str, Any]], batch: str, journal: Journal) -> None:
         """Learn the identifiers of some of the person's rows."""
@@ -158,21 +165,16 @@ class Found:
         found = _none(rows)
         for name in _SHARED:
             if self.values.get(name) and name in rows.column_names:
-                found = pc.or_(found, _is_in(rows[name], self.values[name]))
+                found = pc.or_(found, is_in(rows[name], self.values[name]))
         if self.values.get("account") and {"bank_code", "account_number"} <= {*rows.column_names}:
             text = [rows[name].cast(pa.string()) for name in ("bank_code", "account_number")]
             account = pc.binary_join_element_wise(*text, "-")
-            found = pc.or_(found, _is_in(account, self.values["account"]))
+            found = pc.or_(found, is_in(account, self.values["account"]))
         return found
 
 
 def _none(rows: pa.Table) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
-
-
-def _is_in(column: pa.ChunkedArray, values: Collection[str]) -> pa.ChunkedArray:
-    wanted = pa.array(sorted(values), pa.string())
-    return pc.is_in(column.cast(pa.string()), value_set=wanted)
 
 
 def look(journal: Journal, customers: Customers, whom: Whom) -> Found:
@@ -186,7 +188,7 @@ def look(journal: Journal, customers: Customers, whom: Whom) -> Found:
     found = Found(whom, [run for run in runs if Path(run.folder).is_dir()])
     found.absent = len(runs) - len(found.runs)
     if whom.customer_id:
-        names = {*customers.batches(), *(run.batch for run in runs)}
+        names = {*customers.batches(), *(run.batch for run in runs), TRANSACTIONS}
         found.customers = {(name, whom.customer_id) for name in names if whom.named_in(name)}
     if whom.bvn:
         found.values["bvn"] = {whom.bvn}
@@ -217,7 +219,7 @@ def _look_into(run: Run, found: Found, journal: Journal) -> None:
     """Learn whatever a run's files tell of the person."""
     folder = Path(run.folder)
     number = 0
-    for part in _parts(folder):
+    for part in (*_parts(folder), *typed_parts(run)):
         rows = read_columns(part, IDENTIFYING)
         mine = rows.filter(found.whom.mask(rows, run.batch)).to_pylist()
         found.take(mine, run.batch, journal)
@@ -246,7 +248,7 @@ def _ids(run: Run, found: Found) -> set[str]:
         for part in _parts(Path(run.folder)):
             rows = read_columns(part, IDENTIFYING)
             others = rows.filter(pc.invert(found.whom.mask(rows, run.batch)))
-            ids -= set(others[ID_COLUMN].filter(_is_in(others[ID_COLUMN], ids)).to_pylist())
+            ids -= set(others[ID_COLUMN].filter(is_in(others[ID_COLUMN], ids)).to_pylist())
     return ids
 
 
@@ -267,12 +269,7 @@ def _of_ids(path: Path, ids: Collection[str]) -> Callable[[Sequence[str]], bool]
 def _told(folder: Path, customers: Collection[bytes]) -> int:
     """Return how many changes a run told of the person."""
     path = folder / CHANGES_FILE
-    return matching_rows(path, ["customer"], _of_hex("customer", customers)) if path.exists() else 0
-
-
-def _of_hex(column: str, subjects: Collection[bytes]) -> Callable[[pa.Table], pa.ChunkedArray]:
-    wanted = {each.hex() for each in subjects}
-    return lambda rows: _is_in(rows[column], wanted)
+    return matching_rows(path, ["customer"], of_hex("customer", customers)) if path.exists() else 0
 
 
 def _quarantined(run: Run, found: Found) -> Iterator[dict[str, Any]]:
@@ -447,7 +444,7 @@ def _rewrite(journal: Journal, found: Found) -> list[RunFiles]:
     folders = [(run, RunFiles.of(Path(run.folder), ERASURE)) for run in resting]
     for run, folder in folders:
         folder.sweep()
-        _rewrite_calls(folder, found.subjects)
+        rewrite_calls(folder, found.person(journal).subjects)
         _rewrite_lists(folder, run, found, journal)
         quarantine = folder.path / QUARANTINE_FILE
         if quarantine.exists():
@@ -456,24 +453,8 @@ def _rewrite(journal: Journal, found: Found) -> list[RunFiles]:
     for run, folder in folders:
         for part in _parts(folder.path):
             folder.drop_rows(part, IDENTIFYING, partial(found.whom.mask, batch=run.batch))
-    return [folder for _, folder in folders]
-
-
-def _rewrite_calls(folder: RunFiles, subjects: Collection[bytes]) -> None:
-    """Put the tombstone in the place of pseudonyms, and take consent references out."""
-    path = folder.path / CALLS_FILE
-    if path.exists():
-        folder.change_rows(path, ["pseudonym"], _of_hex("pseudonym", subjects), _entombed)
-
-
-def _entombed(rows: pa.Table, going: pa.ChunkedArray) -> pa.Table:
-    fresh = {"pseudonym": TOMBSTONE.hex(), "consent_reference": None}
-    for name, value in fresh.items():
-        place = rows.schema.get_field_index(name)
-        field_ = rows.schema.field(place)
-        column = pc.if_else(going, pa.scalar(value, field_.type), rows[name])
-        rows = rows.set_column(place, field_, column)
-    return rows
+    days = list(rewrite_typed(resting, found.whom))
+    return [*(folder for _, folder in folders), *days]
 
 
 def _rewrite_lists(folder: RunFiles, run: Run, found: Found, journal: Journal) -> None:
@@ -483,8 +464,9 @@ def _rewrite_lists(folder: RunFiles, run: Run, found: Found, journal: Journal) -
         folder.path / name for name in (CHANGES_FILE, CSV_FILE, WORKBOOK_FILE)
     )
     if changes.exists():
-        customers = [journal.pseudonyms.customer(run.batch, each) for each in ids]
-        folder.drop_rows(changes, ["customer"], _of_hex("customer", customers))
+        customers = found.pseudonyms(journal, run.batch) if run.batch == TRANSACTIONS else []
+        customers += [journal.pseudonyms.customer(run.batch, each) for each in ids]
+        folder.drop_rows(changes, ["customer"], of_hex("customer", customers))
     if workbook.exists():
         folder.drop_from_workbook(workbook, ids)
     if listed.exists():

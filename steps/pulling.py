@@ -26,6 +26,7 @@ from steps.pull_comparison import changed_fields, compare, read_records
 from steps.raw_records import read_list
 from steps.transaction_fields import Drift, TransactionFields, load_fields
 from storage.clock import DAY_MICROS, system_clock
+from storage.journal.grant_tables import BATCH
 from storage.transactions import Comparing, Transactions
 from storage.vault import GrantState, Vault
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.vault import Grant, Tokens
 
-FLOW, BATCH = "pull_transactions", "transactions"
+FLOW = "pull_transactions"
 SCOPE = aggregator.Scope.TRANSACTION_LIST
 REFUSED = "the service refused to renew the access"
 """Why a grant lapsed, as `consent list` shows it."""

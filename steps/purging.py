@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from schemas.errors import InputError
 from schemas.money import naira_text
 from steps.changes import CHANGES_FILE
-from steps.erasing import CALLS_FILE
+from steps.erasing_files import CALLS_FILE
 from steps.person import QUARANTINE_FILE
 from storage.clock import DAY_MICROS, instant_text
 from storage.decision_files import CSV_FILE, WORKBOOK_FILE
 from storage.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
 from storage.journal.runs import RUNNING
-from storage.run_files import RunFiles
+from storage.run_files import RunFiles, typed_parts
 from storage.workspace import sweep_workspaces
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from storage.journal.runs import Run
 
 QUARANTINE, ENRICHED, DECISIONS = "quarantine", "enriched", "decisions"
+TYPED = "transactions"
+"""Kind of the typed transactions of pulls, kept as long as enriched rows are."""
 KINDS = {
     QUARANTINE: (QUARANTINE_FILE,),
     ENRICHED: ("enriched/part-*.parquet",),
@@ -159,6 +161,9 @@ def _look_into(run: Run, days: Mapping[str, int], now: int, found: Due) -> None:
         files = tuple(path for each in patterns for path in sorted(folder.glob(each)))
         if files and age >= days[kind]:
             found.outdated.append(Outdated(run.run_id, kind, folder, files, age))
+    for part in typed_parts(run):
+        if age >= days[ENRICHED]:
+            found.outdated.append(Outdated(run.run_id, TYPED, part.parent, (part,), age))
 
 
 def purge(journal: Journal, found: Due) -> dict[str, Any]:

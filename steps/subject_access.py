@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from client.reading import parse_answer
 from schemas.answers import BankAccountAnswer, EcosystemRecord, KarmaListing, Record
 from schemas.checks import HITS, Check
+from steps.consented_access import consented_data
 from steps.explaining import last_answered, lookup, plain, review_document, told_changes
 from steps.judge import CONTRADICTS, dob_agrees, history_name, judge_account
 from steps.person import changes_of, find_row, listed_rows, quarantined_rows, subjects_of
@@ -86,6 +87,7 @@ def gather(
         "lookups": [own_lookup(call, own, days) for call in held.calls(subjects)],
         "answers": [own_answer(answer, own, days) for answer in held.answers(subjects)],
         "sightings": _sightings(journal, people, retention.decisions_days),
+        **consented_data(journal, people[0].customer_id),
         "changes": [
             {**_of_run(run, retention.decisions_days), "changes": told_changes(changes)}
             for person, run in runs

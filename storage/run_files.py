@@ -17,6 +17,7 @@ import zipfile
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import openpyxl
@@ -36,7 +37,8 @@ from storage.workbook_source import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-    from pathlib import Path
+
+    from storage.journal.runs import Run
 
     Mask = Callable[[pa.Table], pa.ChunkedArray]
     """Tells of each row whether it goes."""
@@ -222,6 +224,12 @@ def read_columns(file: Path, columns: Sequence[str]) -> pa.Table:
     with pq.ParquetFile(file) as content:
         there = [name for name in columns if name in content.schema_arrow.names]
         return content.read(columns=there)
+
+
+def typed_parts(run: Run) -> list[Path]:
+    """Return the typed transactions that a pull wrote, beside its folder."""
+    folder = Path(run.folder)
+    return sorted(folder.parent.glob(f"transactions/pulled_on=*/{folder.name}.parquet"))
 
 
 def records(file: Path) -> Iterator[tuple[list[str], str]]:

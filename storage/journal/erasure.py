@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import delete, false, func, insert, or_, select, update
+from sqlalchemy import LargeBinary, delete, false, func, insert, or_, select, update
 
 from schemas.calls import CallState
 from schemas.errors import InputError, JournalBusyError
@@ -25,6 +25,7 @@ from storage.journal.customer_tables import (
     reviews,
 )
 from storage.journal.engine import reading, sqlite_file, told, writing
+from storage.journal.grant_tables import GRANT_TABLES, grants_before, grants_of_person
 from storage.journal.keyring import put_meta, read_meta
 from storage.journal.loan_offers import LOAN_TABLES, loans_before, loans_of_person
 from storage.journal.runs import RUNNING
@@ -159,8 +160,9 @@ class Erasures:
         which = _of_person(person)
         queries = [select(answers.c.body).where(which.answers)]
         for table, condition in which.states:
-            column = table.c.sealed if "sealed" in table.c else table.c.state
-            queries.append(select(column).where(condition))
+            columns = [table.c[name] for name in ("sealed", "state", "tokens") if name in table.c]
+            binary = (each for each in columns if isinstance(each.type, LargeBinary))
+            queries += [select(each).where(condition, each.is_not(None)) for each in binary]
         with reading(self._engine) as connection:
             sealed = [body for query in queries for body in connection.execute(query).scalars()]
         return [*person.all, *(bytes(body[:_SEALED_START]) for body in sealed)]
@@ -270,6 +272,7 @@ def _of_person(person: Person) -> _Which:
             ),
             (bvn_requests, _asked_for_bvn(person)),
             *loans_of_person(person),
+            *grants_of_person(person.anywhere),
         ),
         or_(sightings.c.identifier.in_(person.subjects), *seen),
         sightings.c.bvn.in_(person.subjects),
@@ -300,6 +303,7 @@ def _before(answered: int, decided: int) -> _Which:
             (reviews, (reviews.c.imported_at < decided) & (reviews.c.until < decided)),
             (bvn_requests, bvn_requests.c.requested_at < decided),
             *loans_before(decided),
+            *grants_before(answered, decided),
         ),
         sightings.c.last_at < decided,
         false(),
@@ -355,7 +359,7 @@ def _vacuum_tables(journal: Journal) -> None:
     tables = (
         *("answers", "calls", "customer_states", "customer_history", "reviews", "sightings"),
         bvn_requests.name,
-        *(table.name for table in LOAN_TABLES),
+        *(table.name for table in (*LOAN_TABLES, *GRANT_TABLES)),
     )
     with told(journal.engine), journal.engine.connect() as connection:
         plain = connection.execution_options(isolation_level="AUTOCOMMIT")

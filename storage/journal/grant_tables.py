@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    or_,
+    select,
+)
 
 from storage.journal.tables import metadata
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from collections.abc import Collection, Mapping
+
+    from sqlalchemy import ColumnElement, Connection
 
 _Id = BigInteger().with_variant(Integer(), "sqlite")
 
@@ -93,3 +105,40 @@ GRANT_TABLES = (consent_grants, consent_states, transaction_records, transaction
 def make_grant_tables(connection: Connection) -> None:
     """Make the tables where a journal lacks any of them."""
     metadata.create_all(connection, tables=list(GRANT_TABLES), checkfirst=True)
+
+
+BATCH = "transactions"
+"""Batch name of pulls: who is erased in it, or in every one, loses consents and transactions."""
+
+
+def grants_of_person(
+    anywhere: Mapping[bytes, Collection[str]],
+) -> tuple[tuple[Table, ColumnElement[bool]], ...]:
+    """Return which rows are a person's, by table.
+
+    Args:
+        anywhere: pseudonyms of the customer, each with the batch names that are meant.
+    """
+    meant = [customer for customer, batches in anywhere.items() if BATCH in batches]
+    return tuple((table, table.c.customer.in_(meant)) for table in GRANT_TABLES)
+
+
+def grants_before(answered: int, decided: int) -> tuple[tuple[Table, ColumnElement[bool]], ...]:
+    """Return which rows are older than two instants, by table; what a live grant rests on stays.
+
+    Args:
+        answered: records that were replaced or removed before it go, and all of those whose grants
+            ended before it.
+        decided: grants that ended before it go, and accounts of pulls.
+    """
+    grants, records, pulls = consent_grants.c, transaction_records.c, transaction_pulls.c
+    lately = select(grants.customer).where(
+        or_(grants.ended_at.is_(None), grants.ended_at >= answered)
+    )
+    gone = (records.first_seen_at < answered) & records.customer.not_in(lately)
+    return (
+        (consent_grants, grants.ended_at < decided),
+        (consent_states, consent_states.c.expires_at < answered),
+        (transaction_records, or_(records.ended_at < answered, gone)),
+        (transaction_pulls, pulls.settled_at < decided),
+    )

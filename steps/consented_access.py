@@ -1,0 +1,64 @@
+"""What is held of a customer who consented: grants, pulls and every version of every transaction.
+
+Meant for the customer, so that their own data stand in clear; tokens are no data of theirs and are
+never shown. The other parts of what is held are `subject_access`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from storage.clock import instant_text
+from storage.transactions import Transactions
+from storage.vault import Vault
+
+if TYPE_CHECKING:
+    from storage.journal import Journal
+    from storage.transactions import Version
+    from storage.vault import Grant
+
+_UNTIL_ERASED = "while the consent stands, then as long as answers of the service"
+
+
+def consented_data(journal: Journal, customer_id: str) -> dict[str, list[dict[str, Any]]]:
+    """Return consents, pulls and transactions of a customer as JSON has them."""
+    vault, store = Vault.of(journal), Transactions.of(journal)
+    customer = vault.customer(customer_id)
+    return {
+        "consents": [_consent(each) for each in vault.history(customer_id)],
+        "pulls": [
+            {
+                "run_id": each.run_id,
+                "outcome": each.outcome.value,
+                "answered_at": instant_text(each.answered_at),
+            }
+            for each in store.pulls_of(customer)
+        ],
+        "transactions": [
+            _transaction(each) for block in store.of_customer(customer) for each in block
+        ],
+    }
+
+
+def _consent(grant: Grant) -> dict[str, Any]:
+    return {
+        "grant_id": grant.grant_id,
+        "state": grant.state.value,
+        "scopes": list(grant.scopes),
+        "asked_scopes": list(grant.asked_scopes),
+        "granted_at": instant_text(grant.granted_at),
+        "ended_at": instant_text(grant.ended_at),
+        "reason": grant.reason,
+        "evidence": grant.evidence,
+    }
+
+
+def _transaction(version: Version) -> dict[str, Any]:
+    return {
+        "first_seen_at": instant_text(version.first_seen_at),
+        "ended_at": instant_text(version.ended_at),
+        "ended_as": version.ended_as,
+        "record": json.loads(version.raw, parse_float=str),
+        "kept_until": _UNTIL_ERASED,
+    }

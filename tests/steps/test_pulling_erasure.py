@@ -1,0 +1,110 @@
+"""A customer who consented is erased, shown what is held, and forgotten in time."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from schemas.settings import Retention
+from steps.consented_access import consented_data
+from steps.erasing import Whom, erase, look
+from steps.purging import due, purge
+from storage.clock import DAY_MICROS, system_clock
+from storage.journal.customers import Customers
+from storage.journal.verify import verify_journal
+from storage.transactions import Transactions
+from tests.steps.pulls_in_a_test import Lender
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.journal import Journal
+
+GONE, STAYS = "GONE-77812", "STAYS-1"
+
+
+@pytest.fixture
+def lender(tmp_path: Path) -> Lender:
+    """A lender who pulled two customers on two days."""
+    found = Lender(tmp_path)
+    found.consent([GONE, STAYS])
+    found.pull()
+    found.sandbox.day = 3
+    found.pull()
+    return found
+
+
+def erased(journal: Journal, **whom: str) -> dict[str, Any]:
+    """Erase a person and return what went."""
+    return erase(journal, look(journal, Customers.of(journal), Whom(**whom)))
+
+
+def test_erasure_leaves_nothing_of_consents_and_transactions(lender: Lender) -> None:
+    """Journal, typed transactions, changes, calls: nothing of the one, everything of the other."""
+    stays = [row for row in lender.typed() if row["customer_id"] == STAYS]
+    gone = {row["account_number"] for row in lender.typed() if row["customer_id"] == GONE}
+    with lender.vault() as vault:
+        journal = vault._journal
+        pseudonym = vault.customer(GONE)
+        said = erased(journal, customer_id=GONE)
+        assert said["rows"] > 0
+        assert vault.history(GONE) == []
+        assert list(Transactions.of(journal).of_customer(pseudonym)) == []
+        assert Transactions.of(journal).pulls_of(pseudonym) == []
+        assert len(vault.history(STAYS)) == 1
+        assert verify_journal(journal) == []
+    assert lender.typed() == stays
+    for path in lender.folder.rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        if path.suffix == ".parquet":
+            content += str(pq.read_table(path).to_pylist()).encode()
+        for secret in (GONE.encode(), pseudonym, pseudonym.hex().encode(), *map(str.encode, gone)):
+            assert secret not in content, path
+    again = lender.pull()
+    assert (again["customers"]["due"], again["changes"]["added"]) == (1, 0)
+
+
+def test_erasure_in_another_batch_leaves_consents_alone(lender: Lender) -> None:
+    """A customer erased in one batch name keeps what belongs to another."""
+    with lender.vault() as vault:
+        with pytest.raises(Exception, match="nothing is held"):
+            erased(vault._journal, customer_id=GONE, batch="borrowers")
+        assert len(vault.history(GONE)) == 1
+
+
+def test_customer_is_shown_every_version_and_no_token(lender: Lender) -> None:
+    """Subject access holds consents, pulls and transactions as the service told them."""
+    with lender.vault() as vault:
+        (grant,) = vault.history(GONE)
+        tokens = vault.tokens(grant.grant_id)
+        held = consented_data(vault._journal, GONE)
+    assert tokens is not None
+    text = json.dumps(held)
+    assert tokens.access_token not in text
+    assert tokens.refresh_token not in text
+    assert len(held["consents"]) == 1
+    assert [each["outcome"] for each in held["pulls"]] == ["pulled", "pulled"]
+    typed = [row for row in lender.typed() if row["customer_id"] == GONE]
+    assert len(held["transactions"]) == len(typed)
+
+
+def test_purge_keeps_what_a_live_consent_rests_on(lender: Lender) -> None:
+    """Replaced versions and typed files go by age; live records, and live grants, stay."""
+    live = sum(each.ended_at is None for block in lender.kept(STAYS) for each in block)
+    ended = sum(each.ended_at is not None for block in lender.kept(STAYS) for each in block)
+    assert ended
+    lender.clock = lambda: system_clock() + 3000 * DAY_MICROS
+    with lender.vault() as vault:
+        vault.revoke(GONE, "customer asked")
+        purge(vault._journal, due(vault._journal, Retention()))
+    assert sum(len(block) for block in lender.kept(STAYS)) == live
+    assert lender.typed() == []
+    lender.clock = lambda: system_clock() + 6000 * DAY_MICROS
+    with lender.vault() as vault:
+        purge(vault._journal, due(vault._journal, Retention()))
+        assert vault.history(GONE) == []
+        assert len(vault.history(STAYS)) == 1
+    assert lender.kept(GONE) == []
