@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from client.aggregator import exchange
 from client.api import Client
 from client.classify import Reading, Trouble, Verdict
-from client.reading import parse_answer
+from client.reading import parse_answer, parse_json
 from client.retry import next_attempt
 from schemas.calls import Grant as Reserved
 from schemas.calls import GrantKind
@@ -199,7 +199,7 @@ class Redeemer:
         if reading.verdict is not Verdict.ANSWERED:
             return Redeemed(_ending(reading), trouble=str(reading.trouble or ""))
         token = parse_answer(Operation.AGGREGATOR_EXCHANGE, reading.body)
-        if token is None or _grants_nothing(token, consent.scopes):
+        if token is None or _grants_nothing(token, reading.body, consent.scopes):
             return Redeemed(Ending.NOTHING_GRANTED, missing=consent.scopes)
         grant = self._vault.keep(
             consent.customer_id,
@@ -226,7 +226,17 @@ def _ending(reading: Reading) -> Ending:
     return Ending.CODE_REFUSED if refused else Ending.BUSY
 
 
-def _grants_nothing(token: TokenAnswer, asked: Sequence[str]) -> bool:
-    """Tell whether an answer names scopes and none of those that were asked for."""
+def _grants_nothing(token: TokenAnswer, body: bytes, asked: Sequence[str]) -> bool:
+    """Tell whether an answer names no scope of those asked for; saying nothing of scopes is all.
+
+    A scope that is there and empty grants nothing (OAuth 2.0, 5.1: left out where all is granted).
+    """
     named = (token.scope or "").replace(",", " ").split()
-    return bool(named and asked) and not set(named) & set(asked)
+    if named:
+        return bool(asked) and not set(named) & set(asked)
+    document = parse_json(body)
+    data = document.get("data") if isinstance(document, dict) else None
+    for each in (data, document):
+        if isinstance(each, dict) and "access_token" in each:
+            return each.get("scope") is not None
+    return False

@@ -1,0 +1,368 @@
+"""The consent pages: the whole journey, and every way in which it can fail."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+
+import pytest
+from sqlalchemy import insert
+
+from steps.consent_links import ConsentLinks
+from storage.journal.engine import writing
+from storage.journal.tables import prices
+from storage.journal.verify import verify_journal
+from storage.vault import GrantState, Vault
+from tests.portal.visiting import CALLBACK, CUSTOMER, LIST, PORTAL, PROFILE, VIEW, Town, Visitor
+from tests.privacy.search import Search
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+
+
+def heading(page: httpx.Response) -> str:
+    """Return the heading of a page."""
+    found = re.search(r"<h1>(.*?)</h1>", page.text)
+    assert found, page.text
+    return found[1]
+
+
+def changed(address: str, **parameters: str | None) -> str:
+    """Return an address with parameters changed, or left out where None."""
+    parts = urlsplit(address)
+    given = {**dict(parse_qsl(parts.query)), **parameters}
+    kept = {name: value for name, value in given.items() if value is not None}
+    return parts._replace(query=urlencode(kept)).geturl()
+
+
+async def test_customer_who_allows_it_is_thanked_and_the_grant_is_kept(
+    town: Town, visitor: Visitor
+) -> None:
+    """From the link to the vault, with evidence, and the call in the journal."""
+    link = town.link(LIST, PROFILE)
+    told = await visitor.walk(link.token)
+    assert (told.status_code, heading(told)) == (200, "Thank you, that is done")
+    assert "See the payments into and out of your accounts" in told.text
+    (grant,) = town.grants
+    assert (grant.customer_id, grant.state) == (CUSTOMER, GrantState.LIVE)
+    assert grant.scopes == (LIST, PROFILE)
+    assert grant.evidence["channel"] == "portal"
+    assert grant.evidence["link"] == link.reference
+    assert {"came_back_at", "redeemed_at", "redirect_uri", "username"} < set(grant.evidence)
+    assert Vault.of(town.journal).tokens(grant.grant_id) is not None
+    assert town.calls() == [("aggregator_exchange", "answered")]
+    assert verify_journal(town.journal) == []
+
+
+async def test_code_and_state_leave_the_address_bar(town: Town, visitor: Visitor) -> None:
+    """The browser is sent on to an address that says nothing."""
+    back = await visitor.decide(await visitor.depart(town.link().token))
+    answer = await visitor.browser.get(back)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/consent/told")
+    assert answer.content == b""
+
+
+async def test_link_may_be_opened_often_until_it_is_used(town: Town, visitor: Visitor) -> None:
+    """Mail programs open links too, with another browser and without pressing anything."""
+    link = town.link()
+    scanner = Visitor(town)
+    for _ in range(3):
+        assert (await scanner.open(link.token)).status_code == 200
+        assert (await scanner.browser.head(f"/consent/{link.token}")).status_code == 200
+    assert heading(await visitor.walk(link.token)) == "Thank you, that is done"
+    again = await visitor.open(link.token)
+    assert (again.status_code, heading(again)) == (410, "This link has been used")
+
+
+async def test_replayed_callback_is_told_kindly_and_changes_nothing(
+    town: Town, visitor: Visitor
+) -> None:
+    """The page may be loaded again, or the back button pressed."""
+    back = await visitor.decide(await visitor.depart(town.link().token))
+    await visitor.arrive(back)
+    replay = await visitor.browser.get(back)
+    assert (replay.status_code, heading(replay)) == (410, "This answer has reached us already")
+    assert len(town.grants) == 1
+    assert len(town.calls()) == 1
+
+
+async def test_denial_is_taken_kindly_and_the_link_still_works(
+    town: Town, visitor: Visitor
+) -> None:
+    """Who changes their mind begins again with one click."""
+    link = town.link()
+    told = await visitor.walk(link.token, "deny")
+    assert (told.status_code, heading(told)) == (200, "You did not allow it")
+    assert (town.grants, town.calls()) == ([], [])
+    again = re.search(r'class="button" href="([^"]+)"', told.text)
+    assert again
+    assert again[1] == f"/consent/{link.token}"
+    assert heading(await visitor.walk(link.token)) == "Thank you, that is done"
+
+
+@pytest.mark.parametrize("where", [0, 40, -1])
+async def test_tampered_state_is_refused(town: Town, visitor: Visitor, where: int) -> None:
+    """One letter changed anywhere, and nothing is exchanged."""
+    back = await visitor.decide(await visitor.depart(town.link().token))
+    state = parse_qs(urlsplit(back).query)["state"][0]
+    spoilt = list(state)
+    spoilt[where] = "A" if spoilt[where] != "A" else "B"
+    page = await visitor.browser.get(changed(back, state="".join(spoilt)))
+    assert (page.status_code, heading(page)) == (400, "We cannot tell whose answer this is")
+    assert (town.grants, town.calls()) == ([], [])
+
+
+@pytest.mark.parametrize("state", [None, "", "x", "x.y", "é", "%00", "a" * 3000, ".", "=.="])
+async def test_strange_state_is_refused(
+    town: Town, visitor: Visitor, state: str | None
+) -> None:
+    """None at all, or one that was never ours."""
+    back = await visitor.decide(await visitor.depart(town.link().token))
+    page = await visitor.browser.get(changed(back, state=state))
+    assert page.status_code == 400
+    assert town.calls() == []
+
+
+async def test_expired_state_is_refused_and_the_link_works_on(
+    town: Town, visitor: Visitor
+) -> None:
+    """An answer must come back within ten minutes."""
+    link = town.link()
+    screen = await visitor.depart(link.token)
+    town.clock.forward(minutes=11)
+    page = await visitor.browser.get(await visitor.decide(screen))
+    assert (page.status_code, heading(page)) == (410, "That took longer than we may wait")
+    assert town.calls() == []
+    assert heading(await visitor.walk(link.token)) == "Thank you, that is done"
+
+
+async def test_expired_link_is_told(town: Town, visitor: Visitor) -> None:
+    """With whom to ask for another."""
+    link = town.link(days=1)
+    town.clock.forward(days=1, seconds=1)
+    page = await visitor.open(link.token)
+    assert (page.status_code, heading(page)) == (410, "This link has run out")
+    assert "0700 123 4567" in page.text
+
+
+async def test_link_that_ends_meanwhile_does_not_lose_the_answer(
+    town: Town, visitor: Visitor
+) -> None:
+    """Who departed in time may come back."""
+    link = town.link(days=1)
+    town.clock.forward(hours=23, minutes=55)
+    screen = await visitor.depart(link.token)
+    town.clock.forward(minutes=8)
+    told = await visitor.arrive(await visitor.decide(screen))
+    assert heading(told) == "Thank you, that is done"
+
+
+async def test_callback_of_another_browser_is_refused_and_not_used_up(
+    town: Town, visitor: Visitor
+) -> None:
+    """A callback sent on to somebody else counts for nobody; the right browser may still bring it."""
+    back = await visitor.decide(await visitor.depart(town.link().token))
+    other = Visitor(town)
+    page = await other.browser.get(back)
+    assert (page.status_code, heading(page)) == (403, "This is not the browser you began in")
+    await other.open(town.link(customer="CUST-2").token)
+    assert (await other.browser.get(back)).status_code == 403
+    assert town.grants == []
+    assert heading(await visitor.arrive(back)) == "Thank you, that is done"
+
+
+async def test_code_of_one_customer_never_counts_for_another(town: Town) -> None:
+    """The state decides whose it is; a code put under another's state is that other's alone."""
+    first, second = Visitor(town, "one@x.example"), Visitor(town, "two@x.example")
+    back_1 = await first.decide(await first.depart(town.link(customer="CUST-1").token))
+    back_2 = await second.decide(await second.depart(town.link(customer="CUST-2").token))
+    state_2 = parse_qs(urlsplit(back_2).query)["state"][0]
+    assert (await first.browser.get(changed(back_1, state=state_2))).status_code == 403
+    assert town.grants == []
+    await first.arrive(back_1)
+    await second.arrive(back_2)
+    usernames = {grant.customer_id: grant.evidence["username"] for grant in town.grants}
+    assert usernames == {"CUST-1": "one@x.example", "CUST-2": "two@x.example"}
+
+
+async def test_two_departures_from_one_link_end_in_one_grant(
+    town: Town, visitor: Visitor
+) -> None:
+    """A button pressed twice; the second answer finds the link used."""
+    link = town.link()
+    page = await visitor.open(link.token)
+    first = (await visitor.press(link.token, page)).headers["location"]
+    second = (await visitor.press(link.token, page)).headers["location"]
+    assert first != second
+    back_1, back_2 = await visitor.decide(first), await visitor.decide(second)
+    assert heading(await visitor.arrive(back_2)) == "Thank you, that is done"
+    assert (await visitor.browser.get(back_1)).status_code == 410
+    assert len(town.calls()) == 1
+
+
+async def test_fewer_scopes_than_asked_are_told_and_kept_so(town: Town) -> None:
+    """What was not granted is named, and never used."""
+    visitor = Visitor(town, "scope-missing@magic.example")
+    told = await visitor.walk(town.link(LIST, VIEW).token)
+    assert "What you did not allow" in told.text
+    (grant,) = town.grants
+    assert (grant.scopes, grant.asked_scopes) == ((VIEW,), (LIST, VIEW))
+
+
+async def test_nothing_granted_leaves_an_earlier_consent_as_it_is(town: Town) -> None:
+    """An empty consent takes no place of a live one."""
+    await Visitor(town).walk(town.link().token)
+    told = await Visitor(town, "scope-missing@magic.example").walk(town.link(LIST).token)
+    assert heading(told) == "You allowed nothing of what was asked"
+    (grant,) = town.grants
+    assert grant.state is GrantState.LIVE
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "title"),
+    [
+        ("code-used", 400, "Your consent came too late to be used"),
+        ("code-expired", 400, "Your consent came too late to be used"),
+        ("state-changed", 400, "We cannot tell whose answer this is"),
+        ("state-lost", 400, "We cannot tell whose answer this is"),
+    ],
+)
+async def test_each_failure_of_consent_is_told(
+    town: Town, word: str, status: int, title: str
+) -> None:
+    """In words of its own, and nothing is kept."""
+    told = await Visitor(town, f"{word}@magic.example").walk(town.link().token)
+    assert (told.status_code, heading(told)) == (status, title)
+    assert town.grants == []
+
+
+async def test_busy_service_is_tried_again_and_then_answers(town: Town) -> None:
+    """A refusal for want of room changes nothing, so the code may be sent once more."""
+    told = await Visitor(town, "auth-fails-twice@magic.example").walk(town.link().token)
+    assert heading(told) == "Thank you, that is done"
+    states = [state for _, state in town.calls()]
+    assert states == ["not_charged", "not_charged", "answered"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "title"),
+    [
+        ("access_denied", 200, "You did not allow it"),
+        ("temporarily_unavailable", 502, "The sign-in page had trouble"),
+        ("server_error", 502, "The sign-in page had trouble"),
+        ("invalid_scope", 502, "The sign-in page did not accept our request"),
+        ("<script>alert(1)</script>", 502, "The sign-in page did not accept our request"),
+    ],
+)
+async def test_each_error_of_the_screen_is_told(
+    town: Town, visitor: Visitor, error: str, status: int, title: str
+) -> None:
+    """By what it means for the customer; nothing of it is repeated on the page."""
+    back = await visitor.decide(await visitor.depart(town.link().token))
+    told = await visitor.arrive(changed(back, code=None, error=error))
+    assert (told.status_code, heading(told)) == (status, title)
+    assert "script" not in told.text
+    assert town.calls() == []
+
+
+@pytest.mark.parametrize("code", [None, "", "c" * 2001])
+async def test_answer_without_a_code_is_told(
+    town: Town, visitor: Visitor, code: str | None
+) -> None:
+    """Nothing is sent."""
+    back = await visitor.decide(await visitor.depart(town.link().token))
+    told = await visitor.arrive(changed(back, code=code))
+    assert (told.status_code, heading(told)) == (400, "We cannot read the answer")
+    assert town.calls() == []
+
+
+async def test_doubled_parameters_are_refused(town: Town, visitor: Visitor) -> None:
+    """Two codes or two states are nobody's answer (OAuth 2.0, 3.1)."""
+    back = await visitor.decide(await visitor.depart(town.link().token))
+    for extra in ("code=other", "state=other"):
+        assert (await visitor.browser.get(f"{back}&{extra}")).status_code == 400
+    assert heading(await visitor.arrive(back)) == "Thank you, that is done"
+
+
+async def test_wrong_key_is_told_as_ours_to_mend(tmp_path: Path) -> None:
+    """The customer did everything right."""
+    with Town(tmp_path, changes={"api_key": "another-key"}) as town:
+        told = await Visitor(town).walk(town.link().token)
+        assert (told.status_code, heading(told)) == (502, "Something is wrong on our side")
+        assert town.grants == []
+
+
+async def test_cap_that_leaves_no_room_sends_nothing(tmp_path: Path) -> None:
+    """Not even a code, should exchanges come to cost anything: it counts under every cap."""
+    with Town(tmp_path, changes={"daily_spend_cap": "1"}) as town:
+        seen = {"check": "aggregator_exchange", "latest_micro": 5_000_000}
+        with writing(town.journal.engine) as connection:
+            row = {**seen, "highest_micro": 5_000_000, "seen_at": town.clock()}
+            connection.execute(insert(prices), row)
+        told = await Visitor(town).walk(town.link().token)
+        assert (told.status_code, heading(told)) == (502, "Something is wrong on our side")
+        assert town.sandbox.ledger.count == 0
+
+
+async def test_link_is_not_personal_and_survives_other_processes(town: Town) -> None:
+    """Neither link nor state shows the customer; both open in another process of the journal."""
+    link = town.link()
+    visitor = Visitor(town)
+    screen = await visitor.depart(link.token)
+    assert Search([CUSTOMER]).found_in(f"{link.token} {screen}".encode()) == set()
+    asked = ConsentLinks(town.journal).look(link.token)
+    assert getattr(asked, "customer_id", None) == CUSTOMER
+
+
+async def test_unknown_and_cut_links_are_told(town: Town, visitor: Visitor) -> None:
+    """A link broken over two lines is the usual reason."""
+    token = town.link().token
+    for wrong in (token[:-1], token[1:], "nonsense", "a.b", "é", token + "x"):
+        page = await visitor.open(wrong)
+        assert (page.status_code, heading(page)) == (404, "We do not know this link")
+
+
+async def test_clean_page_tells_nothing_to_others(town: Town, visitor: Visitor) -> None:
+    """What came is told to the browser it concerns, for a quarter of an hour."""
+    await visitor.walk(town.link().token)
+    stranger = await Visitor(town).browser.get("/consent/told")
+    assert (stranger.status_code, heading(stranger)) == (404, "There is nothing to tell here")
+    town.clock.forward(minutes=16)
+    assert (await visitor.browser.get("/consent/told")).status_code == 404
+
+
+async def test_nothing_secret_is_written_anywhere(
+    town: Town, visitor: Visitor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither log, nor page, nor HOME has customer, token, code, state or cookie in clear."""
+    link = town.link()
+    screen = await visitor.depart(link.token)
+    back = await visitor.decide(screen)
+    told = await visitor.arrive(back)
+    replay = await visitor.browser.get(back)
+    given = dict(parse_qsl(urlsplit(back).query))
+    (grant,) = town.grants
+    tokens = Vault.of(town.journal).tokens(grant.grant_id)
+    assert tokens is not None
+    word = visitor.browser.cookies["__Host-nightscreen"]
+    secrets = [tokens.access_token, tokens.refresh_token, given["code"], given["state"]]
+    search = Search([*secrets, CUSTOMER, link.token, word, visitor.signs_in_as])
+    log = capsys.readouterr().err
+    assert log.count("portal method=") == 5
+    assert search.found_in(log.encode()) == set()
+    assert Search([*secrets, CUSTOMER, word]).found_in((told.text + replay.text).encode()) == set()
+    for file in (town.folder / "home").rglob("*"):
+        if file.is_file():
+            assert search.found_in(file.read_bytes()) == set(), file
+
+
+def test_portal_elsewhere_than_the_redirects_offers_no_consent(tmp_path: Path) -> None:
+    """Where another application takes the redirect, links of the portal would lead nowhere."""
+    with Town(tmp_path, changes={"portal_url": "https://otp.lender.example"}) as town:
+        paths = [route.path for route in town.app._inner.routes]  # type: ignore[attr-defined]
+        assert CALLBACK not in paths
+        assert "/otp/{token}" in paths
+    assert PORTAL != "https://otp.lender.example"

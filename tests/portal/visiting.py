@@ -1,0 +1,161 @@
+"""A portal, a consent screen and browsers in one process: no socket, and a clock that is set.
+
+A `Visitor` is one browser: it keeps cookies and follows nothing by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx
+
+from portal.app import application
+from sandbox.app import application as sandbox_application
+from sandbox.clients import DEFAULT_CLIENT_ID
+from schemas.settings import Settings, read_settings
+from steps.consent_links import ConsentLinks
+from storage.clock import system_clock
+from storage.journal import Journal, open_journal
+from storage.vault import Grant, Vault
+from tests.sandbox.consented import quick_sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from sandbox.state import Sandbox
+    from steps.consent_links import Link
+
+PORTAL = "https://consent.lender.example"
+SCREEN = "https://screen.service.example"
+CALLBACK = "/consent/callback"
+LIST, VIEW, PROFILE = "transaction:list", "transaction:view", "profile:view"
+CUSTOMER = "CUST-7700155-OBI"
+MARK = re.compile(r'name="mark" value="([^"]+)"')
+
+
+@dataclass
+class Clock:
+    """An instant in microseconds that tests move on."""
+
+    ahead: timedelta = timedelta()
+
+    def __call__(self) -> int:
+        """Return the present instant."""
+        return system_clock() + self.ahead // timedelta(microseconds=1)
+
+    def forward(self, **time: float) -> None:
+        """Move on."""
+        self.ahead += timedelta(**time)
+
+
+def settings_in(folder: Path, **changes: Any) -> Settings:  # noqa: ANN401 - any setting
+    """Return the settings of a portal behind a proxy."""
+    usual: dict[str, Any] = {
+        "base_url": "http://127.0.0.1:1",
+        "api_key": "sandbox-key",
+        "home": folder / "home",
+        "consent_url": SCREEN,
+        "client_id": DEFAULT_CLIENT_ID,
+        "redirect_uri": PORTAL + CALLBACK,
+        "portal_name": "Palmwine Credit",
+        "portal_contact": "0700 123 4567",
+    }
+    return read_settings(_env_file=None, **{**usual, **changes})
+
+
+@dataclass
+class Town:
+    """One portal over one journal, one sandbox, and as many browsers as wanted."""
+
+    folder: Path
+    sandbox: Sandbox = field(default_factory=quick_sandbox)
+    clock: Clock = field(default_factory=Clock)
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sandbox.client = type(self.sandbox.client)(redirect_uris=(PORTAL + CALLBACK,))
+        self.settings = settings_in(self.folder, **self.changes)
+        self.journal: Journal = open_journal(self.folder / "home", clock=self.clock)
+        self.service = httpx.ASGITransport(sandbox_application(self.sandbox))
+        self.app = application(self.journal, self.settings, transport=self.service)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.journal.close()
+
+    def link(self, *scopes: str, customer: str = CUSTOMER, days: float = 7) -> Link:
+        """Make a link of the portal."""
+        links = ConsentLinks(self.journal)
+        return links.make(customer, scopes or (LIST,), timedelta(days=days))
+
+    @property
+    def grants(self) -> Sequence[Grant]:
+        """Return every grant in the vault."""
+        return Vault.of(self.journal).grants()
+
+    def calls(self) -> list[tuple[str, str]]:
+        """Return check and state of every call in the journal."""
+        run_ids = [f"consent-{day}" for day in self._days()]
+        blocks = [block for run_id in run_ids for block in self.journal.runs.calls(run_id)]
+        return [(row.check, row.state) for block in blocks for row in block]
+
+    def _days(self) -> set[str]:
+        from storage.clock import spending_day  # noqa: PLC0415 - here alone
+
+        return {spending_day(self.clock())}
+
+
+@dataclass
+class Visitor:
+    """One browser of one customer."""
+
+    town: Town
+    signs_in_as: str = "ada@customers.example"
+
+    def __post_init__(self) -> None:
+        app = httpx.ASGITransport(self.town.app, raise_app_exceptions=False)
+        self.browser = httpx.AsyncClient(transport=app, base_url=PORTAL)
+        self.screen = httpx.AsyncClient(transport=self.town.service, base_url=SCREEN)
+
+    async def open(self, token: str) -> httpx.Response:
+        """Open a link."""
+        return await self.browser.get(f"/consent/{token}")
+
+    async def press(self, token: str, page: httpx.Response | None = None) -> httpx.Response:
+        """Open a link and press its button."""
+        page = page or await self.open(token)
+        found = MARK.search(page.text)
+        assert found, page.text
+        return await self.browser.post(f"/consent/{token}", data={"mark": found[1]})
+
+    async def depart(self, token: str) -> str:
+        """Press the button of a link, and return the address of the consent screen."""
+        answer = await self.press(token)
+        assert answer.status_code == 303, answer.text
+        return answer.headers["location"]
+
+    async def decide(self, screen: str, decision: str = "allow") -> str:
+        """Decide on the consent screen, and return where the browser is sent."""
+        form = {"customer": self.signs_in_as, "decision": decision}
+        answer = await self.screen.post(screen, data=form)
+        assert answer.status_code == 303, answer.text
+        return answer.headers["location"]
+
+    async def walk(self, token: str, decision: str = "allow") -> httpx.Response:
+        """Go the whole way, and return the page that tells how it went."""
+        back = await self.decide(await self.depart(token), decision)
+        return await self.arrive(back)
+
+    async def arrive(self, back: str) -> httpx.Response:
+        """Come back, and go on to the page that tells how it went."""
+        answer = await self.browser.get(back)
+        if answer.status_code != 303:
+            return answer
+        assert answer.headers["location"] == "/consent/told"
+        return await self.browser.get(answer.headers["location"])
