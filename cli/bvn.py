@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from schemas.bvn import ConfirmBvns, RequestBvns
 
 bvn_app = typer.Typer(
-    help="BVN consent: ask customers, then confirm with their one-time passwords.",
+    help="BVN consent: ask customers, then confirm.",
     no_args_is_help=True,
 )
 _LABEL = 14
@@ -46,7 +46,7 @@ OutputOption = Annotated[Path, typer.Option(help="Where results go.")]
 
 @bvn_app.callback()
 def _bvn() -> None:
-    """BVN consent: ask customers, then confirm with their one-time passwords."""
+    """BVN consent: ask customers, then confirm."""
 
 
 @bvn_app.command("request", epilog="Example: nightscreen bvn request customers.csv")
@@ -90,9 +90,9 @@ def bvn_request(
 @bvn_app.command("confirm", epilog="Example: nightscreen bvn confirm otps.csv --max-spend 5000")
 def bvn_confirm(
     input_: Annotated[
-        Path,
+        Path | None,
         typer.Argument(metavar="OTPS", help="File with customer_id,otp; remove it afterwards."),
-    ],
+    ] = None,
     mapping: MappingOption = None,
     max_spend: SpendOption = "",
     deadline: DeadlineOption = "",
@@ -105,7 +105,7 @@ def bvn_confirm(
     from schemas.bvn import ConfirmBvns
 
     options = {
-        "input": str(input_),
+        "input": "" if input_ is None else str(input_),
         "mapping": "" if mapping is None else str(mapping),
         "max_spend": max_spend,
         "deadline": deadline,
@@ -172,8 +172,9 @@ def _check_input(parameters: RequestBvns | ConfirmBvns) -> None:
         open_ = open_source if isinstance(parameters, RequestBvns) else open_otps
         open_(Path(parameters.input), mapping=mapping)
     elif not parameters.run:
+        kind = "of customers" if isinstance(parameters, RequestBvns) else "with customer_id,otp"
         raise InputError(
-            "no input file was given; name a CSV, XLSX, Parquet or JSON Lines file of customers"
+            f"no input file was given; name a CSV, XLSX, Parquet or JSON Lines file {kind}"
         )
 
 
@@ -210,7 +211,7 @@ def _tell(report: Mapping[str, Any]) -> None:
     for notice in report["notices"]:
         _say("notice", notice)
     if report["state"] == "stopped":
-        stage = "request" if report["flow"] == "request_bvns" else "confirm OTPS"
+        stage = "request" if report["flow"] == "request_bvns" else "confirm"
         _say("next", f"nightscreen bvn {stage} --run {report['run_id']}")
 
 

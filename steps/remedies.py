@@ -19,6 +19,8 @@ NAIRA = 1_000_000
 COMMANDS: Mapping[str, str] = {
     "screen_batch": "nightscreen screen",
     "pull_transactions": "nightscreen transactions pull",
+    "request_bvns": "nightscreen bvn request",
+    "confirm_bvns": "nightscreen bvn confirm",
 }
 """The command of each flow whose runs can be taken up again."""
 _DAY_BEGINS = "which begins at noon in Lagos"
@@ -79,7 +81,9 @@ class Again:
 
     def command(self, *more: str) -> str:
         """Return the command that takes it up again."""
-        words = COMMANDS.get(self.flow, COMMANDS["screen_batch"])
+        words = COMMANDS.get(self.flow)
+        if words is None:
+            return f"nightscreen runs show {self.run_id}"
         return " ".join((words, "--run", self.run_id, *more, *self.options))
 
 
