@@ -187,3 +187,30 @@ def test_a_hung_run_is_told_from_a_living_one(tmp_path: Path) -> None:
         assert "kill -TERM" in found.remedy.first
         write_vitals(home, "20260301-220000-a1b2c3", {**old, "at": journal.clock()})
         assert examined(home).exit_status == 0
+
+
+def test_a_pull_is_taken_up_again_by_its_own_command(tmp_path: Path) -> None:
+    """Each flow has its own; of one that has none the doctor only shows the run."""
+    home = tmp_path / "home"
+    for flow, command in (
+        ("pull_transactions", "nightscreen transactions pull --run"),
+        ("loan_products", "nightscreen runs show"),
+    ):
+        with open_journal(home) as journal:
+            journal.runs.begin(
+                f"run-of-{flow}",
+                flow=flow,
+                batch="people",
+                purpose="portfolio",
+                input_digest="d",
+                folder=str(tmp_path / "out" / flow),
+                cap_micro=None,
+                parameters={},
+            )
+        found = diagnose(
+            read_settings(home=home, base_url="http://127.0.0.1:9", api_key="made-up"),
+            f"run-of-{flow}",
+            reaching=lambda _: None,
+        )
+        assert found.remedy is not None
+        assert found.remedy.command == f"{command} run-of-{flow}"
