@@ -15,11 +15,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from cli.consent import register as register_consent
 from cli.bvn import bvn_app
+from cli.consent import register as register_consent
 from cli.decisions import register as register_decisions
 from cli.erase import register as register_erasing
 from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from cli.loans import loans_app
 from cli.oncall import register as register_oncall
 from cli.policy import policy_app
 from cli.portal import register as register_portal
@@ -60,6 +61,7 @@ journal_app = typer.Typer(help="The journal of paid calls.", no_args_is_help=Tru
 app.add_typer(runs_app, name="runs")
 app.add_typer(journal_app, name="journal")
 app.add_typer(policy_app, name="policy")
+app.add_typer(loans_app, name="loans")
 app.add_typer(transactions_app, name="transactions")
 app.add_typer(bvn_app, name="bvn")
 register_decisions(app, runs_app)

@@ -13,12 +13,13 @@ import shutil
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from client import loans
 from client.classify import Verdict
 from schemas.checks import Operation, SubjectKind
 from schemas.errors import InputError, UsageError
+from schemas.money import naira_text
 from schemas.offers import (
     OFFER_BATCH,
     OFFER_FLOW,
@@ -31,6 +32,7 @@ from schemas.offers import (
 from schemas.plan import Standing
 from steps.control import StopReason
 from steps.errands import open_errand_run
+from steps.line import known_prices
 from steps.loan_products import fetch_products, tell_distributor, unknown_product
 from steps.offer_links import bring_up_to_date, linked
 from steps.offer_source import candidates, read_source
@@ -54,7 +56,6 @@ BLOCK = 64
 """Offers written down at a time before they are sent: what a crash can leave to be learnt."""
 
 WAIT_S = 0.5
-_SOURCE = "run:"
 _START = Operation.LOAN_START
 _NOT_KEPT = frozenset({"run", "deadline", "max_spend"})
 
@@ -155,7 +156,7 @@ def open_offering(
         flow=OFFER_FLOW,
         batch=OFFER_BATCH,
         operation=_START,
-        input_digest=f"{_SOURCE}{source.run_id}",
+        input_digest=f"run:{source.run_id} product:{given.product}",
         clock=clock,
     )
 
@@ -171,14 +172,20 @@ def take_rows(run: ErrandRun) -> Offering:
     source = read_source(Path(parameters.run_dir), include_stopped=parameters.include_stopped)
     found, rows_read = candidates(run.journal, source, parameters.decisions)
     bring_up_to_date(run.journal, run_id=run.run_id)
-    rows = [Row(each) for each in found]
+    rows = rows_for(run.journal, found, parameters, run_id=run.run_id)
     offering = Offering(run, parameters, source, rows_read, rows, LoanOffers.of(run.journal))
-    for row in rows:
-        row.word = _word_before(row.candidate, parameters)
-    look_up(offering, rows)
     wanted = sum(1 for row in rows if row.word is OfferWord.PENDING)
     run.control.progress[_START].wanted = min(wanted, parameters.most or wanted) + 1
     return offering
+
+
+def rows_for(
+    journal: Journal, found: Sequence[Candidate], parameters: OfferLoans, *, run_id: str = ""
+) -> list[Row]:
+    """Return candidates as they stand before anything is sent."""
+    rows = [Row(each, _word_before(each, parameters)) for each in found]
+    _look_up(LoanOffers.of(journal), parameters.product, rows, run_id)
+    return rows
 
 
 def _word_before(candidate: Candidate, parameters: OfferLoans) -> OfferWord:
@@ -197,19 +204,21 @@ def _contacts(candidate: Candidate, parameters: OfferLoans) -> dict[str, str]:
 
 
 def look_up(offering: Offering, rows: Sequence[Row]) -> list[Row]:
-    """Tell of rows what the journal has of them; return those that another process is making."""
+    """Tell of rows what the journal has of them now; return those another process is making."""
+    return _look_up(offering.store, offering.parameters.product, rows, offering.run.run_id)
+
+
+def _look_up(store: LoanOffers, product_id: str, rows: Sequence[Row], run_id: str) -> list[Row]:
     asked = [row for row in rows if row.word is not OfferWord.SUPERSEDED]
-    customers = [row.candidate.customer for row in asked]
-    known = offering.store.newest(customers, offering.parameters.product)
+    known = store.newest([row.candidate.customer for row in asked], product_id)
     others: list[Row] = []
     for row in asked:
         row.offer = known.get(row.candidate.customer)
         if row.offer is None or row.offer.renewed:
             continue
         if row.offer.state is LinkState.OFFERED:
-            row.word = OfferWord.ALREADY_OFFERED
-            if row.offer.run_id == offering.run.run_id:
-                row.word = OfferWord.OFFERED
+            ours = row.offer.run_id == run_id
+            row.word = OfferWord.OFFERED if ours else OfferWord.ALREADY_OFFERED
         elif row.offer.state is LinkState.IN_DOUBT:
             row.word = OfferWord.IN_DOUBT
         else:
@@ -388,3 +397,35 @@ def _note(offering: Offering, made: Sequence[tuple[Row, Job]]) -> None:
             row.word = OfferWord.IN_DOUBT
     offering.store.put(kept)
     _give_back(offering, unmade)
+
+
+# --- beforehand ---
+
+
+def quote_offers(
+    parameters: OfferLoans, settings: Settings, *, clock: Clock = system_clock
+) -> dict[str, Any]:
+    """Return how many links a run would make, and at what known price; nothing is asked.
+
+    Raises:
+        UsageError: the folder, the settings or the parameters are wrong.
+    """
+    given = remembered(parameters, settings, clock=clock)
+    source = read_source(Path(given.run_dir), include_stopped=given.include_stopped)
+    with _journal(settings, clock) as journal:
+        found, rows_read = candidates(journal, source, given.decisions)
+        rows = rows_for(journal, found, given)
+        words = Counter(row.word for row in rows)
+        links = min(words[OfferWord.PENDING], given.most or len(rows))
+        price_micro = known_prices(journal)[1][_START.value]
+    cost = naira_text(links * price_micro)
+    return {
+        "schema_version": 1,
+        "run_id": None,
+        "source": {"run_id": source.run_id, "batch": source.batch},
+        "product": {"product_id": given.product},
+        "quoted": {"low": naira_text(0), "expected": cost, "high": cost},
+        "rows": {"read": rows_read, "screened": rows_read, "quarantined": 0},
+        "links": links,
+        "offers": {"chosen": len(rows), **{word.value: words[word] for word in OfferWord}},
+    }

@@ -1,0 +1,337 @@
+"""`nightscreen loans`: products listed, links offered, loans followed, by hand.
+
+The flows themselves are `flows.offer_loans` and `flows.track_loans`. Customers named with `--again`
+are noted in the journal here, since what the engine is told it stores in clear.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.loans import LoanProduct
+    from schemas.offers import OfferLoans
+    from schemas.settings import Settings
+
+loans_app = typer.Typer(help="Loan products, offers and loans.", no_args_is_help=True)
+_LABEL = 14
+_COLUMNS = ("product_id", "name", "amount", "length", "interest")
+_MOST_SHOWN = 50
+
+OutputOption = Annotated[Path, typer.Option("--output", help="Folder for results.")]
+RunOption = Annotated[str, typer.Option(help="Id of an earlier run of this kind to take up again.")]
+DeadlineOption = Annotated[
+    str, typer.Option(help="Ask nothing after it: 06:00 in Lagos, or an ISO instant.")
+]
+
+
+@loans_app.callback()
+def _loans() -> None:
+    """Loan products, offers and loans."""
+
+
+@loans_app.command("products", epilog="Example: nightscreen loans products --json")
+def products(json_output: JsonOption = False) -> None:
+    """List the active loan products; nothing is spent."""
+    import asyncio
+
+    from steps.loan_products import list_products
+
+    listed = asyncio.run(list_products(_settings()))
+    if json_output:
+        document = {"products": [one.model_dump(mode="json") for one in listed.products]}
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        return
+    if not listed.products:
+        typer.echo("The organisation has no active loan product.")
+        return
+    rows = [_COLUMNS, *(product_cells(one) for one in listed.products)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(_COLUMNS))]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo("  ".join(cells).rstrip())
+
+
+def product_cells(product: LoanProduct) -> tuple[str, ...]:
+    """Return what the table shows of a product; a dash where the service says nothing."""
+    extra = product.extra
+    tenor_period = str(extra.get("max_tenor_period") or extra.get("tenor_period") or "")
+    rate = "" if product.interest_rate is None else f"{product.interest_rate:f} %"
+    per = f"a {product.interest_period}" if rate and product.interest_period else ""
+    cells = (
+        product.product_id or "",
+        product.name or "",
+        _range(product.min_amount, product.max_amount, "₦"),
+        f"{_range(product.min_tenor_value, product.max_tenor_value)} {tenor_period}".strip(),
+        f"{rate} {per}".strip(),
+    )
+    return tuple(cell or "-" for cell in cells)
+
+
+def _range(least: Any, most: Any, unit: str = "") -> str:  # noqa: ANN401 - numbers of any kind
+    ends = [f"{unit}{each:,f}" if unit else f"{each}" for each in (least, most) if each is not None]
+    return " to ".join(dict.fromkeys(ends))
+
+
+@loans_app.command(
+    "offer",
+    epilog="Example: nightscreen loans offer out/20260301-220000-a1b2c3 --product LP1001",
+)
+def offer(
+    run_dir: Annotated[
+        Path | None,
+        typer.Argument(metavar="RUN_DIR", help="Folder of a finished screening run."),
+    ] = None,
+    product: Annotated[str, typer.Option(help="Id of a product: see loans products.")] = "",
+    decision: Annotated[
+        list[str] | None,
+        typer.Option(help="Whom to offer: approve (the default), review, ...; may be repeated."),
+    ] = None,
+    prefill: Annotated[
+        str | None, typer.Option(help="What the form shows already: email,phone (the default).")
+    ] = None,
+    no_prefill: Annotated[
+        bool, typer.Option("--no-prefill", help="Tell the service nothing of the customer.")
+    ] = False,
+    most: Annotated[
+        int | None, typer.Option("--max", min=1, help="Make no more new links than this.")
+    ] = None,
+    again: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CUSTOMER_ID",
+            help="Make another link for this customer, on purpose; may be repeated.",
+        ),
+    ] = None,
+    include_stopped: Annotated[
+        bool, typer.Option("--include-stopped", help="Take a run that was stopped early, too.")
+    ] = False,
+    quote_only: Annotated[
+        bool, typer.Option("--quote-only", help="Only say how many links it would make.")
+    ] = False,
+    max_spend: Annotated[str, typer.Option(help="Most naira this run may spend.")] = "",
+    run: RunOption = "",
+    deadline: DeadlineOption = "",
+    output: OutputOption = Path("out"),
+    json_output: JsonOption = False,
+) -> None:
+    """Make one application link for each approved customer; never a second by running again."""
+    options = {
+        "run_dir": None if run_dir is None else str(run_dir),
+        "product": product or None,
+        "decisions": decision or None,
+        "prefill": [] if no_prefill else _words(prefill),
+        "most": most,
+        "include_stopped": include_stopped or None,
+        "max_spend": max_spend or None,
+        "run": run or None,
+        "deadline": deadline or None,
+        "output": str(output),
+    }
+    _refuse_both(prefill, no_prefill=no_prefill)
+    parameters = _parameters({k: v for k, v in options.items() if v is not None})
+    settings = _settings()
+    if quote_only:
+        _quote(parameters, settings, json_output=json_output)
+        return
+    raise typer.Exit(_offer(parameters, settings, again or [], json_output=json_output))
+
+
+def _words(text: str | None) -> list[str] | None:
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _refuse_both(prefill: str | None, *, no_prefill: bool) -> None:
+    from schemas.errors import UsageError
+
+    if prefill is not None and (no_prefill or not _words(prefill)):
+        raise UsageError("--prefill takes email, phone or both; to fill in nothing: --no-prefill")
+
+
+def _settings() -> Settings:
+    """Read the settings and set the log up; whoever has no key is told at once."""
+    from cli.surroundings import settings_of_command
+    from steps.line import require_service
+    from tasks.logs import set_up_logs
+
+    settings = settings_of_command()
+    set_up_logs(settings.log_format)
+    require_service(settings, quote_only=False)
+    return settings
+
+
+def _parameters(options: Mapping[str, Any]) -> OfferLoans:
+    from pydantic import ValidationError
+
+    from schemas.errors import UsageError
+    from schemas.offers import OfferLoans
+
+    names = {"decisions": "decision", "most": "max", "max_spend": "max-spend"}
+    try:
+        return OfferLoans(**options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        expected = first.get("ctx", {}).get("expected")
+        advice = f"write one of {expected}" if expected else "write it as --help shows"
+        raise UsageError(f"--{names.get(name, name)} cannot be read: {advice}") from None
+
+
+def _offer(
+    parameters: OfferLoans, settings: Settings, again: Sequence[str], *, json_output: bool
+) -> int:
+    """Run the flow by hand and return the exit status."""
+    from cli.errand import run_errand
+    from steps.offering import remembered
+
+    parameters = remembered(parameters, settings)
+    if again:
+        from cli.opened import opened_journal
+        from steps.offer_links import ask_again
+
+        with opened_journal() as journal:
+            ask_again(journal, parameters, again)
+
+    async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
+        from flows.offer_loans import offer_loans
+
+        return await offer_loans(parameters)
+
+    return run_errand(
+        make, lambda report: _tell_offers(report, Path(parameters.output)), json_output=json_output
+    )
+
+
+def _quote(parameters: OfferLoans, settings: Settings, *, json_output: bool) -> None:
+    """Say how many links a run would make; nothing is asked and nothing is left of it."""
+    from steps.offering import quote_offers
+
+    document = quote_offers(parameters, settings)
+    if json_output:
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        return
+    cost = document["quoted"]["expected"]
+    typer.echo(f"It would make {document['links']:,} links, for {cost} naira at the known price")
+    _say("customers", _counts(document["offers"]))
+
+
+@loans_app.command("track", epilog="Example: nightscreen loans track --json")
+def track(
+    run: RunOption = "",
+    deadline: DeadlineOption = "",
+    output: OutputOption = Path("out"),
+    json_output: JsonOption = False,
+) -> None:
+    """Ask about every open loan; tell where each stands and what has changed."""
+    from pydantic import ValidationError
+
+    from cli.errand import run_errand
+    from schemas.errors import UsageError
+    from schemas.offers import TrackLoans
+
+    _settings()
+    try:
+        parameters = TrackLoans(run=run, deadline=deadline, output=str(output))
+    except ValidationError as error:
+        name = error.errors()[0]["loc"][0]
+        raise UsageError(f"--{name} cannot be read: write it as --help shows") from None
+
+    async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
+        from flows.track_loans import track_loans
+
+        report = await track_loans(parameters)
+        return with_loans(report, _folder(output, run, report))
+
+    status = run_errand(make, lambda report: _tell_loans(report, output), json_output=json_output)
+    raise typer.Exit(status)
+
+
+def _folder(output: Path, run: str, report: Any) -> Path:  # noqa: ANN401 - the report
+    """Return where a run's files are; one taken up again keeps its folder."""
+    folder = output / str(report["run_id"])
+    if not run or folder.is_dir():
+        return folder
+    from cli.opened import opened_journal
+
+    with opened_journal() as journal:
+        found = journal.runs.find(run)
+    return folder if found is None else Path(found.folder)
+
+
+def with_loans(report: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a report with each reference and its status word, as its run has written them.
+
+    The report's own file has the numbers alone: references belong to people, and would stay in the
+    journal and the engine after a person was erased.
+    """
+    import pyarrow.parquet as pq
+
+    from schemas.offers import LOANS_FILE
+
+    shown = ("reference", "product_id", "state", "status", "status_at", "loan_amount", "paid")
+    rows = pq.read_table(folder / LOANS_FILE, columns=list(shown)).to_pylist()
+    return {**report, "loans": [{name: _plain(row[name]) for name in shown} for row in rows]}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any cell of the table
+    from datetime import datetime
+    from decimal import Decimal
+
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _tell_offers(report: Mapping[str, Any], output: Path) -> None:
+    """Print how a run of offers ended, and where its files are."""
+    _tell_end("Offers", report)
+    _say("product", " ".join(filter(None, report["product"].values())))
+    _say("customers", _counts(report["offers"]))
+    _tell_rest(report, output, "offer")
+
+
+def _counts(offers: Mapping[str, int]) -> str:
+    others = (f"{name.replace('_', ' ')} {n:,}" for name, n in offers.items() if n)
+    return ", ".join(others) or "none has a chosen decision"
+
+
+def _tell_loans(report: Mapping[str, Any], output: Path) -> None:
+    """Print where loans stand, and what changed."""
+    _tell_end("Loans", report)
+    statuses = (f"{word} {number:,}" for word, number in report["statuses"].items())
+    _say("statuses", ", ".join(statuses) or "there is no loan to follow yet")
+    moves = (f"{move}: {number:,}" for move, number in report["changes"]["moves"].items())
+    _say("changes", ", ".join(moves) or "no status changed")
+    for loan in report["loans"][:_MOST_SHOWN]:
+        unknown = " (the service does not know it)" if loan["state"] == "unknown_reference" else ""
+        typer.echo(f"  {loan['reference']:<{_LABEL}}{loan['status'] or '-'}{unknown}")
+    more = len(report["loans"]) - _MOST_SHOWN
+    if more > 0:
+        typer.echo(f"  and {more:,} more in loans.parquet")
+    _tell_rest(report, output, "track")
+
+
+def _tell_end(what: str, report: Mapping[str, Any]) -> None:
+    reason = f" ({report['stop_reason']})" if report["stop_reason"] else ""
+    typer.echo(f"{what} {report['run_id']} {report['state']}{reason}")
+
+
+def _tell_rest(report: Mapping[str, Any], output: Path, command: str) -> None:
+    for notice in report["notices"]:
+        _say("notice", notice)
+    _say("results", str(output / report["run_id"]))
+    if report["state"] == "stopped":
+        _say("next", f"nightscreen loans {command} --run {report['run_id']} --output {output}")
+
+
+def _say(label: str, text: str) -> None:
+    typer.echo(f"  {label:<{_LABEL}}{text}")
