@@ -23,8 +23,6 @@ COMMANDS: Mapping[str, str] = {
     "confirm_bvns": "nightscreen bvn confirm",
     "offer_loans": "nightscreen loans offer",
     "track_loans": "nightscreen loans track",
-    "request_bvns": "nightscreen bvn request",
-    "confirm_bvns": "nightscreen bvn confirm",
 }
 """The command of each flow whose runs can be taken up again."""
 _DAY_BEGINS = "which begins at noon in Lagos"
