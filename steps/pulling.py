@@ -202,8 +202,10 @@ class _Turn:
     async def take(self) -> Pulled | None:
         """Ask, refresh once where the token is refused, ask again; None where not reached."""
         grant = await to_thread(self._live_grant)
-        tokens = grant and await to_thread(self.pull.vault.tokens, grant.grant_id)
-        if grant is None or tokens is None:
+        if grant is None:
+            return await self._ended(Ending(PullOutcome.ENDED))
+        tokens = await to_thread(self.pull.vault.tokens, grant.grant_id)
+        if tokens is None:
             return await self._ended(Ending(PullOutcome.ENDED))
         self.due = replace(self.due, grant_id=grant.grant_id)
         job = await self._list(grant, tokens)

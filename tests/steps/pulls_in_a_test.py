@@ -155,8 +155,8 @@ class Lender:
 
     def count(self, customer: str, what: str) -> int:
         """Return what the sandbox counted about a customer."""
-        counted = self.sandbox.grants.counts.get(username(customer), {})
-        return counted.get(what, 0)
+        counted = self.sandbox.grants.counts.get(username(customer))
+        return 0 if counted is None else counted[what]
 
 
 class _Until(dict[bytes, PullOutcome]):
