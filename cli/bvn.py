@@ -6,6 +6,8 @@ what was typed.
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from schemas.bvn import ConfirmBvns, RequestBvns
+    from schemas.settings import Settings
 
 bvn_app = typer.Typer(
     help="BVN consent: ask customers, then confirm.",
@@ -130,6 +133,9 @@ def _carry_out(
     check_service(settings)
     parameters = _parameters(kind, options)
     _check_input(parameters)
+    if parameters.quote_only:
+        _print_quote(_quoted(parameters, settings), json_output=json_output)
+        return 0
 
     async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
         from flows.confirm_bvns import confirm_bvns, request_bvns
@@ -139,8 +145,30 @@ def _carry_out(
             return await request_bvns(parameters)
         return await confirm_bvns(parameters)
 
-    tell = _tell_quote if parameters.quote_only else _tell
-    return run_errand(make, tell, json_output=json_output)
+    return run_errand(make, _tell, json_output=json_output)
+
+
+def _quoted(parameters: RequestBvns | ConfirmBvns, settings: Settings) -> dict[str, Any]:
+    """Return a quote; nothing is sent, and no engine is needed for it."""
+    from schemas.bvn import RequestBvns
+    from steps import bvn_confirming, bvn_requesting
+    from steps.bvn_closing import quote_confirm, quote_request
+
+    if isinstance(parameters, RequestBvns):
+        run, asking = bvn_requesting.open_request(parameters, settings)
+        try:
+            bvn_requesting.take_in(run, asking)
+            bvn_requesting.plan(run, asking)
+            return quote_request(run, asking)
+        finally:
+            run.close()
+    run, confirming = bvn_confirming.open_confirm(parameters, settings)
+    try:
+        bvn_confirming.take_in(run, confirming)
+        bvn_confirming.price(run, confirming)
+        return quote_confirm(run, confirming)
+    finally:
+        run.close()
 
 
 def _parameters(
@@ -178,10 +206,13 @@ def _check_input(parameters: RequestBvns | ConfirmBvns) -> None:
         )
 
 
-def _tell_quote(document: Mapping[str, Any]) -> None:
-    """Print a quote for people."""
+def _print_quote(document: Mapping[str, Any], *, json_output: bool) -> None:
+    """Print a quote for programs or for people."""
     from cli.summary import naira
 
+    if json_output:
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        return
     rows, quoted = document["rows"], document["quoted"]
     typer.echo(
         f"{rows['screened']:,} rows, {rows['quarantined']:,} in quarantine: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,8 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
 from schemas.bvn import ConfirmBvns, RequestBvns
-from schemas.checks import Operation
 from schemas.settings import read_settings
-from steps.bvn_closing import close_confirm, close_request, quote_document
+from steps.bvn_closing import close_confirm, close_request, quote_confirm, quote_request
 from steps.bvn_confirming import open_confirm
 from steps.bvn_requesting import open_request
 from tasks import bvn_consent as stations
@@ -47,9 +47,9 @@ async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
     with sanitising():
         async with _opened(lambda settings: open_request(parameters, settings)) as run:
             await stations.take_in_customers(run.run_id)
-            wanted = await stations.plan_requests(run.run_id)
+            await stations.plan_requests(run.run_id)
             if parameters.quote_only:
-                return _quote(run, Operation.BVN_START, wanted)
+                return await asyncio.to_thread(quote_request, run.run, run.work)
             async with at_the_desk(run, _close_request):
                 await stations.send_requests(run.run_id)
             report = await stations.report_requests(run.run_id)
@@ -66,9 +66,9 @@ async def confirm_bvns(parameters: ConfirmBvns) -> dict[str, Any] | State[Any]:
     """
     with sanitising():
         async with _opened(lambda settings: open_confirm(parameters, settings)) as run:
-            wanted = await stations.take_in_passwords(run.run_id)
+            await stations.take_in_passwords(run.run_id)
             if parameters.quote_only:
-                return _quote(run, Operation.BVN_FINISH, wanted)
+                return await asyncio.to_thread(quote_confirm, run.run, run.work)
             async with at_the_desk(run, _close_confirm):
                 await stations.send_passwords(run.run_id)
             report = await stations.report_confirmations(run.run_id)
@@ -95,20 +95,6 @@ async def _opened(
             yield run
         finally:
             run.work = None
-
-
-def _quote(run: LiveErrand, operation: Operation, calls: int) -> dict[str, Any]:
-    """Return what the run would cost, and leave nothing of it."""
-    work = run.work
-    if operation is Operation.BVN_START:
-        read, quarantined = work.rows_read, work.rows_quarantined
-    else:
-        read, quarantined = work.file.read, len(work.file.refused)
-        work.forget()
-    rows = {"read": read, "screened": read - quarantined, "quarantined": quarantined}
-    document = quote_document(run.run, operation, rows, calls)
-    run.run.withdraw()
-    return document
 
 
 def _close_request(run: LiveErrand) -> None:

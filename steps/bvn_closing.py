@@ -141,19 +141,27 @@ def quoted(quote: Quote) -> dict[str, str | None]:
     }
 
 
-def quote_document(
-    run: ErrandRun, operation: Operation, rows: Mapping[str, int], calls: int
-) -> dict[str, Any]:
-    """Return what a run that goes no further would cost, and what would come after it."""
-    found = {
+def quote_request(run: ErrandRun, asking: Asking) -> dict[str, Any]:
+    """Return what asking would cost, and confirming after it; leave nothing of the run."""
+    calls = run.control.progress[Operation.BVN_START].wanted
+    document = _quote(run, _rows(asking.rows_read, asking.rows_quarantined), calls)
+    document["to_come"] = quoted(bvn_requesting.quote(run, Operation.BVN_FINISH, calls))
+    return document
+
+
+def quote_confirm(run: ErrandRun, confirming: Confirming) -> dict[str, Any]:
+    """Return what confirming would cost; leave nothing of the run."""
+    confirming.forget()
+    rows = _rows(confirming.file.read, len(confirming.file.refused))
+    return _quote(run, rows, run.control.progress[Operation.BVN_FINISH].wanted)
+
+
+def _quote(run: ErrandRun, rows: Mapping[str, int], calls: int) -> dict[str, Any]:
+    run.withdraw()
+    return {
         "quoted": quoted(run.quote),
         "hours": round(run.quote.hours, 3),
         "rows": dict(rows),
         "calls": calls,
-        "state": "completed",
         "cap": naira_text(run.caps.run_micro),
     }
-    if operation is Operation.BVN_START:
-        finish_quote = bvn_requesting.quote(run, Operation.BVN_FINISH, calls)
-        found["to_come"] = quoted(finish_quote)
-    return found
