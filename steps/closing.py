@@ -30,6 +30,7 @@ from steps.report import RowTally, RunFacts, check_report, make_report
 from steps.report_page import report_page
 from steps.telling import tell, withdraw
 from storage.clock import instant_text, spending_day, spending_month
+from storage.journal.asked_again import earlier_outcomes
 from storage.outputs import MANIFEST, REPORT
 
 if TYPE_CHECKING:
@@ -153,6 +154,9 @@ def check_reports(
         )
         for check in line.wanted.checks
     }
+    for check, part in parts.items():
+        again = earlier_outcomes(line.journal.engine, line.run_id, check, line.started_at)
+        part["asked_again"] = dict(sorted(again.items()))
     if Check.KARMA in line.wanted.checks and line.plan is not None:
         parts[Check.KARMA.value]["identities"] = identities_report(
             line.plan.slots, ended, sheet, rows.listed_by, test_mode=test_mode

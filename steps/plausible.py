@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,11 @@ ENOUGH_LOOKUPS = 500
 HELD = "held"
 RELEASED = "released"
 _LOW, _HIGH = 0.5, 2.0
+_OUTCOME_OF = {"verified": "found", "mismatch": "found", "unconfirmed": "found"} | dict.fromkeys(
+    ("match", "no_match", "unsure"), "scored"
+)
+"""What the service answered where a row's status says more than it."""
+
 _CHANCE = 3.0
 """Standard deviations by which a count must leave what was expected, so that few do not hold."""
 
@@ -37,10 +43,12 @@ _CHANCE = 3.0
 def plausible(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a sentence for each thing about a night that is not plausible.
 
-    A check counts from 500 answered rows on. Its outcome rates are held against the median of the
-    last fourteen publishable nights of the batch that had as many; rates outside half to twice the
-    median hold the night, where chance alone does not explain the difference. So do answers that
-    are all alike, unless they were on earlier nights.
+    A check counts from 500 answers asked tonight on. Its outcome rates are held against the median
+    of the last fourteen publishable nights of the batch, over all their answered rows; rates
+    outside half to twice the median hold the night, where neither chance nor the choice of whom was
+    asked explains the difference: who had been clear before will mostly be clear again, and a night
+    that asks only of them tells few listings. So do answers that are all alike, unless that was to
+    be expected.
 
     Args:
         report: tonight's, as `report.json` has it.
@@ -51,65 +59,95 @@ def plausible(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -
         each for each in earlier if each["publishable"] and each["run_id"] != report["run_id"]
     ][:NIGHTS]
     found: list[str] = []
-    for name in report["checks"]:
+    for name, part in report["checks"].items():
         check = Check(name)
-        tonight = _rates(report, check)
-        if tonight is None:
+        tonight = _counts(part.get("asked_answers", part.get("answers", {})), check)
+        if sum(tonight.values()) < ENOUGH_LOOKUPS:
             continue
-        nights = [rates for rates in (_rates(each, check) for each in baseline) if rates]
-        found += _alike(check, tonight, nights)
-        if nights:
-            answered = _answered(report, check)
-            found += _outside(check, tonight, nights, answered)
+        nights = [rates for each in baseline if (rates := _rates(each, check)) is not None]
+        usual = {word: median(each[word] for each in nights) for word in tonight} if nights else {}
+        sample = _Sample(check, tonight, usual, part.get("asked_again", {}), len(nights))
+        found += sample.alike()
+        found += sample.outside()
     return found
 
 
-def _answers(report: Mapping[str, Any], check: Check) -> dict[str, int]:
-    part = report["checks"].get(check.value, {})
-    answers = part.get("asked_answers", part.get("answers", {}))
+def _counts(answers: Mapping[str, int], check: Check) -> dict[str, int]:
     return {word: answers.get(word, 0) for word in ANSWERED[check]}
 
 
-def _answered(report: Mapping[str, Any], check: Check) -> int:
-    return sum(_answers(report, check).values())
-
-
 def _rates(report: Mapping[str, Any], check: Check) -> dict[str, float] | None:
-    """Return the share of each outcome; None where too few were answered."""
-    answered = _answered(report, check)
+    """Return the share of each outcome among a night's answered rows; None where they are few."""
+    counts = _counts(report["checks"].get(check.value, {}).get("answers", {}), check)
+    answered = sum(counts.values())
     if answered < ENOUGH_LOOKUPS:
         return None
-    return {word: number / answered for word, number in _answers(report, check).items()}
+    return {word: number / answered for word, number in counts.items()}
 
 
-def _alike(
-    check: Check, tonight: Mapping[str, float], nights: Sequence[Mapping[str, float]]
-) -> list[str]:
-    for word, rate in tonight.items():
-        usual = median(each[word] for each in nights) if nights else 0.0
-        if rate == 1.0 and usual < 1.0:
-            return [f"{_title(check)}: every answer is {_said(word)}"]
-    return []
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """One check's answers of tonight, and what was to be expected of those who were asked.
 
+    Attributes:
+        tonight: answers asked tonight, by status.
+        usual: the usual share of each status; empty on a first night.
+        again: of those asked, how many had which outcome before.
+        nights: how many nights the usual is the median of.
+    """
 
-def _outside(
-    check: Check,
-    tonight: Mapping[str, float],
-    nights: Sequence[Mapping[str, float]],
-    answered: int,
-) -> list[str]:
-    found = []
-    for word, rate in tonight.items():
-        usual = median(each[word] for each in nights)
-        if _LOW * usual <= rate <= _HIGH * usual:
-            continue
-        expected = usual * answered
-        if abs(rate * answered - expected) > _CHANCE * math.sqrt(max(expected, 1.0)):
-            found.append(
-                f"{_title(check)}: {rate:.2%} {_said(word)}, against a median of {usual:.2%} over "
-                f"the last {len(nights)} night{'s' if len(nights) > 1 else ''}"
-            )
-    return found
+    check: Check
+    tonight: Mapping[str, int]
+    usual: Mapping[str, float]
+    again: Mapping[str, int]
+    nights: int
+
+    @property
+    def answered(self) -> int:
+        """Return how many answers there are."""
+        return sum(self.tonight.values())
+
+    def _before(self, word: str) -> tuple[int, int]:
+        """Return the least and the most that had this status before."""
+        outcome = _OUTCOME_OF.get(word, word)
+        number = min(self.again.get(outcome, 0), self.answered)
+        alone = sum(_OUTCOME_OF.get(each, each) == outcome for each in self.tonight) == 1
+        return (number if alone else 0), number
+
+    def _expected(self, word: str) -> tuple[float, float]:
+        """Return the least and the most answers of a status to be expected."""
+        first = max(0, self.answered - sum(self.again.values()))
+        least, most = self._before(word)
+        of_all = self.usual[word] * self.answered
+        of_first = self.usual[word] * first
+        return min(of_all, of_first + least), max(of_all, of_first + most)
+
+    def alike(self) -> list[str]:
+        """Return a sentence where every answer is the same, and others were to be expected."""
+        word = next((each for each, count in self.tonight.items() if count == self.answered), None)
+        if word is None:
+            return []
+        others = self.answered - self._expected(word)[1] if self.usual else float(self.answered)
+        if others <= _CHANCE**2:  # so few may be missing by chance
+            return []
+        return [f"{_title(self.check)}: every answer is {_said(word)}"]
+
+    def outside(self) -> list[str]:
+        """Return a sentence for each status that came far too seldom or too often."""
+        found = []
+        for word in self.usual:
+            count = self.tonight[word]
+            least, most = self._expected(word)
+            if _LOW * least <= count <= _HIGH * most:
+                continue
+            nearest = least if count < least else most
+            if abs(count - nearest) > _CHANCE * math.sqrt(max(nearest, 1.0)):
+                over = f"the last {self.nights} nights" if self.nights > 1 else "the last night"
+                found.append(
+                    f"{_title(self.check)}: {count / self.answered:.2%} {_said(word)}, against a "
+                    f"median of {self.usual[word]:.2%} over {over}"
+                )
+        return found
 
 
 def _title(check: Check) -> str:

@@ -66,6 +66,32 @@ def test_chance_alone_holds_nothing() -> None:
     assert plausible(report("t", clear=497, listed=3), nights) == []
 
 
+def again(document: dict[str, Any], **before: int) -> dict[str, Any]:
+    """Return a report that says what those asked tonight had been before."""
+    document["checks"]["karma"]["asked_again"] = before
+    return document
+
+
+def test_asking_only_the_clear_again_tells_few_listings() -> None:
+    """Who was clear before will mostly be clear again; too many listings hold all the same."""
+    assert plausible(again(report("t", clear=4990, listed=10), clear=5000), USUAL) == []
+    assert plausible(again(report("t", clear=5000, listed=0), clear=5000), USUAL) == []
+    assert len(plausible(again(report("t", clear=4400, listed=600), clear=5000), USUAL)) == 1
+
+
+def test_asking_only_the_listed_again_tells_many() -> None:
+    """A night on which only listings grew old is no fault of the service."""
+    assert plausible(again(report("t", clear=20, listed=980), listed=1000), USUAL) == []
+    found = plausible(again(report("t", clear=1000, listed=0), listed=1000), USUAL)
+    assert any("every answer is clear" in each for each in found)
+
+
+def test_half_asked_for_the_first_time_must_have_its_listings() -> None:
+    """What is expected of those never asked before is the usual share."""
+    assert plausible(again(report("t", clear=4870, listed=130), clear=2500), USUAL) == []
+    assert len(plausible(again(report("t", clear=4990, listed=10), clear=2500), USUAL)) == 1
+
+
 def test_held_nights_are_no_measure() -> None:
     """A fault is not made usual by repeating itself, and a night is not measured by itself."""
     faulty = [report(f"bad-{n}", publishable=False, clear=100, listed=4900) for n in range(20)]
