@@ -1,0 +1,159 @@
+"""A pull in a real engine: a task for each shard, nobody's data, a good end when it is stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+
+from sandbox.transactions import transactions_of
+from schemas.consented import TokenAnswer
+from storage.journal import open_journal
+from storage.vault import Vault
+from tests.flows.conftest import API_KEY
+from tests.flows.engine_in_a_test import ROOT, until
+from tests.flows.test_what_prefect_keeps import leaks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sandbox.process import SandboxProcess
+    from tests.flows.engine_in_a_test import Engine
+
+pytestmark = pytest.mark.engine
+
+LIST = "transaction:list"
+CALLBACK = "https://lender.example/callback"
+NUMBER = 40
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def consent(home: Path, sandbox: SandboxProcess, number: int = NUMBER) -> list[str]:
+    """Let customers consent without a browser; return their ids."""
+    customers = [f"Kund-Zqx{place:04d}" for place in range(number)]
+    with open_journal(home) as journal, httpx.Client(base_url=sandbox.url, trust_env=False) as http:
+        for customer in customers:
+            made = sandbox.post("/_sandbox/grants", {"customer": customer, "scopes": [LIST]})
+            given = {
+                "code": made["code"],
+                "grant_type": "authorization_code",
+                "redirect_uri": CALLBACK,
+            }
+            key = {"Authorization": f"Bearer {API_KEY}"}
+            answer = http.post("/v2/aggregator/auth", json=given, headers=key).raise_for_status()
+            token = TokenAnswer.read(answer.json())
+            evidence = {"redirect_uri": CALLBACK}
+            Vault.of(journal).keep(customer, token, asked_scopes=[LIST], evidence=evidence)
+    return customers
+
+
+def typed(output: Path) -> list[dict[str, Any]]:
+    """Return every typed transaction under an output folder."""
+    paths = sorted((output / "transactions").glob("*/*.parquet"))
+    return [row for path in paths for row in pq.read_table(path).to_pylist()]
+
+
+def secrets(sandbox: SandboxProcess) -> set[str]:
+    """Return every code and token the sandbox ever issued."""
+    shown = sandbox.get("/_sandbox/secrets")
+    return {each for kind in shown.values() for each in kind}
+
+
+def accounts(customers: list[str]) -> set[str]:
+    """Return the account numbers of customers' transactions."""
+    return {str(each["account_number"]) for name in customers for each in transactions_of(name)}
+
+
+def test_deployed_pull_keeps_everything_and_shows_nobody(
+    engine: Engine, sandbox: SandboxProcess, nightscreen_home: Path, tmp_path: Path
+) -> None:
+    """On a worker: all is pulled, and neither engine nor outputs show a token or an account."""
+    sandbox.post("/_sandbox/latency", {"kind": "none"})
+    customers = consent(nightscreen_home, sandbox)
+    sandbox.post("/_sandbox/tokens", {"action": "expire"})
+    output = tmp_path / "out"
+    asked = json.dumps({"parameters": {"output": str(output)}})
+    said = engine.prefect("deployment", "run", "pull-transactions/transactions", "--params", asked)
+    flow_run = engine.wait_for_end(_flow_run_id(said))
+    assert flow_run["state_type"] == "COMPLETED", engine.logs()
+    rows = typed(output)
+    assert len(rows) == sum(len(transactions_of(each)) for each in customers)
+    names = [run["name"] for run in engine.task_runs(flow_run["id"])]
+    assert sum(name.startswith("shard-") for name in names) == 8
+    assert len(names) == 9
+    marked = secrets(sandbox) | accounts(customers) | {each.lower() for each in customers}
+    assert len(marked) > 3 * NUMBER
+    assert leaks(engine.home, {str(output).lower()}), "the search itself finds what is there"
+    assert leaks(engine.home, marked | {API_KEY}) == set()
+    permitted = ("transactions/", "quarantine.csv")
+    for root in (output, nightscreen_home):
+        for path in (each for each in root.rglob("*") if each.is_file()):
+            if any(each in path.as_posix() for each in permitted):
+                continue
+            content = path.read_bytes().lower()
+            if path.suffix == ".parquet":
+                content += str(pq.read_table(path).to_pylist()).lower().encode()
+            assert not [each for each in marked if each.lower().encode() in content], path
+    for path in (output / "transactions").rglob("*.parquet"):
+        content = str(pq.read_table(path).to_pylist())
+        assert not [each for each in secrets(sandbox) if each in content]
+
+
+def _flow_run_id(said: str) -> str:
+    found = _UUID.search(said)
+    assert found, said
+    return found.group()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_pull_leaves_an_honest_folder_and_goes_on(
+    engine: Engine, sandbox: SandboxProcess, tmp_path: Path, how: signal.Signals
+) -> None:
+    """By hand: what is in flight settles, the report says so, and --run does the rest."""
+    customers = consent(tmp_path / "home", sandbox)
+    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 700})
+    env = {**engine.env, "NIGHTSCREEN_API_KEY": API_KEY, "NIGHTSCREEN_HOME": str(tmp_path / "home")}
+    output = tmp_path / "out"
+
+    def pull(*more: str) -> subprocess.Popen[str]:
+        program = "from cli.main import run; run()"
+        arguments = ("transactions", "pull", "--output", str(output), "--json", *more)
+        return subprocess.Popen(
+            [sys.executable, "-c", program, *arguments],
+            env=env,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    process = pull()
+    until(lambda: _pulled(sandbox) >= 5, "a pull under way")
+    process.send_signal(how)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    report = json.loads(out)
+    assert (report["state"], report["stop_reason"]) == ("stopped", "cancelled")
+    done = report["customers"]["pulled"]
+    assert 5 <= done < NUMBER
+    assert done + report["customers"]["pending"] == NUMBER
+    assert (output / report["run_id"] / "manifest.json").exists()
+    assert len({row["customer_id"] for row in typed(output)}) == done
+    sandbox.post("/_sandbox/latency", {"kind": "none"})
+    out, err = pull("--run", report["run_id"]).communicate(timeout=90)
+    again = json.loads(out)
+    assert (again["state"], again["customers"]["pulled"]) == ("completed", NUMBER), err
+    assert _pulled(sandbox) == NUMBER
+    assert len(typed(output)) == sum(len(transactions_of(each)) for each in customers)
+
+
+def _pulled(sandbox: SandboxProcess) -> int:
+    counts = sandbox.get("/_sandbox/grants")["counts"]
+    return sum(each.get("data_calls", 0) for each in counts.values())
