@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from portal.browser import Browsers
 from portal.consent import LINK, TOLD, ConsentPages
-from portal.guard import HEALTH, Guard
+from portal.guard import HEALTH, Guard, TooLargeError
 from portal.lasting import Lasting
 from portal.log import Log, note
 from portal.otp import LINK as OTP_LINK
 from portal.otp import OtpPages
-from portal.pages import Pages
+from portal.pages import Pages, icon
 from portal.place import place_of
 from schemas.errors import JournalError
 from steps.bvn_links import accept_otp
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     import httpx
     from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.types import ASGIApp
 
     from schemas.settings import Settings
@@ -84,7 +83,11 @@ def application(
     ]
     inner = Starlette(
         routes=routes,
-        exception_handlers={HTTPException: _refusing(pages)},
+        exception_handlers={
+            HTTPException: _refusing(pages),
+            TooLargeError: partial(_shown, pages, "too_large", 413),
+            Exception: partial(_shown, pages, "broken", 500),
+        },
         lifespan=lifespan,
     )
     inner.router.redirect_slashes = False
@@ -115,8 +118,13 @@ def _plain_routes(journal: Journal, pages: Pages) -> list[Route]:
         note(request.scope, page="robots")
         return PlainTextResponse("User-agent: *\nDisallow: /\n")
 
+    async def picture(request: Request) -> Response:
+        note(request.scope, page="icon")
+        return Response(icon(), media_type="image/svg+xml")
+
     return [
         Route("/", front),
+        Route("/icon.svg", picture),
         Route(HEALTH, health),
         Route("/robots.txt", robots),
     ]
@@ -138,3 +146,9 @@ def _refusing(pages: Pages) -> Callable[[Request, Exception], Response]:
         return pages.trouble(kind, status)
 
     return refuse
+
+
+def _shown(pages: Pages, kind: str, status: int, request: Request, _error: Exception) -> Response:
+    """Answer a fault with a page; the guard logs what it was."""
+    note(request.scope, refused=kind)
+    return pages.trouble(kind, status)

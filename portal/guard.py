@@ -76,8 +76,6 @@ class Guard:
     async def _pass(self, scope: Scope, receive: Receive, send: Send, sent: list[int]) -> None:
         try:
             await self._inner(scope, receive, send)
-        except TooLargeError:
-            await self._refuse(("too_large", 413), scope, receive, send)
         except Exception as error:  # noqa: BLE001 - the edge: a traceback could show a person
             told = isinstance(error, NightscreenError)
             self._log.failed(str(error) if told else type(error).__name__)

@@ -46,6 +46,12 @@ def style() -> str:
 
 
 @cache
+def icon() -> str:
+    """Return the small picture that browsers show beside the title."""
+    return (TEMPLATES / "icon.svg").read_text("utf-8")
+
+
+@cache
 def _style_digest() -> str:
     return b64encode(sha256(style().encode()).digest()).decode()
 
@@ -100,7 +106,7 @@ def policy(forms_lead_to: str = "") -> str:
     """
     onward_to = f" {forms_lead_to}" if forms_lead_to else ""
     return (
-        f"default-src 'none'; style-src 'sha256-{_style_digest()}'; "
+        f"default-src 'none'; img-src 'self'; style-src 'sha256-{_style_digest()}'; "
         f"form-action 'self'{onward_to}; frame-ancestors 'none'; base-uri 'none'"
     )
 

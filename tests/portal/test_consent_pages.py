@@ -116,9 +116,7 @@ async def test_tampered_state_is_refused(town: Town, visitor: Visitor, where: in
 
 
 @pytest.mark.parametrize("state", [None, "", "x", "x.y", "é", "%00", "a" * 3000, ".", "=.="])
-async def test_strange_state_is_refused(
-    town: Town, visitor: Visitor, state: str | None
-) -> None:
+async def test_strange_state_is_refused(town: Town, visitor: Visitor, state: str | None) -> None:
     """None at all, or one that was never ours."""
     back = await visitor.decide(await visitor.depart(town.link().token))
     page = await visitor.browser.get(changed(back, state=state))
@@ -126,9 +124,7 @@ async def test_strange_state_is_refused(
     assert town.calls() == []
 
 
-async def test_expired_state_is_refused_and_the_link_works_on(
-    town: Town, visitor: Visitor
-) -> None:
+async def test_expired_state_is_refused_and_the_link_works_on(town: Town, visitor: Visitor) -> None:
     """An answer must come back within ten minutes."""
     link = town.link()
     screen = await visitor.depart(link.token)
@@ -188,9 +184,7 @@ async def test_code_of_one_customer_never_counts_for_another(town: Town) -> None
     assert usernames == {"CUST-1": "one@x.example", "CUST-2": "two@x.example"}
 
 
-async def test_two_departures_from_one_link_end_in_one_grant(
-    town: Town, visitor: Visitor
-) -> None:
+async def test_two_departures_from_one_link_end_in_one_grant(town: Town, visitor: Visitor) -> None:
     """A button pressed twice; the second answer finds the link used."""
     link = town.link()
     page = await visitor.open(link.token)

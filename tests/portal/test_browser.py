@@ -1,0 +1,271 @@
+"""The portal in a real browser, through the real consent screen: link, decision, way back."""
+
+from __future__ import annotations
+
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from sandbox.process import SandboxProcess
+from schemas.settings import read_settings
+from steps.bvn_links import link_for
+from storage.journal import open_journal
+from storage.journal.bvn_consents import BvnConsents
+from tests.browser.chromium import chromium
+from tests.portal.browsing import Served, pictures, served
+from tests.privacy.search import Search
+from tests.steps.bvn_in_a_test import asked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+pytestmark = pytest.mark.browser
+CUSTOMER = "CUST-7700155-OBI"
+GO_ON = "Go on to sign in"
+DONE = "Thank you, that is done"
+NARROW = {"width": 360, "height": 740}
+WIDE = {"width": 1100, "height": 800}
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[SandboxProcess]:
+    """The service and its consent screen."""
+    with SandboxProcess() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def portal(sandbox: SandboxProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A portal that listens."""
+    with served(tmp_path_factory.mktemp("portal"), sandbox) as portal:
+        yield portal
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all tests."""
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """One customer's browser, without history."""
+    with browser.new_context(viewport=WIDE) as context:
+        yield context
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """A page of which every complaint of the browser fails the test."""
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda said: complaints.append(said.text))
+    yield page
+    meant = "Failed to load resource: the server responded with a status of"
+    assert [each for each in complaints if not each.startswith(meant)] == []
+
+
+def picture(page: Page, name: str) -> None:
+    """Keep a picture, wide, narrow and dark, where somebody wants to look; nothing may stick out."""
+    folder = pictures()
+    for suffix, size, scheme in (
+        ("", WIDE, "light"),
+        ("-360", NARROW, "light"),
+        ("-dark", NARROW, "dark"),
+    ):
+        page.set_viewport_size(size)
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        if folder is not None:
+            page.screenshot(path=folder / f"{name}{suffix}.png", full_page=True)
+    page.set_viewport_size(WIDE)
+    page.emulate_media(color_scheme="light")
+
+
+def heading(page: Page, text: str) -> None:
+    """Expect a page by its heading."""
+    expect(page.get_by_role("heading", level=1)).to_have_text(text)
+
+
+def to_screen(page: Page, link: str) -> None:
+    """Open a link and go on to the consent screen."""
+    page.goto(link)
+    page.get_by_role("button", name=GO_ON).click()
+    page.wait_for_url("**/data-share?**")
+
+
+def decide(page: Page, decision: str, customer: str = "ada@customers.example") -> str:
+    """Decide on the consent screen; return the address the browser was sent back to."""
+    backs: list[str] = []
+    page.on("request", lambda sent: backs.append(sent.url) if "/back/" in sent.url else None)
+    page.get_by_label("Signed in as").fill(customer)
+    page.get_by_role("button", name=decision).click()
+    page.wait_for_url(re.compile(r"/consent/told$|/back/"))
+    return backs[-1]
+
+
+def test_allow(portal: Served, page: Page) -> None:
+    """From link to grant; the address bar is clean, and the back button harmless."""
+    link = portal.link(CUSTOMER, "transaction:list", "profile:view")
+    page.goto(link)
+    heading(page, "Palmwine Credit asks for your bank data")
+    picture(page, "start")
+    to_screen(page, link)
+    back = decide(page, "Allow")
+    heading(page, DONE)
+    picture(page, "done")
+    assert page.url == f"{portal.origin}/consent/told"
+    page.goto(back)
+    heading(page, "This answer has reached us already")
+    picture(page, "replayed")
+    page.goto(link)
+    heading(page, "This link has been used")
+    assert portal.granted(CUSTOMER) == [("transaction:list", "profile:view")]
+
+
+def test_deny_and_think_again(portal: Served, page: Page) -> None:
+    """A denial is taken kindly, and one click begins again."""
+    to_screen(page, portal.quick_link("CUST-DENIES"))
+    decide(page, "Deny")
+    heading(page, "You did not allow it")
+    picture(page, "denied")
+    page.get_by_role("link", name="Begin again").click()
+    page.get_by_role("button", name=GO_ON).click()
+    page.wait_for_url("**/data-share?**")
+    decide(page, "Allow")
+    heading(page, DONE)
+
+
+def test_fewer_scopes(portal: Served, page: Page) -> None:
+    """What was not granted is told."""
+    to_screen(page, portal.quick_link("CUST-FEWER", "transaction:list", "transaction:view"))
+    decide(page, "Allow", "scope-missing@magic.example")
+    heading(page, DONE)
+    expect(page.get_by_role("heading", name="What you did not allow")).to_be_visible()
+    picture(page, "fewer")
+
+
+def test_tampered_and_expired_state(portal: Served, page: Page) -> None:
+    """Neither brings a grant."""
+    to_screen(page, portal.quick_link("CUST-TAMPERED"))
+    decide(page, "Allow", "state-changed@magic.example")
+    heading(page, "We cannot tell whose answer this is")
+    picture(page, "tampered")
+    screen = portal.link("CUST-LATE", more=("--direct", "--valid-for", "PT1S"))
+    time.sleep(1)
+    page.goto(screen)
+    decide(page, "Allow")
+    heading(page, "That took longer than we may wait")
+    assert portal.granted("CUST-TAMPERED") == portal.granted("CUST-LATE") == []
+
+
+def test_callback_of_another_customer(portal: Served, page: Page, browser: Browser) -> None:
+    """A callback that is opened in another browser is refused there, and still good here."""
+    to_screen(page, portal.quick_link("CUST-MINE"))
+    form = {"customer": "mine@customers.example", "decision": "allow"}
+    answer = page.request.post(page.url, form=form, max_redirects=0)
+    back = answer.headers["location"]
+    with browser.new_context(viewport=WIDE) as other:
+        theirs = other.new_page()
+        theirs.goto(portal.quick_link("CUST-THEIRS"))
+        theirs.goto(back)
+        heading(theirs, "This is not the browser you began in")
+        picture(theirs, "other-browser")
+    assert portal.granted("CUST-MINE") == portal.granted("CUST-THEIRS") == []
+    page.goto(back)
+    heading(page, DONE)
+    assert portal.granted("CUST-MINE") == [("transaction:list",)]
+
+
+def test_keyboard_alone(portal: Served, page: Page) -> None:
+    """Every step by Tab, typing and Enter, the focus always seen."""
+    page.goto(portal.quick_link("CUST-KEYS"))
+    page.keyboard.press("Tab")
+    focused = page.locator(":focus")
+    expect(focused).to_have_text(GO_ON)
+    assert focused.evaluate("each => getComputedStyle(each).outlineWidth") == "3px"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/data-share?**")
+    page.keyboard.press("Tab")
+    expect(page.locator(":focus")).to_have_attribute("name", "customer")
+    page.keyboard.press("Tab")
+    expect(page.locator(":focus")).to_have_text("Allow")
+    page.keyboard.press("Enter")
+    heading(page, DONE)
+
+
+def asked_for_bvn(portal: Served, sandbox: SandboxProcess) -> tuple[str, str]:
+    """Have a customer sent a password; return their link and the password."""
+    import tests.steps.bvn_in_a_test as bvn  # noqa: PLC0415 - its world makes a request
+
+    env = portal.env
+    settings = {
+        "base_url": sandbox.url,
+        "consent_url": env["NIGHTSCREEN_CONSENT_URL"],
+        "redirect_uri": env["NIGHTSCREEN_REDIRECT_URI"],
+    }
+    row = asked(7)
+
+    class Town(bvn.BvnWorld):
+        """A world whose service is the sandbox that listens."""
+
+        def read(self) -> Any:  # noqa: ANN401 - settings
+            """Return its settings."""
+            return read_settings(api_key=sandbox.api_key, home=self.folder / "home", **settings)
+
+        async def _at_the_desk(self, run: Any, ask: Any, work: Any) -> None:  # noqa: ANN401
+            desk = bvn.open_desk(run)
+            try:
+                await ask(desk, work)
+            finally:
+                await desk.close()
+
+    town = Town(portal.folder)
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(town.request, [row]).result()
+    with open_journal(portal.folder / "home") as journal:
+        (request,) = BvnConsents.of(journal).of_batches(["customers"])
+        link = link_for(journal, town.read(), request)
+    (otp,) = (each["otp"] for each in sandbox.get(f"/_sandbox/otps?bvn={row['bvn']}")["otps"])
+    return link, str(otp)
+
+
+def test_one_time_password(portal: Served, page: Page, sandbox: SandboxProcess) -> None:
+    """A mistake is told beside the field and linked to it; the right code confirms."""
+    link, otp = asked_for_bvn(portal, sandbox)
+    assert link.startswith(f"{portal.origin}/otp/")
+    page.goto(link)
+    heading(page, "Enter the code you were sent")
+    picture(page, "otp")
+    field = page.get_by_label("Code from the message")
+    field.fill("12")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("The code has 6 digits")
+    expect(field).to_be_focused()
+    expect(field).to_have_attribute("aria-describedby", "otp-hint otp-error")
+    expect(field).to_have_value("")
+    picture(page, "otp-wrong")
+    page.get_by_role("alert").get_by_role("link").click()
+    expect(field).to_be_focused()
+    field.fill(otp)
+    page.get_by_role("button", name="Confirm").click()
+    heading(page, "Thank you, your BVN is confirmed")
+    picture(page, "otp-done")
+    assert otp not in page.url
+
+
+def test_log_holds_nobody(portal: Served) -> None:
+    """After all these journeys, the log has pages, statuses and references."""
+    log = portal.log.read_bytes()
+    assert b"page=callback" in log
+    assert b"?" not in log
+    assert Search([CUSTOMER, "CUST-TAMPERED", "ada@customers.example"]).found_in(log) == set()
+    assert b"Traceback" not in log

@@ -1,0 +1,214 @@
+"""What every answer bears, and what is not let through."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from portal.guard import LONGEST_ADDRESS, LONGEST_BODY
+from portal.lasting import Lasting, Pace
+from schemas.errors import SettingsError
+from storage.journal.engine import writing
+from storage.journal.grant_tables import consent_states
+from tests.portal.visiting import MARK, PORTAL, Town, Visitor, settings_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOCAL = "http://127.0.0.1:8123"
+
+
+def client(town: Town, origin: str = PORTAL) -> httpx.AsyncClient:
+    """Return a browser that reaches the portal under an origin."""
+    app = httpx.ASGITransport(town.app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=app, base_url=origin)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/health", "/consent/x.y", "/consent/told", "/consent/callback", "/nope", "/otp/x"],
+)
+async def test_every_answer_bears_the_strict_headers(town: Town, path: str) -> None:
+    """Pages, refusals and redirects alike."""
+    headers = (await client(town).get(path)).headers
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; img-src 'self'; style-src 'sha256-")
+    for part in ("frame-ancestors 'none'", "base-uri 'none'", "form-action 'self' https://screen."):
+        assert part in policy
+    assert "unsafe" not in policy
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["strict-transport-security"].startswith("max-age=")
+    assert "geolocation=()" in headers["permissions-policy"]
+    assert headers["x-robots-tag"] == "noindex, nofollow"
+
+
+async def test_cookies_are_kept_to_the_host(town: Town, visitor: Visitor) -> None:
+    """Out of reach of scripts, other sites and other hosts; named so that none can be planted."""
+    cookie = (await visitor.open(town.link().token)).headers["set-cookie"]
+    assert cookie.startswith("__Host-nightscreen=")
+    for part in ("HttpOnly", "Secure", "SameSite=lax", "Path=/"):
+        assert part in cookie
+    assert "domain" not in cookie.lower()
+
+
+async def test_on_this_machine_http_will_do(tmp_path: Path) -> None:
+    """No https is promised that is not there, and the cookie comes back."""
+    with Town(tmp_path, changes={"redirect_uri": f"{LOCAL}/callback"}) as town:
+        page = await client(town, LOCAL).get(f"/consent/{town.link().token}")
+        assert page.status_code == 200
+        assert "Secure" not in page.headers["set-cookie"]
+        assert "strict-transport-security" not in page.headers
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "consent.lender.example:8080", "consent.lender.example.evil", ""]
+)
+async def test_other_hosts_are_refused(town: Town, host: str) -> None:
+    """A link made for another host would lead customers there."""
+    page = await client(town).get("/", headers={"host": host})
+    assert page.status_code == 421
+    assert (await client(town).get("/", headers={"host": "CONSENT.lender.example"})).is_success
+
+
+async def test_health_is_told_to_whoever_asks(town: Town) -> None:
+    """Probes come by address."""
+    answer = await client(town).get("/health", headers={"host": "10.0.0.7:8080"})
+    assert (answer.status_code, answer.json()) == (200, {"ok": True})
+
+
+async def test_long_addresses_and_bodies_are_refused(town: Town, visitor: Visitor) -> None:
+    """No form of ours is large."""
+    http = client(town)
+    assert (await http.get("/?" + "a" * LONGEST_ADDRESS)).status_code == 414
+    token = town.link().token
+    await visitor.open(token)
+    body = {"mark": "a" * (LONGEST_BODY + 1)}
+    assert (await visitor.browser.post(f"/consent/{token}", data=body)).status_code == 413
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
+async def test_other_methods_are_refused(town: Town, method: str) -> None:
+    """With a page, since a person may see it."""
+    answer = await client(town).request(method, "/")
+    assert answer.status_code == 405
+    assert "<h1>" in answer.text
+
+
+async def test_form_without_its_mark_is_refused(town: Town, visitor: Visitor) -> None:
+    """Another site's form, another browser's mark, another link's mark, no cookie, odd bodies."""
+    first, second = town.link().token, town.link(customer="CUST-2").token
+    page = await visitor.open(first)
+    found = MARK.search(page.text)
+    assert found
+    mark = found[1]
+    path = f"/consent/{first}"
+    other = Visitor(town)
+    await other.open(first)
+    browser = visitor.browser
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    for answer in (
+        await browser.post(path),
+        await browser.post(path, data={"mark": "x"}),
+        await browser.post(path, data={"mark": "é"}),
+        await browser.post(f"/consent/{second}", data={"mark": mark}),
+        await other.browser.post(path, data={"mark": mark}),
+        await Visitor(town).browser.post(path, data={"mark": mark}),
+        await browser.post(path, json={"mark": mark}),
+        await browser.post(path, content=b"\xff\xfe=1", headers=form),
+        await browser.post(path, content="&".join(["a=1"] * 50), headers=form),
+        await browser.post(path, data={"mark": mark}, headers={"sec-fetch-site": "cross-site"}),
+    ):
+        assert answer.status_code == 403
+        assert "location" not in answer.headers
+    assert (await browser.post(path, data={"mark": mark})).status_code == 303
+
+
+async def test_fault_is_a_page_in_kind_words_and_a_line_without_a_person(
+    town: Town, visitor: Visitor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A traceback could show a customer's data."""
+    token = town.link().token
+
+    async def fails(*_: object) -> None:
+        raise ValueError(f"customer {token}")
+
+    whole, town.app._inner = town.app._inner, fails  # type: ignore[attr-defined]
+    page = await visitor.open(token)
+    assert (page.status_code, "Something is wrong on our side" in page.text) == (500, True)
+    town.app._inner = whole  # type: ignore[attr-defined]
+    with writing(town.journal.engine) as connection:
+        consent_states.drop(connection)
+    page = await visitor.open(token)
+    assert (page.status_code, "Something is wrong on our side" in page.text) == (500, True)
+    assert "content-security-policy" in page.headers
+    said = capsys.readouterr().err
+    assert "fault=ValueError" in said
+    assert "fault=" in said.partition("fault=ValueError")[2]
+    assert token not in said + page.text
+
+
+async def test_log_may_be_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One a line, for whoever collects them."""
+    with Town(tmp_path, changes={"log_format": "json"}) as town:
+        await client(town).get("/?secret=1")
+    line = capsys.readouterr().err
+    assert '"event": "portal"' in line
+    assert "secret" not in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"portal_url": "https://x.example/path"}, "PORTAL_URL: must end after the host"),
+        ({"portal_url": "http://x.example"}, "PORTAL_URL: must begin with https"),
+        ({"portal_name": ""}, "PORTAL_NAME"),
+    ],
+)
+def test_wrong_settings_are_told_by_name(
+    tmp_path: Path, changes: dict[str, str], told: str
+) -> None:
+    """Before anything listens."""
+    with pytest.raises(SettingsError, match=told):
+        settings_in(tmp_path, **changes)
+
+
+def test_portal_without_an_address_is_refused(tmp_path: Path) -> None:
+    """Nobody would know what to print in a link."""
+    with pytest.raises(SettingsError, match="NIGHTSCREEN_REDIRECT_URI"):
+        Town(tmp_path, changes={"redirect_uri": ""})
+
+
+def test_pace_counts_each_link_by_itself() -> None:
+    """Two a minute, forgotten after a minute."""
+    now = [0.0]
+    pace = Pace(2, 60, lambda: now[0])
+    assert [pace.lets("a"), pace.lets("a"), pace.lets("a"), pace.lets("b")] == [
+        True,
+        True,
+        False,
+        True,
+    ]
+    now[0] = 60.0
+    assert pace.lets("a")
+
+
+async def test_work_under_way_is_waited_for() -> None:
+    """A server that stops waits for what was sent."""
+    import asyncio  # noqa: PLC0415 - here alone
+
+    lasting, done = Lasting(), []
+
+    async def work() -> None:
+        await asyncio.sleep(0.01)
+        done.append(1)
+
+    task = asyncio.create_task(lasting.to_the_end(work()))
+    await asyncio.sleep(0)
+    task.cancel()
+    await lasting.drain()
+    assert done == [1]

@@ -1,0 +1,183 @@
+"""The page for one-time passwords: one link a request, few tries, nothing shown twice."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from portal.app import application
+from portal.otp import TRIES_A_MINUTE
+from steps.bvn_links import token_for
+from storage.journal import open_journal
+from storage.journal.bvn_consents import BvnConsents
+from tests.portal.visiting import MARK, PORTAL, Clock, settings_in
+from tests.privacy.search import Search
+from tests.sandbox.consented import quick_sandbox
+from tests.steps.bvn_in_a_test import BvnWorld, asked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from storage.journal import Journal
+
+
+class Desk:
+    """A customer with a link, and their browser."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = Clock()
+        self.world = BvnWorld(folder, quick_sandbox(), clock=self.clock)
+        self.row = asked(1, customer_id="CUST-7700155-OBI")
+        self.world.request([self.row])
+        self.journal: Journal = open_journal(folder / "home", clock=self.clock)
+        (request,) = BvnConsents.of(self.journal).of_batches(["customers"])
+        self.path = f"/otp/{token_for(self.journal, request)}"
+        settings = settings_in(folder)
+        from sandbox.app import application as sandbox  # noqa: PLC0415 - two of one name
+
+        service = httpx.ASGITransport(sandbox(self.world.sandbox))
+        app = application(self.journal, settings, transport=service)
+        self.browser = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=PORTAL)
+
+    @property
+    def otp(self) -> str:
+        """Return the password as the customer reads it."""
+        otp = self.world.otp(self.row)
+        assert otp is not None
+        return otp
+
+    async def type(self, otp: str) -> httpx.Response:
+        """Type a password on the page."""
+        page = await self.browser.get(self.path)
+        found = MARK.search(page.text)
+        if not found:
+            return page
+        return await self.browser.post(self.path, data={"mark": found[1], "otp": otp})
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A customer who was sent a password."""
+    desk = Desk(tmp_path)
+    yield desk
+    desk.journal.close()
+
+
+def heading(page: httpx.Response) -> str:
+    """Return the heading of a page."""
+    found = re.search(r"<h1>(.*?)</h1>", page.text)
+    assert found, page.text
+    return found[1]
+
+
+async def test_right_password_confirms(desk: Desk) -> None:
+    """And opening the link again says so."""
+    answer = await desk.type(f" {desk.otp[:3]} {desk.otp[3:]} ")
+    assert (answer.status_code, answer.headers["location"]) == (303, desk.path)
+    page = await desk.browser.get(desk.path)
+    assert heading(page) == "Thank you, your BVN is confirmed"
+    assert heading(await desk.type(desk.otp)) == "Thank you, your BVN is confirmed"
+
+
+async def test_wrong_password_is_told_beside_the_field_and_counted(desk: Desk) -> None:
+    """Three and no more; what was typed is never shown again."""
+    wrong = "000000" if desk.otp != "000000" else "111111"
+    for left in ("2 times", "once"):
+        page = await desk.type(wrong)
+        assert page.status_code == 422
+        assert 'aria-invalid="true"' in page.text
+        assert 'href="#otp"' in page.text
+        assert f"You can try {left}" in page.text
+        assert wrong not in page.text
+    last = await desk.type(wrong)
+    assert (last.status_code, heading(last)) == (410, "This link does not work any more")
+    assert (await desk.type(desk.otp)).status_code == 410
+
+
+@pytest.mark.parametrize("typed", ["", "   ", "12", "12345678901", "abcdef"])
+async def test_what_cannot_be_a_password_is_not_sent(desk: Desk, typed: str) -> None:
+    """And does not count."""
+    before = desk.world.sandbox.ledger.count
+    page = await desk.type(typed)
+    assert page.status_code == 422
+    assert "You can try 3 times" in page.text
+    assert desk.world.sandbox.ledger.count == before
+
+
+async def test_link_ends_with_its_request(desk: Desk) -> None:
+    """After a day nothing is asked any more."""
+    desk.clock.ahead += timedelta(days=1, seconds=1)
+    page = await desk.browser.get(desk.path)
+    assert (page.status_code, heading(page)) == (410, "This code is no longer valid")
+
+
+async def test_newer_request_takes_the_place_of_the_link(desk: Desk) -> None:
+    """One link for each request."""
+    desk.clock.forward(minutes=1)
+    old = desk.path
+    import asyncio  # noqa: PLC0415 - the world has a loop of its own
+
+    await asyncio.to_thread(desk.world.request, [desk.row], again=True)
+    page = await desk.browser.get(old)
+    assert (page.status_code, heading(page)) == (410, "This link does not work any more")
+
+
+async def test_many_tries_a_minute_are_slowed(desk: Desk) -> None:
+    """Also those that are not sent."""
+    for _ in range(TRIES_A_MINUTE):
+        assert (await desk.type("12")).status_code == 422
+    page = await desk.type("12")
+    assert (page.status_code, heading(page)) == (429, "That was too often in a short time")
+
+
+async def test_form_of_another_browser_is_refused(desk: Desk) -> None:
+    """A password cannot be sent on from elsewhere."""
+    page = await desk.browser.get(desk.path)
+    found = MARK.search(page.text)
+    assert found
+    desk.browser.cookies.clear()
+    answer = await desk.browser.post(desk.path, data={"mark": found[1], "otp": desk.otp})
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("token", ["x", "x.y", "é", "a" * 400])
+async def test_links_that_are_none_say_nothing(desk: Desk, token: str) -> None:
+    """Not even whether there was one."""
+    page = await desk.browser.get(f"/otp/{token}")
+    assert (page.status_code, heading(page)) == (410, "This link does not work any more")
+
+
+async def test_service_that_is_away_uses_nothing_up(desk: Desk) -> None:
+    """The same password may be tried again."""
+    sandbox, right = desk.world.sandbox, desk.world.sandbox.authorization
+    sandbox.authorization = b"Bearer another"
+    page = await desk.type(desk.otp)
+    assert (page.status_code, heading(page)) == (503, "The code could not be checked now")
+    sandbox.authorization = right
+    assert (await desk.type(desk.otp)).status_code == 303
+
+
+async def test_page_shows_where_the_code_went_and_nothing_else_of_the_customer(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither page nor log nor HOME has password, BVN or customer in clear."""
+    otp = desk.otp
+    page = await desk.browser.get(desk.path)
+    await desk.type(otp)
+    row = desk.row
+    search = Search([row["bvn"], row["customer_id"], desk.path.rpartition("/")[2]])
+    assert "sent to <strong>" in page.text
+    assert search.found_in(page.text.encode()) == set()
+    log = capsys.readouterr().err
+    assert search.found_in(log.encode()) == set()
+    assert f"{otp}" not in log
+    assert f'"{otp}"' not in page.text
+    for file in (desk.world.folder / "home").rglob("*"):
+        if file.is_file():
+            assert Search([row["bvn"], row["customer_id"]]).found_in(file.read_bytes()) == set()
+            assert otp.encode() not in file.read_bytes() or file.suffix == ".sqlite"

@@ -1,0 +1,151 @@
+"""Codes are exchanged once, under the journal; what came of it is told in one word."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from steps.consenting import Consent, Ending, Redeemer
+from storage.journal.verify import verify_journal
+from storage.vault import GrantState, Vault
+from tests.portal.visiting import CUSTOMER, LIST, VIEW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.portal.visiting import Town
+
+TOKEN = {"access_token": "acc-1-secret", "refresh_token": "ref-1-secret", "token_type": "Bearer"}
+
+
+class Service(httpx.AsyncBaseTransport):
+    """Answers each call with the next of some answers, the last for ever."""
+
+    def __init__(self, *answers: Callable[[httpx.Request], httpx.Response]) -> None:
+        self.answers = list(answers)
+        self.bodies: list[dict[str, str]] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Answer."""
+        self.bodies.append(json.loads(await request.aread()))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return answer(request)
+
+
+def says(status: int, body: object) -> Callable[[httpx.Request], httpx.Response]:
+    """Return what answers with JSON."""
+    return lambda _request: httpx.Response(
+        status, stream=httpx.ByteStream(json.dumps(body).encode())
+    )
+
+
+def breaks(error: type[httpx.TransportError]) -> Callable[[httpx.Request], httpx.Response]:
+    """Return what answers nothing."""
+
+    def fail(_request: httpx.Request) -> httpx.Response:
+        raise error("broken")
+
+    return fail
+
+
+def consent(*scopes: str) -> Consent:
+    """Return a code that was brought back."""
+    return Consent(CUSTOMER, "code-1", scopes or (LIST,), "consent-ref", {"channel": "portal"})
+
+
+async def redeemed(town: Town, service: Service, given: Consent | None = None) -> tuple[str, list]:  # type: ignore[type-arg]  # seconds waited
+    """Redeem a code, and return what came of it with the waits between attempts."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    redeemer = Redeemer(town.journal, town.settings, transport=service, sleep=sleep)
+    done = await redeemer.redeem(given or consent())
+    await redeemer.aclose()
+    return done.ending.value, waits
+
+
+@pytest.mark.parametrize(
+    ("answer", "ending", "state"),
+    [
+        (says(200, {**TOKEN, "scope": LIST}), Ending.KEPT, "answered"),
+        (says(200, TOKEN), Ending.KEPT, "answered"),
+        (says(200, {"status": "success", "data": TOKEN}), Ending.KEPT, "answered"),
+        (says(200, {**TOKEN, "scope": VIEW}), Ending.NOTHING_GRANTED, "answered"),
+        (says(200, {**TOKEN, "scope": ""}), Ending.NOTHING_GRANTED, "answered"),
+        (says(200, {"data": {**TOKEN, "scope": ""}}), Ending.NOTHING_GRANTED, "answered"),
+        (says(400, {"status": "error", "message": "no"}), Ending.CODE_REFUSED, "not_charged"),
+        (says(401, {"status": "error"}), Ending.KEY_REFUSED, "not_charged"),
+        (says(402, {"status": "error"}), Ending.KEY_REFUSED, "not_charged"),
+        (says(500, {"status": "error"}), Ending.IN_DOUBT, "in_doubt"),
+        (says(504, {"status": "error"}), Ending.IN_DOUBT, "in_doubt"),
+        (says(200, ["no token"]), Ending.IN_DOUBT, "in_doubt"),
+        (says(200, {"mock-response": "x", **TOKEN}), Ending.TEST_MODE, "test_mode"),
+        (breaks(httpx.ReadError), Ending.IN_DOUBT, "in_doubt"),
+        (breaks(httpx.ReadTimeout), Ending.IN_DOUBT, "in_doubt"),
+    ],
+)
+async def test_each_answer_ends_in_one_word_and_is_asked_for_once(
+    town: Town, answer: Callable[[httpx.Request], httpx.Response], ending: Ending, state: str
+) -> None:
+    """The journal has the call; only what was surely granted is kept, and nothing is repeated."""
+    service = Service(answer)
+    assert await redeemed(town, service) == (ending, [])
+    assert len(service.bodies) == 1
+    assert town.calls() == [("aggregator_exchange", state)]
+    assert len(town.grants) == (ending is Ending.KEPT)
+    assert verify_journal(town.journal) == []
+
+
+async def test_call_says_what_the_specification_asks_for(town: Town) -> None:
+    """Code, grant type and the exact redirect address."""
+    service = Service(says(200, TOKEN))
+    await redeemed(town, service)
+    assert service.bodies == [
+        {
+            "code": "code-1",
+            "grant_type": "authorization_code",
+            "redirect_uri": town.settings.redirect_uri,
+        }
+    ]
+
+
+async def test_what_surely_did_nothing_is_tried_again(town: Town) -> None:
+    """A connection that never was, and a refusal for want of room."""
+    service = Service(breaks(httpx.ConnectError), says(503, {"status": "error"}), says(200, TOKEN))
+    ending, waits = await redeemed(town, service)
+    assert (ending, len(waits)) == (Ending.KEPT, 2)
+    states = [state for _, state in town.calls()]
+    assert states == ["not_sent", "not_charged", "answered"]
+
+
+async def test_customer_is_not_kept_waiting_for_ever(town: Town) -> None:
+    """After so many attempts, or where the service asks for too long a wait, it is busy."""
+    ending, waits = await redeemed(town, Service(says(503, {"status": "error"})))
+    assert (ending, len(waits)) == (Ending.BUSY, town.settings.attempts - 1)
+    later = Service(
+        lambda _request: httpx.Response(
+            429, headers={"retry-after": "120"}, stream=httpx.ByteStream(b"{}")
+        )
+    )
+    assert await redeemed(town, later) == (Ending.BUSY, [])
+
+
+async def test_new_consent_takes_the_place_of_the_one_before(town: Town) -> None:
+    """One live grant for each customer, history kept."""
+    await redeemed(town, Service(says(200, TOKEN)))
+    await redeemed(town, Service(says(200, {**TOKEN, "access_token": "acc-2"})), consent(VIEW))
+    old, new = sorted(town.grants, key=lambda grant: grant.granted_at)
+    assert (old.state, new.state, new.scopes) == (GrantState.LAPSED, GrantState.LIVE, (VIEW,))
+
+
+async def test_tokens_are_in_the_vault_and_not_among_the_answers(town: Town) -> None:
+    """The journal of calls knows that there was an answer, not what it brought."""
+    await redeemed(town, Service(says(200, TOKEN)))
+    customer = Vault.of(town.journal).customer(CUSTOMER)
+    found = town.journal.answers.latest("aggregator_exchange", [customer])
+    assert town.journal.answers.body("aggregator_exchange", found[customer]) == b""
