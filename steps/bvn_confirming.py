@@ -25,12 +25,13 @@ from steps.bvn_consent import (
     finished,
     standing_of,
 )
-from steps.bvn_opening import keyed_digest, remembered
-from steps.bvn_otps import QUARANTINED, OtpFile, Supplied, open_otps, read_otps, tidy_otp
+from steps.bvn_opening import batch_asked, keyed_digest, remembered
+from steps.bvn_otps import QUARANTINED, OtpFile, Supplied, read_otps, tidy_otp
 from steps.bvn_requesting import quote
 from steps.errands import open_errand_run
-from steps.line import PROBLEMS, QUARANTINE
+from steps.line import PROBLEMS, QUARANTINE, require_service
 from storage.clock import system_clock
+from storage.journal import open_journal
 from storage.journal.bvn_consents import BvnConsents
 from storage.journal.customers import Customers
 from storage.mapping import read_mapping
@@ -128,18 +129,26 @@ def open_confirm(
         UsageError: settings, parameters or input are wrong, in one line that says what to do.
         JournalError: the journal cannot be used.
     """
+    require_service(settings, quote_only=False)
     parameters = remembered(parameters, settings, FLOW, clock=clock)
     given = Path(parameters.input)
-    digest = ""
+    digest, batch = "", batch_name(given)
     if parameters.input:
         mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
-        open_otps(given, mapping=mapping)
-        digest = keyed_digest(given, settings, clock=clock)
+        file = read_otps(given, settings.bvn_consent.otp_digits, mapping=mapping)
+        with open_journal(
+            settings.home,
+            url=settings.journal_url,
+            data_key=settings.data_key.get_secret_value(),
+            clock=clock,
+        ) as journal:
+            digest = keyed_digest(journal, given)
+            batch = batch_asked(journal, [each.customer_id for each in file.supplied]) or batch
     run = open_errand_run(
         parameters,
         settings,
         flow=FLOW,
-        batch=batch_name(given),
+        batch=batch,
         operation=Operation.BVN_FINISH,
         input_digest=digest,
         clock=clock,

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, TypeVar
 from schemas.bvn import ConfirmBvns, RequestBvns
 from schemas.errors import InputError
 from storage.journal import open_journal
+from storage.journal.bvn_consents import BvnConsents
 from storage.journal.opening import journal_exists
 from storage.tables import file_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from schemas.settings import Settings
     from storage.clock import Clock
+    from storage.journal import Journal
 
 P = TypeVar("P", RequestBvns, ConfirmBvns)
 _PATHS = ("input", "mapping", "output")
@@ -51,17 +55,17 @@ def remembered(parameters: P, settings: Settings, flow: str, *, clock: Clock) ->
     return found.model_copy(update=absolute)
 
 
-def keyed_digest(path: Path, settings: Settings, *, clock: Clock) -> str:
+def keyed_digest(journal: Journal, path: Path) -> str:
     """Return the digest of a file of passwords under the journal's key.
 
     Raises:
         InputError: the file cannot be read.
     """
-    plain = file_digest(path)
-    with open_journal(
-        settings.home,
-        url=settings.journal_url,
-        data_key=settings.data_key.get_secret_value(),
-        clock=clock,
-    ) as journal:
-        return f"keyed:{journal.pseudonyms.subject('file of passwords', plain).hex()}"
+    return f"keyed:{journal.pseudonyms.subject('file of passwords', file_digest(path)).hex()}"
+
+
+def batch_asked(journal: Journal, customer_ids: Iterable[str]) -> str:
+    """Return the one batch name that some customers were asked in; empty where there is none."""
+    names = [journal.pseudonyms.customers_anywhere([each]) for each in customer_ids]
+    batches = {each.batch for each in BvnConsents.of(journal).current(names).values()}
+    return batches.pop() if len(batches) == 1 else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import csv
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -26,7 +27,6 @@ from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from steps.errands import ErrandRun
 
@@ -102,7 +102,7 @@ class BvnWorld(World):
 
     def confirm(self, otps: Mapping[str, str] | Path, **options: Any) -> Told:  # noqa: ANN401
         """Send passwords on, given by customer or as a file."""
-        path = otps if not hasattr(otps, "items") else self.write_otps(otps)
+        path = otps if isinstance(otps, Path) else self.write_otps(otps)
         parameters = ConfirmBvns(
             **{"output": str(self.folder / "out"), "input": str(path), **options}
         )

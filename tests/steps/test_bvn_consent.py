@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,10 +13,20 @@ from sandbox import magic
 from sandbox.faults import FaultPlan, Scripted
 from sandbox.people import bvn_details, person_of_bvn
 from schemas.errors import InputError
+from schemas.settings import Retention
 from steps import bvn_requesting
 from steps.bvn_consent import Transitions
+from steps.erasing import Whom, erase, look
+from steps.person import find_person
+from steps.purging import due, purge
+from steps.subject_access import access_page, gather
 from storage.clock import LAGOS, MICROS, system_clock
 from storage.journal import open_journal
+from storage.journal.bvn_consents import BvnConsents
+from storage.journal.customers import Customers
+from storage.journal.reviews import Reviews
+from storage.journal.rotation import rotate_key
+from storage.journal.verify import verify_journal
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 
 if TYPE_CHECKING:
@@ -384,3 +394,83 @@ def test_watch_list_reaches_later_screening_runs_with_consent_alone(world: BvnWo
     assert told["M-watchlisted"]["decision"] == "decline"
     assert "CBN_WATCHLIST" in told["M-watchlisted"]["reasons"]
     assert "CBN_WATCHLIST" not in told["M-silent"]["reasons"]
+
+
+def confirmed(world: BvnWorld) -> None:
+    """Confirm two of three customers and screen nobody."""
+    rows = [asked(1), asked(2), asked(3)]
+    world.request(rows)
+    world.confirm({f"C{number}": world.otp(asked(number)) or "" for number in (1, 2)})
+
+
+def test_erasure_reaches_requests_answers_and_tables(world: BvnWorld) -> None:
+    """One customer goes from journal and past tables; the other stays, the money adds up."""
+    confirmed(world)
+    with open_journal(world.folder / "home") as journal:
+        customers = Customers.of(journal)
+        found = look(journal, customers, Whom(customer_id="C1"))
+        done = erase(journal, found)
+        assert (done["answers"], done["rows"]) == (2, 4)  # in two tables, in two lists of changes
+        name = journal.pseudonyms.customers_anywhere
+        left = BvnConsents.of(journal).current([name(["C1"]), name(["C2"]), name(["C3"])])
+        assert set(left) == {name(["C2"]), name(["C3"])}
+        assert verify_journal(journal) == []
+        assert journal.money.today().spent_micro == 40 * MICROS
+    bvn, held = asked(1)["bvn"].encode(), asked(2)["bvn"]
+    tables = [
+        str(pq.read_table(path).to_pylist()) for path in world.folder.glob("out/*/bvn/*.parquet")
+    ]
+    assert all(bvn.decode() not in table and held in table for table in tables)
+
+
+def test_erasure_by_bvn_and_purge_reach_requests(world: BvnWorld) -> None:
+    """A BVN alone is enough; what is older than its period goes with the rest."""
+    confirmed(world)
+    with open_journal(world.folder / "home") as journal:
+        customers = Customers.of(journal)
+        erase(journal, look(journal, customers, Whom(bvn=asked(2)["bvn"])))
+        name = journal.pseudonyms.customers_anywhere
+        assert not BvnConsents.of(journal).current([name(["C2"])])
+        assert len(BvnConsents.of(journal).of_batches({"customers"})) == 2
+    clock = Moved()
+    clock.ahead = timedelta(days=400)
+    with open_journal(world.folder / "home", clock=clock) as journal:
+        purge(journal, due(journal, Retention(), older_than=399))
+        assert BvnConsents.of(journal).of_batches({"customers"}) == []
+        assert verify_journal(journal) == []
+    assert list(world.folder.glob("out/*/bvn/*.parquet")) == []
+
+
+def test_subject_access_shows_requests_and_the_record(world: BvnWorld) -> None:
+    """A customer who was only asked for consent is found; a record of somebody else is withheld."""
+    strange = asked(2, first_name="Qwerty", last_name="Zzyzx", date_of_birth="1950-01-02")
+    rows = [asked(1), strange]
+    world.request(rows)
+    world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows})
+    with open_journal(world.folder / "home") as journal:
+        customers, reviews = Customers.of(journal), Reviews.of(journal)
+
+        def held(customer_id: str) -> dict[str, Any]:
+            people = find_person(journal, customers, customer_id)
+            return gather(journal, customers, reviews, people, Retention())
+
+        mine, theirs = held("C1"), held("C2")
+        access_page(mine)
+    (request,) = mine["bvn_requests"]
+    assert (request["state"], request["bvn"]) == ("confirmed", asked(1)["bvn"])
+    said = {answer["check"]: answer["said"] for answer in mine["answers"]}
+    assert said["bvn_finish"]["first_name"] == bvn_details(asked(1)["bvn"])["first_name"]
+    withheld = {answer["check"]: answer["said"] for answer in theirs["answers"]}["bvn_finish"]
+    assert withheld["first_name"].startswith("(withheld")
+    assert withheld["mobile"].startswith("(withheld")
+
+
+def test_requests_are_resealed_and_verified(world: BvnWorld) -> None:
+    """Rotation of the data key seals what a request holds anew; it opens afterwards."""
+    confirmed(world)
+    with open_journal(world.folder / "home") as journal:
+        rotate_key(journal)
+        assert verify_journal(journal) == []
+    with open_journal(world.folder / "home") as journal:
+        (one, *_) = BvnConsents.of(journal).of_batches({"customers"})
+        assert one.held.bvn == asked(1)["bvn"]
