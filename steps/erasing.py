@@ -19,11 +19,13 @@ import pyarrow.compute as pc
 
 from schemas.errors import InputError
 from schemas.money import naira_text
+from steps.bvn_table import PARTS as BVN_PARTS
 from steps.changes import CHANGES_FILE
 from steps.erasing_files import is_in, of_hex, rewrite_calls, rewrite_typed
 from steps.person import QUARANTINE_FILE, subjects_of
 from storage.clock import instant_text
 from storage.decision_files import CSV_FILE, WORKBOOK_FILE
+from storage.journal.bvn_consents import BvnConsents
 from storage.journal.erasure import (
     ERASURE,
     Erasures,
@@ -213,6 +215,8 @@ def _recall(journal: Journal, found: Found) -> None:
     for name, batches in found.person(journal).anywhere.items():
         seen = Sightings.of(journal).of_customers([name], batches)
         found.subjects.update(each.identifier for each in seen)
+        asked = BvnConsents.of(journal).of_customers([name])
+        found.subjects.update(each.subject for each in asked if each.batch in batches)
 
 
 def _look_into(run: Run, found: Found, journal: Journal) -> None:
@@ -235,7 +239,11 @@ def _look_into(run: Run, found: Found, journal: Journal) -> None:
 
 
 def _parts(folder: Path) -> list[Path]:
-    return sorted((folder / "enriched").glob("part-*.parquet"))
+    return [
+        part
+        for name in ("enriched", BVN_PARTS)
+        for part in sorted((folder / name).glob("part-*.parquet"))
+    ]
 
 
 def _ids(run: Run, found: Found) -> set[str]:

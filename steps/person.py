@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from schemas.checks import IdentityKind
 from schemas.errors import InputError
+from steps.bvn_access import requests_of
 from steps.changes import CHANGES_FILE
 from storage.decision_files import CSV_FILE
 from storage.rejects import unguard
@@ -59,10 +60,12 @@ def find_person(
     runs = journal.runs.newest(limit=_ALL_RUNS)
     names = [batch] if batch else list(dict.fromkeys(run.batch for run in runs))
     found = []
+    asked = {each.batch for each in requests_of(journal, customer_id)}
     for name in names:
         pseudonym = journal.pseudonyms.customer(name, customer_id)
         mine = tuple(run for run in runs if run.batch == name)
-        if customers.known([pseudonym]) or any(find_row(run, customer_id) for run in mine[:1]):
+        newest = any(find_row(run, customer_id) for run in mine[:1])
+        if name in asked or customers.known([pseudonym]) or newest:
             found.append(Person(customer_id, name, pseudonym, mine))
     if not found:
         where = f"in batch {batch}" if batch else "in any batch"

@@ -34,7 +34,7 @@ TYPED = "transactions"
 """Kind of the typed transactions of pulls, kept as long as enriched rows are."""
 KINDS = {
     QUARANTINE: (QUARANTINE_FILE,),
-    ENRICHED: ("enriched/part-*.parquet",),
+    ENRICHED: ("enriched/part-*.parquet", "bvn/part-*.parquet"),
     DECISIONS: (CSV_FILE, WORKBOOK_FILE, CHANGES_FILE, CALLS_FILE),
 }
 """The files of each kind in a run's folder."""

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from client.reading import parse_answer
-from schemas.answers import BankAccountAnswer, EcosystemRecord, KarmaListing, Record
-from schemas.checks import HITS, Check
+from schemas.answers import (
+    BankAccountAnswer,
+    BvnDetails,
+    EcosystemRecord,
+    KarmaListing,
+    Record,
+)
+from schemas.checks import HITS, Operation
+from steps.bvn_access import PERSONAL, is_theirs, requests_of, shown_request
 from steps.consented_access import consented_data
 from steps.explaining import last_answered, lookup, plain, review_document, told_changes
 from steps.judge import CONTRADICTS, dob_agrees, history_name, judge_account
@@ -27,6 +34,7 @@ from storage.journal.sightings import Sightings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from schemas.bvn import BvnRequest
     from schemas.settings import Retention
     from steps.person import Person
     from storage.journal import Journal
@@ -65,7 +73,9 @@ def gather(
         (run, row) for person, run in runs if (row := find_row(run, person.customer_id)) is not None
     ]
     own = [row for _, row in rows]
-    subjects = list(subjects_of(own, journal.pseudonyms))
+    asked = requests_of(journal, people[0].customer_id)
+    subjects = list({*subjects_of(own, journal.pseudonyms), *(each.subject for each in asked)})
+    own += [_asked_row(each) for each in asked]
     now, days = journal.clock(), retention.journal_answers_days
     return {
         "customer_id": people[0].customer_id,
@@ -87,12 +97,29 @@ def gather(
         "lookups": [own_lookup(call, own, days) for call in held.calls(subjects)],
         "answers": [own_answer(answer, own, days) for answer in held.answers(subjects)],
         "sightings": _sightings(journal, people, retention.decisions_days),
+        "bvn_requests": [
+            {
+                **shown_request(each),
+                "kept_until": _kept_until(each.requested_at, retention.decisions_days),
+            }
+            for each in asked
+        ],
         **consented_data(journal, people[0].customer_id),
         "changes": [
             {**_of_run(run, retention.decisions_days), "changes": told_changes(changes)}
             for person, run in runs
             if (changes := changes_of(run, person.pseudonym))
         ],
+    }
+
+
+def _asked_row(request: BvnRequest) -> dict[str, Any]:
+    """Return what the lender held when it asked for BVN consent, as answers are judged by it."""
+    held = request.held
+    names = ("bvn", "phone", *_JUDGED)
+    return {
+        **{name: getattr(held, name) for name in names},
+        "consent_reference": request.consent_reference,
     }
 
 
@@ -199,7 +226,12 @@ def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]], days: int)
     }
     if answer.outcome not in HITS:
         return {**document, "said": None}
-    record = parse_answer(Check(answer.check), answer.body)
+    record = parse_answer(Operation(answer.check), answer.body)
+    if isinstance(record, tuple) and is_theirs(record, rows):
+        accounts = [
+            {name: value for name, value in each.model_dump().items() if value} for each in record
+        ]
+        return {**document, "said": {"accounts": [plain(each) for each in accounts]}}
     if not isinstance(record, Record):
         return {**document, "said": WITHHELD}
     said = {name: plain(value) for name, value in record.model_dump().items() if value}
@@ -219,6 +251,8 @@ def _strange_fields(record: Record, rows: Sequence[Mapping[str, Any]]) -> tuple[
         case EcosystemRecord():
             agrees = any(_history_agrees(row, record) for row in judged)
             return () if agrees else ("first_name", "last_name", "date_of_birth", "age", "extra")
+        case BvnDetails():
+            return () if is_theirs(record, rows) else PERSONAL
         case KarmaListing():
             return ("reporting_entity_email", "extra")
         case _:
