@@ -21,6 +21,7 @@ from cli.decisions import register as register_decisions
 from cli.erase import register as register_erasing
 from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from cli.loans import loans_app
+from cli.inbox import register as register_inbox
 from cli.oncall import register as register_oncall
 from cli.policy import policy_app
 from cli.portal import register as register_portal
@@ -66,6 +67,7 @@ app.add_typer(transactions_app, name="transactions")
 app.add_typer(bvn_app, name="bvn")
 register_decisions(app, runs_app)
 register_erasing(app)
+register_inbox(app)
 register_oncall(app)
 register_consent(app)
 register_portal(app)

@@ -6,18 +6,19 @@ What parameters there are is in `schemas.parameters`.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from schemas.errors import UsageError
-from schemas.parameters import ScreenBatch
+from schemas.parameters import ScreenBatch, WatchInbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic_core import ErrorDetails
 
+Parameters = TypeVar("Parameters", bound=BaseModel)
 _WRITE = {
     "max_spend": "write naira such as 250000 or 99.50, without sign or commas",
     "deadline": "write a time of day in Lagos such as 06:00, or an instant such as "
@@ -36,13 +37,26 @@ def read_parameters(options: Mapping[str, Any]) -> ScreenBatch:
     Raises:
         UsageError: an option is wrong; told by its name on the command line.
     """
+    return _read(ScreenBatch, options)
+
+
+def read_watch(options: Mapping[str, Any]) -> WatchInbox:
+    """Return how files of the inbox are screened.
+
+    Raises:
+        UsageError: an option is wrong; told by its name on the command line.
+    """
+    return _read(WatchInbox, options)
+
+
+def _read(model: type[Parameters], options: Mapping[str, Any]) -> Parameters:
     given = {
         name: value
         for name, value in options.items()
         if value is not None and (value not in ("", []) or name in _NEVER_EMPTY)
     }
     try:
-        return ScreenBatch.model_validate(given)
+        return model.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "options"

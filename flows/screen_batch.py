@@ -21,6 +21,7 @@ from steps.line import open_line
 from steps.quoting import quote_document
 from tasks import live, stations
 from tasks.approval import approved
+from tasks.artifacts import tag_run
 from tasks.checks import BY_CHECK
 from tasks.edge import sanitising
 from tasks.inbox import newest_input
@@ -48,7 +49,8 @@ def run_name() -> str:
         return f"resume-{values['run']}"
     source = values.get("input")
     batch = values.get("batch") or (batch_name(Path(source)) if source else "batch")
-    return f"{batch.rstrip('-*')}-{values.get('purpose', 'portfolio')}"
+    batch, purpose = batch.rstrip("-*"), str(values.get("purpose", "portfolio"))
+    return batch if purpose in batch else f"{batch}-{purpose}"
 
 
 @flow(name="screen-batch", flow_run_name=run_name, persist_result=False, validate_parameters=True)
@@ -107,6 +109,7 @@ async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
     run = live.put(line)
     try:
         with heeding_sigterm(run):
+            await tag_run(line.run_id, line.wanted.purpose.value)
             async with watching(run):
                 yield run
     except UsageError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -19,44 +19,54 @@ CheckName = Literal["bank_account", "karma", "ecosystem", "selfie"]
 KarmaIdentity = Literal["bvn", "phone", "email", "domain", "nuban"]
 PurposeName = Literal["portfolio", "origination"]
 
-_DATE_IN_NAME = re.compile(r"[-_. ]*\d{4}[-_.]?\d{2}[-_.]?\d{2}([-_.T ]?\d{4,6})?[-_. ]*")
+_DATE_IN_NAME = re.compile(
+    r"[-_. ]*(?<!\d)(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:0[1-9]|[12]\d|3[01])"
+    r"(?:[-_.T ]?\d{4,6})?(?!\d)[-_. ]*"
+)
+_SOMEBODY = re.compile(r"\S*@\S*|\+?\d(?:[-_. ]?\d){9,}")
+"""An email address, or ten digits and more: a BVN, an account, a phone number."""
 
 
-class ScreenBatch(BaseModel):
-    """What to screen, how far to go and what it may cost."""
+_FORM = (
+    *("input", "checks", "purpose", "max_spend", "deadline", "quote_only", "run", "batch"),
+    *("karma_identities", "karma_stop_at_first", "freshness", "policy", "mapping", "output", "yes"),
+)
+"""The order of the form: what is asked of every run first, what is seldom touched last."""
 
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
-    input: str = Field(
-        "",
-        title="Input file",
-        description="Path of the CSV, XLSX, Parquet or JSON Lines file on the worker's machine; of "
-        "a pattern such as inbox/portfolio-*.csv the newest file. May be left out where an earlier "
-        "run is resumed.",
+def _in_order(schema: dict[str, Any]) -> None:
+    """Put the fields of a form in the order of `_FORM`; others keep theirs, before them."""
+    fields = schema["properties"]
+    for name in _FORM:
+        if name in fields:
+            fields[name] = fields.pop(name)
+
+
+class _Screening(BaseModel):
+    """What every screening may be told, whatever it reads."""
+
+    model_config = ConfigDict(
+        extra="forbid", hide_input_in_errors=True, json_schema_extra=_in_order
     )
-    batch: str = Field(
-        "",
-        title="Batch name",
-        description="Nights of the same batch name are compared with each other. "
-        "Default: the file's name without a date.",
-        max_length=80,
-    )
+
     purpose: PurposeName = Field(
         "portfolio",
         title="Purpose",
-        description="Portfolio reuses answers for longer; origination asks applicants afresh.",
+        description="portfolio: customers you have; answers are reused for longer. origination: "
+        "people who apply now; they are asked afresh.",
     )
     checks: list[CheckName] = Field(
         ["bank_account", "karma", "ecosystem"],
         title="Checks",
-        description="Ecosystem and selfie are asked only for customers with valid consent.",
+        description="What is asked about each customer. Ecosystem and selfie are asked only for "
+        "customers with valid consent; selfie needs an image address.",
         min_length=1,
     )
     karma_identities: list[KarmaIdentity] = Field(
         [],
         title="Karma identities",
-        description="What the karma blacklist is asked by. Default: BVN; at origination BVN, "
-        "phone and email.",
+        description="What the karma blacklist is asked by; each is a call of its own. None chosen: "
+        "BVN; at origination BVN, phone and email.",
     )
     karma_stop_at_first: bool = Field(
         default=False,
@@ -66,45 +76,36 @@ class ScreenBatch(BaseModel):
     )
     freshness: list[str] = Field(
         [],
-        title="Freshness",
-        description="How old an answer may be in this run where it is not as in the settings: "
-        "karma.clear=1 is a day, ecosystem.found=PT12H twelve hours.",
+        title="How old answers may be",
+        description="Only where it is not as in the settings. karma.clear=1 is a day, "
+        "ecosystem.found=PT12H twelve hours.",
     )
     mapping: str = Field(
-        "", title="Mapping file", description="TOML file that renames, merges or defaults columns."
+        "",
+        title="Mapping file",
+        description="Path of a TOML file that renames, merges or defaults columns. Empty: the "
+        "headings are understood as they are.",
     )
     policy: str = Field(
-        "", title="Policy file", description="TOML file with the rules; default: the built-in one."
+        "",
+        title="Policy file",
+        description="Path of a TOML file with the rules for decisions. Empty: the built-in ones.",
     )
     max_spend: Annotated[str, Field(pattern=r"^(\d{1,12}(\.\d{1,6})?)?$")] = Field(
         "",
         title="Spend at most (naira)",
-        description="The run never passes it. Empty: no cap of its own.",
+        description="The run never passes it: digits only, such as 250000. Empty: no cap of its "
+        "own; those of the day and month hold all the same.",
         examples=["250000", "99.50"],
     )
     deadline: Annotated[str, Field(pattern=r"^(\d{2}:\d{2}|\d{4}-\d{2}-\d{2}T[\d:.+Z-]+)?$")] = (
         Field(
             "",
             title="Deadline",
-            description="Nothing is asked after it: a time of day in Lagos such as 06:00, or an "
-            "ISO instant.",
+            description="Nothing is asked after it: a time of day in Lagos such as 06:00, or a day "
+            "and time such as 2026-03-01T06:00. Empty: none.",
             examples=["06:00"],
         )
-    )
-    quote_only: bool = Field(
-        default=False, title="Quote only", description="Say what it would cost, and stop there."
-    )
-    run: str = Field(
-        "",
-        title="Resume run",
-        description="Id of an earlier run to take up again: only what is missing is asked.",
-        pattern=r"^[A-Za-z0-9-]*$",
-    )
-    output: str = Field(
-        "out", title="Output folder", description="Results go into a folder of the run's id there."
-    )
-    yes: bool = Field(
-        default=False, title="Approved", description="Spending was approved beforehand: do not ask."
     )
 
     @field_validator("karma_identities", mode="before")
@@ -124,10 +125,79 @@ class ScreenBatch(BaseModel):
         return Decimal(self.max_spend) if self.max_spend else None
 
 
+class ScreenBatch(_Screening):
+    """What to screen, how far to go and what it may cost."""
+
+    input: str = Field(
+        "",
+        title="Input file",
+        description="Path of the CSV, XLSX, Parquet or JSON Lines file, as the worker's machine "
+        "has it; of a pattern such as inbox/portfolio-*.csv the newest file. Files on your own "
+        "machine: drop them into the inbox instead. Empty only where a run is resumed.",
+    )
+    batch: str = Field(
+        "",
+        title="Batch name",
+        description="Nights of the same batch name are compared with each other. Empty: the "
+        "file's name without its date. Shown everywhere: no customer's name or number.",
+        max_length=80,
+    )
+    quote_only: bool = Field(
+        default=False,
+        title="Quote only",
+        description="Say what it would cost and how long it would take, and stop there.",
+    )
+    run: str = Field(
+        "",
+        title="Resume run",
+        description="Id of an earlier run to take up again, such as 20260301-220000-a1b2c3: only "
+        "what is missing is asked. Leave Input file empty then.",
+        pattern=r"^[A-Za-z0-9-]*$",
+    )
+    output: str = Field(
+        "out",
+        title="Output folder",
+        description="Results go into a folder of the run's id there, on the worker's machine.",
+    )
+    yes: bool = Field(
+        default=False,
+        title="Spending is approved",
+        description="Unusual spending was approved beforehand: the run does not wait for it.",
+    )
+
+
+class WatchInbox(_Screening):
+    """How files that are dropped into the inbox are screened, and for how long it is watched."""
+
+    minutes: int = Field(
+        0,
+        title="Watch for (minutes)",
+        description="How long files are waited for; what has arrived by then is still screened. "
+        "0: only what lies there now.",
+        ge=0,
+        le=24 * 60,
+    )
+
+    def screening(self) -> dict[str, Any]:
+        """Return what each file is screened with."""
+        return self.model_dump(include=set(_Screening.model_fields))
+
+
 def batch_name(path: Path) -> str:
-    """Return a file's stem without a date, so that each night's file belongs to one batch."""
-    bare = _DATE_IN_NAME.sub("-", path.name.split(".")[0]).strip("-_ ")
+    """Return a file's stem without a date, so that each night's file belongs to one batch.
+
+    What looks like somebody's number or address is left out too: the name is shown everywhere.
+    """
+    stem = path.name if "@" in path.name else path.name.split(".")[0]
+    bare = _DATE_IN_NAME.sub("-", stem).strip("-_ ")
+    if names_somebody(path.name):
+        return _SOMEBODY.sub("-", bare).strip("-_. ") or "batch"
     return bare or path.stem
+
+
+def names_somebody(name: str) -> bool:
+    """Tell whether a file's name seems to hold a customer's number or an email address."""
+    return _SOMEBODY.search(_DATE_IN_NAME.sub("-", name)) is not None
 
 
 def new_run_id(at: datetime, salt: str) -> str:

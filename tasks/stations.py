@@ -14,6 +14,7 @@ from prefect.cache_policies import NO_CACHE
 from schemas.money import naira_words
 from steps import asking, closing, line
 from tasks import live
+from tasks.artifacts import ending_tags, show_quote, show_report, tag_run
 from tasks.edge import guarded
 from tasks.events import tell_events
 from tasks.logs import say_report
@@ -52,6 +53,7 @@ async def price(run_id: str) -> int:
     run = live.of(run_id).line
     quote = await asyncio.to_thread(line.make_price, run)
     get_run_logger().info("expected to cost %s", naira_words(quote.expected_micro))
+    await show_quote(run)
     return quote.expected_micro
 
 
@@ -96,4 +98,6 @@ async def report(run_id: str) -> dict[str, Any]:
     )
     say_report(report)
     tell_events(report)
+    await show_report(report, str(run.line.folder.path))
+    await tag_run(*ending_tags(report))
     return report

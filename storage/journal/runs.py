@@ -139,6 +139,29 @@ class Runs:
             rows = connection.execute(query).all()
         return [self._read(row) for row in rows]
 
+    def of_input(self, digest: str, *, flow: str) -> list[Run]:
+        """Return the runs of a flow that read a file of this content, newest first."""
+        query = (
+            select(runs)
+            .where(runs.c.input_digest == digest, runs.c.flow == flow)
+            .order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
+        )
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return [self._read(row) for row in rows]
+
+    def moved_input(self, run_id: str, path: str) -> None:
+        """Write down where the file of a run lies now, so that the run can be resumed."""
+        with writing(self._engine) as connection:
+            kept = connection.execute(
+                select(runs.c.parameters).where(runs.c.run_id == run_id)
+            ).scalar()
+            if kept is not None:
+                moved = json.dumps({**json.loads(kept), "input": path}, sort_keys=True)
+                connection.execute(
+                    update(runs).where(runs.c.run_id == run_id).values(parameters=moved)
+                )
+
     def _read(self, row: Row[Any]) -> Run:
         alive = row.state != RUNNING or (row.holder is not None and self._holders.alive(row.holder))
         return Run(

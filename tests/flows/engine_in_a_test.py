@@ -84,6 +84,7 @@ class Engine:
                 "prefect.server.concurrency.lease_storage.filesystem"
             ),
             "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "NIGHTSCREEN_INBOX": str(self.home / "inbox"),
             "DO_NOT_TRACK": "1",
             "NO_COLOR": "1",
             **self.extra,

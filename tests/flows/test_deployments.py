@@ -74,9 +74,10 @@ def test_key_reaches_the_run_through_the_secret_block_only(night: Night, engine:
 
 
 def test_run_is_named_by_batch_and_purpose(night: Night) -> None:
-    """The name in the UI is the batch, read off the file name where none was given."""
-    assert night.flow_run["name"] == "portfolio-portfolio"
-    assert set(night.flow_run["tags"]) == {"nightscreen", "adhoc"}
+    """The batch is read off the file name where none was given; tags say the run and its end."""
+    assert night.flow_run["name"] == "portfolio"
+    ours = {"nightscreen", "adhoc", "portfolio", "completed", night.report["run_id"]}
+    assert set(night.flow_run["tags"]) == ours
 
 
 def test_task_runs_are_shards_and_stations_never_lookups(

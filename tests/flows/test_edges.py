@@ -74,7 +74,7 @@ def test_pattern_without_a_file_says_where_it_looked(tmp_path: Path) -> None:
     [
         ({"batch": "salary", "input": "x.csv"}, "salary-portfolio"),
         ({"input": "in/portfolio-20260301.csv", "purpose": "origination"}, "portfolio-origination"),
-        ({"input": "in/portfolio-*.csv"}, "portfolio-portfolio"),
+        ({"input": "in/portfolio-*.csv"}, "portfolio"),
         ({"run": "20260301-220000-abcdef"}, "resume-20260301-220000-abcdef"),
         ({}, "batch-portfolio"),
     ],

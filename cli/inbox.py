@@ -1,0 +1,73 @@
+"""`nightscreen inbox`: watch the inbox by hand or as a service; each file is a run of its own.
+
+The same watch runs on a worker as the deployment `watch-inbox/inbox`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("inbox", epilog="Example: nightscreen inbox --once --max-spend 250000")(inbox)
+
+
+def inbox(
+    once: Annotated[
+        bool, typer.Option("--once", help="Screen what lies there now, and end.")
+    ] = False,
+    purpose: Annotated[
+        str, typer.Option(help="portfolio or origination, for every file.")
+    ] = "portfolio",
+    checks: Annotated[
+        str, typer.Option(help="Comma-separated: bank_account, karma, ecosystem, selfie.")
+    ] = "bank_account,karma,ecosystem",
+    max_spend: Annotated[str, typer.Option(help="Most naira one file may cost.")] = "",
+    deadline: Annotated[str, typer.Option(help="Ask nothing after it, such as 06:00.")] = "",
+    mapping: Annotated[str, typer.Option(help="TOML file that maps columns.")] = "",
+    policy: Annotated[str, typer.Option(help="TOML file with the rules.")] = "",
+    json_output: JsonOption = False,
+) -> None:
+    """Screen each file that is dropped into the inbox, once."""
+    given = {
+        "purpose": purpose,
+        "checks": [each.strip() for each in checks.split(",") if each.strip()],
+        "max_spend": max_spend,
+        "deadline": deadline,
+        "mapping": mapping,
+        "policy": policy,
+    }
+    fates = watch(given, once=once)
+    if json_output:
+        sys.stdout.write(json.dumps(fates) + "\n")
+    else:
+        said = ", ".join(f"{number} {fate}" for fate, number in fates.items()) or "no file"
+        typer.echo(f"Inbox: {said}.")
+
+
+def watch(given: dict[str, object], *, once: bool) -> dict[str, int]:
+    """Watch the inbox, and return how many files came to what."""
+    from cli.beforehand import check_service
+    from cli.options import read_watch
+    from cli.screen import orderly_interrupt, prepare_engine
+    from cli.surroundings import settings_of_command
+
+    options = read_watch(given)
+    settings = settings_of_command()
+    check_service(settings)
+    with orderly_interrupt():
+        prepare_engine()
+        from flows.watch_inbox import keep_watch
+        from tasks.logs import say_on_stderr
+
+        if not once:
+            say_on_stderr(f"Watching {settings.inbox.absolute()}; Ctrl-C ends it.")
+        return asyncio.run(keep_watch(options, forever=not once, tell=say_on_stderr)).fates

@@ -1,0 +1,76 @@
+"""Watch the inbox: each file dropped there is quoted, screened once, put beside its result."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Any
+
+from prefect import flow, get_run_logger
+from prefect.client.schemas.objects import State
+from prefect.exceptions import TerminationSignal
+from prefect.runtime import deployment
+from prefect.states import Cancelled
+
+from flows.screen_batch import screen_batch
+from schemas.errors import InputError
+from schemas.parameters import WatchInbox
+from schemas.settings import read_settings
+from tasks.edge import sanitising
+from tasks.inbox_watch import is_cancelled, look_into, open_watch, put_aside, put_away
+from tasks.logs import set_up_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tasks.inbox_watch import Due, Watch
+
+
+@flow(name="watch-inbox", flow_run_name="inbox", persist_result=False, validate_parameters=True)
+async def watch_inbox(parameters: WatchInbox) -> dict[str, int] | State[Any]:
+    """Screen the files that are dropped into the inbox; each is a run of its own.
+
+    Raises:
+        UsageError: settings, policy, mapping or the inbox are wrong.
+        JournalError: the journal cannot be used.
+    """
+    with sanitising():
+        watch = await keep_watch(parameters, tell=get_run_logger().info)
+        if not watch.stopped or deployment.id is None:
+            return watch.fates
+        if await is_cancelled():
+            return Cancelled(message="the file that was being screened is under inbox/failed")
+    raise TerminationSignal(signal.SIGTERM)
+
+
+async def keep_watch(
+    options: WatchInbox, *, forever: bool = False, tell: Callable[[str], object]
+) -> Watch:
+    """Watch the inbox until the time is up; return what its files came to.
+
+    Args:
+        options: how files are screened.
+        forever: watch until stopped, whatever the options say.
+        tell: is told what happens, in a sentence without names.
+    """
+    settings = read_settings()
+    set_up_logs(settings.log_format)
+    watch = await asyncio.to_thread(open_watch, options, settings, forever=forever, tell=tell)
+    async for ticket in watch.tickets():
+        due = await look_into(watch, ticket)
+        if due is not None:
+            await _screen(watch, due)
+    return watch
+
+
+async def _screen(watch: Watch, due: Due) -> None:
+    """Screen one file as a run of its own, and put it away."""
+    try:
+        report: dict[str, Any] = await screen_batch(due.parameters)  # type: ignore[assignment]
+    except InputError as error:
+        await put_aside(watch, due, error)
+    else:
+        await put_away(watch, due, report)
+    finally:
+        due.ticket.release()
+        due.content.release()

@@ -1,0 +1,111 @@
+"""What a run shows of itself in the Prefect UI: quote, summary, charts, tables, and its tags.
+
+Numbers, ids and words only: the engine keeps all of it in clear. What is shown is made in
+`steps.run_summary`. A run never fails for what cannot be shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from prefect import get_client
+from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
+from prefect.context import FlowRunContext
+
+from steps.quoting import quote_document
+from steps.run_summary import (
+    charts_markdown,
+    check_rows,
+    decision_rows,
+    quote_markdown,
+    summary_markdown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+    from uuid import UUID
+
+    from steps.line import Line
+
+_NOT_IN_KEYS = re.compile(r"[^a-z0-9]+")
+_MOST_LETTERS = 60
+
+
+def artifact_key(batch: str, what: str) -> str:
+    """Return the key under which artifacts of a batch follow each other, night by night."""
+    slug = _NOT_IN_KEYS.sub("-", batch.casefold())[:_MOST_LETTERS].strip("-")
+    return f"{slug or 'batch'}-{what}"
+
+
+async def show_quote(line: Line) -> None:
+    """Show what a run is expected to cost, before anybody approves it."""
+    quote = quote_document(line)
+    await _safely(
+        acreate_markdown_artifact(
+            quote_markdown(quote),
+            key=artifact_key(line.batch, "quote"),
+            description=f"What run {line.run_id} is expected to cost",
+        )
+    )
+
+
+async def show_report(report: Mapping[str, Any], folder: str) -> None:
+    """Show how a run ended: its summary, its charts, its decisions, its checks."""
+    batch, run = report["batch"], f"run {report['run_id']}"
+    await _safely(
+        acreate_markdown_artifact(
+            summary_markdown(report, folder),
+            key=artifact_key(batch, "summary"),
+            description=f"How {run} ended, and what to do next",
+        )
+    )
+    charts = await asyncio.to_thread(charts_markdown, report)
+    if charts is not None:
+        await _safely(
+            acreate_markdown_artifact(
+                charts, key=artifact_key(batch, "charts"), description=f"Charts of {run}"
+            )
+        )
+    tables = (("decisions", decision_rows(report)), ("checks", check_rows(report)))
+    for name, rows in tables:
+        await _safely(
+            acreate_table_artifact(
+                rows,
+                key=artifact_key(batch, name),
+                description=f"{name.capitalize()} of {run}: numbers only",
+            )
+        )
+
+
+async def tag_run(*tags: str) -> None:
+    """Add tags to the flow run that is under way, so that it is found by them in the UI."""
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None:
+        return
+    await _safely(_tag(context.flow_run.id, tags))
+
+
+async def _tag(flow_run_id: UUID, tags: tuple[str, ...]) -> None:
+    async with get_client() as client:
+        now = (await client.read_flow_run(flow_run_id)).tags
+        kept = [tag for tag in now if tag not in tags]
+        await client.update_flow_run(flow_run_id, tags=[*kept, *tags])
+
+
+def ending_tags(report: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return how a run ended, as tags: its state, and why it stopped or is held back."""
+    held = report["state"] == "completed" and not report["publishable"]
+    each = (report["state"], report["stop_reason"], "held back" if held else None)
+    return tuple(tag for tag in each if tag)
+
+
+async def _safely(showing: Coroutine[Any, Any, object]) -> None:
+    """Show something; an engine that cannot be reached does not stop the run."""
+    task = asyncio.get_running_loop().create_task(showing)
+    await asyncio.wait([task])
+    if not task.cancelled() and task.exception() is not None:
+        kind = type(task.exception()).__name__
+        logging.getLogger(__name__).warning("an artifact could not be shown: %s", kind)
