@@ -74,7 +74,7 @@ def page(context: BrowserContext) -> Iterator[Page]:
 
 
 def picture(page: Page, name: str) -> None:
-    """Keep a picture, wide, narrow and dark, where somebody wants to look; nothing may stick out."""
+    """Keep pictures, wide, narrow and dark, where they are wanted; nothing may stick out."""
     folder = pictures()
     for suffix, size, scheme in (
         ("", WIDE, "light"),

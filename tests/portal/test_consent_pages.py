@@ -159,7 +159,7 @@ async def test_link_that_ends_meanwhile_does_not_lose_the_answer(
 async def test_callback_of_another_browser_is_refused_and_not_used_up(
     town: Town, visitor: Visitor
 ) -> None:
-    """A callback sent on to somebody else counts for nobody; the right browser may still bring it."""
+    """A callback sent on to somebody else counts for nobody; the right browser may bring it."""
     back = await visitor.decide(await visitor.depart(town.link().token))
     other = Visitor(town)
     page = await other.browser.get(back)

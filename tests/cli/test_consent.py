@@ -1,0 +1,256 @@
+"""`nightscreen consent`: links, codes by hand, the list, and taking a consent back."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from sandbox.process import SandboxProcess
+from storage.journal import open_journal
+from storage.vault import Vault
+from tests.privacy.search import Search
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cli.conftest import Here
+
+CUSTOMER = "CUST-7700155-OBI"
+CALLBACK = "http://127.0.0.1:8123/callback"
+SCREEN = "https://screen.service.example"
+LIST, PROFILE = "transaction:list", "profile:view"
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[SandboxProcess]:
+    """The service."""
+    with SandboxProcess() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(autouse=True)
+def settings(folder: Path, monkeypatch: pytest.MonkeyPatch, sandbox: SandboxProcess) -> None:
+    """A lender who registered a redirect address on this machine."""
+    for name, value in {
+        "BASE_URL": sandbox.url,
+        "API_KEY": sandbox.api_key,
+        "CONSENT_URL": SCREEN,
+        "CLIENT_ID": "sandbox-client",
+        "REDIRECT_URI": CALLBACK,
+    }.items():
+        monkeypatch.setenv(f"NIGHTSCREEN_{name}", value)
+
+
+def code_of(sandbox: SandboxProcess, *scopes: str, customer: str = "ada@x.example") -> str:
+    """Return a code that a customer brought back."""
+    return sandbox.grant(customer, scopes or (LIST,), CALLBACK)
+
+
+def test_link_leads_to_the_portal(here: Here) -> None:
+    """Alone on stdout, so that it can be piped; what it is, on stderr; no customer in it."""
+    ended = here("consent", "link", CUSTOMER, "--scope", LIST)
+    assert ended.status == 0
+    assert re.fullmatch(r"http://127\.0\.0\.1:8123/consent/[\w-]{32}\.[\w-]{43}\n", ended.out)
+    assert "reference" in ended.err
+    assert Search([CUSTOMER]).found_in(ended.out.encode()) == set()
+
+
+def test_link_is_one_json_document(here: Here) -> None:
+    """With what a program needs for a letter."""
+    document = here(
+        *("consent", "link", CUSTOMER, "--scope", f"{LIST},{PROFILE}"),
+        *("--valid-for", "PT12H", "--json"),
+    ).document
+    assert document["scopes"] == [LIST, PROFILE]
+    assert document["leads_to"] == "portal"
+    assert set(document) == {
+        *("link", "reference", "customer_id", "scopes", "expires_at", "leads_to"),
+    }
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_direct_link_is_the_screens_own(
+    here: Here, monkeypatch: pytest.MonkeyPatch, *, elsewhere: bool
+) -> None:
+    """As the specification has it; also without asking, where no portal takes the redirect."""
+    if elsewhere:
+        monkeypatch.setenv("NIGHTSCREEN_PORTAL_URL", "https://consent.lender.example")
+    more = () if elsewhere else ("--direct",)
+    ended = here("consent", "link", CUSTOMER, "--scope", LIST, *more)
+    parts = urlsplit(ended.out.strip())
+    given = parse_qs(parts.query)
+    assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"{SCREEN}/data-share"
+    assert (given["response_type"], given["client_id"]) == (["code"], ["sandbox-client"])
+    assert (given["redirect_uri"], given["scope"]) == ([CALLBACK], [LIST])
+    assert Search([CUSTOMER]).found_in(given["state"][0].encode()) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--scope", "money:move"), "money:move is no scope; there are transaction:list"),
+        (("--scope", " "), "name at least one scope"),
+        ((), "--scope"),
+        (("--scope", LIST, "--valid-for", "soon"), "--valid-for: write a duration such as P7D"),
+        (("--scope", LIST, "--valid-for", "P91D"), "valid for at most 90 days"),
+        (("--scope", LIST, "--valid-for", "PT0S"), "valid for at most 90 days"),
+    ],
+)
+def test_mistakes_in_a_link_are_told(here: Here, arguments: tuple[str, ...], told: str) -> None:
+    """In one line, with status 2."""
+    ended = here("consent", "link", CUSTOMER, *arguments)
+    assert ended.status == 2
+    assert told in ended.err
+
+
+@pytest.mark.parametrize("name", ["CONSENT_URL", "CLIENT_ID", "REDIRECT_URI"])
+def test_missing_settings_are_told_by_name(
+    here: Here, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Before a link is made that would lead nowhere."""
+    monkeypatch.delenv(f"NIGHTSCREEN_{name}")
+    ended = here("consent", "link", CUSTOMER, "--scope", LIST)
+    assert ended.status == 2
+    assert f"NIGHTSCREEN_{name} is not set" in ended.err
+
+
+def test_code_is_redeemed_listed_and_taken_back(
+    here: Here, sandbox: SandboxProcess, folder: Path
+) -> None:
+    """The whole life of a consent at the lender's desk; no token is ever shown."""
+    code = code_of(sandbox)
+    ended = here("consent", "redeem", "--customer", CUSTOMER, "--code", code)
+    assert (ended.status, ended.out) == (0, f"Kept: {LIST}\n")
+    with open_journal(folder / ".nightscreen") as journal:
+        vault = Vault.of(journal)
+        (grant,) = vault.grants()
+        tokens = vault.tokens(grant.grant_id)
+    assert tokens is not None
+    listed = here("consent", "list")
+    assert re.search(rf"{CUSTOMER} +live +today +not yet refreshed +{LIST}", listed.out)
+    document = here("consent", "list", "--json")
+    (row,) = document.document["grants"]
+    assert (row["customer_id"], row["state"], row["age_days"]) == (CUSTOMER, "live", 0)
+    assert (row["refreshed_at"], row["channel"]) == (None, "by hand")
+    taken = here("consent", "revoke", CUSTOMER)
+    assert (taken.status, "tokens are destroyed" in taken.out) == (0, True)
+    with open_journal(folder / ".nightscreen") as journal:
+        assert Vault.of(journal).tokens(grant.grant_id) is None
+    again = here("consent", "revoke", CUSTOMER, "--json")
+    assert (again.status, again.document["revoked"], again.document["state"]) == (
+        0,
+        False,
+        "revoked",
+    )
+    assert here("consent", "list", "--state", "live").out.startswith("No consents")
+    search = Search([tokens.access_token, tokens.refresh_token, code])
+    for each in (ended, listed, document, taken, again):
+        assert search.found_in((each.out + each.err).encode()) == set()
+
+
+def test_whole_address_of_a_redirect_is_understood(here: Here, sandbox: SandboxProcess) -> None:
+    """Its state says whose it is and what was asked for, and works once."""
+    link = here("consent", "link", CUSTOMER, "--scope", LIST, "--direct").out.strip()
+    state = parse_qs(urlsplit(link).query)["state"][0]
+    wrong = f"{CALLBACK}?code={code_of(sandbox)}&state={state}"
+    other = here("consent", "redeem", "--customer", "CUST-OTHER", "--code", wrong)
+    assert (other.status, "belongs to another customer" in other.err) == (2, True)
+    address = f"{CALLBACK}?code={code_of(sandbox)}&state={state}"
+    ended = here("consent", "redeem", "--customer", CUSTOMER, "--code", address, "--json")
+    assert (ended.status, ended.document["result"]) == (0, "kept")
+    again = here("consent", "redeem", "--customer", CUSTOMER, "--code", address)
+    assert (again.status, "used already" in again.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("never-given", "the code was used, has expired or is for another address"),
+        ("", "--code: give the code alone"),
+        ("code=abc", "--code: give the code alone"),
+        (f"{CALLBACK}?state=x", "the address holds no code"),
+        (f"{CALLBACK}?error=access_denied", "the customer did not allow it"),
+        (f"{CALLBACK}?error=server_error", "an error instead of a code"),
+        (f"{CALLBACK}?code=abc&state=x.y", "is not one of ours"),
+    ],
+)
+def test_codes_that_do_not_work_are_told(here: Here, code: str, told: str) -> None:
+    """In one line, with status 2, and nothing is kept."""
+    ended = here("consent", "redeem", "--customer", CUSTOMER, "--code", code)
+    assert ended.status == 2
+    assert told in ended.err
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "result"),
+    [
+        ("code-expired", 2, "code_refused"),
+        ("exchange-lost", 3, "in_doubt"),
+        ("scope-missing", 2, "nothing_granted"),
+    ],
+)
+def test_each_failure_has_its_status(
+    here: Here, sandbox: SandboxProcess, word: str, status: int, result: str
+) -> None:
+    """One JSON document, whatever the status; a lost answer is never asked for again."""
+    code = code_of(sandbox, customer=f"{word}@magic.example")
+    ended = here(
+        *("consent", "redeem", "--customer", CUSTOMER, "--code", code, "--scope", LIST, "--json")
+    )
+    assert ended.status == status
+    assert (ended.document["result"], ended.document["exit_status"]) == (result, status)
+
+
+def test_in_doubt_is_in_the_journal(here: Here, sandbox: SandboxProcess) -> None:
+    """With all other calls that nobody knows the end of."""
+    sandbox.reset()
+    code = code_of(sandbox, customer="exchange-lost@magic.example")
+    here("consent", "redeem", "--customer", CUSTOMER, "--code", code)
+    (call,) = here("journal", "in-doubt", "--json").document["calls"]
+    assert call["check"] == "aggregator_exchange"
+    assert re.fullmatch(r"consent-\d{4}-\d\d-\d\d", call["run_id"])
+    assert here("journal", "verify").status == 0
+
+
+def test_wrong_key_stops(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the lender's to mend, and the code may still be good."""
+    monkeypatch.setenv("NIGHTSCREEN_API_KEY", "another")
+    ended = here("consent", "redeem", "--customer", CUSTOMER, "--code", "abc")
+    assert (ended.status, "refuses the key" in ended.err) == (3, True)
+
+
+def test_code_may_come_by_stdin(
+    here: Here, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that it stands in no history of a shell."""
+    import io  # noqa: PLC0415 - here alone
+
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{code_of(sandbox)}\n"))
+    assert here("consent", "redeem", "--customer", CUSTOMER, "--code", "-").status == 0
+
+
+def test_revoking_nobody_is_a_mistake(here: Here) -> None:
+    """A misspelt id must not look like a consent taken back."""
+    here("consent", "link", CUSTOMER, "--scope", LIST)
+    ended = here("consent", "revoke", "CUST-NOBODY")
+    assert (ended.status, "no consent here" in ended.err) == (2, True)
+
+
+def test_unknown_state_is_told(here: Here) -> None:
+    """With those there are."""
+    ended = here("consent", "list", "--state", "lively")
+    assert (ended.status, "none of live, lapsed, revoked" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "command", ["consent link", "consent redeem", "consent list", "consent revoke", "portal"]
+)
+def test_help_has_an_example(here: Here, command: str) -> None:
+    """Beginning with the command it stands under."""
+    ended = here(*command.split(), "--help")
+    assert ended.status == 0
+    assert f"Example: nightscreen {command}" in re.sub(r"\s+", " ", ended.out)

@@ -1,0 +1,197 @@
+"""The portal as processes: several over one journal, ended in good order, silent about people."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+import time
+from contextlib import contextmanager
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+
+from portal.place import place_of
+from steps.consent_links import ConsentLinks
+from storage.journal import open_journal
+from storage.vault import Vault
+from tests.cli.command import COMMAND, nightscreen, surroundings
+from tests.portal.browsing import free_port
+from tests.portal.visiting import MARK, settings_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOKEN = {"access_token": "acc", "refresh_token": "ref", "scope": "transaction:list"}
+
+
+class SlowService(ThreadingHTTPServer):
+    """Answers each exchange with tokens, a while after it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.asked = threading.Event()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Return where it listens."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Answers(BaseHTTPRequestHandler):
+    server: SlowService
+
+    def do_POST(self) -> None:
+        """Answer late."""
+        self.rfile.read(int(self.headers["content-length"]))
+        self.server.asked.set()
+        time.sleep(0.8)
+        body = json.dumps(TOKEN).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def running(env: dict[str, str], folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a portal until it listens."""
+    child = subprocess.Popen(
+        [COMMAND, "portal", *arguments],
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            child.kill()
+        child.communicate()
+
+
+def listens(child: subprocess.Popen[str]) -> str:
+    """Return the address a portal listens on."""
+    assert child.stdout is not None
+    words = child.stdout.readline().split()
+    assert words[:3] == ["portal", "listening", "on"]
+    return words[3]
+
+
+@pytest.fixture
+def service() -> Iterator[SlowService]:
+    """A slow service."""
+    with SlowService() as service:
+        yield service
+        service.shutdown()
+
+
+def test_processes_share_states_and_end_in_good_order(tmp_path: Path, service: SlowService) -> None:
+    """One sends the customer away, the other takes them back, and waits for the answer."""
+    origin = f"http://127.0.0.1:{free_port()}"
+    env = surroundings(
+        tmp_path,
+        NIGHTSCREEN_BASE_URL=service.url,
+        NIGHTSCREEN_API_KEY="key",
+        NIGHTSCREEN_CONSENT_URL=service.url,
+        NIGHTSCREEN_CLIENT_ID="client",
+        NIGHTSCREEN_REDIRECT_URI=f"{origin}/callback",
+        NIGHTSCREEN_HOME=str(tmp_path / "home"),
+        PYTHONPATH=str(Path(__file__).parents[2]),
+    )
+    with open_journal(tmp_path / "home") as journal:
+        link = ConsentLinks(journal).make("CUST-1", ["transaction:list"], timedelta(days=1))
+    with (
+        running(env, tmp_path) as first,
+        running(env, tmp_path, "--port", "0") as second,
+        httpx.Client(trust_env=False) as browser,
+    ):
+        assert listens(first) == origin
+        elsewhere = listens(second)
+        assert elsewhere != origin
+        page = browser.get(f"{origin}/consent/{link.token}")
+        mark = MARK.search(page.text)
+        assert mark
+        away = browser.post(f"{origin}/consent/{link.token}", data={"mark": mark[1]})
+        state = parse_qs(urlsplit(away.headers["location"]).query)["state"][0]
+        first.send_signal(signal.SIGINT)
+        assert first.wait(10) == 0
+        answers: list[httpx.Response] = []
+
+        def come_back() -> None:
+            asked = {"code": "code-1", "state": state}
+            host = {"host": urlsplit(origin).netloc}
+            answers.append(browser.get(f"{elsewhere}/callback", params=asked, headers=host))
+
+        customer = threading.Thread(target=come_back)
+        customer.start()
+        assert service.asked.wait(10)
+        second.send_signal(signal.SIGTERM)
+        customer.join(10)
+        assert second.wait(10) == 0
+    assert [answer.status_code for answer in answers] == [303]
+    with open_journal(tmp_path / "home") as journal:
+        assert [grant.customer_id for grant in Vault.of(journal).grants()] == ["CUST-1"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "told"),
+    [
+        ({}, (), "where customers reach the portal is not known"),
+        ({"REDIRECT_URI": "https://x.example/back"}, (), "NIGHTSCREEN_CONSENT_URL is not set"),
+        ({"PORTAL_URL": "https://x.example"}, ("--port", "{taken}"), "cannot be had"),
+        ({"PORTAL_URL": "https://x.example"}, ("--port", "99999"), "--port"),
+    ],
+)
+def test_portal_that_cannot_begin_says_why(
+    tmp_path: Path,
+    service: SlowService,
+    settings: dict[str, str],
+    arguments: tuple[str, ...],
+    told: str,
+) -> None:
+    """In one line, with status 2."""
+    env = surroundings(
+        tmp_path,
+        NIGHTSCREEN_BASE_URL=service.url,
+        NIGHTSCREEN_API_KEY="key",
+        PYTHONPATH=str(Path(__file__).parents[2]),
+        **{f"NIGHTSCREEN_{name}": value for name, value in settings.items()},
+    )
+    taken = str(service.server_address[1])
+    words = [word.replace("{taken}", taken) for word in arguments]
+    ended = nightscreen("portal", *words, cwd=tmp_path, env=env)
+    assert (ended.status, ended.out) == (2, "")
+    assert told in ended.err
+
+
+@pytest.mark.parametrize(
+    ("redirect", "portal", "origin", "callback", "port"),
+    [
+        ("https://a.example/x/y", "", "https://a.example", "/x/y", 8080),
+        ("https://a.example:443/x", "https://A.example", "https://a.example", "/x", 8080),
+        ("https://a.example", "", "https://a.example", "/", 8080),
+        ("https://a.example/x%20y?app=1", "", "https://a.example", "/x y", 8080),
+        ("https://a.example/x", "https://b.example:8443", "https://b.example:8443", "", 8080),
+        ("http://127.0.0.1:8123/x", "", "http://127.0.0.1:8123", "/x", 8123),
+        ("http://[::1]:8123/x", "", "http://[::1]:8123", "/x", 8123),
+    ],
+)
+def test_place_is_read_off_the_settings(
+    tmp_path: Path, redirect: str, portal: str, origin: str, callback: str, port: int
+) -> None:
+    """The portal answers at whatever path was registered, where it is the portal's host."""
+    place = place_of(settings_in(tmp_path, redirect_uri=redirect, portal_url=portal))
+    assert (place.origin, place.callback_path, place.port) == (origin, callback, port)
