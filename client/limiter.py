@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 START = 4
 FORGET_AFTER = 1500.0
@@ -57,6 +58,23 @@ FIRST_PROBE_AFTER, LAST_PROBE_AFTER = 200, 1200
 
 BUSY_SHARE = 0.75
 """A window that never used this share of the cap proves nothing about it."""
+
+
+class Cap(Protocol):
+    """How many calls of a check may be in flight, as a window asks for it."""
+
+    @property
+    def cap(self) -> int:
+        """Return the cap of this moment."""
+
+    @property
+    def paused_until(self) -> float:
+        """Return the instant, on the caller's clock, before which no call may start."""
+
+    def on_result(
+        self, *, strain: bool, now: float, in_flight: int, retry_after_s: float | None = None
+    ) -> None:
+        """Take note of one result."""
 
 
 @dataclass(slots=True)
@@ -297,3 +315,36 @@ class AdaptiveCap:
         self._window = Tally()
         self._odds = 0.0
         self._peak = 0
+
+
+class AllottedCap:
+    """An adaptive cap of which only a share is this process's own; the rest is others' to use.
+
+    Args:
+        inner: finds out what the service bears.
+
+    Attributes:
+        allotted: calls that this process may have in flight now; 0 until it is given some.
+    """
+
+    def __init__(self, inner: AdaptiveCap) -> None:
+        self._inner = inner
+        self.allotted = 0
+
+    @property
+    def cap(self) -> int:
+        """Return the cap of this moment."""
+        return min(self._inner.cap, self.allotted)
+
+    @property
+    def paused_until(self) -> float:
+        """Return the instant, on the caller's clock, before which no call may start."""
+        return self._inner.paused_until
+
+    def on_result(
+        self, *, strain: bool, now: float, in_flight: int, retry_after_s: float | None = None
+    ) -> None:
+        """Take note of one result."""
+        self._inner.on_result(
+            strain=strain, now=now, in_flight=in_flight, retry_after_s=retry_after_s
+        )

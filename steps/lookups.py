@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Iterable
 
-    from client.limiter import AdaptiveCap
+    from client.limiter import Cap
     from schemas.checks import Asked
     from steps.callbook import CallBook
     from storage.clock import Clock
@@ -79,7 +79,7 @@ class Window:
         *,
         send: Sender,
         book: CallBook,
-        cap: AdaptiveCap,
+        cap: Cap,
         control: Control,
         pace: Pace,
         clock: Clock,
@@ -118,6 +118,10 @@ class Window:
     def open(self) -> int:
         """Return how many lookups have not come to an end."""
         return len(self._open)
+
+    def nudge(self) -> None:
+        """Look again at what may be sent: the cap was changed from outside."""
+        self._wake.set()
 
     async def ask(self, jobs: Iterable[Job]) -> list[Job]:
         """Make the lookups and wait until each has come to an end or the run has stopped.

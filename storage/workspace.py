@@ -1,5 +1,6 @@
-"""A run's workspace under HOME: rows and lookups between the stations, sealed at rest.
+"""A run's workspace: rows and lookups between the stations, sealed at rest.
 
+It lies under HOME; what several processes share of a run lies at a place that all of them reach.
 Tasks pass names of pieces, never rows. Each piece is an Arrow table, compressed and sealed under
 the data key, so that nothing in it can be read without the journal's key. Removed when a run
 completes.
@@ -10,19 +11,21 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from schemas.errors import JournalError
-from storage.private import make_private_folder, write_private
+from storage.places import LocalPlace, Place, is_url, remote_place
+from storage.private import make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from storage.sealing import Sealer
 
+SHARED = "shared"
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
@@ -33,10 +36,21 @@ def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
         home: where workspaces and folders of quotes lie, each named `<run id>@<holder>`.
         alive: tells whether the process of a holder still lives.
     """
-    for kind in ("work", "quotes"):
+    for kind in ("work", "quotes", SHARED):
         for folder in (home / kind).glob("*@*"):
             if not alive(folder.name.rpartition("@")[2]):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep_shared(shared: str, alive: Callable[[str], bool]) -> None:
+    """Remove what killed runs left at the place that the processes of a run share."""
+    if not is_url(shared):
+        sweep_workspaces(Path(shared), alive)
+        return
+    place = remote_place(shared).below(SHARED)
+    for run in {name.partition("/")[0] for name in place.names()}:
+        if "@" in run and not alive(run.rpartition("@")[2]):
+            place.below(run).clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +58,43 @@ class Workspace:
     """Sealed pieces of one run.
 
     Attributes:
-        folder: where they lie; made private on first use.
+        folder: where they lie, unless at a place that is no folder of this machine.
         run_id: the run they belong to; a piece does not open in another run's name.
     """
 
     folder: Path
     run_id: str
     _sealer: Sealer = field(repr=False)
+    _elsewhere: Place | None = None
 
     @classmethod
     def of(cls, home: Path, run_id: str, sealer: Sealer) -> Workspace:
         """Return the workspace of a run, making its folder."""
         work = make_private_folder(home / "work")
         return cls(make_private_folder(work / run_id), run_id, sealer)
+
+    @classmethod
+    def shared(cls, shared: str, run_id: str, sealer: Sealer) -> Workspace:
+        """Return the part of a run's workspace that its processes share.
+
+        Args:
+            shared: a folder that all of them see, or an fsspec URL.
+            run_id: the run and who holds it.
+            sealer: seals under the data key, which all of them have.
+
+        Raises:
+            OutputError: the place cannot be made or reached.
+        """
+        folder = Path(SHARED, run_id)
+        if is_url(shared):
+            return cls(folder, run_id, sealer, remote_place(shared).below(folder.as_posix()))
+        make_private_folder(Path(shared) / SHARED)
+        return cls(make_private_folder(shared / folder), run_id, sealer)
+
+    @property
+    def place(self) -> Place:
+        """Return where the pieces lie."""
+        return LocalPlace(self.folder) if self._elsewhere is None else self._elsewhere
 
     def _context(self, name: str) -> bytes:
         return f"workspace\x1f{self.run_id}\x1f{name}".encode()
@@ -67,7 +105,7 @@ class Workspace:
         with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
             writer.write(table)
         sealed = self._sealer.seal(sink.getvalue().to_pybytes(), self._context(name))
-        write_private(self.folder / f"{name}.sealed", sealed)
+        self.place.write(f"{name}.sealed", sealed)
 
     def get(self, name: str) -> pa.Table:
         """Return the table of a name.
@@ -80,7 +118,7 @@ class Workspace:
     def note(self, name: str, value: Mapping[str, Any]) -> None:
         """Seal a small JSON document under a name."""
         sealed = self._sealer.seal(json.dumps(value).encode(), self._context(name))
-        write_private(self.folder / f"{name}.note", sealed)
+        self.place.write(f"{name}.note", sealed)
 
     def noted(self, name: str) -> dict[str, Any]:
         """Return a small JSON document."""
@@ -89,11 +127,11 @@ class Workspace:
 
     def has_note(self, name: str) -> bool:
         """Tell whether a note is there."""
-        return (self.folder / f"{name}.note").exists()
+        return self.place.has(f"{name}.note")
 
     def _read(self, file: str, name: str) -> bytes:
         try:
-            sealed = (self.folder / file).read_bytes()
+            sealed = self.place.read(file)
         except FileNotFoundError:
             raise JournalError(
                 f"the workspace of run {self.run_id} lacks {name}; start the run again from its "
@@ -103,4 +141,4 @@ class Workspace:
 
     def clear(self) -> None:
         """Remove every piece."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.place.clear()
