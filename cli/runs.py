@@ -10,6 +10,7 @@ import typer
 
 from cli.opened import opened_journal
 from cli.summary import naira, print_summary
+from cli.transactions import print_pull
 from schemas.errors import InputError
 from schemas.money import naira_text
 from storage.clock import instant_text
@@ -67,10 +68,13 @@ def show_run(run_id: str, *, json_output: bool) -> None:
         document = {**_document(run), "parameters": run.parameters, "report": run.report}
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
         return
+    pulled = run.flow == "pull_transactions"
     if run.report is not None:
         from pathlib import Path
 
-        print_summary(run.report, Path(run.folder).parent)
+        tell = print_pull if pulled else print_summary
+        tell(run.report, Path(run.folder).parent)
         return
+    again = "transactions pull" if pulled else "screen"
     typer.echo(f"Run {run_id} of {run.batch} was {run.state}; nothing is lost.")
-    typer.echo(f"  go on     nightscreen screen --run {run_id}")
+    typer.echo(f"  go on     nightscreen {again} --run {run_id}")

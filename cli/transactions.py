@@ -70,7 +70,7 @@ def pull(options: Mapping[str, Any], customers: Sequence[str], *, json_output: b
         return await pull_transactions(parameters)
 
     return run_errand(
-        make, lambda report: _tell(report, Path(parameters.output)), json_output=json_output
+        make, lambda report: print_pull(report, Path(parameters.output)), json_output=json_output
     )
 
 
@@ -118,7 +118,7 @@ def _grants(customers: Sequence[str]) -> list[str]:
     return found
 
 
-def _tell(report: Mapping[str, Any], output: Path) -> None:
+def print_pull(report: Mapping[str, Any], output: Path) -> None:
     """Print how a pull ended, and where its files are."""
     reason = f" ({report['stop_reason']})" if report["stop_reason"] else ""
     typer.echo(f"Pull {report['run_id']} {report['state']}{reason}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from schemas.pulls import Answered, Difference
 from steps.raw_records import json_text, parse_text
-from steps.transaction_fields import REPEATED_ID, TOO_DEEP
+from steps.transaction_fields import REPEATED_ID, TOO_DEEP, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,15 +54,13 @@ def read_records(
     for place, record in enumerate(records):
         raw, ordered, too_deep = _texts(record)
         content = pseudonyms.subject("transaction content", f"{whose}\x1f{ordered}")
-        id_ = fields.id_of(record)
+        id_ = None if too_deep else fields.id_of(record)
         contents[content] += 1
         if id_ is not None and contents[content] > 1:
             repeated += 1
             continue
-        view = fields.view(record, drift)
+        view = View({}, problem=TOO_DEEP) if too_deep else fields.view(record, drift)
         problem, column = view.problem, view.column
-        if too_deep:
-            problem = TOO_DEEP
         if id_ is None:
             same = f"{whose}\x1f{ordered}\x1f{contents[content]}"
             key = pseudonyms.subject("transaction without id", same)
