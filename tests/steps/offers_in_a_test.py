@@ -6,7 +6,7 @@ All of it in one process, against a sandbox in the same; the screening is `tests
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -66,12 +66,34 @@ class Offered:
         return self.rows("changes.parquet")
 
 
+class Between(httpx.AsyncBaseTransport):
+    """Answers some requests itself, where the sandbox cannot be brought to say it."""
+
+    def __init__(
+        self,
+        sandbox: httpx.AsyncBaseTransport,
+        instead: Callable[[httpx.Request], httpx.Response | None],
+    ) -> None:
+        self._sandbox = sandbox
+        self._instead = instead
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Answer, or let the sandbox answer."""
+        await request.aread()
+        return self._instead(request) or await self._sandbox.handle_async_request(request)
+
+
 @dataclass
 class Lender:
-    """A lender with a sandbox, a HOME and an output folder."""
+    """A lender with a sandbox, a HOME and an output folder.
+
+    Attributes:
+        instead: answers some requests in the sandbox's place.
+    """
 
     world: World
     settings: dict[str, Any] = field(default_factory=dict)
+    instead: Callable[[httpx.Request], httpx.Response | None] = lambda _request: None
 
     @classmethod
     def under(cls, folder: Path, **options: Any) -> Lender:  # noqa: ANN401 - a world's fields
@@ -140,7 +162,7 @@ class Lender:
     async def at_the_desk(self, run: ErrandRun, work: Callable[[Desk], Awaitable[None]]) -> None:
         """Do something at an open desk, with the sandbox at the other end."""
         transport = httpx.ASGITransport(application(self.world.sandbox))
-        desk = open_desk(run, transport=transport)
+        desk = open_desk(run, transport=Between(transport, self.instead))
         try:
             await work(desk)
         finally:
@@ -158,6 +180,11 @@ class Lender:
     def calls(self, operation: str) -> list[dict[str, Any]]:
         """Return the calls of one operation that the sandbox saw."""
         return self.world.calls(operation)
+
+    def is_distributor(self, *, now: bool) -> None:
+        """Let the service take the lender's key for a distributor's, or not any more."""
+        sandbox = self.world.sandbox
+        sandbox.manners = replace(sandbox.manners, distributor=now)
 
     def on_day(self, day: int) -> None:
         """Move the sandbox's world to a day."""

@@ -1,0 +1,596 @@
+"""Offers of loans: one link for each approved customer and product, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from sandbox.app import application
+from sandbox.faults import FaultPlan, Scripted
+from sandbox.process import SandboxProcess
+from schemas.checks import Operation
+from schemas.decisions import Review
+from schemas.errors import InputError, UsageError
+from schemas.offers import OfferLoans
+from steps import offering
+from steps.answered import evidence_digest
+from steps.loan_products import NO_DISTRIBUTOR
+from steps.offer_links import ask_again
+from steps.offering import quote_offers
+from storage.journal import open_journal
+from storage.journal.customers import Customers
+from storage.journal.loan_offers import LoanOffers
+from storage.journal.reviews import Reviews
+from storage.journal.runs import KILLED
+from storage.journal.verify import verify_journal
+from tests.screening import Night
+from tests.steps.offers_in_a_test import PRODUCT, Lender, borrower
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from steps.errands import Desk
+
+NUMBERS = range(1, 13)
+
+
+@pytest.fixture(scope="module")
+def screened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Night]:
+    """A lender's folder after a night with approved customers and one for review."""
+    folder = tmp_path_factory.mktemp("screened")
+    return folder, Lender.under(folder).screen([borrower(number) for number in NUMBERS])
+
+
+@pytest.fixture
+def lender(screened: tuple[Path, Night], tmp_path: Path) -> Lender:
+    """A lender after that night, everything a copy, with a sandbox that has heard nothing yet."""
+    folder = tmp_path / "lender"
+    shutil.copytree(screened[0], folder)
+    return Lender.under(folder)
+
+
+@pytest.fixture
+def night(screened: tuple[Path, Night], lender: Lender) -> Night:
+    """That night, in the lender's folder."""
+    folder, night = screened
+    return Night(lender.world.folder / night.folder.relative_to(folder), night.report)
+
+
+def chosen(night: Night, decision: str = "approve") -> set[str]:
+    """Return the customers of a night with a decision."""
+    return {row["customer_id"] for row in night.rows if row["decision"] == decision}
+
+
+def states(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Return what became of each customer."""
+    return {customer: row["state"] for customer, row in rows.items()}
+
+
+def test_each_approved_customer_gets_one_link(lender: Lender, night: Night) -> None:
+    """Ready for a mail merge: who, where to, which product, reference and link."""
+    found = lender.offer(night)
+    approved = chosen(night)
+    assert len(approved) > 8
+    assert states(found.offers) == dict.fromkeys(approved, "offered")
+    assert len(lender.calls("loan_start")) == len(approved)
+    book = lender.world.sandbox.loans.loans
+    for row in found.offers.values():
+        loan = book[row["reference"]]
+        assert row["url"].endswith(loan.path)
+        assert (row["email"], row["phone"]) == (loan.email, loan.phone_number)
+        assert (row["product_id"], row["product_name"]) == (PRODUCT, "Salary advance")
+    assert len({row["url"] for row in found.offers.values()}) == len(approved)
+    report = found.report
+    assert (report["state"], report["offers"]["offered"]) == ("completed", len(approved))
+    assert report["rows"] == {"read": len(NUMBERS), "screened": len(NUMBERS), "quarantined": 0}
+    start = report["checks"]["loan_start"]
+    parts = ("paid", "free", "reused", "spared", "failed", "pending", "in_doubt")
+    assert start["distinct"] == sum(start[name] for name in parts) == len(approved)
+    assert report["cost"]["total"] == "0.00"
+
+
+def test_list_for_a_spreadsheet_says_the_same(lender: Lender, night: Night) -> None:
+    """The CSV file has the rows of the table, and phones that messages can be sent to."""
+    found = lender.offer(night)
+    with (found.folder / "offers.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["customer_id"]: row for row in csv.DictReader(file)}
+    assert rows.keys() == found.offers.keys()
+    for customer, row in rows.items():
+        table = found.offers[customer]
+        assert (row["url"], row["phone"]) == (table["url"], table["phone"])
+        assert re.fullmatch(r"\+234\d{10}", row["phone"])
+
+
+def test_formula_in_a_name_is_disarmed(lender: Lender) -> None:
+    """A name that a spreadsheet would take for a formula has an apostrophe before it."""
+    night = lender.screen([borrower(1, first_name="=HYPERLINK(1)"), borrower(2)])
+    found = lender.offer(night, decisions=["approve", "review", "decline", "undecided"])
+    text = (found.folder / "offers.csv").read_text("utf-8")
+    assert "'=HYPERLINK(1)" in text
+    assert found.offers["C1"]["customer_name"].startswith("=HYPERLINK(1)")
+
+
+def test_offering_again_makes_no_second_link(lender: Lender, night: Night, tmp_path: Path) -> None:
+    """Not from the same folder, a copy of it, nor the folder of another night of the customers."""
+    first = lender.offer(night)
+    asked = len(lender.calls("loan_start"))
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(night.folder, elsewhere)
+    later = lender.screen([borrower(number) for number in NUMBERS], batch="another name")
+    for run_dir in (night.folder, elsewhere, later.folder):
+        again = lender.offer(night, run_dir=str(run_dir))
+        assert set(states(again.offers).values()) == {"already_offered"}
+        same = {customer: row["url"] for customer, row in again.offers.items()}
+        assert same == {customer: first.offers[customer]["url"] for customer in same}
+    assert len(lender.calls("loan_start")) == asked
+
+
+def test_another_product_is_another_offer(lender: Lender, night: Night) -> None:
+    """One link for each customer and product."""
+    first, other = lender.offer(night), lender.offer(night, product="LP1002")
+    assert set(states(other.offers).values()) == {"offered"}
+    for customer, row in other.offers.items():
+        assert row["reference"] != first.offers[customer]["reference"]
+
+
+def test_form_behind_the_link_is_filled_in(lender: Lender, night: Night) -> None:
+    """The customer sees their own email and phone already there."""
+    row = lender.offer(night).offers["C1"]
+    page = opened(lender, row["url"])
+    assert 'value="c1@mail.example.com"' in page
+    assert 'value="+2348030000001"' in page or 'value="08030000001"' in page
+
+
+def opened(lender: Lender, url: str) -> str:
+    """Open a link as a browser does."""
+
+    async def get() -> str:
+        transport = httpx.ASGITransport(application(lender.world.sandbox))
+        async with httpx.AsyncClient(transport=transport) as browser:
+            return (await browser.get(url)).text
+
+    return asyncio.run(get())
+
+
+@pytest.mark.parametrize(
+    ("prefill", "told"),
+    [
+        ([], ("", "")),
+        (["email"], ("c1@mail.example.com", "")),
+        (["phone"], ("", "+2348030000001")),
+    ],
+)
+def test_service_is_told_only_what_was_asked_for(
+    lender: Lender, night: Night, prefill: list[str], told: tuple[str, str]
+) -> None:
+    """`meta` has what `--prefill` names and nothing else; the list has both for the letter."""
+    row = lender.offer(night, prefill=prefill).offers["C1"]
+    loan = lender.world.sandbox.loans.loans[row["reference"]]
+    assert (loan.email, loan.phone_number) == told
+    assert (row["email"], row["phone"]) == ("c1@mail.example.com", "+2348030000001")
+
+
+def test_customer_without_a_sound_contact_is_left_out(lender: Lender) -> None:
+    """Absent and malformed contacts are none, unless nothing is to be filled in."""
+    rows = [borrower(1), borrower(2, email="", phone=""), borrower(4, email="x@", phone="12")]
+    night = lender.screen([*rows, borrower(5, email="")])
+    assert {"C1", "C2", "C4", "C5"} <= chosen(night)
+    found = lender.offer(night)
+    assert states(found.offers) == {
+        "C1": "offered",
+        "C2": "no_contact",
+        "C4": "no_contact",
+        "C5": "offered",
+    }
+    assert found.offers["C4"]["email"] is None
+    assert set(states(lender.offer(night, prefill=[]).offers).values()) <= {
+        "offered",
+        "already_offered",
+    }
+
+
+def test_no_more_links_than_asked_for(lender: Lender, night: Night) -> None:
+    """`--max` bounds new links; the next run goes on where this one ended."""
+    found = lender.offer(night, most=3)
+    counts = found.report["offers"]
+    assert (counts["offered"], counts["pending"]) == (3, len(chosen(night)) - 3)
+    assert len(lender.calls("loan_start")) == 3
+    assert "were not reached" in found.report["notices"][0]
+    rest = lender.offer(night)
+    assert rest.report["offers"]["already_offered"] == 3
+    assert len(lender.calls("loan_start")) == len(chosen(night))
+
+
+def test_quote_asks_nothing(lender: Lender, night: Night) -> None:
+    """How many links it would be, before and after."""
+    asked = lender.asked(night, {})
+    quote = quote_offers(asked, lender.read)
+    assert quote["links"] == len(chosen(night))
+    assert lender.calls("loan_products") == []
+    lender.offer(night)
+    assert quote_offers(asked, lender.read)["links"] == 0
+
+
+# --- whose decision counts ---
+
+
+def reviewed(lender: Lender, night: Night, customer: str, decision: str) -> None:
+    """Let a reviewer decide on a customer's present evidence."""
+    with open_journal(lender.world.folder / "home") as journal:
+        batch = night.report["batch"]
+        pseudonym = journal.pseudonyms.customer(batch, customer)
+        known = Customers.of(journal).known([pseudonym])[pseudonym]
+        now = journal.clock()
+        review = Review(
+            customer=pseudonym,
+            run_id=night.report["run_id"],
+            listed="review",
+            decision=decision,
+            reviewer="Bisi",
+            note="looked at it",
+            reviewed_at=now,
+            until=now + 10**12,
+            evidence=evidence_digest(known.state),
+        )
+        Reviews.of(journal).add(batch, [review])
+
+
+def test_reviewers_decision_counts(lender: Lender, night: Night) -> None:
+    """Approved by a reviewer is approved; declined by one is not offered, whatever the policy."""
+    (waiting,) = chosen(night, "review")
+    refused = min(chosen(night))
+    reviewed(lender, night, waiting, "approve")
+    reviewed(lender, night, refused, "decline")
+    found = lender.offer(night)
+    assert found.offers[waiting]["state"] == "offered"
+    assert found.offers[waiting]["decided_by"] == "review"
+    assert found.offers[refused]["state"] == "superseded"
+    assert len(lender.calls("loan_start")) == len(chosen(night))
+
+
+def test_later_run_that_decided_otherwise_counts(lender: Lender, night: Night) -> None:
+    """An old folder does not offer to somebody who is on the blacklist since."""
+    rows = [borrower(number) for number in NUMBERS]
+    rows[0] = borrower(1, bvn="22999000001")  # listed
+    later = lender.screen(rows)
+    assert "C1" in chosen(night) - chosen(later)
+    assert lender.offer(night).offers["C1"]["state"] == "superseded"
+
+
+def test_decisions_are_chosen(lender: Lender, night: Night) -> None:
+    """Only rows with a chosen decision are listed."""
+    found = lender.offer(night, decisions=["review"])
+    assert found.offers.keys() == chosen(night, "review")
+
+
+# --- runs that cannot be offered from ---
+
+
+def _stop(folder: Path) -> None:
+    _rewrite(folder / "report.json", ('"completed"', '"stopped"'))
+
+
+def _hold(folder: Path) -> None:
+    _rewrite(folder / "report.json", ('"publishable"', '"held": ["too many"], "publishable"'))
+
+
+def _unfinish(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+
+
+def _test_mode(folder: Path) -> None:
+    _rewrite(folder / "report.json", ('"completed"', '"test_mode"'))
+
+
+def _purge(folder: Path) -> None:
+    _rewrite(folder / "manifest.json", ('"enriched/', '"gone/'))
+
+
+def _change(folder: Path) -> None:
+    part = folder / "enriched" / "part-00000.parquet"
+    part.write_bytes(part.read_bytes() + b"x")
+
+
+def _empty(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def _rewrite(path: Path, change: tuple[str, str]) -> None:
+    text = path.read_text("utf-8")
+    assert change[0] in text
+    path.write_text(text.replace(*change), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (_stop, "was stopped .* --include-stopped"),
+        (_hold, "is held"),
+        (_unfinish, "is not finished"),
+        (_test_mode, "test mode"),
+        (_purge, "were purged"),
+        (_change, "not as the run has left it"),
+        (_empty, "no folder of a finished run"),
+    ],
+)
+def test_unsound_run_is_refused_before_anything_is_asked(
+    lender: Lender, night: Night, spoil: Callable[[Path], None], said: str
+) -> None:
+    """One line says what is the matter; the service hears nothing, no folder is left."""
+    spoil(night.folder)
+    before = set((lender.world.folder / "out").iterdir())
+    with pytest.raises(InputError, match=said):
+        lender.offer(night)
+    assert lender.calls("loan_products") == []
+    assert set((lender.world.folder / "out").iterdir()) == before
+
+
+def test_stopped_run_is_taken_on_purpose(lender: Lender, night: Night) -> None:
+    """What a stopped run has decided is complete."""
+    _stop(night.folder)
+    found = lender.offer(night, include_stopped=True)
+    assert states(found.offers) == dict.fromkeys(chosen(night), "offered")
+
+
+def test_folder_of_offers_is_no_source(lender: Lender, night: Night) -> None:
+    """A run of offers has no decisions."""
+    found = lender.offer(night)
+    with pytest.raises(InputError, match="not of screening"):
+        lender.offer(night, run_dir=str(found.folder))
+
+
+def test_unknown_product_leaves_nothing(lender: Lender, night: Night) -> None:
+    """The list is looked at first, and what it has is told."""
+    with pytest.raises(UsageError, match="there are: LP1001, LP1002"):
+        lender.offer(night, product="LP9999")
+    assert lender.calls("loan_start") == []
+    assert not [each for each in (lender.world.folder / "out").iterdir() if each != night.folder]
+
+
+def test_key_that_is_no_distributors_is_told_in_one_line(lender: Lender, night: Night) -> None:
+    """One call, one notice, stopped; the same run goes on once the key may."""
+    lender.is_distributor(now=False)
+    found = lender.offer(night)
+    assert (found.report["state"], found.report["stop_reason"]) == ("stopped", "auth")
+    assert found.report["notices"] == [NO_DISTRIBUTOR]
+    assert len(lender.calls("loan_products")) == 1
+    assert lender.calls("loan_start") == []
+    lender.is_distributor(now=True)
+    resumed = lender.offer(run=found.report["run_id"])
+    assert resumed.folder == found.folder
+    assert resumed.report["offers"]["offered"] == len(chosen(night))
+
+
+# --- what goes wrong on the way ---
+
+
+def fault(lender: Lender, name: str, at_call: int = 1, calls: int = 1) -> None:
+    """Let the sandbox fail at starts of loans."""
+    script = [Scripted("loan_start", at_call, calls, name)]
+    lender.world.sandbox.faults = FaultPlan(0, script=script)
+
+
+def test_lost_answer_is_named_and_never_asked_again_by_machine(
+    lender: Lender, night: Night
+) -> None:
+    """The customer is in doubt in every later run, until somebody asks on purpose."""
+    fault(lender, "http_502_after_charge")
+    found = lender.offer(night)
+    (doubted,) = [c for c, row in found.offers.items() if row["state"] == "in_doubt"]
+    assert found.report["offers"]["in_doubt"] == 1
+    assert "1 links are in doubt" in found.report["notices"][0]
+    made = len(lender.calls("loan_start"))
+    assert made == len(chosen(night))
+    lender.world.sandbox.faults = FaultPlan(0)
+    assert lender.offer(night).offers[doubted]["state"] == "in_doubt"
+    assert len(lender.calls("loan_start")) == made
+    with open_journal(lender.world.folder / "home") as journal:
+        assert ask_again(journal, lender.asked(night, {}), [doubted]) == 1
+    row = lender.offer(night).offers[doubted]
+    assert (row["state"], row["number"]) == ("offered", 2)
+    assert len(lender.calls("loan_start")) == made + 1
+    assert lender.offer(night).offers[doubted]["state"] == "already_offered"
+
+
+def test_another_link_is_refused_where_there_is_one(lender: Lender, night: Night) -> None:
+    """An open offer has its link; strangers and customers without an offer are told by place."""
+    asked = lender.asked(night, {})
+    with (
+        open_journal(lender.world.folder / "home") as journal,
+        pytest.raises(InputError, match=r"number 1 .* never offered"),
+    ):
+        ask_again(journal, asked, ["C1"])
+    lender.offer(night)
+    with open_journal(lender.world.folder / "home") as journal:
+        with pytest.raises(InputError, match="number 1 of those given has an open offer") as told:
+            ask_again(journal, asked, ["C1"])
+        assert "C1" not in str(told.value)
+        with pytest.raises(InputError, match=r"number 1 .* no row"):
+            ask_again(journal, asked, ["C999"])
+
+
+def test_refused_start_is_failed_and_may_be_offered_again(lender: Lender, night: Night) -> None:
+    """What the service refuses has made no link."""
+    said = httpx.Response(400, json={"status": "error", "message": "Not this customer"})
+    lender.instead = lambda asked: said if b"c1@mail" in asked.content else None
+    found = lender.offer(night)
+    (failed,) = [c for c, row in found.offers.items() if row["state"] == "failed"]
+    assert found.offers[failed]["problem"] == "rejected"
+    assert found.offers[failed]["url"] is None
+    lender.instead = lambda _asked: None
+    assert lender.offer(night).offers[failed]["state"] == "offered"
+
+
+def test_overload_is_waited_out(lender: Lender, night: Night) -> None:
+    """A start that the service never took up is repeated, without a second link."""
+    fault(lender, "http_503", calls=2)
+    found = lender.offer(night)
+    assert set(states(found.offers).values()) == {"offered"}
+    assert len(lender.world.sandbox.loans.loans) == len(chosen(night))
+
+
+def test_test_mode_offers_nothing(lender: Lender, night: Night) -> None:
+    """Links of the test mode lead nowhere: they are no offers, and nothing is published."""
+    lender.world.sandbox.faults = FaultPlan(0, rates={"all": {"mock_response": 1.0}})
+    found = lender.offer(night)
+    assert found.report["state"] == "test_mode"
+    assert set(states(found.offers).values()) == {"pending"}
+    assert not (found.folder / "manifest.json").exists()
+
+
+async def _die(lender: Lender, night: Night, how: str) -> None:
+    """Let a run die: before its block is sent, while it is out, or before it is written down."""
+    run = offering.open_offering(lender.asked(night, {}), lender.read)
+    try:
+        work = offering.take_rows(run)
+
+        async def begin(desk: Desk) -> None:
+            await offering.check_product(work, desk)
+            mine, _ = offering._claim(work, work.rows[:2])
+            jobs = [offering._job(work, desk, row) for row in mine]
+            if how == "answered":
+                await desk.make(jobs)
+            if how == "sent":
+                run.journal.calls.reserve(
+                    run.run_id, run.flow, [job.ask() for job in jobs], run.caps, since=2**62
+                )
+
+        await lender.at_the_desk(run, begin)
+    finally:
+        run.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "word"),
+    [("written", "offered"), ("sent", "in_doubt"), ("answered", "already_offered")],
+)
+def test_what_a_dead_run_left_is_learnt(lender: Lender, night: Night, how: str, word: str) -> None:
+    """Never sent: offered now. Sent: in doubt. Answered: the link is in the journal."""
+    asyncio.run(_die(lender, night, how))
+    with open_journal(lender.world.folder / "home") as journal:
+        assert journal.runs.newest()[0].state == KILLED
+    found = lender.offer(night)
+    touched = list(found.offers.values())[:2]
+    assert [row["state"] for row in touched] == [word, word]
+    assert all((row["url"] is None) is (word == "in_doubt") for row in touched)
+    made = len(chosen(night)) - (2 if word == "in_doubt" else 0)
+    assert len(lender.world.sandbox.loans.loans) == made
+
+
+def test_dead_run_is_taken_up_again(lender: Lender, night: Night) -> None:
+    """It goes on with what is missing, and counts what it had made as its own."""
+    asyncio.run(_die(lender, night, "answered"))
+    with open_journal(lender.world.folder / "home") as journal:
+        run_id = journal.runs.newest()[0].run_id
+    found = lender.offer(run=run_id)
+    assert set(states(found.offers).values()) == {"offered"}
+    assert len(lender.calls("loan_start")) == len(chosen(night))
+
+
+def test_two_runs_at_once_make_one_link_each(lender: Lender, night: Night) -> None:
+    """Both lists have every link in the end; the ledger has one start for each customer."""
+
+    async def both() -> list[dict[str, Any]]:
+        runs = [offering.open_offering(lender.asked(night, {}), lender.read) for _ in range(2)]
+        try:
+            return list(await asyncio.gather(*(lender.make(run) for run in runs)))
+        finally:
+            for run in runs:
+                run.close()
+
+    reports = asyncio.run(both())
+    assert len(lender.calls("loan_start")) == len(chosen(night))
+    for report in reports:
+        counts = report["offers"]
+        assert counts["offered"] + counts["already_offered"] == len(chosen(night))
+    assert sum(report["offers"]["offered"] for report in reports) == len(chosen(night))
+
+
+PROGRAM = """
+import asyncio, json, sys
+from schemas.offers import OfferLoans
+from schemas.settings import read_settings
+from steps import offering
+from steps.errands import open_desk
+from steps.offer_report import close_offering
+
+async def whole():
+    url, key, home, run_dir, out = sys.argv[1:]
+    settings = read_settings(base_url=url, api_key=key, home=home)
+    asked = OfferLoans(run_dir=run_dir, product="LP1001", output=out)
+    run = offering.open_offering(asked, settings)
+    work = offering.take_rows(run)
+    desk = open_desk(run)
+    if await offering.check_product(work, desk):
+        await offering.make_links(work, desk)
+    await desk.close()
+    print(json.dumps(close_offering(work)["offers"]))
+    run.close()
+
+asyncio.run(whole())
+"""
+
+
+def test_two_processes_at_once_make_one_link_each(lender: Lender) -> None:
+    """Real processes on one journal, started together, over sockets."""
+    night = lender.screen([borrower(number) for number in range(1, 61)])
+    folder = lender.world.folder
+    with SandboxProcess("calm", api_key="sandbox-key") as sandbox:
+        sandbox.post("/_sandbox/latency", {"kind": "none"})
+        program = [sys.executable, "-c", PROGRAM, sandbox.url, "sandbox-key"]
+        places = [str(folder / "home"), str(night.folder), str(folder / "out")]
+        started = [
+            subprocess.Popen(
+                [*program, *places],
+                cwd=Path(__file__).resolve().parents[2],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(2)
+        ]
+        told = [process.communicate(timeout=120)[0] for process in started]
+        assert [process.returncode for process in started] == [0, 0]
+        made = sandbox.totals()["totals"]["by_operation"]["loan_start"]["requests"]
+    assert made == len(chosen(night))
+    assert sum(int(re.findall(r'"offered": (\d+)', text)[0]) for text in told) == made
+
+
+def test_nothing_personal_is_in_the_clear_at_home(lender: Lender, night: Night) -> None:
+    """Neither contacts and names nor references and links; report and calls have none either."""
+    found = lender.offer(night)
+    secrets = [
+        value
+        for row in found.offers.values()
+        for name in ("email", "phone", "customer_name", "reference", "url")
+        for value in [row[name].encode()]
+    ]
+    home = lender.world.folder / "home"
+    files = [path for path in home.rglob("*") if path.is_file()]
+    plain = [found.folder / name for name in ("report.json", "manifest.json", "calls.parquet")]
+    for path in (*files, *plain):
+        content = path.read_bytes()
+        assert not [each for each in secrets if each in content], path
+    with open_journal(home) as journal:
+        assert verify_journal(journal) == []
+        assert len(LoanOffers.of(journal).linked()) == len(secrets) // 5
+
+
+def test_resuming_with_another_product_is_refused(lender: Lender, night: Night) -> None:
+    """A run is about one product and one screening run."""
+    found = lender.offer(night, most=1)
+    with pytest.raises(InputError, match="is not that of run"):
+        lender.offer(run=found.report["run_id"], product="LP1002")
+    with pytest.raises(InputError, match="name the folder"):
+        lender.offer(run="20260101-000000-abcdef")
+    assert OfferLoans(run_dir="x").decisions == ["approve"]
+    assert Operation.LOAN_START.value in found.report["checks"]
