@@ -1,0 +1,88 @@
+"""`nightscreen transactions` and what `runs show` says of a pull: mistakes told, nobody shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from schemas.errors import InputError, UsageError
+from tests.steps.pulls_in_a_test import Lender
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+
+@pytest.fixture
+def lender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lender:
+    """A lender of whom one customer consented to another scope, and one took it back."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NIGHTSCREEN_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("NIGHTSCREEN_API_KEY", "sandbox-key")
+    monkeypatch.chdir(tmp_path)
+    found = Lender(tmp_path)
+    found.consent(["LIVE-1", "BACK-2"])
+    found.consent(["OTHER-3"], "profile:view")
+    with found.vault() as vault:
+        vault.revoke("BACK-2", "customer asked")
+    return found
+
+
+def run(*arguments: str) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(app, [*arguments])
+
+
+@pytest.mark.parametrize(
+    ("customer", "says"),
+    [
+        ("NEVER-4", "customer number 2 of those given never consented"),
+        ("BACK-2", "customer number 2 of those given has a grant that is revoked"),
+        ("OTHER-3", "customer number 2 of those given did not grant transaction:list"),
+    ],
+)
+def test_customer_without_a_usable_consent_is_told_by_place(
+    lender: Lender, customer: str, says: str
+) -> None:
+    """What to do next is said, and no id stands in the message."""
+    ended = run("transactions", "pull", "--customer", "LIVE-1", "--customer", customer)
+    assert isinstance(ended.exception, InputError)
+    assert says in str(ended.exception)
+    assert "nightscreen consent link" in str(ended.exception)
+    assert customer not in str(ended.exception)
+    assert not (lender.folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--run", "20260101-000000-abcdef", "--customer", "LIVE-1"), "leave --customer"),
+        (("--deadline", "tomorrow"), "--deadline"),
+    ],
+)
+@pytest.mark.usefixtures("lender")
+def test_mistaken_options_are_told_before_anything_is_begun(
+    arguments: tuple[str, ...], says: str
+) -> None:
+    """Each names the option."""
+    ended = run("transactions", "pull", *arguments)
+    assert isinstance(ended.exception, UsageError)
+    assert says in str(ended.exception)
+
+
+def test_runs_show_tells_a_pull_again(lender: Lender) -> None:
+    """A pull is shown as a pull, and one that was killed says how it goes on."""
+    report = lender.pull()
+    shown = run("runs", "show", report["run_id"])
+    assert f"added {report['changes']['added']}" in shown.stdout
+    assert "transactions/pulled_on=" in shown.stdout
+    assert "LIVE-1" not in shown.stdout
+    pull = lender.open()
+    pull.run.close()
+    assert f"nightscreen transactions pull --run {pull.run.run_id}" in " ".join(
+        run("runs", "show", pull.run.run_id).stdout.split()
+    )
