@@ -7,13 +7,15 @@ the browser is sent on to a clean address, so that code and state leave its addr
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from client.aggregator import consent_address, read_scopes
 from portal.browser import read_form
+from portal.lasting import Pace
 from portal.log import note
-from portal.pages import onward
+from portal.pages import onward, policy
 from steps.consent_links import Asked, Refusal
 from steps.consenting import Consent, Ending
 from storage.clock import instant_text
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 LINK: Final = "/consent/{token}"
 TOLD: Final = "/consent/told"
+DEPARTURES_A_MINUTE: Final = 10
 _LONGEST_CODE = 2000
 _READ = ("code", "state", "error")
 
@@ -91,6 +94,7 @@ class ConsentPages:
         self._links = links
         self._redeemer = redeemer
         self._clock = clock
+        self._pace = Pace(DEPARTURES_A_MINUTE, 60, time.monotonic)
         self._lasting = lasting
 
     async def start(self, request: Request) -> Response:
@@ -106,6 +110,7 @@ class ConsentPages:
             mark=self._browsers.mark(word, request.url.path),
             screen=urlsplit(self._place.consent_origin).netloc,
         )
+        response.headers["content-security-policy"] = policy(self._place.consent_origin)
         self._browsers.remember(response, word)
         return response
 
@@ -119,6 +124,9 @@ class ConsentPages:
         asked = await self._look(request)
         if isinstance(asked, Refusal):
             return self._link_refused(request, asked)
+        if not self._pace.lets(asked.link):
+            note(request.scope, refused="pace")
+            return self._pages.trouble("pace", 429, again=request.url.path)
         word = self._browsers.word_or_new(request)
         state = await asyncio.to_thread(self._links.depart, asked, word)
         response = onward(

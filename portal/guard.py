@@ -62,7 +62,9 @@ class Guard:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 sent.append(message["status"])
-                message["headers"] = [*message["headers"], *self._headers]
+                own = {name.lower() for name, _ in message["headers"]}
+                ours = [each for each in self._headers if each[0] not in own]
+                message["headers"] = [*message["headers"], *ours]
             await send(message)
 
         refusal = self._refusal(scope)
@@ -103,9 +105,9 @@ class Guard:
 
 
 def headers_of(place: Place) -> dict[str, str]:
-    """Return the headers of every answer."""
+    """Return the headers of every answer that does not bear its own of a name."""
     always = {
-        "content-security-policy": policy(place.consent_origin),
+        "content-security-policy": policy(),
         "referrer-policy": "no-referrer",
         "cache-control": "no-store",
         "x-content-type-options": "nosniff",

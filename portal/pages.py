@@ -99,12 +99,13 @@ def onward(address: str) -> Response:
 
 
 def policy(forms_lead_to: str = "") -> str:
-    """Return the content security policy of every answer.
+    """Return the content security policy of an answer.
 
     Args:
-        forms_lead_to: origin a form may be redirected to, besides our own.
+        forms_lead_to: origin a form may be redirected to, besides our own; it may send the browser
+            on to sign in elsewhere, as browsers hold each redirect against the policy.
     """
-    onward_to = f" {forms_lead_to}" if forms_lead_to else ""
+    onward_to = f" {forms_lead_to} https:" if forms_lead_to else ""
     return (
         f"default-src 'none'; img-src 'self'; style-src 'sha256-{_style_digest()}'; "
         f"form-action 'self'{onward_to}; frame-ancestors 'none'; base-uri 'none'"

@@ -254,3 +254,31 @@ def test_help_has_an_example(here: Here, command: str) -> None:
     ended = here(*command.split(), "--help")
     assert ended.status == 0
     assert f"Example: nightscreen {command}" in re.sub(r"\s+", " ", ended.out)
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "told"),
+    [
+        ({"REDIRECT_URI": "", "CONSENT_URL": "", "CLIENT_ID": ""}, (), "portal is not known"),
+        ({"CONSENT_URL": ""}, (), "NIGHTSCREEN_CONSENT_URL is not set"),
+        ({}, ("--port", "{taken}"), "cannot be had"),
+        ({}, ("--port", "99999"), "--port"),
+        ({}, ("--host", "no.such.host.invalid"), "--host"),
+        ({"BASE_URL": ""}, (), "NIGHTSCREEN_BASE_URL is not set"),
+    ],
+)
+def test_portal_that_cannot_begin_says_why(
+    here: Here,
+    monkeypatch: pytest.MonkeyPatch,
+    sandbox: SandboxProcess,
+    changes: dict[str, str],
+    arguments: tuple[str, ...],
+    told: str,
+) -> None:
+    """In one line, with status 2."""
+    for name, value in changes.items():
+        monkeypatch.setenv(f"NIGHTSCREEN_{name}", value)
+    taken = str(urlsplit(sandbox.url).port)
+    ended = here("portal", *(word.replace("{taken}", taken) for word in arguments))
+    assert (ended.status, ended.out) == (2, "")
+    assert told in ended.err

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from portal.consent import DEPARTURES_A_MINUTE
 from portal.guard import LONGEST_ADDRESS, LONGEST_BODY
 from portal.lasting import Lasting, Pace
 from schemas.errors import SettingsError
@@ -35,7 +36,7 @@ async def test_every_answer_bears_the_strict_headers(town: Town, path: str) -> N
     headers = (await client(town).get(path)).headers
     policy = headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; img-src 'self'; style-src 'sha256-")
-    for part in ("frame-ancestors 'none'", "base-uri 'none'", "form-action 'self' https://screen."):
+    for part in ("frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'; "):
         assert part in policy
     assert "unsafe" not in policy
     assert headers["referrer-policy"] == "no-referrer"
@@ -45,6 +46,23 @@ async def test_every_answer_bears_the_strict_headers(town: Town, path: str) -> N
     assert headers["strict-transport-security"].startswith("max-age=")
     assert "geolocation=()" in headers["permissions-policy"]
     assert headers["x-robots-tag"] == "noindex, nofollow"
+
+
+async def test_only_the_form_of_a_link_may_lead_away(town: Town, visitor: Visitor) -> None:
+    """To the consent screen, which may itself send the customer on to sign in."""
+    page = await visitor.open(town.link().token)
+    policy = page.headers["content-security-policy"]
+    assert "form-action 'self' https://screen.service.example https:;" in policy
+    assert len(page.headers.get_list("content-security-policy")) == 1
+
+
+async def test_departures_from_one_link_are_slowed(town: Town, visitor: Visitor) -> None:
+    """Each leaves a row in the journal."""
+    token = town.link().token
+    page = await visitor.open(token)
+    for _ in range(DEPARTURES_A_MINUTE):
+        assert (await visitor.press(token, page)).status_code == 303
+    assert (await visitor.press(token, page)).status_code == 429
 
 
 async def test_cookies_are_kept_to_the_host(town: Town, visitor: Visitor) -> None:

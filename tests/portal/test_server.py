@@ -21,7 +21,7 @@ from portal.place import place_of
 from steps.consent_links import ConsentLinks
 from storage.journal import open_journal
 from storage.vault import Vault
-from tests.cli.command import COMMAND, nightscreen, surroundings
+from tests.cli.command import COMMAND, surroundings
 from tests.portal.browsing import free_port
 from tests.portal.visiting import MARK, settings_in
 
@@ -144,37 +144,6 @@ def test_processes_share_states_and_end_in_good_order(tmp_path: Path, service: S
     assert [answer.status_code for answer in answers] == [303]
     with open_journal(tmp_path / "home") as journal:
         assert [grant.customer_id for grant in Vault.of(journal).grants()] == ["CUST-1"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "arguments", "told"),
-    [
-        ({}, (), "where customers reach the portal is not known"),
-        ({"REDIRECT_URI": "https://x.example/back"}, (), "NIGHTSCREEN_CONSENT_URL is not set"),
-        ({"PORTAL_URL": "https://x.example"}, ("--port", "{taken}"), "cannot be had"),
-        ({"PORTAL_URL": "https://x.example"}, ("--port", "99999"), "--port"),
-    ],
-)
-def test_portal_that_cannot_begin_says_why(
-    tmp_path: Path,
-    service: SlowService,
-    settings: dict[str, str],
-    arguments: tuple[str, ...],
-    told: str,
-) -> None:
-    """In one line, with status 2."""
-    env = surroundings(
-        tmp_path,
-        NIGHTSCREEN_BASE_URL=service.url,
-        NIGHTSCREEN_API_KEY="key",
-        PYTHONPATH=str(Path(__file__).parents[2]),
-        **{f"NIGHTSCREEN_{name}": value for name, value in settings.items()},
-    )
-    taken = str(service.server_address[1])
-    words = [word.replace("{taken}", taken) for word in arguments]
-    ended = nightscreen("portal", *words, cwd=tmp_path, env=env)
-    assert (ended.status, ended.out) == (2, "")
-    assert told in ended.err
 
 
 @pytest.mark.parametrize(
