@@ -1,0 +1,227 @@
+"""The client's reading of the recorded-style exchanges: what it sends, and what it understands."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from client import aggregator, loans, wire
+from client.api import Client
+from client.fakes import Canned, FakeTransport
+from client.reading import parse_answer
+from client.wire import lookup_request
+from schemas.answers import Record
+from schemas.checks import HITS, Check, IdentityKind, Lookup, Operation, Outcome
+from schemas.consented import RawRecords
+from schemas.errors import SettingsError, UsageError
+from schemas.loans import LoanProducts
+from schemas.money import from_micro
+from tests.examples import KEY, MARKS, Example, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from client.classify import Reading
+    from client.wire import Request
+
+EXAMPLES = load()
+OURS = [one for one in EXAMPLES if one.ours]
+HIT = [one for one in EXAMPLES if one.answer is not None]
+
+BUILDERS: dict[Operation, Callable[..., Request]] = {
+    Operation.BANK_ACCOUNT: wire.bank_account,
+    Operation.KARMA: lambda kind, identity: wire.karma(IdentityKind(kind), identity),
+    Operation.ECOSYSTEM: wire.ecosystem,
+    Operation.SELFIE: wire.selfie,
+    Operation.BVN_START: wire.bvn_start,
+    Operation.BVN_FINISH: wire.bvn_finish,
+    Operation.AGGREGATOR_EXCHANGE: aggregator.exchange,
+    Operation.AGGREGATOR_REFRESH: aggregator.refresh,
+    Operation.AGGREGATOR_TRANSACTIONS: aggregator.transactions,
+    Operation.AGGREGATOR_TRANSACTION: aggregator.transaction,
+    Operation.AGGREGATOR_TRANSACTION_UPDATE: aggregator.update_transaction,
+    Operation.AGGREGATOR_ACCOUNTS: aggregator.bank_accounts,
+    Operation.AGGREGATOR_ACCOUNT: aggregator.bank_account,
+    Operation.AGGREGATOR_ACCOUNT_ADD: aggregator.add_bank_account,
+    Operation.AGGREGATOR_ACCOUNT_UPDATE: aggregator.update_bank_account,
+    Operation.AGGREGATOR_ACCOUNT_DELETE: aggregator.delete_bank_account,
+    Operation.AGGREGATOR_ACCOUNT_SYNC: aggregator.sync_bank_account,
+    Operation.AGGREGATOR_PROFILE: aggregator.profile,
+    Operation.LOAN_PRODUCTS: loans.products,
+    Operation.LOAN_START: loans.initialize,
+    Operation.LOAN_VIEW: loans.loan,
+}
+BROKEN = {"timeout": httpx.ReadTimeout(""), "cut": httpx.ReadError("")}
+
+
+def built(example: Example) -> Request:
+    """Return the request that our builder makes of plain arguments."""
+    return BUILDERS[Operation(example.operation)](**example.arguments)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A call carried out against an example: what went out, and what it came to."""
+
+    request: httpx.Request
+    reading: Reading
+
+
+async def carried(example: Example) -> Carried:
+    """Send an example's request to a transport that gives its response."""
+    response = example.response
+    fake = FakeTransport(
+        Canned(error=BROKEN[example.broken])
+        if example.broken
+        else Canned(response["status"], example.answered(), response["headers"])
+    )
+    bearer = example.request["headers"].get("Authorization", f"Bearer {KEY}")
+    key = bearer.removeprefix("Bearer ")
+    base = f"https://service.example{example.address}"
+    async with Client(base, key, transport=fake) as client:
+        reading = await client.send(built(example))
+    return Carried(fake.requests[0], reading)
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 - JSON
+    """Return a typed record in JSON's terms: amounts and times become text."""
+    match value:
+        case Record():
+            named = {name: plain(getattr(value, name)) for name in sorted(value.specified)}
+            return {**named, "extra": plain(value.extra)}
+        case RawRecords():
+            return {"shape": value.shape, "records": plain(value.records)}
+        case LoanProducts():
+            return plain(value.products)
+        case dict():
+            return {name: plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [plain(each) for each in value]
+        case Decimal():
+            return str(value)
+        case date():
+            return value.isoformat()
+        case _:
+            return value
+
+
+@pytest.mark.parametrize("example", OURS, ids=str)
+async def test_our_request_is_the_one_shown(example: Example) -> None:
+    """Plain arguments become the method, path, credential and body of the example."""
+    request = (await carried(example)).request
+    shown = example.request
+    credentials = {
+        name: value
+        for name, value in request.headers.items()
+        if name in ("authorization", "x-access-token")
+    }
+    assert request.method == shown["method"]
+    assert request.url.raw_path.decode() == example.address + shown["path"]
+    assert credentials == {name.lower(): value for name, value in shown["headers"].items()}
+    body = b"".join([part async for part in request.stream])  # type: ignore[union-attr]
+    assert (json.loads(body) if body else None) == shown.get("body")
+    assert ("content-type" in request.headers) == bool(body)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+async def test_each_exchange_is_read_as_shown(example: Example) -> None:
+    """Verdict, outcome, trouble, money, and whether to try again or stop, are those of the file."""
+    reading = (await carried(example)).reading
+    read = {
+        "verdict": reading.verdict,
+        "outcome": reading.outcome,
+        "trouble": reading.trouble,
+        "retry": reading.retry,
+        "strain": reading.strain,
+        "stop": reading.stop,
+        "stop_scope": reading.stop_scope,
+        "cost": None if reading.cost_micro is None else _naira(reading.cost_micro),
+        "balance": None if reading.balance_micro is None else _naira(reading.balance_micro),
+        "retry_after_s": reading.retry_after_s,
+    }
+    assert read == example.reading
+
+
+@pytest.mark.parametrize("example", HIT, ids=str)
+async def test_each_record_is_typed_as_shown(example: Example) -> None:
+    """Every field of an answer becomes the value the file names, and no field is lost."""
+    reading = (await carried(example)).reading
+    answer = plain(parse_answer(Operation(example.operation), reading.body))
+    shown = example.answer
+    if isinstance(shown, dict) and "extra" not in shown and "shape" not in shown:
+        answer = {name: answer[name] for name in shown}
+    assert plain_numbers(answer) == plain_numbers(shown)
+
+
+def plain_numbers(value: object) -> object:
+    """Return JSON with every fraction as text, so that 5000.5 and "5000.5" are one."""
+    return json.loads(json.dumps(value), parse_float=str)
+
+
+def test_every_hit_shows_what_it_is_read_as() -> None:
+    """No hit stands in the folder without the record it becomes."""
+    hits = {one.name for one in EXAMPLES if one.reading["outcome"] in HITS}
+    bare = {one.name for one in EXAMPLES if one.answer is None}
+    assert hits & bare == {"bank_account_removed"}
+
+
+def test_every_operation_has_a_hit() -> None:
+    """Each operation of the specification is shown answered, in each outcome that it can have."""
+    answered = {(one.operation, one.reading["outcome"]) for one in EXAMPLES}
+    for operation in Operation:
+        assert any((operation, outcome) in answered for outcome in HITS), operation
+    for operation, miss in (
+        (Operation.KARMA, Outcome.CLEAR),
+        (Operation.ECOSYSTEM, Outcome.NOT_FOUND),
+        (Operation.BANK_ACCOUNT, Outcome.NOT_FOUND),
+        (Operation.LOAN_VIEW, Outcome.NOT_FOUND),
+    ):
+        assert (operation, miss) in answered
+
+
+def test_a_check_asks_what_its_operation_asks() -> None:
+    """A lookup of a run becomes the same request as the builder's own arguments."""
+    for example in OURS:
+        given = example.arguments
+        match example.operation:
+            case Check.KARMA:
+                lookup = Lookup(Check.KARMA, IdentityKind(given["kind"]), given["identity"])
+            case Check.ECOSYSTEM:
+                lookup = Lookup(Check.ECOSYSTEM, IdentityKind.BVN, given["bvn"])
+            case Check.SELFIE:
+                bvn, image = given["bvn"], given["image_url"]
+                lookup = Lookup(Check.SELFIE, IdentityKind.BVN, bvn, image_url=image)
+            case Check.BANK_ACCOUNT:
+                account = f"{given['bank_code']}-{given['account_number']}"
+                lookup = Lookup(Check.BANK_ACCOUNT, IdentityKind.NUBAN, account)
+            case _:
+                continue
+        assert lookup_request(lookup) == built(example)
+
+
+def test_what_is_not_ours_cannot_be_built() -> None:
+    """A call without a key, or with an empty field, is refused before it is sent."""
+    with pytest.raises(SettingsError):
+        Client("https://service.example", " ")
+    with pytest.raises(UsageError):
+        wire.bank_account("9990000004", "")
+
+
+def test_examples_say_where_they_come_from() -> None:
+    """Each has a known mark and a sentence, and no two are alike."""
+    assert EXAMPLES
+    assert {one.mark for one in EXAMPLES} <= set(MARKS)
+    assert all(one.note.endswith(".") for one in EXAMPLES)
+    notes = [(one.operation, one.note) for one in EXAMPLES]
+    assert len(notes) == len(set(notes))
+
+
+def _naira(micro: int) -> str:
+    """Write an amount as plainly as the examples do."""
+    return f"{from_micro(micro).normalize():f}"
