@@ -118,10 +118,13 @@ def _is_dead(run: ErrandRun, run_id: str) -> bool:
 
 
 async def follow_loans(tracking: Tracking, desk: Desk) -> int:
-    """Ask about every open loan and write down what was seen; return how many answered."""
+    """Ask about every open loan and write down what was seen; return how many answered.
+
+    The first is asked about alone: a key that may not ask is told by one call.
+    """
     due = tracking.due
-    for start in range(0, len(due), BLOCK):
-        block = due[start : start + BLOCK]
+    blocks = [due[:1], *(due[start : start + BLOCK] for start in range(1, len(due), BLOCK))]
+    for block in blocks:
         jobs = await desk.make([_job(desk, each.offer) for each in block])
         tracking.ended.update(job.standing for job in jobs)
         await asyncio.to_thread(_note, tracking, list(zip(block, jobs, strict=True)))

@@ -61,6 +61,11 @@ class Offered:
         return {row["reference"]: row for row in self.rows("loans.parquet")}
 
     @property
+    def loans_offered(self) -> list[str]:
+        """Return the references of `offers.parquet`."""
+        return [row["reference"] for row in self.rows("offers.parquet") if row["reference"]]
+
+    @property
     def changes(self) -> list[dict[str, Any]]:
         """Return the rows of `changes.parquet`."""
         return self.rows("changes.parquet")
@@ -89,11 +94,13 @@ class Lender:
 
     Attributes:
         instead: answers some requests in the sandbox's place.
+        seen: calls the sandbox had seen of what is tried, before.
     """
 
     world: World
     settings: dict[str, Any] = field(default_factory=dict)
     instead: Callable[[httpx.Request], httpx.Response | None] = lambda _request: None
+    seen: int = 0
 
     @classmethod
     def under(cls, folder: Path, **options: Any) -> Lender:  # noqa: ANN401 - a world's fields
@@ -109,6 +116,11 @@ class Lender:
             home=self.world.folder / "home",
             **self.settings,
         )
+
+    @property
+    def app(self) -> Any:  # noqa: ANN401 - an ASGI application
+        """Return the service."""
+        return application(self.world.sandbox)
 
     @property
     def clock(self) -> Clock:
@@ -161,8 +173,8 @@ class Lender:
 
     async def at_the_desk(self, run: ErrandRun, work: Callable[[Desk], Awaitable[None]]) -> None:
         """Do something at an open desk, with the sandbox at the other end."""
-        transport = httpx.ASGITransport(application(self.world.sandbox))
-        desk = open_desk(run, transport=Between(transport, self.instead))
+        transport = Between(httpx.ASGITransport(self.app), self.instead)
+        desk = open_desk(run, transport=transport)
         try:
             await work(desk)
         finally:

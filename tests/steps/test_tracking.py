@@ -1,0 +1,286 @@
+"""Loans followed: day by day to their end, each change told exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from sandbox.faults import FaultPlan, Scripted
+from schemas.offers import TrackLoans
+from steps import tracking
+from steps.loan_products import NO_DISTRIBUTOR, list_products
+from steps.tracking_report import close_tracking
+from storage.journal import open_journal
+from storage.journal.rotation import rotate_key
+from storage.journal.verify import verify_journal
+from tests.steps.offers_in_a_test import Between, Lender, Offered, borrower
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steps.errands import Desk
+
+DAYS = (0, 1, 2, 3, 4, 5, 6, 20, 35, 70, 130)
+
+
+@pytest.fixture(scope="module")
+def offered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lender, Offered]:
+    """A lender who has offered a product to thirty approved customers."""
+    folder = tmp_path_factory.mktemp("offered")
+    lender = Lender.under(folder)
+    night = lender.screen([borrower(number) for number in range(1, 31)])
+    return folder, lender, lender.offer(night)
+
+
+@pytest.fixture
+def offers(offered: tuple[Path, Lender, Offered]) -> Offered:
+    """What was offered."""
+    return offered[2]
+
+
+@pytest.fixture
+def lender(offered: tuple[Path, Lender, Offered], tmp_path: Path) -> Lender:
+    """That lender, everything a copy, on the day of the offers; the service is the same."""
+    folder, first, _ = offered
+    shutil.copytree(folder, tmp_path / "lender")
+    first.on_day(0)
+    first.world.sandbox.faults = FaultPlan(0)
+    first.is_distributor(now=True)
+    copy = Lender.under(tmp_path / "lender", sandbox=first.world.sandbox)
+    copy.seen = len(copy.calls("loan_view"))
+    return copy
+
+
+def statuses(found: Offered) -> dict[str, str]:
+    """Return each reference with its status word."""
+    return {reference: row["status"] for reference, row in found.loans.items()}
+
+
+def said(lender: Lender, reference: str) -> dict[str, str | None]:
+    """Return what the service says of a loan today, as it would be told."""
+    loan = lender.world.sandbox.loans.loans[reference]
+    shown: dict[str, Any] = loan.as_json(loan.place(lender.world.sandbox.day))
+    money = ("loan_amount", "amount_disbursed", "paid")
+    return {
+        "status": shown["status"]["status"],
+        "can_request": "true" if shown["status"]["can_request"] else "false",
+        "reject_reason": shown["reject_reason"],
+        **{name: None if shown[name] is None else f"{shown[name]:.2f}" for name in money},
+    }
+
+
+def test_followed_to_the_end_with_every_change_told_once(lender: Lender, offers: Offered) -> None:
+    """What is told, laid one on the other, is what the service says on every day."""
+    told: dict[str, dict[str, str | None]] = {
+        row["reference"]: {
+            "can_request": "true",
+            "amount_disbursed": "0.00",
+            "paid": "0.00",
+            "loan_amount": None,
+            "reject_reason": None,
+        }
+        for row in offers.rows("offers.parquet")
+    }
+    words: dict[str, list[str]] = defaultdict(list)
+    ended: set[str] = set()
+    for day in DAYS:
+        lender.on_day(day)
+        before = len(lender.calls("loan_view"))
+        found = lender.track()
+        assert len(lender.calls("loan_view")) - before == len(told) - len(ended)
+        for change in found.changes:
+            mine = told[change["reference"]]
+            assert mine.get(change["field"]) == change["old"], change
+            mine[change["field"]] = change["new"]
+            if change["field"] == "status":
+                words[change["reference"]].append(change["new"])
+        for reference, row in found.loans.items():
+            assert told[reference] == said(lender, reference)
+            assert row["status"] == told[reference]["status"]
+            assert [each["status"] for each in row["history"]] == words[reference]
+            if row["status"] in {"SETTLED", "CANCELLED"}:
+                ended.add(reference)
+        assert lender.track().changes == []
+    assert ["PENDING", "RUNNING", "SETTLED"] in words.values()
+    assert ["PENDING", "CANCELLED"] in words.values()
+    assert found.report["statuses"]["SETTLED"] > 15
+
+
+def test_report_says_where_loans_stand(lender: Lender, offers: Offered) -> None:
+    """Numbers, status words and moves; rows and calls add up."""
+    lender.track()
+    lender.on_day(5)
+    found = lender.track()
+    report = found.report
+    number = len(offers.offers)
+    assert report["rows"] == {"read": number, "screened": number, "quarantined": 0}
+    assert sum(report["statuses"].values()) == number
+    assert report["followed"]["followed"] == number
+    assert report["checks"]["loan_view"]["answers"] == {"found": number, "not_found": 0}
+    moves = report["changes"]["moves"]
+    assert moves["PENDING > RUNNING"] == report["statuses"]["RUNNING"]
+    text = (found.folder / "report.json").read_text("utf-8")
+    assert not [reference for reference in found.loans if reference in text]
+
+
+def test_new_word_is_kept_and_followed(lender: Lender, offers: Offered) -> None:
+    """A word nobody has seen before ends nothing; `Rejected` does, in any case of letters."""
+    first, second = list(offers.loans_offered)[:2]
+    shown = {first: "ON_HOLD", second: "Rejected"}
+
+    def instead(asked: httpx.Request) -> httpx.Response | None:
+        word = shown.get(asked.url.path.rpartition("/")[2])
+        data = {"status": {"status": word}, "paid": 12.5, "somebody": {"new": 1}}
+        return httpx.Response(200, json={"status": "success", "data": data}) if word else None
+
+    lender.instead = instead
+    found = lender.track()
+    assert (found.loans[first]["status"], found.loans[second]["status"]) == ("ON_HOLD", "Rejected")
+    again = lender.track()
+    assert again.loans[first]["state"] == "followed"
+    assert again.loans[second]["state"] == "closed"
+    shown[first] = "PENDING"
+    change = [each for each in lender.track().changes if each["field"] == "status"]
+    assert [(each["old"], each["new"]) for each in change] == [("ON_HOLD", "PENDING")]
+
+
+def test_unknown_reference_is_told_once_and_asked_on(lender: Lender, offers: Offered) -> None:
+    """The last word stays; should the service know it again, that is told too."""
+    lender.track()
+    book = lender.world.sandbox.loans.loans
+    lost = next(iter(offers.loans_offered))
+    loan = book.pop(lost)
+    try:
+        found = lender.track()
+        assert found.loans[lost]["state"] == "unknown_reference"
+        assert found.loans[lost]["status"] == "PENDING"
+        assert [(c["field"], c["new"]) for c in found.changes] == [("reference", "unknown")]
+        assert "1 references are not known" in found.report["notices"][0]
+        assert found.report["state"] == "completed"
+        assert lender.track().changes == []
+    finally:
+        book[lost] = loan
+    back = lender.track().changes
+    assert [(each["field"], each["new"]) for each in back] == [("reference", "known")]
+
+
+def test_what_could_not_be_asked_keeps_its_word(lender: Lender, offers: Offered) -> None:
+    """A loan whose calls fail is told as failed, and asked again the next time."""
+    lender.track()
+    lender.settings["attempts"] = 1
+    script = [Scripted("loan_view", 1, 10**6, "http_500")]
+    lender.world.sandbox.faults = FaultPlan(0, script=script)
+    found = lender.track()
+    assert {row["state"] for row in found.loans.values()} <= {"failed", "pending"}
+    assert set(statuses(found).values()) == {"PENDING"}
+    assert found.changes == []
+    lender.world.sandbox.faults = FaultPlan(0)
+    assert lender.track().report["followed"]["followed"] == len(offers.offers)
+
+
+def test_key_that_is_no_distributors_stops_at_the_first_call(lender: Lender) -> None:
+    """One line, one call, nothing else tried."""
+    lender.is_distributor(now=False)
+    found = lender.track()
+    assert (found.report["state"], found.report["stop_reason"]) == ("stopped", "auth")
+    assert found.report["notices"] == [NO_DISTRIBUTOR]
+    assert len(lender.calls("loan_view")) == lender.seen + 1
+
+
+async def _die(lender: Lender) -> str:
+    """Let a run die after it has written down what it saw, before it tells."""
+    asked = TrackLoans(output=str(lender.world.folder / "out"))
+    run = tracking.open_tracking(asked, lender.read)
+    try:
+        work = tracking.take_loans(run)
+
+        async def ask(desk: Desk) -> None:
+            await tracking.follow_loans(work, desk)
+
+        await lender.at_the_desk(run, ask)
+        return run.run_id
+    finally:
+        run.close()
+
+
+def test_what_a_dead_run_saw_is_told_by_the_next(lender: Lender, offers: Offered) -> None:
+    """Once: by the next run, or by itself where it is taken up again."""
+    asyncio.run(_die(lender))
+    first = [each for each in lender.track().changes if each["field"] == "status"]
+    assert len(first) == len(offers.offers)
+    assert lender.track().changes == []
+    lender.on_day(6)
+    run_id = asyncio.run(_die(lender))
+    resumed = lender.track(run=run_id)
+    assert resumed.changes
+    assert lender.track().changes == []
+
+
+def test_two_runs_at_once_tell_each_change_once(lender: Lender, offers: Offered) -> None:
+    """Whichever writes down what it saw tells it."""
+
+    async def both() -> list[tuple[Path, dict[str, Any]]]:
+        asked = TrackLoans(output=str(lender.world.folder / "out"))
+        runs = [tracking.open_tracking(asked, lender.read) for _ in range(2)]
+        try:
+            reports = await asyncio.gather(*(lender.follow(run) for run in runs))
+            return [(run.folder.path, report) for run, report in zip(runs, reports, strict=True)]
+        finally:
+            for run in runs:
+                run.close()
+
+    done = [Offered(*each) for each in asyncio.run(both())]
+    told = [each["reference"] for one in done for each in one.changes if each["field"] == "status"]
+    assert sorted(told) == sorted(offers.loans_offered)
+    assert all(set(statuses(one).values()) == {"PENDING"} for one in done)
+
+
+def test_loans_are_sealed_and_rotate_with_the_key(lender: Lender, offers: Offered) -> None:
+    """References, links and amounts open under the new key, and nothing is in the clear."""
+    lender.on_day(6)
+    before = statuses(lender.track())
+    home = lender.world.folder / "home"
+    with open_journal(home) as journal:
+        assert rotate_key(journal).finished
+        assert verify_journal(journal) == []
+    assert statuses(lender.track()) == before
+    content = b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
+    for row in offers.offers.values():
+        for name in ("reference", "url", "email", "phone"):
+            assert row[name].encode() not in content
+
+
+def test_nothing_to_follow_is_a_run_like_any_other(tmp_path: Path) -> None:
+    """Before the first offer there is nothing to ask."""
+    lender = Lender.under(tmp_path)
+    found = lender.track()
+    assert (found.report["state"], found.loans) == ("completed", {})
+    assert lender.calls("loan_view") == []
+
+
+def test_products_are_listed_without_a_run(tmp_path: Path) -> None:
+    """The list comes with what the specification does not name; no run and no folder are left."""
+    lender = Lender.under(tmp_path)
+    transport = Between(httpx.ASGITransport(lender.app), lambda _asked: None)
+    listed = asyncio.run(list_products(lender.read, transport=transport))
+    assert [one.product_id for one in listed.products][:2] == ["LP1001", "LP1002"]
+    assert listed.products[0].extra["disburse_to"] == "bank_account"
+    with open_journal(tmp_path / "home") as journal:
+        assert journal.runs.newest() == []
+        assert verify_journal(journal) == []
+
+
+def test_close_without_an_answer_is_honest(lender: Lender, offers: Offered) -> None:
+    """A run that is closed before it has asked tells every loan as pending."""
+    asked = TrackLoans(output=str(lender.world.folder / "out"))
+    run = tracking.open_tracking(asked, lender.read)
+    try:
+        report = close_tracking(tracking.take_loans(run))
+    finally:
+        run.close()
+    assert report["followed"]["pending"] == len(offers.offers)
