@@ -22,6 +22,7 @@ from schemas.money import naira_text
 from steps.bvn_table import PARTS as BVN_PARTS
 from steps.changes import CHANGES_FILE
 from steps.erasing_files import is_in, of_hex, rewrite_calls, rewrite_typed
+from steps.erasing_loans import loan_rows, loan_subjects, rewrite_loans
 from steps.person import QUARANTINE_FILE, subjects_of
 from storage.clock import instant_text
 from storage.decision_files import CSV_FILE, WORKBOOK_FILE
@@ -212,11 +213,13 @@ def look(journal: Journal, customers: Customers, whom: Whom) -> Found:
 
 def _recall(journal: Journal, found: Found) -> None:
     """Learn the identifiers that the person was once seen with, also where no file tells them."""
-    for name, batches in found.person(journal).anywhere.items():
+    anywhere = found.person(journal).anywhere
+    for name, batches in anywhere.items():
         seen = Sightings.of(journal).of_customers([name], batches)
         found.subjects.update(each.identifier for each in seen)
         asked = BvnConsents.of(journal).of_customers([name])
         found.subjects.update(each.subject for each in asked if each.batch in batches)
+    found.subjects.update(loan_subjects(journal, anywhere))
 
 
 def _look_into(run: Run, found: Found, journal: Journal) -> None:
@@ -233,6 +236,7 @@ def _look_into(run: Run, found: Found, journal: Journal) -> None:
         number += 1
     number += sum(1 for _ in _listed(folder, _ids(run, found)))
     number += _told(folder, found.pseudonyms(journal, run.batch))
+    number += loan_rows(folder, found.customers)
     found.rows += number
     if number:
         found.in_runs.add(run.run_id)
@@ -454,6 +458,7 @@ def _rewrite(journal: Journal, found: Found) -> list[RunFiles]:
         folder.sweep()
         rewrite_calls(folder, found.person(journal).subjects)
         _rewrite_lists(folder, run, found, journal)
+        rewrite_loans(folder, found.customers, found.person(journal).anywhere)
         quarantine = folder.path / QUARANTINE_FILE
         if quarantine.exists():
             known = _understood(run, quarantine)

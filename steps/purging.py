@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from schemas.errors import InputError
 from schemas.money import naira_text
+from schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
 from steps.changes import CHANGES_FILE
 from steps.erasing_files import CALLS_FILE
 from steps.person import QUARANTINE_FILE
@@ -34,7 +35,10 @@ TYPED = "transactions"
 """Kind of the typed transactions of pulls, kept as long as enriched rows are."""
 KINDS = {
     QUARANTINE: (QUARANTINE_FILE,),
-    ENRICHED: ("enriched/part-*.parquet", "bvn/part-*.parquet"),
+    ENRICHED: (
+        *("enriched/part-*.parquet", "bvn/part-*.parquet"),
+        *(OFFERS_FILE, OFFERS_CSV, LOANS_FILE),
+    ),
     DECISIONS: (CSV_FILE, WORKBOOK_FILE, CHANGES_FILE, CALLS_FILE),
 }
 """The files of each kind in a run's folder."""

@@ -25,6 +25,7 @@ from steps.bvn_access import PERSONAL, is_theirs, requests_of, shown_request
 from steps.consented_access import consented_data
 from steps.explaining import last_answered, lookup, plain, review_document, told_changes
 from steps.judge import CONTRADICTS, dob_agrees, history_name, judge_account
+from steps.offers_access import offered_data
 from steps.person import changes_of, find_row, listed_rows, quarantined_rows, subjects_of
 from steps.report_page import TEMPLATES, words
 from storage.clock import instant_text, to_instant, to_micros
@@ -105,6 +106,7 @@ def gather(
             for each in asked
         ],
         **consented_data(journal, people[0].customer_id),
+        "loan_offers": offered_data(journal, people[0].customer_id),
         "changes": [
             {**_of_run(run, retention.decisions_days), "changes": told_changes(changes)}
             for person, run in runs
