@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def register(app: typer.Typer) -> None:
@@ -53,7 +56,7 @@ def inbox(
         typer.echo(f"Inbox: {said}.")
 
 
-def watch(given: dict[str, object], *, once: bool) -> dict[str, int]:
+def watch(given: Mapping[str, object], *, once: bool) -> dict[str, int]:
     """Watch the inbox, and return how many files came to what."""
     from cli.beforehand import check_service
     from cli.options import read_watch

@@ -109,7 +109,7 @@ async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
     run = live.put(line)
     try:
         with heeding_sigterm(run):
-            await tag_run(line.run_id, line.wanted.purpose.value)
+            await tag_run("nightscreen", line.run_id, line.wanted.purpose.value)
             async with watching(run):
                 yield run
     except UsageError:

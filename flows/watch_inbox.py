@@ -6,7 +6,7 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, Any
 
-from prefect import flow, get_run_logger
+from prefect import flow, get_run_logger, tags
 from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import deployment
@@ -66,7 +66,8 @@ async def keep_watch(
 async def _screen(watch: Watch, due: Due) -> None:
     """Screen one file as a run of its own, and put it away."""
     try:
-        report: dict[str, Any] = await screen_batch(due.parameters)  # type: ignore[assignment]
+        with tags("inbox"):
+            report: dict[str, Any] = await screen_batch(due.parameters)  # type: ignore[assignment]
     except InputError as error:
         await put_aside(watch, due, error)
     else:

@@ -18,6 +18,7 @@ from steps.report_words import (
     CHECKS,
     DECISIONS,
     PURPOSES,
+    STATUSES,
     count,
     from_to,
     naira,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from steps.report_parts import Picture
 
-_MARKS = {"good": "✅", "warn": "⚠️", "bad": "❌"}
 _FILES = {
     "decisions.xlsx": "the list to work on: who to decline or review, and why",
     "report.html": "the report with its charts, for a browser",
@@ -70,8 +70,8 @@ def next_steps(report: Mapping[str, Any]) -> list[str]:
     steps = []
     if state != "completed":
         steps.append(
-            f"To go on, start the deployment adhoc with Resume run {run_id}, or type "
-            f"nightscreen screen --run {run_id}. Nothing answered is paid for twice."
+            f"To go on, fill in Resume run with {run_id} in the form of the deployment adhoc, or "
+            f"type nightscreen screen --run {run_id}. Nothing answered is paid for twice."
         )
     elif not report["publishable"]:
         steps.append(
@@ -102,7 +102,7 @@ def summary_markdown(report: Mapping[str, Any], folder: str) -> str:
     said = verdict(report)
     purpose = PURPOSES.get(report["purpose"], plain(report["purpose"]))
     parts = [
-        f"# {_MARKS[said.tone]} {said.line}",
+        f"# {said.mark} {said.line}",
         *said.more,
         (
             f"Batch **{_escaped(report['batch'])}**, {purpose}. Run `{report['run_id']}`, "
@@ -112,7 +112,7 @@ def summary_markdown(report: Mapping[str, Any], folder: str) -> str:
     looks = attention(report)
     if looks:
         parts.append("## To look at\n\n" + _bullets(looks))
-    parts.append("## At a glance\n\n" + _table(("", ""), _glance(report)))
+    parts.append("## At a glance\n\n" + _table(("Figure", "This run"), _glance(report)))
     parts.append("## Files\n\n" + _table(("In the folder", f"`{folder}`"), _file_rows(report)))
     steps = next_steps(report)
     if steps:
@@ -225,11 +225,21 @@ def check_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
             "Fresh already": count(each["reused"]),
             "Not answered": count(each["failed"] + each["pending"] + each["in_doubt"]),
             "Cost": naira(each["cost"]),
-            "Answers": ", ".join(
-                f"{plain(word)} {count(number)}" for word, number in sorted(each["answers"].items())
-            ),
         }
         for name, each in report["checks"].items()
+    ]
+
+
+def answer_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return what was found out of how many customers, as rows of a table."""
+    return [
+        {
+            "Check": CHECKS.get(name, sentence(name)),
+            "Answer": sentence(STATUSES.get(word, word)),
+            "Customers": count(number),
+        }
+        for name, each in report["checks"].items()
+        for word, number in sorted(each["answers"].items(), key=lambda one: -one[1])
     ]
 
 
@@ -269,7 +279,7 @@ def quote_markdown(quote: Mapping[str, Any]) -> str:
     ]
     parts = [
         f"# {naira(quoted['expected'])} expected for {count(quote['calls'])} calls",
-        _table(("", ""), glance),
+        _table(("Figure", "This run"), glance),
     ]
     if lines:
         heads = list(lines[0])

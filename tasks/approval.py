@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from prefect import pause_flow_run
+from prefect import get_run_logger, pause_flow_run
 from prefect.exceptions import FlowPauseTimeout
 from prefect.input import RunInput
 from prefect.settings import PREFECT_API_URL
@@ -17,6 +17,8 @@ from pydantic import Field
 
 from steps.control import StopReason
 from steps.line import needs_approval
+from steps.quoting import quote_document
+from steps.run_summary import quote_markdown
 from tasks import live
 
 if TYPE_CHECKING:
@@ -31,7 +33,10 @@ class SpendingApproval(RunInput):
     """The form a person fills in to let a run spend."""
 
     approve: bool = Field(
-        default=False, title="Approve", description="Tick to let this run spend what it quoted."
+        default=False,
+        title="Approve the spending",
+        description="Switched on, the run goes on and spends. Left off, it ends here and asks "
+        "nothing; it can be taken up again.",
     )
 
 
@@ -54,8 +59,10 @@ async def _in_the_engine(line: Line, reason: str) -> bool:
     """Pause the flow run until someone resumes it in the UI, or the time is up."""
     if not PREFECT_API_URL.value():
         return False  # a temporary server: nobody can reach its UI
+    get_run_logger().info("waits for approval: press Resume, above, and decide")
+    quote = quote_markdown(quote_document(line))
     form = SpendingApproval.with_initial_data(
-        description=f"Run {line.run_id} waits for approval: {reason}."
+        description=f"Run {line.run_id} waits for approval: {reason}.\n\n{quote}"
     )
     try:
         paused = pause_flow_run(

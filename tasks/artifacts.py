@@ -15,8 +15,11 @@ from prefect import get_client
 from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 from prefect.context import FlowRunContext
 
+from steps.closing import enriched_parts
 from steps.quoting import quote_document
+from steps.reason_counts import reason_rows
 from steps.run_summary import (
+    answer_rows,
     charts_markdown,
     check_rows,
     decision_rows,
@@ -52,31 +55,34 @@ async def show_quote(line: Line) -> None:
     )
 
 
-async def show_report(report: Mapping[str, Any], folder: str) -> None:
+async def show_report(line: Line, report: Mapping[str, Any]) -> None:
     """Show how a run ended: its summary, its charts, its decisions, its checks."""
+    await _safely(_show_report(line, report))
+
+
+async def _show_report(line: Line, report: Mapping[str, Any]) -> None:
     batch, run = report["batch"], f"run {report['run_id']}"
-    await _safely(
-        acreate_markdown_artifact(
-            summary_markdown(report, folder),
-            key=artifact_key(batch, "summary"),
-            description=f"How {run} ended, and what to do next",
-        )
+    await acreate_markdown_artifact(
+        summary_markdown(report, str(line.folder.path.absolute())),
+        key=artifact_key(batch, "summary"),
+        description=f"How {run} ended, and what to do next",
     )
     charts = await asyncio.to_thread(charts_markdown, report)
     if charts is not None:
-        await _safely(
-            acreate_markdown_artifact(
-                charts, key=artifact_key(batch, "charts"), description=f"Charts of {run}"
-            )
+        await acreate_markdown_artifact(
+            charts, key=artifact_key(batch, "charts"), description=f"Charts of {run}"
         )
-    tables = (("decisions", decision_rows(report)), ("checks", check_rows(report)))
+    tables = (
+        ("decisions", decision_rows(report)),
+        ("reasons", await asyncio.to_thread(reason_rows, enriched_parts(line))),
+        ("checks", check_rows(report)),
+        ("answers", answer_rows(report)),
+    )
     for name, rows in tables:
-        await _safely(
-            acreate_table_artifact(
-                rows,
-                key=artifact_key(batch, name),
-                description=f"{name.capitalize()} of {run}: numbers only",
-            )
+        await acreate_table_artifact(
+            rows,
+            key=artifact_key(batch, name),
+            description=f"{name.capitalize()} of {run}: numbers only",
         )
 
 

@@ -98,6 +98,6 @@ async def report(run_id: str) -> dict[str, Any]:
     )
     say_report(report)
     tell_events(report)
-    await show_report(report, str(run.line.folder.path))
+    await show_report(run.line, report)
     await tag_run(*ending_tags(report))
     return report
