@@ -1,0 +1,110 @@
+"""Offers and loans of one person: shown on request, erased everywhere, purged when they are old."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from schemas.settings import Retention
+from steps.erasing import Whom, erase, look
+from steps.offers_access import offered_data
+from steps.person import find_person
+from steps.purging import due, purge
+from steps.subject_access import access_page, gather
+from storage.clock import DAY_MICROS, system_clock
+from storage.journal import open_journal
+from storage.journal.customers import Customers
+from storage.journal.loan_offers import LoanOffers
+from storage.journal.reviews import Reviews
+from storage.journal.verify import verify_journal
+from tests.steps.offers_in_a_test import Lender, Offered, borrower
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def lender(tmp_path: Path) -> Lender:
+    """A lender with four customers, one of them twice under the same id in two batch names."""
+    return Lender.under(tmp_path)
+
+
+def follow(lender: Lender) -> tuple[Offered, Offered]:
+    """Screen, offer and follow."""
+    night = lender.screen([borrower(number) for number in (1, 2, 4, 5)], batch="borrowers")
+    offered = lender.offer(night)
+    lender.on_day(6)
+    return offered, lender.track()
+
+
+@pytest.mark.parametrize("whom", [{"customer_id": "C1"}, {"bvn": "22000000001"}])
+def test_erased_person_is_nowhere(lender: Lender, whom: dict[str, str]) -> None:
+    """Not in journal, lists or what was told; all others stay as they were."""
+    offered, followed = follow(lender)
+    gone = offered.offers["C1"]
+    others = {c: row for c, row in offered.offers.items() if c != "C1"}
+    home = lender.world.folder / "home"
+    with open_journal(home) as journal:
+        (kept,) = LoanOffers.of(journal).of_customers(
+            [journal.pseudonyms.customers_anywhere(["C1"])]
+        )
+        traces = [kept.offer_id, kept.customer, kept.loan or b""]
+        done = erase(journal, look(journal, Customers.of(journal), Whom(**whom)))
+        assert done["rows"] >= 4
+        assert verify_journal(journal) == []
+        assert len(LoanOffers.of(journal).linked()) == len(others)
+    assert offered.offers == others
+    assert gone["reference"] not in followed.loans
+    told = {each["reference"] for each in followed.changes}
+    assert told == {row["reference"] for row in others.values()}
+    needles = [gone[name].encode() for name in ("email", "phone", "url", "reference")]
+    needles += [each for trace in traces for each in (trace, trace.hex().encode())]
+    for path in lender.world.folder.rglob("*"):
+        if path.is_file() and path.name != "customers.csv":
+            content = path.read_bytes()
+            assert not [each for each in needles if each in content], path
+
+
+def test_erasure_in_one_batch_name_leaves_offers_of_another(lender: Lender) -> None:
+    """An offer belongs to the batch name it rests on."""
+    offered, _ = follow(lender)
+    lender.screen([borrower(1), borrower(2)], batch="other")
+    with open_journal(lender.world.folder / "home") as journal:
+        whom = Whom(customer_id="C1", batch="other")
+        erase(journal, look(journal, Customers.of(journal), whom))
+        assert offered_data(journal, "C1")
+    assert "C1" in offered.offers
+
+
+def test_subject_access_shows_offers(lender: Lender) -> None:
+    """What the service was told, the link, and each word the loan has had."""
+    offered, _ = follow(lender)
+    with open_journal(lender.world.folder / "home") as journal:
+        customers = Customers.of(journal)
+        people = find_person(journal, customers, "C1")
+        found = gather(journal, customers, Reviews.of(journal), people, Retention())
+        (shown,) = found["loan_offers"]
+        assert shown["url"] == offered.offers["C1"]["url"]
+        assert shown["told_email"] == "c1@mail.example.com"
+        assert shown["history"]
+        assert shown["url"] in access_page(found)
+
+
+def test_old_lists_and_ended_loans_are_purged(lender: Lender) -> None:
+    """Lists go with enriched rows; ended loans with decisions; an open one stays while followed."""
+    offered, followed = follow(lender)
+    years = [system_clock() + 365 * 8 * DAY_MICROS]
+    late = Lender.under(lender.world.folder, sandbox=lender.world.sandbox, clock=lambda: years[0])
+    open_before = [row for row in followed.loans.values() if row["status"] == "RUNNING"]
+    assert open_before
+    late.track()
+    with open_journal(lender.world.folder / "home", clock=late.clock) as journal:
+        purge(journal, due(journal, Retention()))
+        left = LoanOffers.of(journal).linked()
+        assert {each.status for each in left} <= {"RUNNING", "PENDING"}
+        assert len(left) >= len(open_before)
+        assert verify_journal(journal) == []
+    assert not (offered.folder / "offers.parquet").exists()
+    assert not (offered.folder / "offers.csv").exists()
+    assert not (followed.folder / "loans.parquet").exists()
