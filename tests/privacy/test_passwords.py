@@ -43,7 +43,7 @@ def written(path: Path, rows: list[dict[str, str]]) -> Path:
 
 def run(place: Place, *arguments: str) -> Ended:
     """Run a command, and keep what it said with the rest."""
-    ended = nightscreen("bvn", *arguments, cwd=place.folder, env=place.env, patience_s=120)
+    ended = nightscreen("bvn", *arguments, cwd=place.folder, env=place.env, patience_s=240)
     said = place.folder / f"said-{arguments[0]}-{len(list(place.folder.iterdir()))}.txt"
     said.write_text(ended.out + ended.err, encoding="utf-8")
     return ended

@@ -21,6 +21,7 @@ from schemas.bvn import ConfirmBvns, RequestBvns
 from schemas.settings import Settings, read_settings
 from steps import bvn_closing, bvn_confirming, bvn_requesting
 from steps.bvn_links import LinkView, accept_otp, look_at_link
+from steps.control import StopReason
 from steps.errands import open_desk
 from storage.journal import open_journal
 from tests.screening import CONSENT, World, customer
@@ -121,6 +122,29 @@ class BvnWorld(World):
             await ask(desk, work)
         finally:
             await desk.close()
+
+    def cancelled(self, otps: Mapping[str, str], *, after: int) -> Told:
+        """Send passwords on and cancel the run once the sandbox has seen some calls."""
+        options = {"output": str(self.folder / "out"), "input": str(self.write_otps(otps))}
+        run, work = bvn_confirming.open_confirm(
+            ConfirmBvns(**options), self.read(), clock=self.clock
+        )
+
+        async def cancel() -> None:
+            sending = asyncio.create_task(self._at_the_desk(run, bvn_confirming.send, work))
+            while len(self.calls("bvn_finish")) < after:  # noqa: ASYNC110 - the sandbox tells nobody
+                await asyncio.sleep(0.005)
+            run.control.stop_run(StopReason.CANCELLED)
+            sending.cancel()
+            await asyncio.wait([sending])
+
+        try:
+            bvn_confirming.take_in(run, work)
+            bvn_confirming.price(run, work)
+            asyncio.run(cancel())
+            return Told(run.folder.path, bvn_closing.close_confirm(run, work))
+        finally:
+            run.close()
 
     def write_otps(self, otps: Mapping[str, str], name: str = "otps.csv") -> Path:
         """Write a file of passwords."""

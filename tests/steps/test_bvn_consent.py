@@ -396,6 +396,24 @@ def test_watch_list_reaches_later_screening_runs_with_consent_alone(world: BvnWo
     assert "CBN_WATCHLIST" not in told["M-silent"]["reasons"]
 
 
+def test_cancelled_run_is_closed_honestly_and_taken_up(world: BvnWorld) -> None:
+    """What was in flight settles and is told; the rest waits; nothing is sent or paid for twice."""
+    rows = [asked(number) for number in range(1, 41)]
+    world.request(rows)
+    otps = {row["customer_id"]: world.otp(row) or "" for row in rows}
+    cut = world.cancelled(otps, after=8)
+    assert (cut.report["state"], cut.report["stop_reason"]) == ("stopped", "cancelled")
+    part = cut.report["checks"]["bvn_finish"]
+    assert part["distinct"] == 40 == part["paid"] + part["pending"]
+    assert cut.states == {"awaiting_otp": part["pending"], "confirmed": part["paid"]}
+    assert 8 <= part["paid"] < 40
+    assert cut.report["cost"]["total"] == f"{world.charged}.00" == f"{20 * part['paid']}.00"
+    whole = world.confirm(world.folder / "otps.csv", run=cut.report["run_id"])
+    assert whole.states == {"confirmed": 40}
+    assert len(world.calls("bvn_finish")) == 40
+    assert whole.report["cost"]["total"] == "800.00"
+
+
 def confirmed(world: BvnWorld) -> None:
     """Confirm two of three customers and screen nobody."""
     rows = [asked(1), asked(2), asked(3)]
