@@ -30,6 +30,7 @@ _SOMEBODY = re.compile(r"\S*@\S*|\+?\d(?:[-_. ]?\d){9,}")
 _FORM = (
     *("input", "checks", "purpose", "max_spend", "deadline", "quote_only", "run", "batch"),
     *("karma_identities", "karma_stop_at_first", "freshness", "policy", "mapping", "output", "yes"),
+    "workers",
 )
 """The order of the form: what is asked of every run first, what is seldom touched last."""
 
@@ -157,7 +158,16 @@ class ScreenBatch(_Screening):
     output: str = Field(
         "out",
         title="Output folder",
-        description="Results go into a folder of the run's id there, on the worker's machine.",
+        description="Results go into a folder of the run's id there, on the worker's machine, or "
+        "at a URL such as s3://bucket/path.",
+    )
+    workers: int = Field(
+        1,
+        title="Workers",
+        description="Processes that ask at the same time; above 1 each is a flow run of its own "
+        "on the work pool.",
+        ge=1,
+        le=64,
     )
     yes: bool = Field(
         default=False,

@@ -301,7 +301,17 @@ class Settings(BaseSettings):
     data_key: SecretStr = Field(
         SecretStr(""), description="32 bytes base64; made once under HOME for a new journal."
     )
+    shared: str = Field(
+        "",
+        description="Where the processes of a run with several workers share its sealed lookups: "
+        "a folder that all machines see, or an fsspec URL; default: HOME.",
+    )
     max_in_flight: MaxInFlight = Field(MaxInFlight(), description="Calls in flight at once.")
+    share_caps: bool = Field(
+        default=False,
+        description="Share MAX_IN_FLIGHT with all other runs, by the Prefect server's global "
+        "concurrency limits; runs with several workers always do.",
+    )
     timeout_s: TimeoutsS = Field(TimeoutsS(), description="Seconds a call may take.")
     attempts: int = Field(5, ge=1, le=20, description="Attempts a lookup, resends included.")
     max_per_day: MaxPerDay = Field(MaxPerDay(), description="Lookups a day, by check.")

@@ -79,6 +79,8 @@ def _with_earlier(parameters: ScreenBatch, earlier: Run) -> ScreenBatch:
         given = getattr(parameters, name)
         if given:
             kept[name] = given
+    if "workers" in parameters.model_fields_set:
+        kept["workers"] = parameters.workers
     if "deadline" not in parameters.model_fields_set:
         kept["deadline"] = ""
     return ScreenBatch.model_validate(kept)
