@@ -122,7 +122,13 @@ def screen(
     deadline: Annotated[str, typer.Option(help="Ask nothing after it, such as 06:00.")] = "",
     quote_only: Annotated[bool, typer.Option("--quote-only", help="Only say the cost.")] = False,
     run: Annotated[str, typer.Option(help="Id of an earlier run to take up again.")] = "",
-    output: Annotated[Path, typer.Option(help="Where results go.")] = Path("out"),
+    output: Annotated[
+        str, typer.Option(help="Where results go: a folder, or a URL such as s3://bucket/path.")
+    ] = "out",
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes that ask at once, on the work pool's machines.", min=1),
+    ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Approve unusual spending beforehand: do not ask.")
     ] = False,
@@ -149,7 +155,8 @@ def screen(
         "deadline": deadline,
         "quote_only": quote_only,
         "run": run,
-        "output": str(output),
+        "output": output,
+        "workers": workers,
         "yes": yes,
     }
     raise typer.Exit(screen_file(options, json_output=json_output, log_format=log_format))
