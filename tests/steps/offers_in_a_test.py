@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from storage.clock import Clock
 
 PRODUCT = "LP1001"
+NOWHERE = "http://127.0.0.1:1"
 
 
 def borrower(number: int, **changes: str) -> dict[str, str]:
@@ -95,23 +96,25 @@ class Lender:
     Attributes:
         instead: answers some requests in the sandbox's place.
         seen: calls the sandbox had seen of what is tried, before.
+        url: address of a sandbox elsewhere that makes and shows loans, in place of the world's.
     """
 
     world: World
     settings: dict[str, Any] = field(default_factory=dict)
     instead: Callable[[httpx.Request], httpx.Response | None] = lambda _request: None
     seen: int = 0
+    url: str = NOWHERE
 
     @classmethod
-    def under(cls, folder: Path, **options: Any) -> Lender:  # noqa: ANN401 - a world's fields
+    def under(cls, folder: Path, *, url: str = NOWHERE, **options: Any) -> Lender:  # noqa: ANN401 - a world's fields
         """Return a lender who keeps everything under a folder."""
-        return cls(World(folder, **options))
+        return cls(World(folder, **options), url=url)
 
     @property
     def read(self) -> Settings:
         """Return the lender's settings."""
         return read_settings(
-            base_url="http://127.0.0.1:1",
+            base_url=self.url,
             api_key="sandbox-key",
             home=self.world.folder / "home",
             **self.settings,
@@ -173,8 +176,8 @@ class Lender:
 
     async def at_the_desk(self, run: ErrandRun, work: Callable[[Desk], Awaitable[None]]) -> None:
         """Do something at an open desk, with the sandbox at the other end."""
-        transport = Between(httpx.ASGITransport(self.app), self.instead)
-        desk = open_desk(run, transport=transport)
+        here = Between(httpx.ASGITransport(self.app), self.instead)
+        desk = open_desk(run, transport=here if self.url == NOWHERE else None)
         try:
             await work(desk)
         finally:
