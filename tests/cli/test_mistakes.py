@@ -157,10 +157,10 @@ def test_a_strange_setting_is_mentioned_and_goes_no_further(
     tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name that resembles no setting may be somebody else's: a warning, not an error."""
-    monkeypatch.setenv("NIGHTSCREEN_PORTAL_COLOUR", "blue")
+    monkeypatch.setenv("NIGHTSCREEN_FAVOURITE_COLOUR", "blue")
     ended = here("quote", "good.csv", "--json")
     assert ended.status == 0
-    assert "NIGHTSCREEN_PORTAL_COLOUR is no setting" in ended.err
+    assert "NIGHTSCREEN_FAVOURITE_COLOUR is no setting" in ended.err
     assert "blue" not in ended.err
     assert ended.document["rows"]["read"] == 1
 
