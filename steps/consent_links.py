@@ -20,6 +20,10 @@ from typing import TYPE_CHECKING, Any
 from itsdangerous import BadSignature, Signer
 
 from schemas.errors import ConsentStateError, JournalError, UsageError
+from steps.customer_ids import judge_customer_id
+from storage.journal.calls import SEAL_KEY
+from storage.journal.engine import reading
+from storage.journal.keyring import read_meta
 from storage.vault import Vault
 
 if TYPE_CHECKING:
@@ -125,7 +129,8 @@ class ConsentLinks:
         """Return a new link of the portal.
 
         Raises:
-            UsageError: there is no customer or scope, or it is valid for too long or not at all.
+            UsageError: there is no customer or scope, the customer's id is an identifier in
+                disguise, or the link would be valid for too long or not at all.
         """
         link_id, expires_at = self._open(customer_id, scopes, valid_for)
         return Link(self._links.sign(link_id), reference_of(link_id), expires_at)
@@ -145,6 +150,12 @@ class ConsentLinks:
     ) -> tuple[str, int]:
         if not timedelta(0) < valid_for <= LONGEST:
             raise UsageError(f"a consent link is valid for at most {LONGEST.days} days")
+        disguised = judge_customer_id(
+            customer_id, bvn=None, bank_code=None, account=None, phone=None
+        )
+        if disguised is not None:
+            raise UsageError(disguised.hint)
+        follow_rotation(self._journal)
         opened = self._vault.open_state(customer_id, scopes, valid_for)
         return opened, self._journal.clock() + valid_for // timedelta(microseconds=1)
 
@@ -161,6 +172,7 @@ class ConsentLinks:
 
     def depart(self, asked: Asked, browser: str) -> str:
         """Return the state of a redirect that begins now in a browser."""
+        follow_rotation(self._journal)
         state_id = self._vault.open_state(asked.customer_id, asked.scopes, DEPARTURE)
         return self._sealed({"state": state_id, "link": asked.link, "browser": _digest(browser)})
 
@@ -240,6 +252,23 @@ class ConsentLinks:
             return None
         held: dict[str, Any] = json.loads(plain)
         return held
+
+
+def follow_rotation(journal: Journal) -> bool:
+    """Seal under the journal's present key from now on; tell whether it was another until now.
+
+    A portal lives longer than a rotation of the data key, and holds none up as runs do: it asks
+    before it seals, since what is sealed under a retired key is lost.
+
+    Raises:
+        JournalKeyError: the new key is not at hand.
+    """
+    with reading(journal.engine) as connection:
+        wanted = read_meta(connection)[SEAL_KEY]
+    if wanted == journal.sealer.fingerprint:
+        return False
+    journal.sealer.switch(wanted)
+    return True
 
 
 def reference_of(opaque: str) -> str:

@@ -23,10 +23,12 @@ from schemas.calls import Grant as Reserved
 from schemas.calls import GrantKind
 from schemas.checks import Operation, SubjectKind
 from schemas.errands import ErrandParameters
+from steps.consent_links import follow_rotation
 from steps.errands import NEVER
 from steps.jobs import Errand, Job, outcome_of
 from steps.line import caps_of, known_prices, require_service
 from storage.clock import instant_text, spending_day
+from storage.journal.grant_seals import reseal_grants
 from storage.vault import Vault
 
 if TYPE_CHECKING:
@@ -201,12 +203,15 @@ class Redeemer:
         token = parse_answer(Operation.AGGREGATOR_EXCHANGE, reading.body)
         if token is None or _grants_nothing(token, reading.body, consent.scopes):
             return Redeemed(Ending.NOTHING_GRANTED, missing=consent.scopes)
+        follow_rotation(self._journal)
         grant = self._vault.keep(
             consent.customer_id,
             token,
             asked_scopes=consent.scopes,
             evidence={**consent.evidence, "redeemed_at": instant_text(self._journal.clock())},
         )
+        if follow_rotation(self._journal):  # in this very moment: the rotation may have passed it
+            reseal_grants(self._journal)
         missing = tuple(scope for scope in consent.scopes if scope not in grant.scopes)
         return Redeemed(Ending.KEPT, grant, missing=missing)
 
@@ -234,6 +239,8 @@ def _grants_nothing(token: TokenAnswer, body: bytes, asked: Sequence[str]) -> bo
     named = (token.scope or "").replace(",", " ").split()
     if named:
         return bool(asked) and not set(named) & set(asked)
+    if not asked:
+        return True
     document = parse_json(body)
     data = document.get("data") if isinstance(document, dict) else None
     for each in (data, document):

@@ -107,6 +107,12 @@ def test_mistakes_in_a_link_are_told(here: Here, arguments: tuple[str, ...], tol
     assert told in ended.err
 
 
+@pytest.mark.parametrize("customer", ["22212345678", "08031234567", ""])
+def test_identifier_in_disguise_is_no_customer_id(here: Here, customer: str) -> None:
+    """As in a file of customers."""
+    assert here("consent", "link", customer, "--scope", LIST).status == 2
+
+
 @pytest.mark.parametrize("name", ["CONSENT_URL", "CLIENT_ID", "REDIRECT_URI"])
 def test_missing_settings_are_told_by_name(
     here: Here, monkeypatch: pytest.MonkeyPatch, name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from jinja2 import Environment, FileSystemLoader
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KINDS = re.findall(
     r'^  "(\w+)": \(', (TEMPLATES / "trouble.html.j2").read_text("utf-8"), re.MULTILINE
 )
-PAGES: dict[str, dict[str, object]] = {
+PAGES: dict[str, dict[str, Any]] = {
     "front": {},
     "start": {"scopes": [LIST], "mark": "m", "screen": "screen.example"},
     "done": {"granted": [LIST], "missing": []},

@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import ViewportSize, expect
 
 from sandbox.process import SandboxProcess
 from schemas.settings import read_settings
 from steps.bvn_links import link_for
+from steps.errands import open_desk
 from storage.journal import open_journal
 from storage.journal.bvn_consents import BvnConsents
 from tests.browser.chromium import chromium
 from tests.portal.browsing import Served, pictures, served
 from tests.privacy.search import Search
-from tests.steps.bvn_in_a_test import asked
+from tests.steps.bvn_in_a_test import BvnWorld, asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +30,13 @@ pytestmark = pytest.mark.browser
 CUSTOMER = "CUST-7700155-OBI"
 GO_ON = "Go on to sign in"
 DONE = "Thank you, that is done"
-NARROW = {"width": 360, "height": 740}
-WIDE = {"width": 1100, "height": 800}
+NARROW: ViewportSize = {"width": 360, "height": 740}
+WIDE: ViewportSize = {"width": 1100, "height": 800}
+LOOKS: tuple[tuple[str, ViewportSize, Literal["light", "dark"]], ...] = (
+    ("", WIDE, "light"),
+    ("-360", NARROW, "light"),
+    ("-dark", NARROW, "dark"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +82,7 @@ def page(context: BrowserContext) -> Iterator[Page]:
 def picture(page: Page, name: str) -> None:
     """Keep pictures, wide, narrow and dark, where they are wanted; nothing may stick out."""
     folder = pictures()
-    for suffix, size, scheme in (
-        ("", WIDE, "light"),
-        ("-360", NARROW, "light"),
-        ("-dark", NARROW, "dark"),
-    ):
+    for suffix, size, scheme in LOOKS:
         page.set_viewport_size(size)
         page.emulate_media(color_scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
@@ -170,7 +172,7 @@ def test_tampered_and_expired_state(portal: Served, page: Page) -> None:
 def test_callback_of_another_customer(portal: Served, page: Page, browser: Browser) -> None:
     """A callback that is opened in another browser is refused there, and still good here."""
     to_screen(page, portal.quick_link("CUST-MINE"))
-    form = {"customer": "mine@customers.example", "decision": "allow"}
+    form: dict[str, str | float | bool] = {"customer": "mine@x.example", "decision": "allow"}
     answer = page.request.post(page.url, form=form, max_redirects=0)
     back = answer.headers["location"]
     with browser.new_context(viewport=WIDE) as other:
@@ -204,8 +206,6 @@ def test_keyboard_alone(portal: Served, page: Page) -> None:
 
 def asked_for_bvn(portal: Served, sandbox: SandboxProcess) -> tuple[str, str]:
     """Have a customer sent a password; return their link and the password."""
-    import tests.steps.bvn_in_a_test as bvn  # noqa: PLC0415 - its world makes a request
-
     env = portal.env
     settings = {
         "base_url": sandbox.url,
@@ -214,7 +214,7 @@ def asked_for_bvn(portal: Served, sandbox: SandboxProcess) -> tuple[str, str]:
     }
     row = asked(7)
 
-    class Town(bvn.BvnWorld):
+    class Town(BvnWorld):
         """A world whose service is the sandbox that listens."""
 
         def read(self) -> Any:  # noqa: ANN401 - settings
@@ -222,7 +222,7 @@ def asked_for_bvn(portal: Served, sandbox: SandboxProcess) -> tuple[str, str]:
             return read_settings(api_key=sandbox.api_key, home=self.folder / "home", **settings)
 
         async def _at_the_desk(self, run: Any, ask: Any, work: Any) -> None:  # noqa: ANN401
-            desk = bvn.open_desk(run)
+            desk = open_desk(run)
             try:
                 await ask(desk, work)
             finally:

@@ -10,7 +10,9 @@ import pytest
 from sqlalchemy import insert
 
 from steps.consent_links import ConsentLinks
+from storage.journal import open_journal
 from storage.journal.engine import writing
+from storage.journal.rotation import rotate_key
 from storage.journal.tables import prices
 from storage.journal.verify import verify_journal
 from storage.vault import GrantState, Vault
@@ -309,6 +311,24 @@ async def test_link_is_not_personal_and_survives_other_processes(town: Town) -> 
     assert Search([CUSTOMER]).found_in(f"{link.token} {screen}".encode()) == set()
     asked = ConsentLinks(town.journal).look(link.token)
     assert getattr(asked, "customer_id", None) == CUSTOMER
+
+
+async def test_rotation_of_the_data_key_loses_neither_link_nor_grant(
+    town: Town, visitor: Visitor
+) -> None:
+    """A portal goes on while the key is retired beside it; what it seals then can be read."""
+    early = town.link(customer="CUST-EARLY")
+    with open_journal(town.folder / "home") as desk:
+        assert rotate_key(desk).finished
+    late = town.link(customer="CUST-LATE")
+    for link in (early, late):
+        assert heading(await visitor.walk(link.token)) == "Thank you, that is done"
+    with open_journal(town.folder / "home") as afterwards:
+        vault = Vault.of(afterwards)
+        live = vault.grants(GrantState.LIVE)
+        assert [grant.customer_id for grant in live] == ["CUST-EARLY", "CUST-LATE"]
+        assert all(vault.tokens(grant.grant_id) for grant in live)
+        assert verify_journal(afterwards) == []
 
 
 async def test_unknown_and_cut_links_are_told(town: Town, visitor: Visitor) -> None:

@@ -101,6 +101,15 @@ async def test_each_answer_ends_in_one_word_and_is_asked_for_once(
     assert verify_journal(town.journal) == []
 
 
+async def test_bare_code_grants_what_is_named_and_never_what_nobody_knows(town: Town) -> None:
+    """Neither the operator nor the answer says what was granted: then it is nothing."""
+    bare = Consent(CUSTOMER, "code-1", (), "consent-by-hand", {})
+    assert (await redeemed(town, Service(says(200, TOKEN)), bare))[0] == Ending.NOTHING_GRANTED
+    named = Service(says(200, {**TOKEN, "scope": f"{LIST} {VIEW}"}))
+    assert (await redeemed(town, named, bare))[0] == Ending.KEPT
+    assert [grant.scopes for grant in town.grants] == [(LIST, VIEW)]
+
+
 async def test_call_says_what_the_specification_asks_for(town: Town) -> None:
     """Code, grant type and the exact redirect address."""
     service = Service(says(200, TOKEN))
