@@ -155,6 +155,8 @@ class ConsentPages:
     async def come_back(self, request: Request) -> Response:
         """Take what the consent screen sends back, and send the browser on to be told."""
         note(request.scope, page="callback")
+        if request.method != "GET":  # to ask for headers alone must use nothing up
+            return self._pages.trouble("method", 405)
         given = _read(request)
         if given is None or not given.get("state"):
             note(request.scope, refused="unreadable")

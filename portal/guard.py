@@ -6,11 +6,13 @@ keep a page to itself. A fault ends as a page in kind words and one line in the 
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Final
 
 from portal.log import note, notes
 from portal.pages import policy
+from portal.place import origin_of
 from schemas.errors import NightscreenError
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 HEALTH: Final = "/health"
 LONGEST_ADDRESS: Final = 4096
 LONGEST_BODY: Final = 8192
+_HOST = re.compile(rb"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,4}[0-9]?)?")
 _FEATURES = ("camera", "display-capture", "geolocation", "microphone", "payment", "usb")
 _PERMISSIONS = ", ".join(f"{name}=()" for name in _FEATURES)
 _YEARS_S = 2 * 365 * 24 * 3600
@@ -94,7 +97,10 @@ class Guard:
         return None
 
     def _is_ours(self, hosts: list[bytes]) -> bool:
-        return len(hosts) == 1 and hosts[0].decode("latin-1").lower() == self._place.host.lower()
+        if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:
+            return False
+        scheme = self._place.origin.partition(":")[0]
+        return origin_of(f"{scheme}://{hosts[0].decode('ascii')}") == self._place.origin
 
     async def _refuse(
         self, refusal: tuple[str, int], scope: Scope, receive: Receive, send: Send

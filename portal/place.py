@@ -45,11 +45,6 @@ class Place:
         return self.origin.startswith("https://")
 
     @property
-    def host(self) -> str:
-        """Return what the `Host` header of a request must be."""
-        return urlsplit(self.origin).netloc
-
-    @property
     def port(self) -> int:
         """Return the port to listen on where none is said: its own, where it is on this machine."""
         parts = urlsplit(self.origin)
@@ -94,8 +89,12 @@ def place_of(settings: Settings) -> Place:
 def origin_of(url: str) -> str:
     """Return scheme, host and port of an address as browsers compare them; empty for none."""
     parts = urlsplit(url)
+    try:
+        number = parts.port
+    except ValueError:
+        return ""
     if not parts.hostname:
         return ""
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
+    port = "" if number in (None, _PORTS.get(parts.scheme)) else f":{number}"
     return f"{parts.scheme}://{host}{port}"

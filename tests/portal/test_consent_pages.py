@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import pytest
 from sqlalchemy import insert
 
+from sandbox.clients import DEFAULT_CLIENT_ID
 from steps.consent_links import ConsentLinks
 from storage.journal import open_journal
 from storage.journal.engine import writing
@@ -89,6 +91,28 @@ async def test_replayed_callback_is_told_kindly_and_changes_nothing(
     assert (replay.status_code, heading(replay)) == (410, "This answer has reached us already")
     assert len(town.grants) == 1
     assert len(town.calls()) == 1
+
+
+async def test_asking_for_headers_alone_uses_nothing_up(town: Town, visitor: Visitor) -> None:
+    """As previews and scanners do."""
+    back = await visitor.decide(await visitor.depart(town.link().token))
+    assert (await visitor.browser.head(back)).status_code == 405
+    assert town.calls() == []
+    assert heading(await visitor.arrive(back)) == "Thank you, that is done"
+
+
+async def test_link_of_the_screen_itself_works_without_the_portals_page(
+    town: Town, visitor: Visitor
+) -> None:
+    """Its state is bound to the customer, works once, and in any browser."""
+    links = ConsentLinks(town.journal)
+    state = links.direct(CUSTOMER, [LIST], timedelta(days=1)).token
+    asked = {"client_id": DEFAULT_CLIENT_ID, "redirect_uri": PORTAL + CALLBACK, "state": state}
+    query = urlencode({"response_type": "code", "scope": LIST, **asked})
+    back = await visitor.decide(f"/data-share?{query}")
+    assert heading(await Visitor(town).arrive(back)) == "Thank you, that is done"
+    assert (await Visitor(town).browser.get(back)).status_code == 410
+    assert [grant.customer_id for grant in town.grants] == [CUSTOMER]
 
 
 async def test_denial_is_taken_kindly_and_the_link_still_works(
