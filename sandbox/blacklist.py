@@ -31,14 +31,18 @@ _WORDS: Final = {
     "domain": "Domain",
     "nuban": "NUBAN",
 }
-_LABEL = r"[a-z0-9\u00a1-\uffff](?:[a-z0-9\u00a1-\uffff-]{0,61}[a-z0-9\u00a1-\uffff])?"
-_FORMS: Final = (
-    ("bvn", re.compile(r"[0-9]{11}")),
-    ("phone", re.compile(r"\+234[0-9]{10}")),
-    ("nuban", re.compile(r"[0-9]{3}-[0-9]{10}")),
-    ("email", re.compile(r"[^@\s]{1,64}@[^@\s]{1,253}")),
-    ("domain", re.compile(rf"(?:{_LABEL}\.)+{_LABEL}", re.IGNORECASE)),
-)
+_SIGN: Final = r"[A-Za-z0-9\u00a1-\uffff]"
+_LABEL: Final = rf"{_SIGN}(?:[A-Za-z0-9\u00a1-\uffff-]{{0,61}}{_SIGN})?"
+FORMS: Final = {
+    "bvn": r"[0-9]{11}",
+    "phone": r"\+234[0-9]{10}",
+    "nuban": r"[0-9]{3}-[0-9]{10}",
+    "email": r"[^@\s]{1,64}@[^@\s]{1,253}",
+    "domain": rf"(?:{_LABEL}\.)+{_LABEL}",
+}
+"""The form of each kind of identity, in the order in which they are tried."""
+
+_COMPILED: Final = {kind: re.compile(form) for kind, form in FORMS.items()}
 _REPORTERS: Final = (
     ("Blueridge Microfinance", "risk@blueridge.example"),
     ("Quickfund Lending", "collections@quickfund.example"),
@@ -62,7 +66,7 @@ def identity_kind(identity: str) -> str | None:
         `bvn`, `phone`, `nuban`, `email`, `domain`, or None for anything else. An image has no
         known transport and is none of these.
     """
-    return next((kind for kind, form in _FORMS if form.fullmatch(identity)), None)
+    return next((kind for kind, form in _COMPILED.items() if form.fullmatch(identity)), None)
 
 
 def karma_of(identity: str, *, day: int = 0) -> dict[str, object] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from sandbox import openapi_aggregator, openapi_loans
-from sandbox.blacklist import LISTED_SHARE
+from sandbox.blacklist import FORMS
 from sandbox.openapi_parts import (
     BVN,
     DAY,
@@ -129,9 +129,8 @@ def _paths() -> dict[str, Schema]:
         "bank_code": text("[0-9]{3}"),
     }
     identity: Schema = {
-        "type": "string",
-        "minLength": 1,
-        "description": f"one of: {', '.join(LISTED_SHARE)}; percent-encoded",
+        "anyOf": [text(form) for form in FORMS.values()],
+        "description": f"one of: {', '.join(FORMS)}; percent-encoded",
     }
     return {
         "/v2/verification/bvn/{bvn}/accounts": {

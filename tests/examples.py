@@ -150,21 +150,10 @@ def differences(
 
 def _kind(value: object, at: str) -> str:
     """Name the JSON type of a value; of a text, its form too, unless it is a message."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "yes or no"
-        case int():
-            return "whole number"
-        case float():
-            return "number"
-        case str() if at != "message":
-            return _form(value)
-        case str():
-            return "text" if value.strip() else "empty text"
-        case _:
-            return type(value).__name__
+    if isinstance(value, str):
+        return ("text" if value.strip() else "empty text") if at == "message" else _form(value)
+    names = {bool: "yes or no", int: "whole number", float: "number", type(None): "null"}
+    return names.get(type(value), type(value).__name__)
 
 
 def _form(text: str) -> str:

@@ -91,24 +91,23 @@ async def carried(example: Example) -> Carried:
 
 def plain(value: object) -> Any:  # noqa: ANN401 - JSON
     """Return a typed record in JSON's terms: amounts and times become text."""
-    match value:
-        case Record():
-            named = {name: plain(getattr(value, name)) for name in sorted(value.specified)}
-            return {**named, "extra": plain(value.extra)}
-        case RawRecords():
-            return {"shape": value.shape, "records": plain(value.records)}
-        case LoanProducts():
-            return plain(value.products)
-        case dict():
-            return {name: plain(each) for name, each in value.items()}
-        case list() | tuple():
-            return [plain(each) for each in value]
-        case Decimal():
-            return str(value)
-        case date():
-            return value.isoformat()
-        case _:
-            return value
+    if isinstance(value, Record):
+        named = {name: plain(getattr(value, name)) for name in sorted(value.specified)}
+        return {**named, "extra": plain(value.extra)}
+    if isinstance(value, RawRecords):
+        return {"shape": value.shape, "records": plain(value.records)}
+    if isinstance(value, LoanProducts):
+        return plain(value.products)
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value.isoformat() if isinstance(value, date) else _text(value)
+
+
+def _text(value: object) -> object:
+    """Return an exact number as text, and all else as it is."""
+    return str(value) if isinstance(value, Decimal) else value
 
 
 @pytest.mark.parametrize("example", OURS, ids=str)

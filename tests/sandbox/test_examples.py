@@ -1,4 +1,4 @@
-"""The sandbox's reading of the recorded-style exchanges: asked the same, it answers in that shape."""
+"""The sandbox's reading of the recorded-style exchanges: asked the same, it answers alike."""
 
 from __future__ import annotations
 

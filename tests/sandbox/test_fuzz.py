@@ -1,0 +1,209 @@
+"""The sandbox, fuzzed by its own OpenAPI document: nothing outside the schema, no accidental fault.
+
+Half of the requests are as the document wants them, half are wrong on purpose; of the right ones
+half are about things that this sandbox knows. `FUZZ_EXAMPLES` in the environment makes more of
+them; `docs/sandbox.md` says how to fuzz longer still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import CHECKS
+from schemathesis.core.failures import FailureGroup
+
+from sandbox import magic
+from sandbox.app import application
+from sandbox.grants import SCOPES
+from sandbox.latency import NO_WAIT
+from sandbox.openapi import document
+from sandbox.people import otp_of
+from sandbox.state import Opening, Sandbox
+from tests.sandbox.consented import CALLBACK, KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from schemathesis import Case, Response
+    from starlette.applications import Starlette
+
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "12"))
+CUSTOMER = "ada@customers.example"
+PEOPLE = ("clear", "listed", "missing-account", "no-history", "nobody", "no-match", "accounts")
+DOCUMENT: dict[str, Any] = document()
+NAMES = [
+    operation["operationId"]
+    for path in DOCUMENT["paths"].values()
+    for method, operation in path.items()
+    if method != "parameters"
+]
+ALWAYS = (
+    *("content_type_conformance", "response_schema_conformance", "status_code_conformance"),
+    *("response_headers_conformance", "ignored_auth"),
+)
+OWN_REFUSALS = frozenset(
+    {
+        *("bvn_start", "bvn_finish", "aggregator_auth", "aggregator_bank_account_add"),
+        *("loan_start", "consent_screen"),
+    }
+)
+"""Operations that also refuse what has the right form: no password asked for, no such product."""
+
+FAULTS_MEANT = {"bank_account": "Invalid account number"}
+"""The one 500 of a calm sandbox: a business answer that the service dresses as a fault."""
+
+CONFIG = schemathesis.Config.from_dict(
+    {
+        "checks": {
+            "negative_data_rejection": {
+                "expected-statuses": ["400", "401", "403", "404", "500", "504"]
+            },
+        }
+    }
+)
+"""What is wrong is refused in the service's own ways: 504 where a field is missing."""
+
+
+class Service:
+    """A calm sandbox in this process, and things it knows."""
+
+    def __init__(self) -> None:
+        self.sandbox = Sandbox(Opening())
+        self.sandbox.latency.default = NO_WAIT
+        self.sandbox.manners = replace(
+            self.sandbox.manners, missing_field_delay_s=0.0, access_token_lifetime_s=86_400.0
+        )
+        self.app: Starlette = application(self.sandbox)
+        self.known: dict[str, list[str]] = {
+            "bvn": [magic.by_word(word).bvn for word in PEOPLE],
+            "identity": [magic.by_word(word).phone for word in PEOPLE],
+            "account_number": [magic.by_word(word).account_number for word in PEOPLE],
+            "bank_code": [magic.BANK_CODE],
+            "otp": [otp_of(magic.by_word(word).bvn) for word in PEOPLE],
+            "product_id": ["LP1001", "LP1005"],
+            "redirect_uri": [CALLBACK],
+            "client_id": [self.sandbox.client.client_id],
+            "scope": ["transaction:list", " ".join(SCOPES)],
+            "grant_type": ["authorization_code", "refresh_token"],
+        }
+        self.token = ""
+        asyncio.run(self._get_to_know())
+
+    async def _get_to_know(self) -> None:
+        """Let a customer consent and apply for a loan, and note what came of it."""
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here.test") as http:
+
+            async def ask(method: str, path: str, body: object = None) -> dict[str, Any]:
+                headers = {**KEY, "x-access-token": self.token}
+                answer = await http.request(method, path, json=body, headers=headers)
+                told: dict[str, Any] = answer.json()
+                return told
+
+            grant = {"customer": CUSTOMER, "scopes": list(SCOPES), "redirect_uri": CALLBACK}
+            code = (await ask("POST", "/_sandbox/grants", grant))["code"]
+            exchange = {
+                "code": code,
+                "grant_type": "authorization_code",
+                "redirect_uri": CALLBACK,
+            }
+            tokens = await ask("POST", "/v2/aggregator/auth", exchange)
+            self.token = tokens["access_token"]
+            moved = await ask("GET", "/v2/aggregator/transactions")
+            linked = await ask("GET", "/v2/aggregator/bank-accounts")
+            loan = await ask("POST", "/v2/loans/initialize", {"product_id": "LP1001"})
+        self.known["code"] = [tokens["refresh_token"], code]
+        self.known["id"] = [moved["data"][0]["id"], linked["data"][0]["id"]]
+        self.known["account_id"] = [linked["data"][0]["id"]]
+        self.known["reference"] = [loan["data"]["reference"]]
+
+    def credentials(self, name: str) -> dict[str, str]:
+        """Return the header that an operation asks for."""
+        by_token = name.startswith("aggregator_") and name != "aggregator_auth"
+        return {"x-access-token": self.token} if by_token else dict(KEY)
+
+    def about_somebody(self, case: Case[Any], choose: Callable[[list[str]], str]) -> None:
+        """Put what this sandbox knows in the place of what was made up."""
+        for place in (case.path_parameters, case.query, case.body):
+            if isinstance(place, dict):
+                for name in place.keys() & self.known.keys():
+                    place[name] = choose(self.known[name])
+
+
+SERVICE = Service()
+SCHEMA = schemathesis.openapi.from_asgi("/_sandbox/openapi.json", SERVICE.app, config=CONFIG)
+
+
+def meant(response: Response, name: str, case: Case[Any]) -> bool:
+    """Tell whether a fault is one of those a calm sandbox means."""
+    if response.status_code == 500:
+        return FAULTS_MEANT.get(name, "?") in response.text
+    required = (
+        DOCUMENT["paths"][case.path][case.method.lower()]
+        .get("requestBody", {})
+        .get("content", {})
+        .get("application/json", {})
+        .get("schema", {})
+        .get("required", [])
+    )
+    body = case.body if isinstance(case.body, dict) else {}
+    empty = any(body.get(field) in (None, "") for field in required)
+    return response.status_code == 504 and bool(required) and empty
+
+
+def judged(name: str, mode: GenerationMode) -> list[Any]:
+    """Return the checks of an operation."""
+    positive = mode is GenerationMode.POSITIVE
+    extra = "positive_data_acceptance" if positive else "negative_data_rejection"
+    names = ALWAYS if positive and name in OWN_REFUSALS else (*ALWAYS, extra)
+    return list(CHECKS.get_by_names(list(names)))
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_comes_that_the_document_does_not_say(name: str, mode: GenerationMode) -> None:
+    """Right requests are taken, wrong ones refused, and every answer is as described."""
+    operation = SCHEMA.find_operation_by_id(name)
+    checks = judged(name, mode)
+    positive = mode is GenerationMode.POSITIVE
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        derandomize=EXAMPLES <= 100,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode), data=st.data())
+    def fuzz(case: Case[Any], data: st.DataObject) -> None:
+        if positive and data.draw(st.booleans()):
+            SERVICE.about_somebody(case, lambda words: data.draw(st.sampled_from(words)))
+        response = case.call(headers=SERVICE.credentials(name))
+        case.validate_response(response, checks=checks, headers=SERVICE.credentials(name))
+        if response.status_code >= 500:
+            assert meant(response, name, case), (response.status_code, response.text[:200])
+
+    fuzz()
+
+
+def test_fuzzing_notices_an_answer_outside_the_document() -> None:
+    """Held against a document that says something else of a hit, the same answers fail."""
+    other = document()
+    other["components"]["schemas"]["Karma"]["required"] = ["fingerprint"]  # type: ignore[index]
+    schema = schemathesis.openapi.from_dict(other, config=CONFIG)
+    schema.app = SERVICE.app
+    case = schema.find_operation_by_id("karma").Case(
+        path_parameters={"identity": magic.by_word("listed").bvn}
+    )
+    response = case.call(headers=KEY)
+    with pytest.raises(FailureGroup, match="fingerprint"):
+        case.validate_response(response, checks=judged("karma", GenerationMode.POSITIVE))
