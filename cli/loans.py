@@ -64,14 +64,15 @@ def products(json_output: JsonOption = False) -> None:
 def product_cells(product: LoanProduct) -> tuple[str, ...]:
     """Return what the table shows of a product; a dash where the service says nothing."""
     extra = product.extra
-    tenor_period = str(extra.get("max_tenor_period") or extra.get("tenor_period") or "")
+    period = str(extra.get("max_tenor_period") or extra.get("tenor_period") or "")
+    periods = f"{period}s" if period and product.max_tenor_value != 1 else period
     rate = "" if product.interest_rate is None else f"{product.interest_rate:f} %"
     per = f"a {product.interest_period}" if rate and product.interest_period else ""
     cells = (
         product.product_id or "",
         product.name or "",
         _range(product.min_amount, product.max_amount, "₦"),
-        f"{_range(product.min_tenor_value, product.max_tenor_value)} {tenor_period}".strip(),
+        f"{_range(product.min_tenor_value, product.max_tenor_value)} {periods}".strip(),
         f"{rate} {per}".strip(),
     )
     return tuple(cell or "-" for cell in cells)
@@ -191,9 +192,11 @@ def _offer(
 ) -> int:
     """Run the flow by hand and return the exit status."""
     from cli.errand import run_errand
+    from steps.offer_source import read_source
     from steps.offering import remembered
 
     parameters = remembered(parameters, settings)
+    read_source(Path(parameters.run_dir), include_stopped=parameters.include_stopped)
     if again:
         from cli.opened import opened_journal
         from steps.offer_links import ask_again
@@ -204,11 +207,21 @@ def _offer(
     async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
         from flows.offer_loans import offer_loans
 
-        return await offer_loans(parameters)
+        report = await offer_loans(parameters)
+        return _refusal_said(report) if json_output else report
 
     return run_errand(
         make, lambda report: _tell_offers(report, Path(parameters.output)), json_output=json_output
     )
+
+
+def _refusal_said(report: Any) -> Any:  # noqa: ANN401 - the report
+    """Say on stderr, beside the JSON, that the key is no distributor's; return the report."""
+    from steps.loan_products import NO_DISTRIBUTOR
+
+    if NO_DISTRIBUTOR in report["notices"]:
+        typer.echo(f"nightscreen: {NO_DISTRIBUTOR}", err=True)
+    return report
 
 
 def _quote(parameters: OfferLoans, settings: Settings, *, json_output: bool) -> None:
@@ -249,6 +262,7 @@ def track(
         from flows.track_loans import track_loans
 
         report = await track_loans(parameters)
+        report = _refusal_said(report) if json_output else report
         return with_loans(report, _folder(output, run, report))
 
     status = run_errand(make, lambda report: _tell_loans(report, output), json_output=json_output)

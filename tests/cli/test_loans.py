@@ -1,0 +1,150 @@
+"""The commands about loans: what they print, and what they say to mistakes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sandbox.process import SandboxProcess
+from steps.loan_products import NO_DISTRIBUTOR
+from tests.cli.command import nightscreen, surroundings
+from tests.steps.offers_in_a_test import Lender, borrower
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cli.conftest import Here
+    from tests.cli.engine import Engine
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[SandboxProcess]:
+    """A sandbox process."""
+    with SandboxProcess(api_key="sandbox-key") as sandbox:
+        sandbox.post("/_sandbox/latency", {"kind": "none"})
+        yield sandbox
+
+
+@pytest.fixture
+def sandbox(running: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> SandboxProcess:
+    """The sandbox at its beginning, where the settings say the service is."""
+    running.reset("calm")
+    running.post("/_sandbox/latency", {"kind": "none"})
+    monkeypatch.setenv("NIGHTSCREEN_BASE_URL", running.url)
+    return running
+
+
+@pytest.mark.parametrize("command", ["loans products", "loans offer", "loans track"])
+def test_help_has_an_example(command: str, here: Here) -> None:
+    """Each command explains itself."""
+    ended = here(*command.split(), "--help")
+    assert ended.status == 0
+    assert f"Example: nightscreen {command}" in " ".join(ended.out.split())
+
+
+def test_products_are_a_table_for_people(here: Here, sandbox: SandboxProcess) -> None:
+    """One line a product, a heading above."""
+    ended = here("loans", "products")
+    head, first, *rest = ended.out.splitlines()
+    assert head.split() == ["product_id", "name", "amount", "length", "interest"]
+    assert "LP1001" in first
+    assert "₦5,000 to ₦150,000" in first
+    assert "1 to 3 months" in first
+    assert len(rest) == 3
+    assert sandbox.totals()["totals"]["by_operation"]["loan_products"]["requests"] == 1
+
+
+def test_products_are_whole_for_programs(here: Here, sandbox: SandboxProcess) -> None:
+    """Fields that the specification does not name are there too."""
+    document = here("loans", "products", "--json").document
+    first = document["products"][0]
+    assert (first["product_id"], first["extra"]["collection_method"]) == ("LP1001", "direct_debit")
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_key_that_is_no_distributors_is_one_line_and_status_3(
+    here: Here, sandbox: SandboxProcess, more: list[str]
+) -> None:
+    """The line says what to do; nothing else is tried."""
+    sandbox.post("/_sandbox/manners", {"distributor": False})
+    ended = here("loans", "products", *more)
+    assert ended.status == 3
+    assert ended.err == f"nightscreen: {NO_DISTRIBUTOR}\n"
+    if more:
+        assert ended.document == {"error": NO_DISTRIBUTOR, "exit_status": 3}
+    assert sandbox.totals()["totals"]["requests"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "name the folder of a finished screening run"),
+        (["out/nothing"], "name the product with --product"),
+        (["nothing", "--product", "LP1001"], "no folder of a finished run"),
+        (["x", "--product", "LP1001", "--decision", "yes"], "--decision cannot be read"),
+        (["x", "--product", "LP1001", "--prefill", "fax"], "--prefill cannot be read"),
+        (["x", "--product", "LP1001", "--prefill", ""], "to fill in nothing: --no-prefill"),
+        (["x", "--product", "P", "--prefill", "email", "--no-prefill"], "--prefill takes"),
+        (["x", "--product", "LP1001", "--max", "0"], "greater than or equal to 1"),
+        (["x", "--product", "LP1001", "--max-spend", "much"], "--max-spend cannot be read"),
+    ],
+)
+def test_mistakes_are_told_before_the_engine_starts(
+    arguments: list[str], said: str, here: Here
+) -> None:
+    """One line, status 2, nothing asked."""
+    ended = here("loans", "offer", *arguments)
+    assert ended.status == 2
+    assert said in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_quote_says_how_many_links(here: Here, folder: Path, sandbox: SandboxProcess) -> None:
+    """Without the engine, without a call; the customer named with --again must be one."""
+    lender = Lender.under(folder)
+    night = lender.screen([borrower(1), borrower(2)])
+    home = ("loans", "offer", str(night.folder), "--product", "LP1001")
+    monkey = {"NIGHTSCREEN_HOME": str(folder / "home")}
+    env = {**surroundings(folder), "NIGHTSCREEN_API_KEY": "sandbox-key", **monkey}
+    env["NIGHTSCREEN_BASE_URL"] = sandbox.url
+    quoted = nightscreen(*home, "--quote-only", "--json", cwd=folder, env=env)
+    assert (quoted.status, quoted.document["links"]) == (0, 2)
+    refused = nightscreen(*home, "--again", "C1", cwd=folder, env=env)
+    assert refused.status == 2
+    assert "never offered" in refused.err
+    assert "C1" not in refused.err
+    assert sandbox.totals()["totals"]["requests"] == 0
+
+
+@pytest.mark.engine
+def test_offered_and_followed_by_hand(
+    engine: Engine, folder: Path, sandbox: SandboxProcess
+) -> None:
+    """`track --json` shows each reference with its status word; a refused key ends with 3."""
+    lender = Lender.under(folder)
+    night = lender.screen([borrower(number) for number in (1, 2, 4)])
+    env = {
+        **surroundings(folder),
+        "PREFECT_API_URL": engine.url,
+        "NIGHTSCREEN_BASE_URL": sandbox.url,
+        "NIGHTSCREEN_API_KEY": "sandbox-key",
+        "NIGHTSCREEN_HOME": str(folder / "home"),
+    }
+    offer = ("loans", "offer", str(night.folder), "--product", "LP1001")
+    first = nightscreen(*offer, cwd=folder, env=env)
+    assert first.status == 0, first.err
+    assert "offered 3" in first.out
+    sandbox.post("/_sandbox/world", {"day": 6})
+    tracked = nightscreen("loans", "track", "--json", cwd=folder, env=env)
+    loans = tracked.document["loans"]
+    shown = {one["reference"]: one["status"] for one in sandbox.get("/_sandbox/loans")["loans"]}
+    assert {one["reference"]: one["status"] for one in loans} == shown
+    assert "mail.example" not in json.dumps(tracked.document)
+    sandbox.post("/_sandbox/manners", {"distributor": False})
+    refused = nightscreen("loans", "track", "--json", cwd=folder, env=env)
+    assert refused.status == 3
+    assert refused.err.count(NO_DISTRIBUTOR) == 1
+    assert refused.document["notices"] == [NO_DISTRIBUTOR]
