@@ -57,7 +57,10 @@ def _take(table: pa.Table, rows: Counter[tuple[str, str]], kobo: Counter[tuple[s
                 [*decision.take(place).chunks, *decision.filter(without).chunks], pa.string()
             ),
             "reason": pa.chunked_array(
-                [pc.list_flatten(reasons), pa.array([NO_REASON] * pc.sum(without).as_py())],
+                [
+                    pc.list_flatten(reasons),
+                    pa.array([NO_REASON] * (pc.sum(without).as_py() or 0), pa.string()),
+                ],
                 pa.string(),
             ),
             "exposure": pa.chunked_array(

@@ -83,7 +83,7 @@ class World:
             home=self.folder / "home",
             **self.settings,
         )
-        parameters = ScreenBatch(output=str(self.folder / "out"), **options)
+        parameters = ScreenBatch(**{"output": str(self.folder / "out"), **options})
         run = line.open_line(parameters, settings, clock=self.clock, resolve=self.resolve)
         try:
             line.take_in(run)

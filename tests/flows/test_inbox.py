@@ -1,0 +1,144 @@
+"""Watchers of the inbox that die, share and are refused, on a real engine against the sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flows.watch_inbox import keep_watch
+from sandbox.batch import make_batch
+from schemas.parameters import WatchInbox
+from tests.cli.command import COMMAND
+from tests.flows.conftest import API_KEY
+from tests.flows.engine_in_a_test import ROOT, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sandbox.process import SandboxProcess
+    from tests.flows.engine_in_a_test import Engine
+
+pytestmark = pytest.mark.engine
+
+ROWS = 20
+
+
+@pytest.fixture
+def inbox(at_home: Path, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An inbox whose files settle quickly, and a sandbox that answers at once."""
+    sandbox.post("/_sandbox/latency", {"kind": "none"})
+    folder = at_home / "inbox"
+    folder.mkdir()
+    monkeypatch.setenv("NIGHTSCREEN_INBOX", str(folder))
+    monkeypatch.setenv("NIGHTSCREEN_INBOX_SETTLE_S", "0.2")
+    return folder
+
+
+def customers(inbox: Path, name: str, seed: int = 5, rows: int = ROWS) -> Path:
+    """Make a file of customers beside the inbox."""
+    path = inbox.parent / name
+    make_batch(path, rows=rows, seed=seed)
+    return path
+
+
+def drop(inbox: Path, path: Path, name: str = "") -> None:
+    """Copy a file into the inbox, as a file manager does."""
+    shutil.copy(path, inbox / (name or path.name))
+
+
+def watch(**options: Any) -> dict[str, int]:  # noqa: ANN401 - as the form has them
+    """Watch the inbox for what lies there now; return what its files came to."""
+    told: list[str] = []
+    return asyncio.run(keep_watch(WatchInbox(**options), tell=told.append)).fates
+
+
+def reports(inbox: Path) -> list[dict[str, Any]]:
+    """Return the reports of the inbox's runs, oldest first."""
+    found = sorted((inbox / "done").glob("*/report.json"))
+    return [json.loads(path.read_text()) for path in found]
+
+
+def requests(sandbox: SandboxProcess) -> int:
+    """Return how many calls the sandbox saw."""
+    return int(sandbox.totals()["totals"]["requests"])
+
+
+def test_a_refused_file_can_be_dropped_again(
+    inbox: Path, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody approved: it is among the failed, with the quote; later the same run goes on."""
+    monkeypatch.setenv("NIGHTSCREEN_APPROVAL_ABOVE", "1")
+    monkeypatch.setenv("NIGHTSCREEN_APPROVAL_TIMEOUT", "PT1S")
+    drop(inbox, customers(inbox, "book.csv"))
+    assert watch() == {"failed": 1}
+    assert requests(sandbox) == 0
+    (folder,) = (inbox / "failed").iterdir()
+    assert "Nobody approved the spending" in (folder / "what-is-wrong.txt").read_text()
+    assert (folder / "quote.txt").exists()
+    monkeypatch.delenv("NIGHTSCREEN_APPROVAL_ABOVE")
+    shutil.move(folder / "book.csv", inbox)
+    assert watch() == {"screened": 1}
+    (report,) = reports(inbox)
+    assert (report["run_id"], report["state"]) == (folder.name, "completed")
+
+
+def command(inbox: Path, sandbox: SandboxProcess, engine: Engine) -> subprocess.Popen[str]:
+    """Watch the inbox once in a process of its own."""
+    return subprocess.Popen(
+        [COMMAND, "inbox", "--once", "--json"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PREFECT_API_URL": engine.url,
+            "PREFECT_HOME": str(engine.home),
+            "NIGHTSCREEN_BASE_URL": sandbox.url,
+            "NIGHTSCREEN_API_KEY": API_KEY,
+            "NIGHTSCREEN_HOME": str(inbox.parent / "home"),
+        },
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_killed_in_mid_run_it_goes_on_where_it_was(
+    inbox: Path, sandbox: SandboxProcess, engine: Engine
+) -> None:
+    """After `kill -9` the next watch takes the file up again, in the same run."""
+    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 200})
+    drop(inbox, customers(inbox, "book.csv", rows=60))
+    process = command(inbox, sandbox, engine)
+    try:
+        until(lambda: requests(sandbox) > 20, "calls of the first watch")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    sandbox.post("/_sandbox/latency", {"kind": "none"})
+    assert len(list((inbox / "taken").iterdir())) == 1
+    assert watch() == {"screened": 1}
+    (report,) = reports(inbox)
+    assert report["state"] == "completed"
+    assert list((inbox / "taken").iterdir()) == []
+
+
+def test_two_watchers_share_an_inbox(inbox: Path, sandbox: SandboxProcess, engine: Engine) -> None:
+    """Each file is screened by one of them; the same content under two names only once."""
+    for number in range(3):
+        drop(inbox, customers(inbox, f"book{number}.csv", seed=20 + number))
+    drop(inbox, inbox.parent / "book0.csv", "another.csv")
+    ended = [process.communicate() for process in [command(inbox, sandbox, engine) for _ in "ab"]]
+    fates = [json.loads(out) for out, _ in ended]
+    together = {name: sum(each.get(name, 0) for each in fates) for each in fates for name in each}
+    watch()  # what one of them held when the other ended
+    assert together.get("screened") == 3, ended
+    assert len(reports(inbox)) == 3
+    assert len(list((inbox / "done").glob("*/already-screened.txt"))) == 1
+    assert sandbox.totals()["totals"]["repeated_charges"] == 0
+    assert list((inbox / "taken").iterdir()) == []

@@ -1,0 +1,111 @@
+"""Files arriving while the inbox is watched: copied slowly, renamed into place, left by others."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from schemas.errors import SettingsError
+from schemas.parameters import WatchInbox
+from schemas.settings import read_settings
+from storage.inbox import Inbox
+from tasks.inbox_watch import open_watch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from schemas.settings import Settings
+
+SETTLE_S = 0.15
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings of an inbox whose files settle quickly."""
+    return read_settings(
+        base_url="http://127.0.0.1:1",
+        api_key="k",
+        home=tmp_path / "home",
+        inbox=tmp_path / "inbox",
+        inbox_settle_s=SETTLE_S,
+    )
+
+
+async def _arrivals(settings: Settings, number: int, *, once: bool = False) -> dict[str, bytes]:
+    """Return the content of the files as they were taken; once so many are, the watch ends."""
+    watch = open_watch(WatchInbox(), settings, forever=not once, tell=lambda _: None)
+    found: dict[str, bytes] = {}
+    async for ticket in watch.tickets():
+        found[ticket.name] = ticket.file.read_bytes()
+        watch.stopped = len(found) == number
+    return found
+
+
+def test_files_are_taken_whole_however_they_are_copied(settings: Settings, tmp_path: Path) -> None:
+    """One grows in stalls longer than it takes to settle, one is renamed into place."""
+    inbox = Inbox.open(settings.inbox, settings.home).path
+    lines = [b"customer_id,bvn\n", *(b"C%d,2200000000%d\n" % (n, n) for n in range(4))]
+
+    def copy() -> None:
+        with (inbox / "slow.csv").open("wb", buffering=0) as file:
+            for line in lines:
+                file.write(line)
+                time.sleep(3 * SETTLE_S)
+        (inbox / "next.csv.part").write_bytes(b"".join(lines))
+        (inbox / "next.csv.part").rename(inbox / "next.csv")
+
+    copying = threading.Thread(target=copy)
+    copying.start()
+    found = asyncio.run(_arrivals(settings, 2))
+    copying.join()
+    assert found == dict.fromkeys(("slow.csv", "next.csv"), b"".join(lines))
+
+
+def test_a_text_cut_in_a_line_is_waited_for(settings: Settings) -> None:
+    """Nobody has it open, as where a share's copy was interrupted; then the rest comes."""
+    inbox = Inbox.open(settings.inbox, settings.home).path
+    (inbox / "cut.csv").write_bytes(b"customer_id,bvn\nC1,22000")
+
+    def go_on() -> None:
+        time.sleep(3 * SETTLE_S)
+        with (inbox / "cut.csv").open("ab") as file:
+            file.write(b"000001\n")
+
+    copying = threading.Thread(target=go_on)
+    copying.start()
+    found = asyncio.run(_arrivals(settings, 1))
+    copying.join()
+    assert found == {"cut.csv": b"customer_id,bvn\nC1,22000000001\n"}
+
+
+def test_a_watch_for_once_ends_by_itself(settings: Settings) -> None:
+    """With what lay there, also what lies there without its end; an empty inbox ends it at once."""
+    assert asyncio.run(_arrivals(settings, 99, once=True)) == {}
+    (settings.inbox / "a.csv").write_bytes(b"customer_id\nC1\n")
+    (settings.inbox / "b.csv").write_bytes(b"customer_id\nC1")
+    assert set(asyncio.run(_arrivals(settings, 99, once=True))) == {"a.csv", "b.csv"}
+
+
+def test_a_file_that_another_watcher_left_comes_first(settings: Settings) -> None:
+    """It was taken before those that lie there now."""
+    inbox = Inbox.open(settings.inbox, settings.home)
+    (inbox.path / "old.csv").write_bytes(b"customer_id\nC1\n")
+    ticket = inbox.claim("old.csv", "old.csv", "t")
+    assert ticket is not None
+    ticket.release()
+    (inbox.path / "new.csv").write_bytes(b"customer_id\nC2\n")
+    assert list(asyncio.run(_arrivals(settings, 2))) == ["old.csv", "new.csv"]
+
+
+def test_what_would_go_wrong_with_every_file_is_told_first(settings: Settings) -> None:
+    """No file is taken while the settings cannot work."""
+    Inbox.open(settings.inbox, settings.home)
+    (settings.inbox / "a.csv").write_bytes(b"customer_id\nC1\n")
+    wrong = settings.model_copy(update={"base_url": ""})
+    with pytest.raises(SettingsError, match="NIGHTSCREEN_BASE_URL is not set"):
+        asyncio.run(_arrivals(wrong, 1))
+    assert (settings.inbox / "a.csv").exists()

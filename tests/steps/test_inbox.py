@@ -1,0 +1,252 @@
+"""What becomes of files in the inbox: each is screened once, or told in words why not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sqlite3
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import openpyxl
+import pytest
+
+from schemas.errors import InputError
+from schemas.parameters import WatchInbox
+from schemas.settings import read_settings
+from steps.inbox import MOST_ATTEMPTS, Examined, Fate, examine, refuse, settle, told_name
+from storage.inbox import Inbox
+from tests.screening import World, customer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from schemas.settings import Settings
+    from storage.inbox import Ticket
+
+ROWS = 12
+DAY_MICROS = 86_400_000_000
+
+
+@dataclass
+class Desk(World):
+    """A world with an inbox, watched by hand: one file at a time."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def dropped(self) -> Path:
+        """Return the inbox."""
+        return self.folder / "inbox"
+
+    @property
+    def set_up(self) -> Settings:
+        """Return the settings of whoever watches."""
+        return read_settings(base_url="http://127.0.0.1:1", api_key="k", home=self.folder / "home")
+
+    @property
+    def inbox(self) -> Inbox:
+        """Return the inbox as a new process opens it."""
+        return Inbox.open(self.dropped, self.folder / "home")
+
+    def drop(self, name: str, first: int = 1, rows: int = ROWS) -> Path:
+        """Put a file of customers into the inbox; return a copy that stays."""
+        self.inbox  # noqa: B018 - makes the folder
+        kept = self.write([customer(first + number) for number in range(rows)], f"kept-{name}")
+        shutil.copy(kept, self.dropped / name)
+        return kept
+
+    def take(self) -> Ticket:
+        """Take the only file that lies there."""
+        (name,) = self.inbox.look()
+        ticket = self.inbox.claim(name, told_name(name), "20260301-220000")
+        assert ticket is not None
+        return ticket
+
+    def look_into(self, ticket: Ticket) -> Examined:
+        """Examine a file as the watcher does."""
+        return examine(ticket, WatchInbox(**self.options), self.set_up, self.inbox)
+
+    def run(self, ticket: Ticket) -> Fate:
+        """Screen a file that is to be screened, and put it away."""
+        found = self.look_into(ticket)
+        if found.parameters is None:
+            assert found.fate is not None
+            return found.fate
+        night = asyncio.run(self._screen(found.parameters.model_dump()))
+        assert found.content is not None
+        found.content.release()
+        return settle(ticket, night.report, self.set_up, self.inbox)
+
+    def reports(self) -> list[dict[str, Any]]:
+        """Return the reports of the inbox's runs, oldest first."""
+        found = sorted((self.dropped / "done").glob("*/report.json"))
+        return [json.loads(path.read_text()) for path in found]
+
+    def told(self, name: str) -> list[str]:
+        """Return the texts of a name that people find in the inbox."""
+        return [path.read_text() for path in sorted(self.dropped.glob(f"*/*/{name}"))]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A watcher's desk."""
+    return Desk(tmp_path)
+
+
+def test_a_file_is_moved_beside_its_result(desk: Desk) -> None:
+    """Quote, decisions and report lie beside it; the folder it was taken into is gone."""
+    desk.drop("applicants-20260301.csv")
+    assert desk.run(desk.take()) is Fate.SCREENED
+    (report,) = desk.reports()
+    folder = desk.dropped / "done" / report["run_id"]
+    assert (report["state"], report["batch"]) == ("completed", "applicants")
+    assert (folder / "input" / "applicants-20260301.csv").exists()
+    assert "expected    ₦" in (folder / "quote.txt").read_text()
+    assert f"It cost ₦{report['cost']['total']}" in (folder / "result.txt").read_text()
+    assert openpyxl.load_workbook(folder / "decisions.xlsx").active is not None
+    assert list((desk.dropped / "taken").iterdir()) == []
+
+
+def test_a_file_dropped_twice_is_screened_once(desk: Desk) -> None:
+    """Also under another name in the same night; whoever drops it is told the run."""
+    kept = desk.drop("book.csv")
+    desk.run(desk.take())
+    asked = len(desk.calls())
+    for name in ("book.csv", "the same.csv"):
+        shutil.copy(kept, desk.dropped / name)
+        assert desk.run(desk.take()) is Fate.REPEATED
+    (report,) = desk.reports()
+    assert len(desk.calls()) == asked
+    assert [report["run_id"] in text for text in desk.told("already-screened.txt")] == [True] * 2
+
+
+def test_on_another_night_the_same_content_is_new_under_a_new_name(desk: Desk) -> None:
+    """An extract that did not change is a new night; the very same file is not."""
+    kept = desk.drop("book-20260301.csv")
+    desk.run(desk.take())
+    with sqlite3.connect(desk.folder / "home" / "journal.sqlite") as journal:
+        journal.execute("UPDATE runs SET started_at = started_at - ?", (2 * DAY_MICROS,))
+    shutil.copy(kept, desk.dropped / "book-20260301.csv")
+    assert desk.run(desk.take()) is Fate.REPEATED
+    shutil.copy(kept, desk.dropped / "book-20260302.csv")
+    assert desk.run(desk.take()) is Fate.SCREENED
+    assert [report["batch"] for report in desk.reports()] == ["book", "book"]
+
+
+def test_a_file_screened_by_command_is_not_screened_again(desk: Desk) -> None:
+    """The journal knows all runs, wherever they were started."""
+    kept = desk.drop("book.csv")
+    desk.screen(input=str(kept))
+    assert desk.run(desk.take()) is Fate.REPEATED
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("broken.xlsx", b"PK\x03\x04 cut", "broken.xlsx: the workbook is damaged or cut short"),
+        ("minutes.pdf", b"%PDF-1.7\n", "a PDF; give CSV, XLSX, Parquet or JSON Lines"),
+        ("empty.csv", b"", "the file is empty"),
+        ("other.csv", b"weather,tide\nfine,low\n", "customer_id"),
+    ],
+)
+def test_what_cannot_be_screened_is_told_in_plain_words(
+    desk: Desk, name: str, content: bytes, said: str
+) -> None:
+    """Under the name that the file was dropped by; no run is left behind."""
+    (desk.inbox.path / name).write_bytes(content)
+    assert desk.run(desk.take()) is Fate.FAILED
+    (text,) = desk.told("what-is-wrong.txt")
+    assert said in text
+    assert str(desk.folder) not in text
+    assert desk.reports() == []
+    assert len(list((desk.dropped / "failed").glob(f"*/{name}"))) == 1
+
+
+def test_a_file_found_broken_in_mid_run_is_among_the_failed(desk: Desk) -> None:
+    """It could be examined, but not read to its end."""
+    desk.drop("book.csv")
+    fate = refuse(desk.take(), InputError("line 7 is broken"), desk.inbox)
+    assert fate is Fate.FAILED
+    assert "line 7 is broken." in desk.told("what-is-wrong.txt")[0]
+
+
+def test_a_name_that_names_somebody_goes_no_further(desk: Desk) -> None:
+    """Not into batch, paths or journal; whoever dropped it is warned."""
+    desk.drop("22912345678-loans.csv")
+    assert desk.run(desk.take()) is Fate.SCREENED
+    (report,) = desk.reports()
+    folder = desk.dropped / "done" / report["run_id"]
+    assert report["batch"] == "loans"
+    assert (folder / "input" / "file.csv").exists()
+    assert "looked like somebody's number" in (folder / "result.txt").read_text()
+    with sqlite3.connect(desk.folder / "home" / "journal.sqlite") as journal:
+        assert "22912345678" not in str(journal.execute("SELECT * FROM runs").fetchall())
+
+
+def test_a_stopped_run_goes_on_when_its_file_is_dropped_again(desk: Desk) -> None:
+    """The same run, with more money; nothing that was answered is paid for twice."""
+    desk.options = {"max_spend": "60"}
+    kept = desk.drop("book.csv")
+    assert desk.run(desk.take()) is Fate.SCREENED
+    (stopped,) = desk.reports()
+    assert stopped["stop_reason"] == "budget"
+    desk.options = {"max_spend": "100000"}
+    shutil.copy(kept, desk.dropped / "book.csv")
+    assert desk.run(desk.take()) is Fate.SCREENED
+    (report,) = desk.reports()
+    assert (report["run_id"], report["state"]) == (stopped["run_id"], "completed")
+    assert float(report["cost"]["total"]) == float(desk.charged)
+
+
+def test_a_stopped_run_can_be_resumed_from_where_its_file_lies_now(desk: Desk) -> None:
+    """The journal knows that the file was moved."""
+    desk.options = {"max_spend": "60"}
+    desk.drop("book.csv")
+    desk.run(desk.take())
+    (stopped,) = desk.reports()
+    night = desk.screen(run=stopped["run_id"], max_spend="100000")
+    assert night.report["state"] == "completed"
+    assert night.folder == desk.dropped / "done" / stopped["run_id"]
+
+
+def test_a_run_that_ended_before_its_file_was_moved_is_not_repeated(desk: Desk) -> None:
+    """The process died between the two: whoever watches next only moves the file."""
+    desk.drop("book.csv")
+    ticket = desk.take()
+    found = desk.look_into(ticket)
+    assert found.parameters is not None
+    assert found.content is not None
+    asyncio.run(desk._screen(found.parameters.model_dump()))
+    asked = len(desk.calls())
+    found.content.release()
+    ticket.release()
+    (again,) = desk.inbox.left_over()
+    assert desk.run(again) is Fate.SCREENED
+    assert len(desk.calls()) == asked
+    assert len(desk.told("result.txt")) == 1
+
+
+def test_a_content_that_is_being_screened_is_left_alone(desk: Desk) -> None:
+    """Two files of one content are not screened at a time; the second waits for the first."""
+    kept = desk.drop("book.csv")
+    first = desk.look_into(desk.take())
+    assert first.parameters is not None
+    shutil.copy(kept, desk.dropped / "the same.csv")
+    assert desk.look_into(desk.take()).fate is Fate.HELD
+
+
+def test_a_file_that_breaks_off_again_and_again_is_given_up(desk: Desk) -> None:
+    """So that it does not keep the others waiting for ever."""
+    desk.drop("book.csv")
+    ticket = desk.take()
+    for _ in range(MOST_ATTEMPTS):
+        found = desk.look_into(ticket)
+        assert found.parameters is not None
+        assert found.content is not None
+        found.content.release()
+        ticket.release()
+        (ticket,) = desk.inbox.left_over()
+    assert desk.look_into(ticket).fate is Fate.FAILED
+    assert "nightscreen doctor" in desk.told("what-is-wrong.txt")[0]
