@@ -261,7 +261,7 @@ def track(
     async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
         from flows.track_loans import track_loans
 
-        report = await track_loans(parameters)
+        report: Any = await track_loans(parameters)
         report = _refusal_said(report) if json_output else report
         return with_loans(report, _folder(output, run, report))
 

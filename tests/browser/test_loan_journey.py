@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 T = TypeVar("T")
-PHONE_SCREEN = {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +63,7 @@ def test_from_the_link_to_a_running_loan(
     lender = Lender.under(tmp_path, url=sandbox.url)
     row = apart(lambda: lender.offer(lender.screen([borrower(1)]))).offers["C1"]
     assert row["url"].startswith(sandbox.url)
-    with browser.new_context(viewport=PHONE_SCREEN) as context:
+    with browser.new_context(viewport={"width": 390, "height": 844}) as context:
         page = context.new_page()
         page.goto(row["url"])
         heading(page, "Apply: Salary advance")
