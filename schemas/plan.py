@@ -83,9 +83,9 @@ class AgeEffect:
     lookups: int = 0
     cost_micro: int = 0
 
-    def add(self, cost_micro: int) -> None:
-        """Count one lookup."""
-        self.lookups += 1
+    def add(self, cost_micro: int, lookups: int) -> None:
+        """Count lookups."""
+        self.lookups += lookups
         self.cost_micro += cost_micro
 
 

@@ -20,6 +20,7 @@ from steps.control import ADDRESS, COMPLETED, TEST_MODE
 from steps.coverage import Coverage
 from steps.decide import decide
 from steps.enriched import enriched_schema
+from steps.evidence import Evidence
 from steps.findings import findings_of
 from steps.identities import identities_report, of_check, standings
 from steps.line import PROBLEMS, QUARANTINE, read_chunk
@@ -57,6 +58,8 @@ def write_rows(line: Line) -> RowTally:
     assembly = Assembly(
         wanted=line.wanted,
         answers=line.journal.answers,
+        evidence=Evidence.of(line.journal, line.batch),
+        stamp=line.journal.answers.stamp(),
         unanswered=line.journal.runs.unanswered(line.run_id),
         freshness=line.freshness,
         columns=line.columns,
@@ -69,6 +72,8 @@ def write_rows(line: Line) -> RowTally:
     tables = _enriched(line, assembly, tally)
     schema = enriched_schema(line.columns).with_metadata({PURPOSE_KEY: line.wanted.purpose.value})
     line.folder.write_parts("enriched", schema, tables)
+    if not assembly.test_mode:
+        assembly.evidence.close()
     return tally
 
 

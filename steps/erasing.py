@@ -26,6 +26,7 @@ from steps.erasing_loans import loan_rows, loan_subjects, rewrite_loans
 from steps.person import QUARANTINE_FILE, subjects_of
 from storage.clock import instant_text
 from storage.decision_files import CSV_FILE, WORKBOOK_FILE
+from storage.evidence import drop_evidence
 from storage.journal.bvn_consents import BvnConsents
 from storage.journal.erasure import (
     ERASURE,
@@ -419,6 +420,7 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
     number = erasures.erase(person)
     emptied = leave_no_trace(journal, traces)
     sweep_workspaces(journal.home, journal.holders.alive)
+    drop_evidence(journal.home)
     folders = _rewrite(journal, found)
     at = instant_text(journal.clock()) or ""
     files = sum(folder.finish(at) for folder in folders)

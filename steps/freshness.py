@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from schemas.checks import Check, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
 _MICROS = timedelta(microseconds=1)
@@ -37,8 +38,8 @@ class Freshness:
         return self.at if age is None else self.at - age // _MICROS
 
     def fresh(
-        self, check: Check, outcome: str, answered_at: NDArray[np.int64] | int
-    ) -> NDArray[np.bool_] | bool:
+        self, check: Check, outcome: str, answered_at: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
         """Tell whether answers of one outcome are fresh, whatever the row says to them.
 
         A bank account that exists is fresh for sure only within the shorter of the two ages; see
@@ -47,17 +48,19 @@ class Freshness:
         return answered_at >= max(self.oldest(check, word) for word in self._words(check, outcome))
 
     def banded(
-        self, check: Check, outcome: str, answered_at: NDArray[np.int64] | int
-    ) -> NDArray[np.bool_] | bool:
+        self, check: Check, outcome: str, answered_at: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
         """Tell whether freshness depends on the row: verified lasts longer than a mismatch."""
         instants = [self.oldest(check, word) for word in self._words(check, outcome)]
         return (answered_at >= min(instants)) & (answered_at < max(instants))
 
-    def age_share(self, check: Check, outcome: str, answered_at: int) -> float:
-        """Return an answer's age as a share of how old it may be; above 1 it is no longer fresh."""
+    def age_share(
+        self, check: Check, outcome: str, answered_at: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return answers' ages as a share of how old they may be; above 1 none is fresh."""
         limit = self.at - max(self.oldest(check, word) for word in self._words(check, outcome))
-        age = max(0, self.at - answered_at)
-        return age / limit if limit > 0 else float("inf") if age else 0.0
+        age = np.maximum(0, self.at - answered_at)
+        return age / limit if limit > 0 else np.where(age > 0, np.inf, 0.0)
 
     def _words(self, check: Check, outcome: str) -> tuple[str, ...]:
         if check is Check.BANK_ACCOUNT and outcome == Outcome.FOUND.value:

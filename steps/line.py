@@ -27,8 +27,8 @@ from schemas.errors import InputError, SettingsError
 from schemas.money import to_micro
 from schemas.plan import NEEDED, Plan, Standing
 from schemas.settings import Settings, max_ages, overridden
-from steps.assemble import AccountJudge
 from steps.control import Breaker, CapWatch, CheckProgress, Control
+from steps.evidence import AccountJudge, Evidence
 from steps.freshness import Freshness
 from steps.images import ImageJudge
 from steps.intake import Intake
@@ -362,7 +362,7 @@ def make_plan(line: Line) -> None:
         images=_image_judge(line),
     )
     pieces: list[pa.Table] = []
-    judge = AccountJudge(line.journal.answers)
+    judge = AccountJudge(Evidence.of(line.journal, line.batch))
     chunks = plan_batch(planner, line.chunks, lambda number: read_chunk(line, number), judge)
     for number, (row_plan, needed) in enumerate(chunks):
         line.workspace.put(f"plan-{number:05d}", row_plan)

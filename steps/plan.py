@@ -25,8 +25,10 @@ from steps.distinct import (
     number_needed,
 )
 from steps.eligibility import flat, identities, slots_of, why_not
+from steps.evidence import AtHand
 from steps.references import references
 from steps.sparing import Chains, make_chains
+from storage.journal.answers import NONE, OUTCOMES, Latest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,20 +38,21 @@ if TYPE_CHECKING:
 
     from steps.fields import Finding
     from steps.freshness import Freshness
-    from storage.journal.answers import StoredAnswer
     from storage.sealing import Pseudonyms
 
-_BLOCK = 20_000
+ANSWERS_STAMP = b"answers"
+"""Under this name a row plan's schema bears the stamp of the answers it was made with."""
 _HALF, _TWICE = 0.5, 2.0
 
 
 class AnswerBook(Protocol):
     """What a plan asks of the journal."""
 
-    def latest(
-        self, check: str, subjects: Sequence[bytes], *, bodies: bool = True
-    ) -> dict[bytes, StoredAnswer]:
-        """Return the latest answer of each subject that has one."""
+    def latest_columns(self, check: str, subjects: bytes, run_id: str) -> Latest:
+        """Return the latest answer to each of some lookups."""
+
+    def stamp(self) -> str:
+        """Return a text that stays the same while no answer comes or goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,8 @@ class Planner:
         self._slots = slots_of(wanted.checks, wanted.karma_kinds)
         self._gathered = {slot: Gathered() for slot in self._slots}
         self._distinct: dict[Slot, Distinct] = {}
+        self._latest: dict[Slot, Latest] = {}
+        self._stamp = ""
         self._starts = [0]
         self._exposures: list[NDArray[np.int64]] = []
         self._screened_before: NDArray[np.bool_] = np.zeros(0, dtype=bool)
@@ -156,6 +161,7 @@ class Planner:
             read_chunk: gives a chunk again, for the few answers whose age depends on the row.
             judge: tells whether a stored bank account answer contradicts a row.
         """
+        self._stamp = self._answers.stamp()
         exposure = np.concatenate(self._exposures) if self._exposures else np.zeros(0, np.int64)
         self._screened_before = np.zeros(self.rows, dtype=bool)
         for slot in self._slots:
@@ -200,6 +206,7 @@ class Planner:
                 )
         self.counts[slot.check].rows_invalid += len(bad)
         self.slots[slot].rows_invalid += len(bad)
+        self._latest[slot] = self._latest[slot].take(~dropped)
         return distinct.without(dropped)
 
     def _chunks_of(
@@ -217,49 +224,54 @@ class Planner:
 
     def _match_stored(self, slot: Slot, distinct: Distinct) -> None:
         """Hold each distinct lookup against the journal's latest answer."""
-        known = np.zeros(len(distinct), dtype=bool)
-        for start in range(0, len(distinct), _BLOCK):
-            block = range(start, min(start + _BLOCK, len(distinct)))
-            subjects = [distinct.subject(index) for index in block]
-            stored = self._answers.latest(slot.check.value, subjects, bodies=False)
-            for index, subject in zip(block, subjects, strict=True):
-                answer = stored.get(subject)
-                if answer is not None:
-                    known[index] = True
-                    self._judge_stored(slot, distinct, index, answer)
+        run_id = self._wanted.run_id
+        latest = self._answers.latest_columns(slot.check.value, distinct.subjects, run_id)
+        self._latest[slot] = latest
+        known = latest.outcome != NONE
+        for number, outcome in enumerate(OUTCOMES):
+            here = np.flatnonzero(latest.outcome == number)
+            if len(here):
+                self._judge_stored(slot, distinct, outcome, here, latest.take(here))
         self._screened_before[distinct.asking[known[distinct.inverse]]] = True
 
     def _judge_stored(
-        self, slot: Slot, distinct: Distinct, index: int, answer: StoredAnswer
+        self,
+        slot: Slot,
+        distinct: Distinct,
+        outcome: Outcome,
+        here: NDArray[np.int64],
+        latest: Latest,
     ) -> None:
-        check, counts = slot.check, self.slots[slot]
-        self._weigh_age(counts, check, answer)
-        if answer.run_id == self._wanted.run_id:
-            distinct.needed[index] = False
-            if answer.cost_micro == 0:
-                counts.free += 1
-            else:
-                counts.paid += 1
-        elif self._freshness.fresh(check, answer.outcome, answer.answered_at):
-            distinct.needed[index] = False
-            self._count_reuse(counts, answer)
-        elif self._freshness.banded(check, answer.outcome, answer.answered_at):
-            distinct.banded[index] = True
-        distinct.listed[index] = not distinct.needed[index] and answer.outcome == Outcome.LISTED
+        """Judge the answers of one outcome: this run's own, fresh, or of middle age."""
+        check, counts, at = slot.check, self.slots[slot], latest.answered_at
+        self._weigh_age(counts, check, outcome, latest)
+        own = latest.own_run
+        free = own & (latest.cost_micro == 0)
+        counts.free += int(free.sum())
+        counts.paid += int((own & ~free).sum())
+        fresh = ~own & self._freshness.fresh(check, outcome.value, at)
+        self._count_reuse(counts, latest.take(fresh))
+        distinct.needed[here] = ~(own | fresh)
+        distinct.banded[here] = ~(own | fresh) & self._freshness.banded(check, outcome.value, at)
+        distinct.listed[here] = ~distinct.needed[here] & (outcome is Outcome.LISTED)
 
-    def _weigh_age(self, counts: CheckCounts, check: Check, answer: StoredAnswer) -> None:
+    def _weigh_age(
+        self, counts: CheckCounts, check: Check, outcome: Outcome, latest: Latest
+    ) -> None:
         """Note whether half or twice the age limit would change what is asked."""
-        share = self._freshness.age_share(check, answer.outcome, answer.answered_at)
-        if _HALF < share <= 1:
-            counts.stricter.add(answer.cost_micro or 0)
-        elif 1 < share <= _TWICE:
-            counts.looser.add(answer.cost_micro or 0)
+        share = self._freshness.age_share(check, outcome.value, latest.answered_at)
+        cost_micro = np.maximum(latest.cost_micro, 0)
+        stricter, looser = (share > _HALF) & (share <= 1), (share > 1) & (share <= _TWICE)
+        counts.stricter.add(int(cost_micro[stricter].sum()), int(stricter.sum()))
+        counts.looser.add(int(cost_micro[looser].sum()), int(looser.sum()))
 
-    def _count_reuse(self, counts: CheckCounts, answer: StoredAnswer) -> None:
-        counts.reused += 1
-        counts.saved_by_reuse_micro += answer.cost_micro or 0
-        oldest = counts.oldest_reused_at
-        counts.oldest_reused_at = min(oldest or answer.answered_at, answer.answered_at)
+    def _count_reuse(self, counts: CheckCounts, latest: Latest) -> None:
+        if not len(latest.outcome):
+            return
+        counts.reused += len(latest.outcome)
+        counts.saved_by_reuse_micro += int(np.maximum(latest.cost_micro, 0).sum())
+        first_at = int(latest.answered_at.min())
+        counts.oldest_reused_at = min(counts.oldest_reused_at or first_at, first_at)
 
     def _judge_banded(
         self,
@@ -269,33 +281,31 @@ class Planner:
         judge: RowJudge,
     ) -> None:
         """Reuse an answer of middle age unless it contradicts one of the rows that need it."""
-        indexes = np.flatnonzero(distinct.banded)
-        subjects = [distinct.subject(int(index)) for index in indexes]
-        stored = self._answers.latest(slot.check.value, subjects)
+        latest = self._latest[slot]
         contradicted = np.zeros(len(distinct), dtype=bool)
         asked = distinct.banded[distinct.inverse]
-        for number in range(len(self._starts) - 1):
-            start, end = self._starts[number], self._starts[number + 1]
-            here = asked & (distinct.asking >= start) & (distinct.asking < end)
-            if here.any():
-                rows = read_chunk(number).take(pa.array(distinct.asking[here] - start))
-                lookups = distinct.inverse[here]
-                bodies = [stored[distinct.subject(int(i))] for i in lookups]
-                contradicted[lookups[judge.contradicts(rows, bodies)]] = True
-        for index in indexes[~contradicted[indexes]]:
-            distinct.needed[index] = False
-            self._count_reuse(self.slots[slot], stored[distinct.subject(int(index))])
+        for number, rows, here in self._chunks_of(distinct.asking, asked, read_chunk):
+            part = self._here(distinct.asking, number)
+            lookups = distinct.inverse[part][asked[part]]
+            subjects = np.frombuffer(distinct.subjects, "V16")[lookups].tobytes()
+            middling = latest.take(lookups)
+            hand = AtHand(here, subjects, middling.answered_at, middling.call_id)
+            contradicted[lookups[judge.contradicts(rows, hand)]] = True
+        reused = distinct.banded & ~contradicted
+        distinct.needed[reused] = False
+        self._count_reuse(self.slots[slot], latest.take(reused))
 
     def row_plan(self, number: int) -> pa.Table:
         """Return a chunk's row plan.
 
         Columns: for each slot `<slot>.why` int8, `<slot>.subject` binary(16), null where it is not
-        asked, and `<slot>.own` bool, true where the call is made in this row's name.
+        asked, `<slot>.own` bool, true where the call is made in this row's name, and the latest
+        answer as the arrays of `Latest`. The schema bears the stamp of the journal's answers.
         """
         start, size = self._starts[number], self._starts[number + 1] - self._starts[number]
         columns: dict[str, pa.Array] = {}
         for slot in self._slots:
-            distinct = self._distinct[slot]
+            distinct, found = self._distinct[slot], Latest.nothing(size)
             lookup = np.full(size, -1, dtype=np.int64)
             here = self._here(distinct.asking, number)
             lookup[distinct.asking[here] - start] = distinct.inverse[here]
@@ -308,7 +318,10 @@ class Planner:
             own = np.zeros(size, dtype=bool)
             own[asked] = distinct.row[lookup[asked]] == np.flatnonzero(asked) + start
             columns[f"{slot.column}.own"] = pa.array(own)
-        return pa.table(columns)
+            found.put(asked, self._latest[slot].take(lookup[asked]))
+            for name in Latest.names():
+                columns[f"{slot.column}.{name}"] = pa.array(getattr(found, name))
+        return pa.table(columns).replace_schema_metadata({ANSWERS_STAMP: self._stamp})
 
     def _here(self, sorted_rows: NDArray[np.int64], number: int) -> slice:
         """Return which of some ascending row numbers fall into a chunk."""
@@ -391,8 +404,8 @@ class Planner:
 class RowJudge(Protocol):
     """Tells which rows a stored bank account answer contradicts."""
 
-    def contradicts(self, rows: pa.Table, answers: Sequence[StoredAnswer]) -> NDArray[np.bool_]:
-        """Return for each row whether the answer beside it contradicts the row."""
+    def contradicts(self, rows: pa.Table, hand: AtHand) -> NDArray[np.bool_]:
+        """Return for each answer at hand whether it contradicts its row."""
 
 
 def row_why(whys: Sequence[NDArray[np.int8]]) -> NDArray[np.int8]:

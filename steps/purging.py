@@ -18,6 +18,7 @@ from steps.erasing_files import CALLS_FILE
 from steps.person import QUARANTINE_FILE
 from storage.clock import DAY_MICROS, instant_text
 from storage.decision_files import CSV_FILE, WORKBOOK_FILE
+from storage.evidence import drop_evidence
 from storage.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
 from storage.journal.runs import RUNNING
 from storage.run_files import RunFiles, typed_parts
@@ -179,6 +180,7 @@ def purge(journal: Journal, found: Due) -> dict[str, Any]:
     if not found.anything:
         return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
     sweep_workspaces(journal.home, journal.holders.alive)
+    drop_evidence(journal.home, before=found.answered)
     erasures = Erasures.of(journal)
     waits = bool(found.journal_waits)
     number = erasures.purge(*((0, 0) if waits else (found.answered, found.decided)))

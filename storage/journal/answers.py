@@ -5,25 +5,37 @@ Whether an answer is fresh enough, and what it means for a row, is judged in `st
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import bindparam, select
+import numpy as np
+from sqlalchemy import bindparam, case, func, select
 
+from schemas.checks import Outcome
 from storage.journal.calls import answer_context
+from storage.journal.customer_tables import erasures
 from storage.journal.engine import reading
 from storage.journal.statements import marks
 from storage.journal.tables import answers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
     from sqlalchemy import Connection, Engine
 
     from storage.sealing import Sealer
 
 _BLOCK = 1000
 _COLUMNS = ("subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro")
+_STANDING = ("subject", "outcome", "answered_at", "call_id", "cost_micro")
+OUTCOMES = tuple(Outcome)
+"""Outcomes by the numbers that `Latest` gives them."""
+NONE = -1
+"""Stands in `Latest` for no answer, and for a cost that the service did not say."""
+_NUMBERS = {outcome.value: number for number, outcome in enumerate(OUTCOMES)}
+_SIXTEEN = "S16"
+_ERASURE = "erasure"
 
 
 class StoredAnswer(NamedTuple):
@@ -53,6 +65,50 @@ class StoredAnswer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Latest:
+    """The latest answers to many lookups, without their bodies: an array each, in one order.
+
+    Attributes:
+        outcome: number among `OUTCOMES`, `NONE` where there is no answer.
+        answered_at: instant in microseconds.
+        call_id: the call that brought it.
+        own_run: whether the run itself asked, in this session or an earlier one.
+        cost_micro: what it cost; `NONE` where the service did not say.
+    """
+
+    outcome: NDArray[np.int8]
+    answered_at: NDArray[np.int64]
+    call_id: NDArray[np.int64]
+    own_run: NDArray[np.bool_]
+    cost_micro: NDArray[np.int64]
+
+    @classmethod
+    def nothing(cls, size: int) -> Latest:
+        """Return arrays that hold no answer."""
+        return cls(
+            np.full(size, NONE, np.int8),
+            np.zeros(size, np.int64),
+            np.zeros(size, np.int64),
+            np.zeros(size, bool),
+            np.full(size, NONE, np.int64),
+        )
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Return the arrays' names, in order."""
+        return tuple(each.name for each in fields(cls))
+
+    def take(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> Latest:
+        """Return the answers at some places."""
+        return Latest(*(getattr(self, name)[places] for name in self.names()))
+
+    def put(self, places: NDArray[np.int64] | NDArray[np.bool_], answers: Latest) -> None:
+        """Enter answers at some places."""
+        for name in self.names():
+            getattr(self, name)[places] = getattr(answers, name)
+
+
+@dataclass(frozen=True, slots=True)
 class Answers:
     """Reads stored answers."""
 
@@ -70,6 +126,55 @@ class Answers:
             else:
                 found.update((row[0], StoredAnswer._make((*row, b""))) for row in rows)
         return found
+
+    def latest_columns(self, check: str, subjects: bytes, run_id: str) -> Latest:
+        """Return the latest answers to many lookups as columns, without bodies.
+
+        Args:
+            check: the check.
+            subjects: pseudonyms of sixteen bytes, joined, ascending, each once.
+            run_id: the run whose own answers are told apart.
+        """
+        asked = np.frombuffer(subjects, _SIXTEEN)
+        found = Latest.nothing(len(asked))
+        with reading(self._engine) as connection:
+            read = _standing_sqlite if connection.dialect.name == "sqlite" else _standing_postgresql
+            for start in range(0, len(asked), _BLOCK):
+                block = asked[start : start + _BLOCK]
+                joined = subjects[16 * start : 16 * (start + len(block))]
+                texts = [joined[place : place + 16] for place in range(0, len(joined), 16)]
+                rows = read(connection, check, texts, run_id)
+                if rows:
+                    _enter(found, start, block, rows)
+        return found
+
+    def stamp(self) -> str:
+        """Return a text that stays the same while no answer comes or goes."""
+        query = select(func.max(answers.c.answer_id), _ERASED.scalar_subquery())
+        with reading(self._engine) as connection:
+            newest, erased = connection.execute(query).one()
+        return f"{newest or 0}.{erased or 0}"
+
+    def erased(self) -> int:
+        """Return the number of the last erasure of a person; 0 where there was none."""
+        query = _ERASED.where(erasures.c.kind == _ERASURE)
+        with reading(self._engine) as connection:
+            return int(connection.execute(query).scalar() or 0)
+
+    def of_calls(
+        self, check: str, calls: Mapping[int, bytes]
+    ) -> Iterator[tuple[int, StoredAnswer]]:
+        """Yield the answers that some calls brought, with bodies, in no order.
+
+        Args:
+            check: the check.
+            calls: each call with the subject it was about.
+        """
+        for rows in self._rows(check, list(set(calls.values())), bodies=True):
+            for row in rows:
+                answer = StoredAnswer._make(row)
+                if calls.get(answer.call_id) == answer.subject:
+                    yield answer.call_id, answer
 
     def _rows(
         self, check: str, subjects: Sequence[bytes], *, bodies: bool
@@ -127,3 +232,58 @@ def _read_postgresql(
 ) -> list[tuple[Any, ...]]:
     values = {"subjects": list(subjects), "check": check}
     return [tuple(row) for row in connection.execute(_POSTGRESQL[bodies], values)]
+
+
+_ERASED = select(func.max(erasures.c.erasure_id))
+
+
+def _standing_sqlite(
+    connection: Connection, check: str, subjects: Sequence[bytes], run_id: str
+) -> list[tuple[Any, ...]]:
+    sql = (
+        f"SELECT {', '.join(_STANDING)}, run_id = ? FROM answers "  # noqa: S608 - nothing of it comes from outside
+        f'WHERE subject IN ({marks(len(subjects))}) AND "check" = ? '
+        "ORDER BY subject, answered_at, answer_id"
+    )
+    cursor = connection.connection.cursor()
+    try:
+        return list(cursor.execute(sql, (run_id, *subjects, check)))
+    finally:
+        cursor.close()
+
+
+_STANDING_POSTGRESQL = (
+    select(
+        *(answers.c[name] for name in _STANDING),
+        case((answers.c.run_id == bindparam("run_id"), 1), else_=0),
+    )
+    .where(
+        answers.c.subject.in_(bindparam("subjects", expanding=True)),
+        answers.c.check == bindparam("check"),
+    )
+    .order_by(answers.c.subject, answers.c.answered_at, answers.c.answer_id)
+)
+
+
+def _standing_postgresql(
+    connection: Connection, check: str, subjects: Sequence[bytes], run_id: str
+) -> list[tuple[Any, ...]]:
+    values = {"subjects": list(subjects), "check": check, "run_id": run_id}
+    return [tuple(row) for row in connection.execute(_STANDING_POSTGRESQL, values)]
+
+
+def _enter(
+    found: Latest, start: int, block: NDArray[np.bytes_], rows: Sequence[tuple[Any, ...]]
+) -> None:
+    """Enter a block's answers; of several to one lookup the last counts."""
+    subjects, outcomes, answered_at, call_id, cost_micro, own_run = zip(*rows, strict=True)
+    answered = np.frombuffer(b"".join(subjects), _SIXTEEN)
+    last = np.ones(len(rows), dtype=bool)
+    last[:-1] = answered[1:] != answered[:-1]
+    place = start + np.searchsorted(block, answered[last])
+    costs = [NONE if cost is None else cost for cost in cost_micro]
+    found.outcome[place] = np.array([_NUMBERS.get(word, NONE) for word in outcomes], np.int8)[last]
+    found.answered_at[place] = np.array(answered_at, np.int64)[last]
+    found.call_id[place] = np.array(call_id, np.int64)[last]
+    found.own_run[place] = np.array(own_run, bool)[last]
+    found.cost_micro[place] = np.array(costs, np.int64)[last]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, select, update
 
+from storage.evidence import drop_evidence
 from storage.journal.calls import SEAL_KEY, answer_context
 from storage.journal.customer_seals import reseal_customers
 from storage.journal.engine import reading, told, writing
@@ -70,6 +71,7 @@ def rotate_key(journal: Journal, *, configured: str = "", new: bytes | None = No
         wanted = read_meta(connection)[SEAL_KEY]
     journal.sealer.switch(wanted)
     resealed = _reseal(journal) + reseal_customers(journal) + reseal_grants(journal)
+    drop_evidence(journal.home)
     if not configured:
         replace_key(journal.home, journal.sealer.key)
     settled = not configured or decode_key(configured, "the data key") == journal.sealer.key

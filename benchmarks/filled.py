@@ -1,0 +1,85 @@
+"""Nights without a network: what a plan needs is answered straight into the journal, in bulk.
+
+Through the journal's own way in (a block of intents, then a group of outcomes), with bodies as the
+sandbox would send them. For benchmarks of everything but asking; nothing is measured here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from sandbox.people import account_of, ecosystem_of, karma_of
+from sandbox.wire import ABSENT, Meta, envelope
+from schemas.calls import Ask, CallState, Caps, Settled
+from schemas.checks import Check, Outcome
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from steps.line import Line
+
+_BLOCK = 5000
+_MICRO = 1_000_000
+_PRICES = {Check.BANK_ACCOUNT: 10, Check.KARMA: 10, Check.ECOSYSTEM: 25}
+_HITS = {
+    Check.BANK_ACCOUNT: (Outcome.FOUND, Outcome.NOT_FOUND),
+    Check.KARMA: (Outcome.LISTED, Outcome.CLEAR),
+    Check.ECOSYSTEM: (Outcome.FOUND, Outcome.NOT_FOUND),
+}
+
+
+def answer_needed(line: Line) -> int:
+    """Answer every lookup that a planned run needs; return how many there were."""
+    needed = line.workspace.get("needed").select(["check", "kind", "subject", "identity"])
+    for check in _HITS:
+        mine = needed.filter(pc.equal(needed["check"], check.value))
+        for start in range(0, mine.num_rows, _BLOCK):
+            _answer_block(line, check, mine.slice(start, _BLOCK))
+    return needed.num_rows
+
+
+def _answer_block(line: Line, check: Check, block: pa.Table) -> None:
+    calls, run_id = line.journal.calls, line.run_id
+    columns = (block[name].to_pylist() for name in ("kind", "subject", "identity"))
+    rows = list(zip(*columns, strict=True))
+    price = _PRICES[check] * _MICRO
+    asks = [Ask(check.value, kind, subject, price, None, 1) for kind, subject, _ in rows]
+    purpose = line.wanted.purpose.value
+    grants = calls.reserve(run_id, purpose, asks, Caps(), since=line.freshness.at)
+    settled = []
+    for ask, grant, (_, _, identity) in zip(asks, grants, rows, strict=True):
+        outcome, cost_micro, body = _answer(check, identity)
+        settled.append(
+            Settled(
+                grant.call_id,
+                ask,
+                grant.intent_at,
+                CallState.ANSWERED,
+                line.clock(),
+                status=200,
+                outcome=outcome.value,
+                cost_micro=cost_micro,
+                balance_micro=_MICRO,
+                sent_at=grant.intent_at,
+                final=True,
+                body=body,
+            )
+        )
+    calls.settle(run_id, settled)
+
+
+def _answer(check: Check, identity: str) -> tuple[Outcome, int, bytes]:
+    """Return outcome, cost in micro-naira and body of what the sandbox knows of an identity."""
+    record: dict[str, object] | None
+    if check is Check.BANK_ACCOUNT:
+        bank_code, _, number = identity.partition("-")
+        record = account_of(bank_code, number)
+    else:
+        record = karma_of(identity) if check is Check.KARMA else ecosystem_of(identity)
+    hit, miss = _HITS[check]
+    if record is None:
+        return miss, 0, envelope("success", "Nothing was found", ABSENT)
+    cost_micro = _PRICES[check] * _MICRO
+    return hit, cost_micro, envelope("success", "Successful", record, Meta(cost_micro, _MICRO))

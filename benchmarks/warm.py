@@ -1,0 +1,194 @@
+"""The warm night: a batch all of whose answers are fresh, beside a DuckDB join of the same data.
+
+`python -m benchmarks.warm [ROWS ...]`; by default 20,000 rows. A first night is answered straight
+into the journal; then the quote, the second night and the join are each a process of their own on
+one core. CPU seconds count: rows a second are rows by CPU seconds of the process, all its threads
+included. `--profile FILE` writes where the second night's time went.
+
+The join is the limit: one thread reads the same CSV, joins it with the checks' columns as they lie
+typed and in clear in the first night's Parquet, and writes Parquet. It judges, seals, reports and
+remembers nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import os
+import pstats
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from benchmarks.filled import answer_needed
+from benchmarks.line import Stations
+from sandbox.batch import make_batch
+from schemas.parameters import ScreenBatch
+from schemas.settings import read_settings
+from steps import closing, line
+from steps.quoting import quote_document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SIZES = (20_000,)
+_KINDS = ("first", "second", "quote", "join")
+_TOP = 45
+
+
+def open_night(folder: Path, *, quote_only: bool) -> line.Line:
+    """Open a run of the batch in a folder."""
+    settings = read_settings(base_url="http://127.0.0.1:9", api_key="none", home=folder / "home")
+    parameters = ScreenBatch(
+        input=str(folder / "in.csv"),
+        batch="benchmark",
+        output=str(folder / "out"),
+        quote_only=quote_only,
+    )
+    return line.open_line(parameters, settings)
+
+
+def night(folder: Path, *, quote_only: bool = False) -> dict[str, Any]:
+    """Carry the batch along the line; return its figures."""
+    stations = Stations()
+    run = open_night(folder, quote_only=quote_only)
+    try:
+        stations.mark("open")
+        line.take_in(run)
+        stations.mark("intake")
+        line.make_plan(run)
+        stations.mark("plan")
+        line.make_price(run)
+        stations.mark("price")
+        if quote_only:
+            quote_document(run)
+            return _figures(stations, run.rows_read, 0)
+        needed = answer_needed(run)
+        stations.mark("answers")
+        tally = closing.write_rows(run)
+        stations.mark("rows")
+        report = closing.write_report(run, tally)
+        stations.mark("report")
+    finally:
+        run.close()
+    stations.mark("close")
+    return _figures(stations, report["rows"]["read"], needed)
+
+
+def _figures(stations: Stations, rows: int, needed: int) -> dict[str, Any]:
+    return {
+        "rows": rows,
+        "needed": needed,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "stations": stations.seconds,
+    }
+
+
+def join(folder: Path) -> dict[str, Any]:
+    """Join the CSV with the checks' columns of the first night, and write Parquet."""
+    stations = Stations()
+    parts = str(next((folder / "out").glob("*/enriched")) / "part-*.parquet")
+    target = folder / "joined.parquet"
+    with duckdb.connect(config={"threads": 1}) as engine:
+        names = [row[0] for row in engine.execute(f"DESCRIBE FROM '{parts}'").fetchall()]
+        first = names.index("bank_account_status")
+        taken = ", ".join(f'e."{name}"' for name in names[first:])
+        engine.execute(
+            f"COPY (SELECT i.*, {taken} FROM read_csv('{folder / 'in.csv'}', all_varchar=true, "  # noqa: S608 - our own paths and columns
+            "null_padding=true, ignore_errors=true) i LEFT JOIN "
+            f"'{parts}' e USING (customer_id)) TO '{target}' (FORMAT parquet, COMPRESSION zstd, "
+            "COMPRESSION_LEVEL 1)"
+        )
+        rows = engine.read_parquet(str(target)).aggregate("count(*)").fetchone()
+    stations.mark("join")
+    return _figures(stations, 0 if rows is None else rows[0], 0)
+
+
+def _one(kind: str, folder: Path) -> dict[str, Any]:
+    """Do one of the four, in this process."""
+    if kind == "join":
+        return join(folder)
+    return night(folder, quote_only=kind == "quote")
+
+
+def profiled(path: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Run something and write where its time went, the widest first."""
+    profile = cProfile.Profile()
+    figures = profile.runcall(work)
+    with path.open("w", encoding="utf-8") as file:
+        stats = pstats.Stats(profile, stream=file).strip_dirs()
+        stats.sort_stats("cumulative").print_stats(2 * _TOP)
+        stats.sort_stats("tottime").print_stats(_TOP)
+    return figures
+
+
+def measure(kind: str, folder: Path, profile: str = "") -> dict[str, Any]:
+    """Do one of the four in a process of its own, on one core."""
+    command = [sys.executable, "-m", "benchmarks.warm", "--inside", kind, "--folder", str(folder)]
+    if profile:
+        command += ["--profile", profile]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
+
+
+def compare(rows: int, folder: Path, profile: str = "") -> None:
+    """Measure all four at one size and print them."""
+    if not (folder / "in.csv").exists():
+        make_batch(folder / "in.csv", rows=rows, seed=1)
+        _print("first", measure("first", folder))
+    found = {
+        kind: measure(kind, folder, profile if kind == "second" else "") for kind in _KINDS[1:]
+    }
+    for kind, figures in found.items():
+        _print(kind, figures)
+    limit = _cpu(found["join"])
+    for kind in ("second", "quote"):
+        print(f"  {kind} takes {_cpu(found[kind]) / limit:.1f} times the CPU of the join")
+
+
+def _cpu(figures: dict[str, Any]) -> float:
+    return sum(cpu for cpu, _ in figures["stations"].values())
+
+
+def _print(kind: str, figures: dict[str, Any]) -> None:
+    rows, cpu = figures["rows"], _cpu(figures)
+    each = {name: round(1e6 * cpu / rows, 1) for name, (cpu, _) in figures["stations"].items()}
+    wall = sum(wall for _, wall in figures["stations"].values())
+    print(
+        f"{kind:8}{rows:>10,} rows {cpu:8.1f} CPU s {wall:8.1f} s {rows / cpu:>10,.0f} rows a CPU "
+        f"second {figures['peak_mb']:>6.0f} MB  µs a row: {each}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Measure every size asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", nargs="*", type=int, default=list(SIZES))
+    parser.add_argument("--inside", choices=_KINDS, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help="where to work, and to leave everything")
+    parser.add_argument("--profile", default="", help="file for where the second night's time went")
+    given = parser.parse_args()
+    if given.inside:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        work = lambda: _one(given.inside, Path(given.folder))  # noqa: E731 - once, for either way
+        print(json.dumps(profiled(Path(given.profile), work) if given.profile else work()))
+        return
+    for rows in given.rows:
+        if given.folder:
+            Path(given.folder).mkdir(parents=True, exist_ok=True)
+            compare(rows, Path(given.folder), given.profile)
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            compare(rows, Path(folder), given.profile)
+
+
+if __name__ == "__main__":
+    main()

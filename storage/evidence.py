@@ -1,0 +1,203 @@
+"""Evidence at rest: what answers meant for the rows of a batch's last night, typed and sealed.
+
+A cache under HOME: Arrow pieces sealed under the data key, and one index of what lies in them. It
+may be lost, cut short or distrusted at any time; that costs time and nothing else. Which evidence
+belongs to which row, and what it is made of, is decided in `steps/evidence.py`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.errors import JournalError, OutputError
+from storage.private import make_private_folder, write_private
+from storage.sealing import KEY_ID_BYTES, key_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from storage.sealing import Sealer
+
+FOLDER = "evidence"
+KEY_BYTES = 16
+_INDEX = "index"
+_SUFFIX = ".sealed"
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
+_STAMP = b"stamp"
+_OPEN_PIECES = 4
+_UNREADABLE = (JournalError, OSError, pa.ArrowException, KeyError, ValueError)
+_INDEX_SCHEMA = pa.schema(
+    [
+        pa.field("piece", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("oldest_at", pa.int64()),
+        pa.field("keys", pa.binary()),
+    ]
+)
+
+
+class Piece(NamedTuple):
+    """One piece: its name, what kind of evidence it has, of which keys, resting on answers since.
+
+    `keys` are sixteen bytes each, joined, in the order of the piece's rows.
+    """
+
+    name: str
+    kind: str
+    oldest_at: int
+    keys: bytes
+
+
+def drop_evidence(home: Path, *, before: int | None = None) -> None:
+    """Remove the evidence of every batch, as when a person is erased or the data key rotates.
+
+    Args:
+        home: the HOME it lies under.
+        before: only where it may rest on answers older than this instant, in microseconds. A file
+            bears the instant of its oldest answer, so that no key is needed.
+    """
+    root = home / FOLDER
+    if before is None:
+        shutil.rmtree(root, ignore_errors=True)
+        return
+    for file in root.glob(f"*/*-*{_SUFFIX}"):
+        oldest = file.name.partition("-")[0]
+        if oldest.isdecimal() and int(oldest) < before:
+            file.unlink(missing_ok=True)
+
+
+@dataclass(slots=True)
+class EvidenceFiles:
+    """The evidence of one batch name.
+
+    Attributes:
+        folder: where it lies.
+        stamp: what the index must bear to be believed: versions, and who was erased last.
+    """
+
+    folder: Path
+    stamp: bytes
+    _sealer: Sealer = field(repr=False)
+    _opened: dict[str, pa.Table] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(cls, home: Path, name: str, sealer: Sealer, stamp: bytes) -> EvidenceFiles:
+        """Return the evidence of a batch, by a name that tells nothing of it."""
+        return cls(home / FOLDER / name, stamp, sealer)
+
+    def index(self) -> list[Piece]:
+        """Return what lies there; nothing where it is of another stamp or cannot be read."""
+        try:
+            table = self._get(_INDEX)
+            if (table.schema.metadata or {}).get(_STAMP) != self.stamp:
+                return []
+            columns = (table[name].to_pylist() for name in _INDEX_SCHEMA.names)
+            return [Piece(*row) for row in zip(*columns, strict=True)]
+        except _UNREADABLE:
+            return []
+
+    def piece(self, name: str) -> pa.Table | None:
+        """Return a piece, None where it cannot be read; the last few stay open."""
+        if name not in self._opened:
+            try:
+                table = self._get(name)
+            except _UNREADABLE:
+                return None
+            while len(self._opened) >= _OPEN_PIECES:
+                del self._opened[next(iter(self._opened))]
+            self._opened[name] = table
+        return self._opened[name]
+
+    def put(self, kind: str, keys: bytes, oldest_at: int, table: pa.Table) -> Piece | None:
+        """Seal evidence as a new piece; None where the disk will not have it."""
+        name = f"{oldest_at}-{secrets.token_hex(8)}"
+        try:
+            make_private_folder(self.folder.parent)
+            make_private_folder(self.folder)
+            self._put(name, table)
+        except OutputError:
+            return None
+        return Piece(name, kind, oldest_at, keys)
+
+    def replace(self, pieces: Sequence[Piece]) -> None:
+        """Make these pieces all that lies there."""
+        self._opened.clear()
+        columns = zip(*pieces, strict=True) if pieces else [[] for _ in _INDEX_SCHEMA]
+        schema = _INDEX_SCHEMA.with_metadata({_STAMP: self.stamp})
+        arrays = [
+            pa.array(column, each.type) for column, each in zip(columns, _INDEX_SCHEMA, strict=True)
+        ]
+        try:
+            make_private_folder(self.folder.parent)
+            make_private_folder(self.folder)
+            self._put(_INDEX, pa.table(arrays, schema=schema))
+        except OutputError:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            return
+        kept = {f"{name}{_SUFFIX}" for name in (_INDEX, *(piece.name for piece in pieces))}
+        for file in self.folder.iterdir():
+            if file.name not in kept:
+                file.unlink(missing_ok=True)
+
+    def _context(self, name: str) -> bytes:
+        return f"{FOLDER}\x1f{self.folder.name}\x1f{name}".encode()
+
+    def _put(self, name: str, table: pa.Table) -> None:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
+            writer.write_table(table.combine_chunks())
+        sealed = self._sealer.seal(sink.getvalue().to_pybytes(), self._context(name))
+        write_private(self.folder / f"{name}{_SUFFIX}", sealed)
+
+    def _get(self, name: str) -> pa.Table:
+        sealed = (self.folder / f"{name}{_SUFFIX}").read_bytes()
+        if sealed[:KEY_ID_BYTES] != key_id(self._sealer.key):
+            raise ValueError("sealed under a key that is no longer the present one")
+        plain = self._sealer.open(sealed, self._context(name))
+        return pa.ipc.open_stream(plain).read_all().combine_chunks()
+
+
+class Places(NamedTuple):
+    """Where some keys' evidence lies: numbers of pieces and of rows in them, -1 where nowhere."""
+
+    piece: NDArray[np.int32]
+    row: NDArray[np.int32]
+
+
+class Keys:
+    """Finds keys of one kind among pieces.
+
+    Args:
+        pieces: the pieces, all of the kind.
+    """
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        joined = np.frombuffer(b"".join(piece.keys for piece in pieces), f"S{KEY_BYTES}")
+        sizes = [len(piece.keys) // KEY_BYTES for piece in pieces]
+        order = np.argsort(joined, kind="stable")
+        self._keys = joined[order]
+        self._piece = np.repeat(np.arange(len(pieces), dtype=np.int32), sizes)[order]
+        rows = [np.arange(size, dtype=np.int32) for size in sizes]
+        self._row = np.concatenate(rows)[order] if rows else np.zeros(0, np.int32)
+
+    def places(self, keys: bytes) -> Places:
+        """Return where the evidence of each of some joined keys lies."""
+        asked = np.frombuffer(keys, f"S{KEY_BYTES}")
+        nowhere = np.full(len(asked), -1, np.int32)
+        if not len(self._keys) or not len(asked):
+            return Places(nowhere, nowhere)
+        place = np.minimum(np.searchsorted(self._keys, asked), len(self._keys) - 1)
+        there = self._keys[place] == asked
+        return Places(
+            np.where(there, self._piece[place], np.int32(-1)),
+            np.where(there, self._row[place], np.int32(-1)),
+        )
