@@ -112,13 +112,14 @@ class LoanOffers:
         mine: set[bytes] = set()
         if not rows:
             return mine
-        statement = insert_into(self._engine.dialect.name, loan_offers).on_conflict_do_nothing(
-            index_elements=[loan_offers.c.offer_id]
+        statement = (
+            insert_into(self._engine.dialect.name, loan_offers)
+            .on_conflict_do_nothing(index_elements=[loan_offers.c.offer_id])
+            .returning(loan_offers.c.offer_id)
         )
         with writing(self._engine) as connection:
             for row in rows:
-                if connection.execute(statement, row).rowcount == 1:
-                    mine.add(row["offer_id"])
+                mine.update(bytes(each) for each in connection.execute(statement, row).scalars())
         return mine
 
     def put(self, offers: Iterable[Offer]) -> None:
