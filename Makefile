@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 CODE := schemas client storage steps tasks flows cli portal sandbox tests benchmarks
 
-.PHONY: help setup demo test check bench lock clean
+.PHONY: help setup demo test check docs bench lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -26,11 +27,17 @@ demo: $(STAMP) ## screen 10,000 made-up customers twice against the embedded sim
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest -q
 
-check: $(STAMP) ## format, lint, types, import rules
+check: $(STAMP) ## format, lint, types, import rules, links of the docs
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(SITE)
+
+docs: $(STAMP) ## write the generated pages anew and build the site into build/site
+	$(BIN)/python -m tests.docs.write
+	$(SITE)
+	@echo "Open build/site/index.html; to search it too: $(BIN)/python -m http.server --bind 127.0.0.1 -d build/site"
 
 bench: $(STAMP) ## run the benchmarks in their short form
 	$(BIN)/python -m benchmarks

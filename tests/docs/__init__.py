@@ -1,0 +1,1 @@
+"""The documentation held against the code: generated pages, examples that run, links that lead."""

@@ -1,0 +1,122 @@
+"""The page of columns: what stands in each output, with the types that its Parquet has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from schemas.checks import Purpose
+from schemas.decisions import CHANGES, REVIEW_COLUMNS
+from schemas.rows import KNOWN_COLUMNS, SourceColumn
+from schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, max_ages
+from steps.bvn_table import SCHEMA as BVN
+from steps.callsheet import CALLS
+from steps.decision_list import LIST_SCHEMA
+from steps.enriched import enriched_schema
+from steps.offer_report import OFFERS
+from steps.tracking_report import LOANS
+from steps.transaction_fields import load_fields
+from tests.docs.pages import code, meaning, page, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def schemas() -> dict[str, tuple[str, pa.Schema]]:
+    """Return each output's title and schema, by the group of its meanings."""
+    every = [SourceColumn(name, name, name) for name in KNOWN_COLUMNS]
+    review = pa.schema([pa.field(name, pa.string()) for name in REVIEW_COLUMNS])
+    decisions = pa.unify_schemas([LIST_SCHEMA, review])
+    return {
+        "enriched": ("`enriched/part-*.parquet`", enriched_schema(every)),
+        "decisions": ("`decisions.csv` and `decisions.xlsx`", decisions),
+        "changes": ("`changes.parquet`", CHANGES),
+        "calls": ("`calls.parquet`", CALLS),
+        "offers": ("`offers.parquet` and `offers.csv`", OFFERS),
+        "loans": ("`loans.parquet`", LOANS),
+        "bvn": ("`bvn/part-*.parquet`", BVN),
+        "transactions": ("`transactions/pulled_on=DATE/*.parquet`", load_fields().schema),
+    }
+
+
+_NOTES = {
+    "enriched": "Your file's columns come first, in its order; these are the ones that are known. "
+    "Every other column is carried through as text; one that bears the name of an output column "
+    "is renamed `input_<name>`. Identifiers stand here in clear.",
+    "decisions": "Types are those of the workbook. The CSV is text: read it as text "
+    "([in pandas](../analyse.md#the-decision-list)).",
+    "changes": "No identifier stands here.",
+    "calls": "No identifier stands here.",
+    "offers": "Names, contacts and links stand here in clear.",
+    "loans": "Customers' ids and references stand here in clear.",
+    "bvn": "Identifiers stand here in clear, and only where consent counts at this moment.",
+    "transactions": "Account numbers stand here in clear.",
+}
+
+
+def columns_page() -> str:
+    """Return the page."""
+    intro = [
+        "Money is exact decimal naira, never a binary fraction. Instants are UTC to the microsecond;",
+        "dates are dates. Words of a fixed set are *categories* (dictionary-encoded). How to open",
+        "the files is told in [In pandas and DuckDB](../analyse.md).",
+        "",
+    ]
+    return page("Columns", intro, *map(_section, schemas()), _ages())
+
+
+def _section(group: str) -> Iterator[str]:
+    title, schema = schemas()[group]
+    yield f"## {title}"
+    yield ""
+    yield _NOTES[group]
+    yield ""
+    yield from table(
+        ("column", "type", "holds"),
+        ((code(each.name), type_words(each.type), _holds(group, each)) for each in schema),
+    )
+
+
+def _holds(group: str, column: pa.Field[pa.DataType]) -> str:
+    says = str(meaning(group, column.name))
+    if not (pa.types.is_list(column.type) and pa.types.is_struct(column.type.value_type)):
+        return says
+    return f"{says} Each has " + ", ".join(code(each.name) for each in column.type.value_type) + "."
+
+
+def type_words(kind: pa.DataType) -> str:
+    """Return a type as the reader thinks of it."""
+    if pa.types.is_dictionary(kind):
+        return "category"
+    if pa.types.is_decimal(kind):
+        return f"decimal, {kind.scale} places"
+    if pa.types.is_timestamp(kind):
+        return "instant, UTC"
+    if pa.types.is_list(kind):
+        inner = kind.value_type
+        return "list of records" if pa.types.is_struct(inner) else f"list of {type_words(inner)}"
+    words = {"string": "text", "date32[day]": "date", "bool": "yes or no", "double": "number"}
+    return words.get(str(kind), "whole number")
+
+
+def _ages() -> Iterator[str]:
+    yield "## How long an answer is fresh"
+    yield ""
+    yield f"Each is meant on a nightly run: {NIGHTLY_MARGIN.seconds // 3600} hours are taken off."
+    yield ""
+    ages = {purpose: max_ages(purpose, FreshnessOverrides()) for purpose in Purpose}
+    yield from table(
+        ("check", "answer", "days at origination", "days in a portfolio"),
+        (
+            (
+                code(check),
+                code(outcome),
+                *(
+                    str((ages[purpose][check, outcome] + NIGHTLY_MARGIN).days)
+                    for purpose in (Purpose.ORIGINATION, Purpose.PORTFOLIO)
+                ),
+            )
+            for check, outcome in ages[Purpose.PORTFOLIO]
+        ),
+    )

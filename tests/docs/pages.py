@@ -1,0 +1,55 @@
+"""Tables of Markdown, and where the generated pages lie. What they say is in the modules beside."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+MEANINGS = Path(__file__).with_name("meanings.toml")
+WRITTEN = "<!-- Written by `python -m tests.docs.write` from the code; do not edit. -->"
+
+
+@cache
+def meanings() -> dict[str, dict[str, Any]]:
+    """Return what columns and words mean, by group."""
+    found: dict[str, dict[str, Any]] = tomllib.loads(MEANINGS.read_text(encoding="utf-8"))
+    return found
+
+
+def meaning(group: str, name: str) -> Any:  # noqa: ANN401 - a sentence, or a sentence and a remedy
+    """Return what one name means.
+
+    Raises:
+        KeyError: nothing is written about it in `meanings.toml`.
+    """
+    return meanings()[group][name]
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table, with an empty one after it."""
+    yield "| " + " | ".join(headings) + " |"
+    yield "|" + "---|" * len(headings)
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+    yield ""
+
+
+def page(title: str, *parts: Iterable[str]) -> str:
+    """Return a page under its title."""
+    lines = [f"# {title}", "", WRITTEN, ""]
+    for part in parts:
+        lines += part
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def code(text: object) -> str:
+    """Return text as it stands in code."""
+    return f"`{text}`"

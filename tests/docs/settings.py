@@ -1,0 +1,66 @@
+"""The page of settings: every name in the environment, its default, and what it decides."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from schemas.settings import PREFIX, Settings, setting_names
+from tests.docs.pages import ROOT, code, page, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXAMPLE = ROOT / ".env.example"
+_LINE = re.compile(r"^#?(NIGHTSCREEN_[A-Z_]+)=(.*)$")
+
+
+def settings_page() -> str:
+    """Return the page: the sections of `.env.example`, in its words."""
+    intro = [
+        "Settings come from the environment or from a file `.env` in the folder where a command is",
+        f"called; the environment wins. Every name begins with `{PREFIX}`, and groups are joined by",
+        "two underscores. Money is in naira, durations are ISO 8601, such as `PT2H` or `P7D`. Names",
+        "that are surely misspelt are refused, with what was likely meant; values are never shown.",
+        "",
+        "How long an answer stays fresh where nothing is set here is on the page of",
+        "[columns and ages](columns.md#how-long-an-answer-is-fresh).",
+        "",
+    ]
+    return page("Settings", intro, *map(_section, sections()))
+
+
+def sections() -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the words of each part of `.env.example`, with its names and defaults."""
+    found: list[tuple[str, list[tuple[str, str]]]] = []
+    words: list[str] = []
+    names: list[tuple[str, str]] = []
+    for line in [*EXAMPLE.read_text(encoding="utf-8").splitlines(), ""]:
+        match = _LINE.match(line)
+        if match:
+            names.append((match[1], match[2]))
+        elif names:  # a comment under names begins a part of its own
+            found.append((" ".join(words), names))
+            words, names = [], []
+        if line.startswith("# "):
+            words.append(line.removeprefix("# "))
+        elif not line:
+            words = []
+    listed = [name for _, each in found for name, _ in each]
+    if listed != setting_names():
+        raise ValueError(".env.example does not list the settings in their order")
+    return found
+
+
+def _section(part: tuple[str, list[tuple[str, str]]]) -> Iterator[str]:
+    words, names = part
+    yield words
+    yield ""
+    rows = ((code(name), describe(name), code(value) if value else "") for name, value in names)
+    yield from table(("name", "decides", "default"), rows)
+
+
+def describe(name: str) -> str:
+    """Return what a setting decides: the description it, or the group it belongs to, has."""
+    parts = name.removeprefix(PREFIX).lower().split("__")
+    return Settings.model_fields[parts[0]].description or ""

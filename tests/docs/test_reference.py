@@ -1,0 +1,66 @@
+"""The generated pages are those that the code gives now, and nothing stays unexplained."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from schemas.settings import setting_names
+from steps.policy import load_policy
+from tests.docs.columns import columns_page, schemas
+from tests.docs.commands import EXAMPLE, walk
+from tests.docs.pages import meanings
+from tests.docs.settings import settings_page
+from tests.docs.words import GROUPS, answered_words, reasons_page
+from tests.docs.write import PAGES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = list(walk())
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_generated_page_is_what_the_code_says(path: Path) -> None:
+    """Otherwise: python -m tests.docs.write."""
+    assert path.read_text(encoding="utf-8") == PAGES[path](), "run: python -m tests.docs.write"
+
+
+@pytest.mark.parametrize("group", schemas())
+def test_every_column_is_explained_and_nothing_else(group: str) -> None:
+    """A column that is gone leaves no words behind."""
+    assert set(meanings()[group]) == set(schemas()[group][1].names)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_word_is_explained_and_nothing_else(group: str) -> None:
+    """Stops, states, statuses, troubles and kinds."""
+    assert list(meanings()[group]) == list(GROUPS[group])
+
+
+def test_every_status_of_an_answer_is_explained() -> None:
+    """Whatever the check."""
+    assert {name.split()[1] for name in meanings()["answers"]} == answered_words()
+
+
+def test_every_setting_and_reason_is_on_its_page() -> None:
+    """By its full name, with what it decides."""
+    page = settings_page()
+    for name in setting_names():
+        assert re.search(rf"^\| `{name}` \| [^|]{{5,}} \|", page, re.MULTILINE), name
+    reasons = reasons_page()
+    assert all(f"| `{rule.code}` | {rule.effect} |" in reasons for rule in load_policy().rules)
+    assert "floating" not in columns_page()
+
+
+@pytest.mark.parametrize(("words", "command"), COMMANDS, ids=[words for words, _ in COMMANDS])
+def test_every_command_explains_itself(words: str, command: object) -> None:
+    """A sentence, an example of itself, and words for every argument and option."""
+    help_, epilog = getattr(command, "help", ""), getattr(command, "epilog", "")
+    assert help_
+    assert epilog
+    assert epilog.startswith(f"{EXAMPLE}nightscreen {words}")
+    for each in getattr(command, "params", []):
+        assert each.name == "help" or each.help, each.name

@@ -1,0 +1,160 @@
+"""The pages of words: reasons of the default policy, stops, states and statuses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from client.manners import Trouble
+from schemas.bvn import BvnState
+from schemas.calls import CallState
+from schemas.checks import Check, NoAnswer, Source
+from schemas.decisions import ChangeKind
+from schemas.offers import LoanWord, OfferWord
+from schemas.policy import Decision
+from schemas.pulls import PullOutcome
+from steps.assemble import _STATUSES as STATUSES
+from steps.control import COMPLETED, STOPPED, TEST_MODE, StopReason
+from steps.policy import load_policy
+from steps.remedies import ENDS
+from storage.journal.runs import KILLED, RUNNING
+from tests.docs.pages import code, meaning, meanings, page, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+RUN_STATES = (RUNNING, COMPLETED, STOPPED, KILLED, TEST_MODE)
+GROUPS: dict[str, tuple[str, ...]] = {
+    "statuses": tuple(NoAnswer),
+    "sources": tuple(Source),
+    "decision": tuple(Decision),
+    "states": RUN_STATES,
+    "stops": tuple(StopReason),
+    "call_states": tuple(CallState),
+    "troubles": tuple(Trouble),
+    "change_kinds": tuple(ChangeKind),
+    "offer_states": tuple(OfferWord),
+    "loan_states": tuple(LoanWord),
+    "bvn_states": tuple(BvnState),
+    "pull_outcomes": tuple(PullOutcome),
+}
+"""Every word of the code that stands in an output, by the group of its meanings."""
+
+
+def answered_words() -> set[str]:
+    """Return every status of a check that has an answer."""
+    return set(STATUSES) - set(NoAnswer)
+
+
+def reasons_page() -> str:
+    """Return the page of reason codes."""
+    policy = load_policy()
+    intro = [
+        f"What the rules of the default policy (`data/policy.toml`, `{policy.label}`) say, in their",
+        "order. A policy of your own has codes of its own: `nightscreen policy check FILE` prints",
+        "them. How rules become a decision is told in [Policies](../policy.md).",
+        "",
+        "Every threshold is a proposal. `nightscreen policy backtest` replays past runs under other",
+        "ones and costs nothing.",
+        "",
+    ]
+    rules = table(
+        ("code", "effect", "for the team", "for the customer", "where"),
+        (
+            (
+                code(rule.code),
+                rule.effect.value,
+                rule.team,
+                rule.customer,
+                code(" ".join(rule.when.split())),
+            )
+            for rule in policy.rules
+        ),
+    )
+    return page("Reasons", intro, rules, _missing())
+
+
+def _missing() -> Iterator[str]:
+    yield "## A decision without a reason"
+    yield ""
+    yield "An `undecided` row may have no code: no rule said anything, or evidence is missing. The"
+    yield "column `missing_checks` of the list, and `<check>_status` of the row, say which, and"
+    yield "[Statuses of a check](stops.md#a-check-without-an-answer) what to do."
+    yield ""
+
+
+def stops_page() -> str:
+    """Return the page of stops, states and statuses."""
+    return page(
+        "Stops and statuses",
+        _run(),
+        _words("Where a decision stands", "decision", "means", "column `decision`"),
+        _checks(),
+        _words("Where an answer came from", "sources", "means", "column `<check>_source`"),
+        _words("States of a call", "call_states", "means", "column `state` of `calls.parquet`"),
+        _words("Why a call brought no answer", "troubles", "means", "column `trouble`"),
+        _words("Kinds of change", "change_kinds", "means", "column `kind` of `changes.parquet`"),
+        _words("States of an offer", "offer_states", "means", "column `state` of `offers.parquet`"),
+        _words("States of a loan", "loan_states", "means", "column `state` of `loans.parquet`"),
+        _words("States of a BVN request", "bvn_states", "means", "column `state` of `bvn/`"),
+        _words(
+            "Outcomes of a pull", "pull_outcomes", "means", "`customers` in `report.json` of a pull"
+        ),
+    )
+
+
+def _run() -> Iterator[str]:
+    yield "`nightscreen doctor RUN_ID` names state and stop of a run and the exact command to type."
+    yield "`state` and `stop_reason` in `report.json` hold the same words. What was answered is kept"
+    yield "and never paid for again, however a run ended."
+    yield ""
+    yield from _words(
+        "States of a run", "states", "means", "`state` in `report.json` and of `runs list`"
+    )
+    yield "## Stops"
+    yield ""
+    yield "Why a run ended early (`stop_reason`). Each goes on with `nightscreen screen --run RUN_ID`,"
+    yield "or the command of its own kind, as `nightscreen doctor` prints it."
+    yield ""
+    yield from table(
+        ("stop", "what happened", "what to do"),
+        ((code(word), f"{_capital(ENDS[word])}.", meaning("stops", word)) for word in StopReason),
+    )
+
+
+def _checks() -> Iterator[str]:
+    yield "## A check with an answer"
+    yield ""
+    yield "Column `<check>_status` of `enriched`."
+    yield ""
+    order = {check.value: place for place, check in enumerate(Check)}
+    rows = sorted(meanings()["answers"].items(), key=lambda each: order[each[0].split()[0]])
+    yield from table(
+        ("check", "status", "means"), ((*map(code, name.split()), says) for name, says in rows)
+    )
+    yield "## A check without an answer"
+    yield ""
+    yield "The same column says why; the first that applies."
+    yield ""
+    yield from _rows("statuses", "means")
+
+
+def _words(title: str, group: str, heading: str, where: str) -> Iterator[str]:
+    yield f"## {title}"
+    yield ""
+    yield f"Stands in: {where}."
+    yield ""
+    yield from _rows(group, heading)
+
+
+def _rows(group: str, heading: str) -> Iterator[str]:
+    rows: Iterable[tuple[str, ...]] = (
+        (code(word), *([says] if isinstance(says := meaning(group, word), str) else says))
+        for word in GROUPS[group]
+    )
+    told = list(rows)
+    headings = ("word", heading, "what to do")[: len(told[0])]
+    yield from table(headings, told)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
