@@ -58,7 +58,7 @@ _NOTES = {
 def columns_page() -> str:
     """Return the page."""
     intro = [
-        "Money is exact decimal naira, never a binary fraction. Instants are UTC to the microsecond;",
+        "Money is exact decimal naira, never a binary fraction. Instants are UTC to microseconds;",
         "dates are dates. Words of a fixed set are *categories* (dictionary-encoded). How to open",
         "the files is told in [In pandas and DuckDB](../analyse.md).",
         "",

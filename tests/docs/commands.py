@@ -35,9 +35,9 @@ def _below(group: TyperGroup, words: tuple[str, ...]) -> Iterator[tuple[str, Typ
 def commands_page() -> str:
     """Return the page."""
     intro = [
-        "`nightscreen COMMAND --help` says the same in the terminal. With `--json` a command prints",
-        "one JSON document on stdout and nothing else there, also where it fails; log and progress",
-        "go to stderr. A misspelt command, option or setting is answered with what was likely meant.",
+        "`nightscreen COMMAND --help` says the same in the terminal. With `--json` a command",
+        "prints one JSON document on stdout and nothing else there, also where it fails; log and progress",
+        "go to stderr. Misspelt commands, options and settings are told what was likely meant.",
         "",
         "`nightscreen --install-completion` has your shell (bash, zsh, fish, PowerShell) complete",
         "commands and options; `--show-completion` prints the script instead.",

@@ -18,10 +18,10 @@ _LINE = re.compile(r"^#?(NIGHTSCREEN_[A-Z_]+)=(.*)$")
 def settings_page() -> str:
     """Return the page: the sections of `.env.example`, in its words."""
     intro = [
-        "Settings come from the environment or from a file `.env` in the folder where a command is",
-        f"called; the environment wins. Every name begins with `{PREFIX}`, and groups are joined by",
-        "two underscores. Money is in naira, durations are ISO 8601, such as `PT2H` or `P7D`. Names",
-        "that are surely misspelt are refused, with what was likely meant; values are never shown.",
+        "Settings come from the environment or from a file `.env` in the folder where a command",
+        f"is called; the environment wins. Every name begins with `{PREFIX}`; groups are joined",
+        "by two underscores. Money is in naira, durations are ISO 8601, such as `PT2H` or `P7D`.",
+        "Names that are surely misspelt are refused, with what was likely meant; values are never shown.",
         "",
         "How long an answer stays fresh where nothing is set here is on the page of",
         "[columns and ages](columns.md#how-long-an-answer-is-fresh).",

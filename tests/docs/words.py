@@ -49,12 +49,12 @@ def reasons_page() -> str:
     """Return the page of reason codes."""
     policy = load_policy()
     intro = [
-        f"What the rules of the default policy (`data/policy.toml`, `{policy.label}`) say, in their",
-        "order. A policy of your own has codes of its own: `nightscreen policy check FILE` prints",
+        f"What the rules of the default policy (`data/policy.toml`, `{policy.label}`) say, in",
+        "their order. A policy of your own has codes of its own: `nightscreen policy check FILE` prints",
         "them. How rules become a decision is told in [Policies](../policy.md).",
         "",
-        "Every threshold is a proposal. `nightscreen policy backtest` replays past runs under other",
-        "ones and costs nothing.",
+        "Every threshold is a proposal. `nightscreen policy backtest` replays past runs under",
+        "other ones and costs nothing.",
         "",
     ]
     rules = table(
@@ -104,16 +104,16 @@ def stops_page() -> str:
 
 def _run() -> Iterator[str]:
     yield "`nightscreen doctor RUN_ID` names state and stop of a run and the exact command to type."
-    yield "`state` and `stop_reason` in `report.json` hold the same words. What was answered is kept"
-    yield "and never paid for again, however a run ended."
+    yield "`state` and `stop_reason` in `report.json` hold the same words. What was answered is"
+    yield "kept and never paid for again, however a run ended."
     yield ""
     yield from _words(
         "States of a run", "states", "means", "`state` in `report.json` and of `runs list`"
     )
     yield "## Stops"
     yield ""
-    yield "Why a run ended early (`stop_reason`). Each goes on with `nightscreen screen --run RUN_ID`,"
-    yield "or the command of its own kind, as `nightscreen doctor` prints it."
+    yield "Why a run ended early (`stop_reason`). Each goes on with `nightscreen screen --run"
+    yield "RUN_ID`, or the command of its own kind, as `nightscreen doctor` prints it."
     yield ""
     yield from table(
         ("stop", "what happened", "what to do"),
