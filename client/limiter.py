@@ -327,7 +327,7 @@ class AllottedCap:
         allotted: calls that this process may have in flight now; 0 until it is given some.
     """
 
-    def __init__(self, inner: AdaptiveCap) -> None:
+    def __init__(self, inner: Cap) -> None:
         self._inner = inner
         self.allotted = 0
 

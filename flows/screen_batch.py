@@ -17,6 +17,7 @@ from schemas.settings import read_settings
 from steps import closing
 from steps.asking import Asking, next_round, open_asking
 from steps.control import StopReason
+from steps.gathering import ask_round, let_go
 from steps.line import open_line
 from steps.quoting import quote_document
 from tasks import live, stations
@@ -26,7 +27,9 @@ from tasks.checks import BY_CHECK
 from tasks.edge import sanitising
 from tasks.inbox import newest_input
 from tasks.logs import set_up_logs
+from tasks.parts import called
 from tasks.progress import show_progress
+from tasks.slots import sharing_caps
 from tasks.stopping import as_the_engine_has_it, heeding_sigterm, to_the_end
 from tasks.waiting import waits_and_goes_on
 from tasks.watching import telling_false_starts, watching
@@ -86,10 +89,10 @@ async def _screen(run: LiveRun) -> dict[str, Any]:
 async def _ask(run: LiveRun) -> None:
     """Ask what is funded, between an opening and a closing call."""
     run_id = run.line.run_id
-    async with _asking(run) as asking, show_progress(run.line):
+    async with called(run), _asking(run) as asking, show_progress(run.line):
         await stations.open_books(run_id)
-        while shards := next_round(asking):
-            await _ask_all(run_id, shards)
+        while shards := await _next_round(run, asking):
+            await _ask_all(run, shards)
         await stations.close_books(run_id)
 
 
@@ -123,9 +126,26 @@ async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
 @asynccontextmanager
 async def _asking(run: LiveRun) -> AsyncIterator[Asking]:
     """Open the windows; when cancelled, let in-flight calls settle before going on."""
-    run.asking = open_asking(run.line)
+    gathering, settings = run.gathering, run.line.settings
+    run.asking = open_asking(
+        run.line,
+        layout=None if gathering is None else gathering.layout(),
+        shared_caps=settings.share_caps or run.line.parameters.workers > 1,
+    )
+    if gathering is not None:
+        gathering.asking = run.asking
     try:
-        yield run.asking
+        async with sharing_caps(run.asking), _settling(run):
+            yield run.asking
+    finally:
+        await to_the_end(_settle(run))
+
+
+@asynccontextmanager
+async def _settling(run: LiveRun) -> AsyncIterator[None]:
+    """Let calls settle while their slots are still held; when cancelled, write what was done."""
+    try:
+        yield
     except asyncio.CancelledError:
         run.line.control.stop_run(StopReason.CANCELLED)
         await to_the_end(_close_cancelled(run))
@@ -136,6 +156,8 @@ async def _asking(run: LiveRun) -> AsyncIterator[Asking]:
 
 async def _settle(run: LiveRun) -> None:
     """Let what is in flight settle, and close what is open for asking."""
+    if run.gathering is not None:
+        await let_go(run.gathering)
     if run.asking is not None:
         await run.asking.close()
         run.asking = None
@@ -148,8 +170,19 @@ async def _close_cancelled(run: LiveRun) -> None:
     await asyncio.to_thread(closing.write_report, run.line, rows)
 
 
-async def _ask_all(run_id: str, shards: dict[Check, list[str]]) -> None:
-    """Ask every shard of a round, each check at its own pace."""
+async def _next_round(run: LiveRun, asking: Asking) -> dict[Check, list[str]]:
+    """Fund the next round; what parts are to read is laid out beside the loop."""
+    if run.gathering is None:
+        return next_round(asking)
+    return await asyncio.to_thread(next_round, asking)
+
+
+async def _ask_all(run: LiveRun, shards: dict[Check, list[str]]) -> None:
+    """Ask every shard of a round, each check at its own pace, or have parts ask them."""
+    if run.gathering is not None:
+        await ask_round(run.gathering, shards)
+        return
+    run_id = run.run_id
     async with asyncio.TaskGroup() as group:
         for check, names in shards.items():
             slots = asyncio.Semaphore(SHARDS_AT_ONCE)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from client.api import Client
-from client.limiter import AdaptiveCap
+from client.limiter import AdaptiveCap, AllottedCap, Cap
 from client.manners import Trouble
 from client.wire import lookup_request
 from schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Outcome
@@ -27,7 +27,8 @@ from steps.jobs import Job
 from steps.line import money_left
 from steps.lookups import Pace, Window
 from steps.price import fund
-from steps.sparing import Sparing
+from steps.shards import Layout, chains_of
+from steps.sparing import Spares, Sparing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +48,8 @@ class Asking:
     """What is open while a run asks.
 
     Attributes:
+        layout: where the shards of a round lie.
+        allotted: the caps that are shared with other processes; empty where they are our own.
         round: number of the round under way.
         waiting: lookups that waited when the last round was funded; -1 before the first.
         closing: the lookup held back to close the books with, as a row of the needed lookups.
@@ -58,13 +61,15 @@ class Asking:
     line: Line
     client: Client
     book: CallBook
+    layout: Layout
     windows: dict[Check, Window] = field(default_factory=dict)
+    allotted: dict[Check, AllottedCap] = field(default_factory=dict)
     round: int = 0
     waiting: int = -1
     closing: int | None = None
     short: bool = False
     attempts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, np.int16))
-    sparing: Sparing | None = None
+    sparing: Spares | None = None
     _needed: pa.Table | None = None
 
     def needed(self, indexes: NDArray[np.int64]) -> pa.Table:
@@ -89,7 +94,7 @@ class Asking:
         """Tell whether a lookup brought a listing, of ours or of another run meanwhile."""
         if job.standing is not Standing.REUSED:
             return job.outcome is Outcome.LISTED
-        check = self.line.checks_of[job.index]
+        check = job.lookup.check
         found = self.line.journal.answers.latest(check, [job.subject], bodies=False)
         return any(answer.outcome == Outcome.LISTED for answer in found.values())
 
@@ -107,8 +112,23 @@ class Asking:
         self.book.close()
 
 
-def open_asking(line: Line, *, transport: httpx.AsyncBaseTransport | None = None) -> Asking:
-    """Open the client, the call book and a window for each check."""
+def open_asking(
+    line: Line,
+    *,
+    transport: httpx.AsyncBaseTransport | None = None,
+    layout: Layout | None = None,
+    sparing: Spares | None = None,
+    shared_caps: bool = False,
+) -> Asking:
+    """Open the client, the call book and a window for each check.
+
+    Args:
+        line: the run.
+        transport: carries calls in place of sockets.
+        layout: where shards lie; None is the run's own workspace.
+        sparing: what waits for what; None is what the run's chains say.
+        shared_caps: nothing is sent before the caps were allotted, since others share them.
+    """
     settings = line.settings
     in_flight = settings.max_in_flight.model_dump()
     wanted = {check.value for check in line.wanted.checks}
@@ -126,7 +146,9 @@ def open_asking(line: Line, *, transport: httpx.AsyncBaseTransport | None = None
         caps=line.caps,
         since=line.freshness.at,
     )
-    asking = Asking(line, client, book, attempts=np.zeros(len(line.standing), np.int16))
+    layout = layout or Layout(line.workspace, settings.shard_rows)
+    attempts = np.zeros(len(line.standing), np.int16)
+    asking = Asking(line, client, book, layout, attempts=attempts, sparing=sparing)
     if line.chains is not None:
         ended = line.standing != Standing.WAITING.value
         asking.sparing = Sparing(line.chains, ended=ended, listed=line.listed)
@@ -136,11 +158,14 @@ def open_asking(line: Line, *, transport: httpx.AsyncBaseTransport | None = None
         return await client.send(lookup_request(lookup))
 
     for check in line.wanted.checks:
+        cap: Cap = AdaptiveCap(getattr(settings.max_in_flight, check.value))
+        if shared_caps:
+            cap = asking.allotted[check] = AllottedCap(cap)
         asking.windows[check] = Window(
             check,
             send=send,
             book=book,
-            cap=AdaptiveCap(getattr(settings.max_in_flight, check.value)),
+            cap=cap,
             control=line.control,
             pace=pace,
             clock=line.clock,
@@ -318,28 +343,31 @@ def _closer(line: Line, funded: NDArray[np.int64]) -> int | None:
 
 
 def _lay_out(asking: Asking, funded: NDArray[np.int64]) -> dict[Check, list[str]]:
-    line = asking.line
+    line, layout = asking.line, asking.layout
     needed = asking.needed(funded)
     shards: dict[Check, list[str]] = {}
     for check in line.wanted.checks:
         mine = np.flatnonzero(line.checks_of[funded] == check.value)
-        names: list[str] = []
-        for start in range(0, len(mine), line.settings.shard_rows):
-            places = mine[start : start + line.settings.shard_rows]
-            name = f"lookups-{check.value}-{asking.round:03d}-{len(names):05d}"
-            shard = needed.take(pa.array(places)).append_column("index", pa.array(funded[places]))
-            line.workspace.put(name, shard)
-            names.append(name)
-        if names:
-            shards[check] = names
+        for number, places in enumerate(layout.cut(funded[mine])):
+            name = f"lookups-{check.value}-{asking.round:03d}-{number:05d}"
+            indexes = funded[mine[places]]
+            shard = needed.take(pa.array(mine[places])).append_column("index", pa.array(indexes))
+            if layout.is_shared:
+                shard = shard.append_column("worst", pa.array(line.worst[indexes]))
+                if layout.chains is not None and check is Check.KARMA:
+                    ended = line.standing != Standing.WAITING.value
+                    waits = chains_of(layout.chains, indexes, ended, line.listed)
+                    layout.space.put(f"chains-{name}", waits)
+            layout.space.put(name, shard)
+            shards.setdefault(check, []).append(name)
     return shards
 
 
 async def ask_shard(asking: Asking, name: str) -> Mapping[str, int]:
     """Ask one shard's lookups; return how many came to which end."""
-    table = asking.line.workspace.get(name)
+    table = asking.layout.space.get(name)
     indexes = table["index"].to_numpy()
-    await ask_indexes(asking, table.drop_columns(["index"]), indexes)
+    await ask_indexes(asking, table, indexes)
     ends, counts = np.unique(asking.line.standing[indexes], return_counts=True)
     return {
         Standing(int(end)).name.lower(): int(number)

@@ -367,6 +367,10 @@ class Control:
         if standing is Standing.WAITING:
             return
         self.progress[check].count(standing, cost_micro)
+        self.weigh()
+
+    def weigh(self) -> None:
+        """Look at what is counted so far: near a cap, give notice; where too many failed, stop."""
         self._watch_caps()
         done = sum(each.done - each.spared for each in self.progress.values())
         failed = sum(each.failed + each.in_doubt for each in self.progress.values())

@@ -23,7 +23,7 @@ from schemas.checks import HITS
 from schemas.plan import Standing
 from steps.control import ADDRESS, TEST_MODE, Control, StopReason
 from steps.jobs import Batch, Errand, Job, most_charged, outcome_of, released
-from steps.sparing import Sparing, Step
+from steps.sparing import Spares, Step
 
 if TYPE_CHECKING:
     import random
@@ -84,7 +84,7 @@ class Window:
         pace: Pace,
         clock: Clock,
         note: Callable[[Job], None] | None = None,
-        sparing: Sparing | None = None,
+        sparing: Spares | None = None,
     ) -> None:
         self._check = check
         self._send = send

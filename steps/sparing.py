@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -31,6 +31,19 @@ class Step(Enum):
     ASK = "ask"
     WAIT = "wait"
     SPARE = "spare"
+
+
+class Spares(Protocol):
+    """What a window asks about lookups that may wait for others."""
+
+    def step(self, index: int) -> Step:
+        """Tell what is to be done about a lookup now."""
+
+    def hold(self, index: int, release: Callable[[], None]) -> None:
+        """Call back once it is known whether a waiting lookup is to be asked."""
+
+    def end(self, index: int, *, listed: bool) -> None:
+        """Take note that a lookup has come to its end."""
 
 
 @dataclass(frozen=True, slots=True)

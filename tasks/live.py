@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from steps.asking import Asking
     from steps.control import Control
     from steps.errands import Desk, ErrandRun
+    from steps.gathering import Gathering
     from steps.line import Line
     from steps.report import RowTally
 
@@ -51,12 +52,16 @@ class LiveRun:
 
     Attributes:
         signalled: the process was told to end while the run was open.
+        gathering: the parts it called, while they ask.
+        sessions: how often it has called parts.
     """
 
     line: Line
     asking: Asking | None = None
     rows: RowTally | None = None
     signalled: bool = False
+    gathering: Gathering | None = None
+    sessions: int = 0
 
     @property
     def run_id(self) -> str:

@@ -67,6 +67,11 @@ stops = Table(
 
 CALLED, ASKING, ENDED = "called", "asking", "ended"
 WHOLE_RUN = ""
+LEFT: dict[bool, dict[str, str | None]] = {
+    True: {"state": ENDED},
+    False: {"state": CALLED, "holder": None},
+}
+"""How a part stands once its process has left it, by whether it came to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +246,9 @@ class SharedWork:
                 )
                 .values(holder=None)
             )
-        self._mine(run_id, state=ENDED if ended else CALLED, numbers=json.dumps(numbers))
+        self._mine(run_id, numbers=json.dumps(numbers), **LEFT[ended])
 
-    def _mine(self, run_id: str, **values: str) -> bool:
+    def _mine(self, run_id: str, **values: str | None) -> bool:
         with writing(self._engine) as connection:
             done = connection.execute(
                 update(parts)

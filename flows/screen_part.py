@@ -1,0 +1,47 @@
+"""Ask a part of a run's lookups, on whatever machine a worker takes it up.
+
+Started by `screen_batch` where it has several workers; not by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from prefect import flow
+
+from steps.part_numbers import numbers_of
+from steps.parts import ask_shards
+from tasks.checks import BY_CHECK
+from tasks.edge import sanitising
+from tasks.parts import part_opened
+
+if TYPE_CHECKING:
+    from schemas.checks import Check
+
+
+@flow(name="screen-part", persist_result=False, validate_parameters=True)
+async def screen_part(run_id: str, part: int) -> dict[str, int]:
+    """Take shards of a run and ask them, until it has no more; return lookups done, by check.
+
+    Args:
+        run_id: the run, begun by another process.
+        part: which of its parts this is, from 1.
+
+    Raises:
+        SettingsError: this machine lacks the service's address or key.
+        JournalError: the journal of this machine does not know the run.
+    """
+    with sanitising():
+        async with part_opened(run_id, part) as opened:
+            if opened is None:
+                return {}
+
+            async def ask(check: Check, name: str) -> None:
+                await BY_CHECK[check](run_id, name)
+
+            async with asyncio.TaskGroup() as group:
+                for check in opened.line.wanted.checks:
+                    group.create_task(ask_shards(opened, check, ask))
+            checks = numbers_of(opened.line.control)["checks"]
+            return {name: counts["attempts"] for name, counts in checks.items()}

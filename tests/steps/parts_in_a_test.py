@@ -1,0 +1,142 @@
+"""Parts of a run as tasks of one test: each with a journal, a holder and windows of its own.
+
+No engine: slots are given out by hand. How parts are started on a work pool is in `tests/flows`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from sandbox.app import application
+from schemas.parameters import ScreenBatch
+from schemas.settings import read_settings
+from steps import asking, closing, gathering, line, parts
+from tests.screening import Night
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from schemas.checks import Check
+    from schemas.settings import Settings
+    from steps.parts import Part
+    from tests.screening import World
+
+SLOTS = 4
+
+
+@dataclass
+class TaskCrew:
+    """Starts parts as tasks of this process.
+
+    Attributes:
+        begun: how often each part was started.
+        on_shard: called before a part asks a shard, with its number and the shard's name.
+    """
+
+    run_id: str
+    settings: Settings
+    world: World
+    on_shard: Callable[[TaskCrew, int, str], None] | None = None
+    begun: list[int] = field(default_factory=list)
+    tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+    open: dict[int, Part] = field(default_factory=dict)
+
+    async def start(self, part: int) -> None:
+        """Start a part."""
+        self.begun.append(part)
+        self.tasks[part] = asyncio.get_running_loop().create_task(self._run(part))
+
+    async def came_to_nothing(self, part: int) -> bool:
+        """Tell whether a part's task has ended."""
+        return self.tasks[part].done()
+
+    async def _run(self, number: int) -> None:
+        part = await asyncio.to_thread(parts.open_part, self.run_id, number, self.settings)
+        if part is None:
+            return
+        self.open[number] = part
+        transport = httpx.ASGITransport(application(self.world.sandbox))
+        open_ = part.open_asking(transport=transport)
+        for cap in open_.allotted.values():
+            cap.allotted = SLOTS
+
+        async def ask(_check: Check, name: str) -> None:
+            if self.on_shard is not None:
+                self.on_shard(self, number, name)
+            await asking.ask_shard(open_, name)
+
+        async with asyncio.TaskGroup() as group:
+            heeding = group.create_task(_heed(part))
+            async with asyncio.TaskGroup() as asked:
+                for check in part.line.wanted.checks:
+                    asked.create_task(parts.ask_shards(part, check, ask))
+            heeding.cancel()
+        await open_.close()
+        await asyncio.to_thread(part.close)
+
+    async def kill(self, number: int) -> None:
+        """Let a part end as SIGKILL does: nothing is handed back, and its lock is free."""
+        self.tasks[number].cancel()
+        await asyncio.wait([self.tasks[number]])
+        self.open.pop(number).line.journal.close()
+
+
+async def _heed(part: Part) -> None:
+    while True:
+        await parts.exchange(part)
+        await asyncio.sleep(parts.POLL_S)
+
+
+def screen_in_parts(
+    world: World,
+    rows: Sequence[Mapping[str, str]],
+    *,
+    on_shard: Callable[[TaskCrew, int, str], None] | None = None,
+    **options: Any,  # noqa: ANN401 - parameters of a run
+) -> tuple[Night, TaskCrew]:
+    """Screen customers with several workers and return what came of it."""
+    options["input"] = str(world.write(rows))
+    return asyncio.run(_screen(world, options, on_shard))
+
+
+async def _screen(
+    world: World, options: dict[str, Any], on_shard: Callable[[TaskCrew, int, str], None] | None
+) -> tuple[Night, TaskCrew]:
+    settings = read_settings(
+        base_url="http://127.0.0.1:1",
+        api_key="sandbox-key",
+        home=world.folder / "home",
+        **world.settings,
+    )
+    parameters = ScreenBatch(output=str(world.folder / "out"), **options)
+    run = line.open_line(parameters, settings, clock=world.clock, resolve=world.resolve)
+    crew = TaskCrew(run.run_id, settings, world, on_shard)
+    try:
+        line.take_in(run)
+        line.make_plan(run)
+        line.make_price(run)
+        gathered = gathering.open_gathering(run, 1, crew, _never)
+        transport = httpx.ASGITransport(application(world.sandbox))
+        open_ = asking.open_asking(run, transport=transport, layout=gathered.layout())
+        gathered.asking = open_
+        await gathering.call_parts(gathered)
+        await asking.open_books(open_)
+        while shards := asking.next_round(open_):
+            await gathering.ask_round(gathered, shards)
+        await asking.close_books(open_)
+        await gathering.let_go(gathered)
+        await asyncio.gather(*crew.tasks.values(), return_exceptions=True)
+        await open_.close()
+        tally = closing.write_rows(run)
+        report = closing.write_report(run, tally)
+        return Night(run.folder.path, report), crew
+    finally:
+        run.close()
+
+
+async def _never(_check: Check, name: str) -> None:
+    raise AssertionError(f"{name} was asked by the run's own process")
