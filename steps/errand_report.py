@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from schemas.money import naira_text
 from schemas.plan import CheckCounts
 from steps.control import COMPLETED, TEST_MODE
+from steps.errand_page import errand_page
 from steps.report import SCHEMA_VERSION, balance_report, check_report
 from storage.clock import instant_text
 from storage.outputs import MANIFEST, REPORT
@@ -120,8 +121,9 @@ def errand_report(
 
 
 def finish(run: ErrandRun, report: dict[str, Any]) -> dict[str, Any]:
-    """Write report and manifest, and note the run's end in the journal; return the report."""
+    """Write report, page and manifest, and note the run's end in the journal; return the report."""
     run.folder.write_json(REPORT, report)
+    run.folder.write_text("report.html", errand_page(report))
     if report["state"] != TEST_MODE:
         run.folder.write_json(MANIFEST, _manifest(run, report))
     run.journal.runs.finish(

@@ -17,7 +17,10 @@ from steps.report_first import attention, subtitle, tiles, verdict
 from steps.report_words import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from steps.report_first import Verdict
+    from steps.report_parts import Picture, Section, Tile
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "data" / "pages"
 
@@ -29,13 +32,6 @@ def words(name: str) -> str:
 
 def report_page(report: Mapping[str, Any]) -> str:
     """Return the page as HTML; the same bytes for the same report."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     sections = (
         risk.decisions(report),
         risk.coverage(report),
@@ -47,12 +43,41 @@ def report_page(report: Mapping[str, Any]) -> str:
         money.provenance(report),
     )
     opening = (risk.decision_picture(report), money.limit_picture(report))
-    return environment.get_template("report.html.j2").render(
-        batch=report["batch"],
+    return laid_out(
+        title=report["batch"],
         subtitle=subtitle(report),
         verdict=verdict(report),
         attention=attention(report),
         tiles=tiles(report),
         opening=[each for each in opening if each is not None],
         sections=[each for each in sections if each is not None],
+    )
+
+
+def laid_out(
+    *,
+    title: str,
+    subtitle: Sequence[str],
+    verdict: Verdict,
+    attention: Sequence[str],
+    tiles: Sequence[Tile],
+    opening: Sequence[Picture],
+    sections: Sequence[Section],
+) -> str:
+    """Return a page of a first screen and sections as HTML."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(
+        batch=title,
+        subtitle=subtitle,
+        verdict=verdict,
+        attention=attention,
+        tiles=tiles,
+        opening=opening,
+        sections=sections,
     )

@@ -17,6 +17,13 @@ CHECKS = {
     "karma": "Karma blacklist",
     "ecosystem": "Ecosystem history",
     "selfie": "Selfie",
+    "bvn_start": "Password sent",
+    "bvn_finish": "BVN confirmed",
+    "aggregator_refresh": "Access renewed",
+    "aggregator_transactions": "Transactions",
+    "loan_products": "Loan products",
+    "loan_start": "Loan offers",
+    "loan_view": "Loans followed",
 }
 PURPOSES = {"portfolio": "portfolio review", "origination": "new applications"}
 CAUSES = {

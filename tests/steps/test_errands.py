@@ -88,6 +88,10 @@ def test_errand_is_journaled_and_brings_its_reading(tmp_path: Path) -> None:
     report = reported(run, [job], Operation.LOAN_PRODUCTS)
     assert (report["state"], report["cost"]["total"]) == ("completed", "0.00")
     assert (run.folder.path / "manifest.json").exists()
+    page = (run.folder.path / "report.html").read_text("utf-8")
+    assert "Complete: 1 of 1 row read." in page
+    assert "Loan products" in page
+    assert "<script" not in page
     run.close()
 
 
@@ -144,6 +148,8 @@ def test_wrong_key_stops_the_run(tmp_path: Path) -> None:
     (job,) = made(run, Sandbox(Opening(api_key="another")), _products)
     report = reported(run, [job], Operation.LOAN_PRODUCTS)
     assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
+    page = (run.folder.path / "report.html").read_text("utf-8")
+    assert "the service refused the API key" in page
     run.close()
     again = opened(tmp_path, Operation.LOAN_PRODUCTS, run=run.run_id)
     assert again.run_id == run.run_id
