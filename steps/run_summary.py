@@ -39,6 +39,7 @@ _FILES = {
     "quarantine.csv": "rows that were refused; correct them and drop the file in again",
     "problems.csv": "every finding in the file, line by line",
 }
+_IDENTITIES = {"bvn": "BVN", "nuban": "account number"}
 _COLOURS = {
     "ink": "#1b2733",
     "soft": "#55636f",
@@ -258,7 +259,13 @@ def _escaped(text: str) -> str:
 
 
 def quote_markdown(quote: Mapping[str, Any]) -> str:
-    """Return a quote as Markdown, for whoever is to approve the spending."""
+    """Return a quote as Markdown: what it says, then its tables."""
+    expected = naira(quote["quoted"]["expected"])
+    return f"# {expected} expected for {count(quote['calls'])} calls\n\n{quote_tables(quote)}"
+
+
+def quote_tables(quote: Mapping[str, Any]) -> str:
+    """Return the tables of a quote in Markdown, for whoever is to approve the spending."""
     rows, quoted = quote["rows"], quote["quoted"]
     glance = [
         ("Customers", f"{count(rows['screened'])}, and {count(rows['quarantined'])} rows refused"),
@@ -271,19 +278,16 @@ def quote_markdown(quote: Mapping[str, Any]) -> str:
     lines = [
         {
             "Check": CHECKS.get(each["check"], each["check"]),
-            "By": each["identity"],
+            "By": _IDENTITIES.get(each["identity"], plain(each["identity"])),
             "Calls": count(each["calls"]),
             "Expected": naira(each["expected"]),
         }
         for each in quote["lines"]
     ]
-    parts = [
-        f"# {naira(quoted['expected'])} expected for {count(quote['calls'])} calls",
-        _table(("Figure", "This run"), glance),
-    ]
+    parts = [_table(("Figure", "This run"), glance)]
     if lines:
         heads = list(lines[0])
         table = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         table += [f"| {' | '.join(each.values())} |" for each in lines]
-        parts.append("## By check\n\n" + "\n".join(table))
+        parts.append("\n".join(table))
     return "\n\n".join(parts) + "\n"

@@ -18,7 +18,7 @@ from pydantic import Field
 from steps.control import StopReason
 from steps.line import needs_approval
 from steps.quoting import quote_document
-from steps.run_summary import quote_markdown
+from steps.run_summary import quote_tables
 from tasks import live
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ async def _in_the_engine(line: Line, reason: str) -> bool:
     if not PREFECT_API_URL.value():
         return False  # a temporary server: nobody can reach its UI
     get_run_logger().info("waits for approval: press Resume, above, and decide")
-    quote = quote_markdown(quote_document(line))
+    tables = quote_tables(quote_document(line))
     form = SpendingApproval.with_initial_data(
-        description=f"Run {line.run_id} waits for approval: {reason}.\n\n{quote}"
+        description=f"Run {line.run_id} waits for approval: {reason}.\n\n{tables}"
     )
     try:
         paused = pause_flow_run(

@@ -1,0 +1,117 @@
+"""An analyst at the Prefect UI: opens pages, fills in forms, presses buttons, reads what is there.
+
+What is expected stands in the tests. Screenshots go into a folder, for whoever wants to look.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Locator, Page
+
+PATIENCE_MS = 60_000
+_HEIGHTS = "Math.max(...[...document.querySelectorAll('*')].map(each => each.scrollHeight))"
+
+
+@dataclass
+class Analyst:
+    """Sits before a page.
+
+    Attributes:
+        ui: address of the Prefect UI.
+        album: where screenshots go.
+    """
+
+    page: Page
+    ui: str
+    album: Path
+    _pictures: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.page.set_default_timeout(PATIENCE_MS)
+        self.page.set_viewport_size({"width": 1300, "height": 1000})
+
+    def picture(self, name: str) -> None:
+        """Take a picture of all there is on the page."""
+        self._pictures += 1
+        height = int(self.page.evaluate(_HEIGHTS))
+        self.page.set_viewport_size({"width": 1300, "height": min(max(1000, height + 60), 4000)})
+        self.page.wait_for_timeout(300)
+        self.page.screenshot(path=self.album / f"{self._pictures:02}-{name}.png")
+        self.page.set_viewport_size({"width": 1300, "height": 1000})
+
+    def open_form(self, deployment: str) -> None:
+        """Go to a deployment, and from there to the form of a run."""
+        self.page.goto(f"{self.ui}/deployments")
+        self.page.get_by_role("link", name=deployment, exact=True).first.click()
+        self.page.get_by_role("button", name="Run", exact=True).click()
+        self.page.get_by_text("Custom run").click()
+        self.page.get_by_role("button", name="Submit").wait_for()
+        self.page.get_by_text("Validate parameters").wait_for()
+
+    def field(self, title: str) -> Locator:
+        """Return the input of a field of the form, found by its words."""
+        label = self.page.locator(".schema-form-property", has=self._words(title))
+        return label.last.locator("textarea, input").first
+
+    def _words(self, title: str) -> Locator:
+        return self.page.get_by_text(re.compile(f"^{re.escape(title)}( \\(Optional\\))?$"))
+
+    def switch(self, title: str) -> None:
+        """Turn a switch of the form."""
+        label = self.page.locator(".schema-form-property", has=self._words(title))
+        label.last.get_by_role("switch").click()
+
+    def widths_of_pictures(self) -> list[int]:
+        """Return how wide the pictures of an artifact are; 0 is one that cannot be shown."""
+        pictures = self.page.locator("article img, .markdown-renderer img")
+        widths: list[int] = pictures.evaluate_all("all => all.map(each => each.naturalWidth)")
+        return widths
+
+    def titles(self) -> list[str]:
+        """Return the words of the form's fields, from top to bottom."""
+        shown = self.page.locator(".schema-form-property__label").all_inner_texts()
+        return [each.removesuffix(" (Optional)") for each in shown]
+
+    def submit(self) -> None:
+        """Press the form's button, and wait for what the server says to it."""
+        with self.page.expect_response("**/create_flow_run"):
+            self.page.get_by_role("button", name="Submit").last.click()
+
+    def open_run(self, name: str, state: str) -> None:
+        """Find a run in the list of runs by name, wait for its state, and open it."""
+        link = self.page.get_by_role("link", name=name, exact=True).first
+        self.page.goto(f"{self.ui}/runs")
+        link.wait_for()
+        link.click()
+        self.wait_for_state(state)
+
+    def wait_for_state(self, state: str) -> None:
+        """Wait until the page of a run shows a state."""
+        self.page.locator(".p-tag, .state-badge").get_by_text(state, exact=True).first.wait_for()
+
+    def approve(self) -> str:
+        """Open the form of a run that waits, read it, approve; return what was read."""
+        self.page.get_by_role("button", name="Resume").first.click()
+        form = self.page.get_by_role("dialog")
+        form.get_by_role("switch").click()
+        self.picture("approval")
+        said = form.inner_text()
+        form.get_by_role("button", name="Submit").click()
+        form.wait_for(state="hidden")
+        return said
+
+    def open_artifact(self, key: str) -> str:
+        """Open an artifact of the run on the page; return what it says."""
+        self.page.get_by_text("Artifacts", exact=True).first.click()
+        self.page.locator(".artifact-card, .p-card", has_text=key).get_by_text(
+            key, exact=True
+        ).last.click()
+        self.page.get_by_text("Show raw data").wait_for()
+        self.picture(key)
+        return self.page.locator("main, .artifact").first.inner_text()

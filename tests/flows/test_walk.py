@@ -1,0 +1,151 @@
+"""An analyst's walk in a real browser, against a real server and worker, from file to decisions.
+
+The pictures on the way lie under the test's temporary folder.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import openpyxl
+import pytest
+
+from sandbox.batch import make_batch
+from tests.browser.chromium import chromium
+from tests.flows.analyst_in_a_test import Analyst
+from tests.flows.engine_in_a_test import BLOCK, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser
+
+    from sandbox.process import SandboxProcess
+    from tests.flows.engine_in_a_test import Engine
+
+pytestmark = [pytest.mark.engine, pytest.mark.browser]
+
+ROWS = 40
+FIELDS = [
+    *("Input file", "Checks", "Purpose", "Spend at most (naira)", "Deadline", "Quote only"),
+    *("Resume run", "Batch name", "Karma identities", "Stop karma at the first listing"),
+    *("How old answers may be", "Policy file", "Mapping file", "Output folder"),
+    "Spending is approved",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A Chromium for both walks."""
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def analyst(browser: Browser, engine: Engine, tmp_path: Path) -> Iterator[Analyst]:
+    """An analyst with a fresh page, whose clock is in Lagos."""
+    page = browser.new_page(timezone_id="Africa/Lagos")
+    yield Analyst(page, engine.url.removesuffix("/api"), tmp_path)
+    page.close()
+
+
+@pytest.fixture
+def inbox(engine: Engine, sandbox: SandboxProcess, tmp_path: Path) -> Path:
+    """An inbox of the worker's, whose files need approval from a hundred naira."""
+    sandbox.post("/_sandbox/latency", {"kind": "none"})
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    env = {
+        "NIGHTSCREEN_API_KEY": f"{{{{ prefect.blocks.secret.{BLOCK} }}}}",
+        "NIGHTSCREEN_APPROVAL_ABOVE": "100",
+        "NIGHTSCREEN_INBOX": str(folder),
+        "NIGHTSCREEN_INBOX_SETTLE_S": "0.5",
+        "NIGHTSCREEN_HOME": str(tmp_path / "home"),
+    }
+    engine.change_deployment("watch-inbox/inbox", {"job_variables": {"env": env}})
+    return folder
+
+
+def make_spreadsheet(path: Path) -> None:
+    """Write customers as an office program does."""
+    make_batch(path.with_suffix(".csv"), rows=ROWS, seed=77)
+    book = openpyxl.Workbook()
+    assert book.active is not None
+    with path.with_suffix(".csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.reader(file):
+            book.active.append(row)
+    book.save(path)
+
+
+def listed(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a decision list as somebody sees them who opens it."""
+    sheet = openpyxl.load_workbook(path).active
+    assert sheet is not None
+    rows = list(sheet.iter_rows(values_only=True))
+    head = next(number for number, row in enumerate(rows) if "customer_id" in row)
+    return [dict(zip(map(str, rows[head]), row, strict=True)) for row in rows[head + 1 :]]
+
+
+def test_from_a_dropped_spreadsheet_to_the_decision_list(
+    analyst: Analyst, inbox: Path, sandbox: SandboxProcess, tmp_path: Path
+) -> None:
+    """Dropped, quoted, approved in the UI, watched to its end, read; then the list is opened."""
+    make_spreadsheet(tmp_path / "applicants-20260301.xlsx")
+    shutil.copy(tmp_path / "applicants-20260301.xlsx", inbox)
+    analyst.open_form("inbox")
+    analyst.field("Watch for (minutes)").fill("0")
+    analyst.picture("inbox-form")
+    analyst.submit()
+
+    analyst.open_run("applicants-portfolio", "Paused")
+    assert sandbox.totals()["totals"]["requests"] == 0, "nothing is spent before it is approved"
+    (quote,) = inbox.glob("taken/*/quote.txt")
+    said = analyst.approve()
+    expected = quote.read_text().split("expected")[1].split()[0]
+    assert f"expected to cost {expected}, more than ₦100.00" in said
+    analyst.wait_for_state("Completed")
+    analyst.picture("run")
+
+    folder = until(lambda: next(inbox.glob("done/*/result.txt"), None), "the result").parent
+    report = json.loads((folder / "report.json").read_text())
+    summary = analyst.open_artifact("applicants-summary")
+    assert f"Complete: {ROWS} of {ROWS} due rows answered; publishable: yes." in summary
+    assert f"{float(report['cost']['total']):,.2f}" in summary
+    assert str(folder) in summary
+    analyst.page.go_back()
+    analyst.open_artifact("applicants-charts")
+    assert analyst.widths_of_pictures() == [pytest.approx(620, abs=20)] * 2
+    analyst.page.go_back()
+    reasons = analyst.open_artifact("applicants-reasons")
+    assert "Decline" in reasons
+
+    flagged = listed(folder / "decisions.xlsx")
+    assert len(flagged) == sum(report["decisions"].get(word, 0) for word in ("decline", "review"))
+    assert {row["decision"] for row in flagged} <= {"decline", "review"}
+    assert (folder / "input" / "applicants-20260301.xlsx").exists()
+    assert list((inbox / "taken").iterdir()) == []
+
+
+def test_the_form_asks_in_words_and_takes_no_nonsense(
+    analyst: Analyst, engine: Engine, tmp_path: Path
+) -> None:
+    """What matters most comes first; a wrong amount is told at once; then there is a quote."""
+    make_batch(tmp_path / "book-20260301.csv", rows=ROWS, seed=78)
+    analyst.open_form("adhoc")
+    assert [title for title in analyst.titles() if title != "parameters"] == FIELDS
+    analyst.field("Input file").fill(str(tmp_path / "book-20260301.csv"))
+    analyst.field("Spend at most (naira)").fill("ten thousand")
+    analyst.submit()
+    analyst.page.get_by_text("'ten thousand' does not match").first.wait_for()
+    analyst.field("Spend at most (naira)").fill("5000")
+    analyst.switch("Quote only")
+    analyst.picture("form")
+    analyst.submit()
+    analyst.open_run("book-portfolio", "Completed")
+    quote = analyst.open_artifact("book-quote")
+    assert "expected for" in quote
+    assert "₦5,000.00" in quote

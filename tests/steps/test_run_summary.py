@@ -1,0 +1,106 @@
+"""The summary of a run: right, readable, and without anybody's data."""
+
+from __future__ import annotations
+
+import base64
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from steps.reason_counts import NO_REASON, reason_rows
+from steps.report_words import count, naira, sentence
+from steps.run_summary import (
+    answer_rows,
+    charts_markdown,
+    check_rows,
+    decision_rows,
+    next_steps,
+    summary_markdown,
+)
+from tests.screening import CONSENT, Night, World, customer
+
+ROWS = 24
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
+    """A night with every decision, some without consent, one row refused."""
+    rows = [customer(n, **(CONSENT if n % 3 else {})) for n in range(1, ROWS + 1)]
+    rows.append({**customer(99), "customer_id": ""})
+    return World(tmp_path_factory.mktemp("world")).screen(rows, max_spend="5000")
+
+
+def test_the_summary_says_how_it_ended_what_it_cost_and_where_it_lies(night: Night) -> None:
+    """The figures are the report's own."""
+    report = night.report
+    said = summary_markdown(report, "/srv/out/run")
+    assert said.startswith("# ✓ Complete")
+    assert naira(report["cost"]["total"]) in said
+    assert naira(report["cost"]["quoted"]["expected"]) in said
+    assert naira(report["balance"]["closing"]) in said
+    assert naira(report["exposure"]["not_screened"]["exposure"]) in said
+    assert "`/srv/out/run`" in said
+    assert "`decisions.xlsx`" in said
+    assert "quarantine.csv (1 row)" in said
+
+
+def test_nobody_is_named_in_what_the_engine_keeps(night: Night) -> None:
+    """Neither a customer's id nor any value of a row."""
+    parts = sorted((night.folder / "enriched").glob("part-*.parquet"))
+    shown = [summary_markdown(night.report, "out"), str(reason_rows(parts))]
+    shown += [str(decision_rows(night.report)), str(check_rows(night.report))]
+    shown += [str(answer_rows(night.report)), charts_markdown(night.report) or ""]
+    words = set(re.findall(r"[A-Za-z0-9]+", " ".join(shown).casefold()))
+    names = ("customer_id", "bvn", "account_number", "first_name", "last_name")
+    values = {str(row[name]).casefold() for row in night.rows for name in names if row[name]}
+    assert len(values) > 2 * ROWS
+    assert words & values == set()
+
+
+def test_reasons_add_up_to_the_customers_who_have_them(night: Night) -> None:
+    """Each decision by reason, customers and naira, as a count by hand has them."""
+    rows = reason_rows(sorted((night.folder / "enriched").glob("part-*.parquet")))
+    by_hand: dict[tuple[str, str], int] = {}
+    for row in night.rows:
+        for reason in row["reasons"] or [NO_REASON]:
+            key = (sentence(row["decision"]), sentence(reason.casefold()))
+            by_hand[key] = by_hand.get(key, 0) + 1
+    assert {(row["Decision"], row["Reason"]): row["Customers"] for row in rows} == {
+        key: count(number) for key, number in by_hand.items()
+    }
+    exposed = sum(row["exposure"] for row in night.rows if "NO_CONSENT" in row["reasons"])
+    shown = [row["Exposure"] for row in rows if row["Reason"] == "No consent"]
+    assert sum(float(text.strip("₦").replace(",", "")) for text in shown) == float(exposed)
+
+
+def test_the_charts_are_pictures_that_stand_alone(night: Night) -> None:
+    """Well-formed drawings without a style, a script or an address from outside."""
+    said = charts_markdown(night.report)
+    assert said is not None
+    drawings = re.findall(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)\)", said)
+    assert len(drawings) == 2
+    for each in drawings:
+        text = base64.b64decode(each).decode()
+        root = ET.fromstring(text)  # noqa: S314 - our own drawing
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(--" not in text
+        assert "<script" not in text
+        assert re.findall(r"https?://[^\"' ]+", text) == ["http://www.w3.org/2000/svg"]
+
+
+def test_what_to_do_next_fits_how_it_ended(night: Night) -> None:
+    """Stopped, held back, in test mode, or with a list to work on."""
+    run = night.report["run_id"]
+    assert any("decisions.xlsx" in step for step in next_steps(night.report))
+    stopped = {**night.report, "state": "stopped", "stop_reason": "budget"}
+    assert f"nightscreen screen --run {run}" in next_steps(stopped)[0]
+    held = {**night.report, "publishable": False}
+    assert f"nightscreen runs release {run}" in next_steps(held)[0]
+    assert "live" in next_steps({**night.report, "state": "test_mode"})[0]
+
+
+def test_a_batch_name_cannot_become_markup(night: Night) -> None:
+    """A name is shown as it is written."""
+    said = summary_markdown({**night.report, "batch": "<b>[x](y)*"}, "out")
+    assert r"\<b\>\[x\]\(y\)\*" in said
