@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from datetime import date, datetime
+from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args, get_type_hints
 
 from client.aggregator import SCOPE_OF
 from client.classify import Break, Classifier, Exchange
@@ -42,8 +44,17 @@ This page is generated: `python -m tests.coverage.write` writes it from the tabl
 `tests/coverage/table/` and from the code itself. `tests/coverage/test_coverage.py` fails where a
 name of the table is gone, where an operation, a field, a scope, a rule of reading, a route or a
 switch of the sandbox is missing from it, and where this page is not what it would be. Tests are
-named from `tests/` on.
+named from `tests/` on; a *rule* is a line of `data/manners.toml`, a *setting* stands in `.env`, a
+*switch* is one of the sandbox's manners, an *exchange* a file of `data/examples/`.
 """
+KINDS = {
+    str: "text",
+    Decimal: "exact number",
+    int: "whole number",
+    bool: "yes or no",
+    date: "day",
+    datetime: "instant, UTC",
+}
 PARTS = 9
 """Parts of the specification; what follows them was seen on the wire."""
 
@@ -219,16 +230,28 @@ def _fields(table: FieldTable) -> str:
     rows = []
     for theirs, ours in table.fields.items():
         column = table.column_of(ours)
-        rows.append((f"`{theirs}`", f"`{name}.{ours}`", f"`{column}`" if column else "", "yes"))
-    for ours in table.beyond:
-        column = table.column_of(ours)
-        rows.append((f"`{ours}`", f"`{name}.{ours}`", f"`{column}`" if column else "", "seen only"))
+        rows.append(
+            (
+                f"`{theirs}`",
+                f"`{name}.{ours}`",
+                _type(table.record(), ours),
+                f"`{column}`" if column else "",
+                "seen only" if ours in table.beyond else "specified",
+            )
+        )
     held = _several(_code(table.tests))
     return (
         f"### {table.item}\n\nArea {table.area}. Record `{module}:{name}`, in the sandbox "
         f"`{table.openapi}`, exchange `{table.example}`. Held by {held}.\n\n"
-        + _table(("field", "ours", "column of a run", "specified"), rows)
+        + _table(("on the wire", "ours", "read as", "column of a run", ""), rows)
     )
+
+
+def _type(record: type, name: str) -> str:
+    """Name in a word what a field is read as."""
+    annotation = get_type_hints(record)[name]
+    kind = next(each for each in get_args(annotation) if each is not type(None))
+    return KINDS[kind]
 
 
 def _rules(examples: Sequence[Example], parts: Sequence[Part]) -> str:

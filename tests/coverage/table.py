@@ -64,8 +64,8 @@ class FieldTable(_Entry):
         openapi: the answer's name in the sandbox's document.
         at: where in an answer the record lies; `[]` is an item of a list.
         example: an exchange that has it.
-        fields: the specification's name of each field, and ours.
-        beyond: fields of ours that the specification does not show.
+        fields: the name of each field on the wire, and ours.
+        beyond: those of ours that the specification does not show.
         columns: column of the enriched rows that a field of ours reaches.
         columns_prefix: where each field has a column of its own, what its name begins with.
         tests: what holds it.
