@@ -19,6 +19,7 @@ from steps.person import QUARANTINE_FILE
 from storage.clock import DAY_MICROS, instant_text
 from storage.decision_files import CSV_FILE, WORKBOOK_FILE
 from storage.evidence import drop_evidence
+from storage.inbox import INPUT
 from storage.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
 from storage.journal.runs import RUNNING
 from storage.run_files import RunFiles, typed_parts
@@ -37,7 +38,7 @@ TYPED = "transactions"
 KINDS = {
     QUARANTINE: (QUARANTINE_FILE,),
     ENRICHED: (
-        *("enriched/part-*.parquet", "bvn/part-*.parquet"),
+        *("enriched/part-*.parquet", "bvn/part-*.parquet", f"{INPUT}/*"),
         *(OFFERS_FILE, OFFERS_CSV, LOANS_FILE),
     ),
     DECISIONS: (CSV_FILE, WORKBOOK_FILE, CHANGES_FILE, CALLS_FILE),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _FILES = {
     "decisions.xlsx": "the list to work on: who to decline or review, and why",
     "report.html": "the report with its charts, for a browser",
-    "quarantine.csv": "rows that were refused; correct them and drop the file in again",
+    "quarantine.csv": "rows that were refused, to be corrected",
     "problems.csv": "every finding in the file, line by line",
 }
 _IDENTITIES = {"bvn": "BVN", "nuban": "account number"}
@@ -88,7 +88,8 @@ def next_steps(report: Mapping[str, Any]) -> list[str]:
     if report["rows"]["quarantined"]:
         rows = some(report["rows"]["quarantined"], "row")
         steps.append(
-            f"Correct quarantine.csv ({rows}) and screen that file: only they are asked about."
+            f"Correct quarantine.csv ({rows}), name it {report['batch']}.csv and drop it into the "
+            "inbox, or screen it as before: only what was refused is asked about."
         )
     return steps
 

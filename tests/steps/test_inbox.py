@@ -14,9 +14,12 @@ import pytest
 
 from schemas.errors import InputError
 from schemas.parameters import WatchInbox
-from schemas.settings import read_settings
+from schemas.settings import Retention, read_settings
 from steps.inbox import MOST_ATTEMPTS, Examined, Fate, examine, refuse, settle, told_name
+from steps.purging import due, purge
+from storage.clock import system_clock
 from storage.inbox import Inbox
+from storage.journal import open_journal
 from tests.screening import World, customer
 
 if TYPE_CHECKING:
@@ -250,3 +253,17 @@ def test_a_file_that_breaks_off_again_and_again_is_given_up(desk: Desk) -> None:
         (ticket,) = desk.inbox.left_over()
     assert desk.look_into(ticket).fate is Fate.FAILED
     assert "nightscreen doctor" in desk.told("what-is-wrong.txt")[0]
+
+
+def test_a_dropped_file_goes_with_the_enriched_rows(desk: Desk) -> None:
+    """It holds what they hold; the report stays."""
+    desk.drop("book.csv")
+    desk.run(desk.take())
+    (report,) = desk.reports()
+    folder = desk.dropped / "done" / report["run_id"]
+    for days, there in ((395, True), (397, False)):
+        at = system_clock() + days * DAY_MICROS
+        with open_journal(desk.folder / "home", clock=lambda at=at: at) as journal:
+            purge(journal, due(journal, Retention()))
+        assert (folder / "input" / "book.csv").exists() is there
+    assert (folder / "report.html").exists()
