@@ -17,7 +17,7 @@ from steps.line import deadline_instant, require_service
 from steps.policy import load_policy
 from steps.resolved import resolve
 from storage.clock import system_clock
-from storage.journal import open_journal
+from storage.journal import journal_of
 from storage.journal.opening import journal_exists
 from storage.keys import decode_key
 from storage.mapping import read_mapping
@@ -109,9 +109,7 @@ def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
             "NIGHTSCREEN_HOME to where it is"
         )
     _check_home(settings)
-    with open_journal(
-        settings.home, url=settings.journal_url, data_key=settings.data_key.get_secret_value()
-    ) as journal:
+    with journal_of(settings) as journal:
         resolved = resolve(parameters, journal)
     if resolved.earlier is None:
         return

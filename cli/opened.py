@@ -37,11 +37,7 @@ def opened_journal() -> Iterator[Journal]:
 @contextmanager
 def made_journal(settings: Settings) -> Iterator[Journal]:
     """Open the journal of the settings; it is made where there is none yet."""
-    from storage.journal import open_journal
+    from storage.journal import journal_of
 
-    with open_journal(
-        settings.home,
-        url=settings.journal_url,
-        data_key=settings.data_key.get_secret_value(),
-    ) as journal:
+    with journal_of(settings) as journal:
         yield journal

@@ -31,7 +31,7 @@ from steps.bvn_requesting import quote
 from steps.errands import open_errand_run
 from steps.line import PROBLEMS, QUARANTINE, require_service
 from storage.clock import system_clock
-from storage.journal import open_journal
+from storage.journal import journal_of
 from storage.journal.bvn_consents import BvnConsents
 from storage.journal.customers import Customers
 from storage.mapping import read_mapping
@@ -136,12 +136,7 @@ def open_confirm(
     if parameters.input:
         mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
         file = read_otps(given, settings.bvn_consent.otp_digits, mapping=mapping)
-        with open_journal(
-            settings.home,
-            url=settings.journal_url,
-            data_key=settings.data_key.get_secret_value(),
-            clock=clock,
-        ) as journal:
+        with journal_of(settings, clock=clock) as journal:
             digest = keyed_digest(journal, given)
             batch = batch_asked(journal, [each.customer_id for each in file.supplied]) or batch
     run = open_errand_run(

@@ -30,7 +30,7 @@ from steps.control import StopReason
 from steps.errand_report import errand_report, finish, operation_report, standings_of
 from steps.errands import open_desk, open_errand_run
 from storage.clock import system_clock
-from storage.journal import open_journal
+from storage.journal import journal_of
 from storage.journal.bvn_consents import BvnConsents
 
 if TYPE_CHECKING:
@@ -189,12 +189,7 @@ async def accept_otp(
 
 def _look_first(settings: Settings, token: str, clock: Clock) -> tuple[BvnRequest | None, LinkView]:
     """Look before a run is opened, so that a link that is none costs nothing."""
-    with open_journal(
-        settings.home,
-        url=settings.journal_url,
-        data_key=settings.data_key.get_secret_value(),
-        clock=clock,
-    ) as journal:
+    with journal_of(settings, clock=clock) as journal:
         bring_up_to_date(journal, settings.bvn_consent)
         return find_request(journal, token), look_at_link(journal, settings, token)
 

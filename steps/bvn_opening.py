@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from schemas.bvn import ConfirmBvns, RequestBvns
 from schemas.errors import InputError
-from storage.journal import open_journal
+from storage.journal import journal_of
 from storage.journal.bvn_consents import BvnConsents
 from storage.journal.opening import journal_exists
 from storage.tables import file_digest
@@ -36,12 +36,7 @@ def remembered(parameters: P, settings: Settings, flow: str, *, clock: Clock) ->
     """
     values = {name: getattr(parameters, name) for name in parameters.model_fields_set}
     if parameters.run and journal_exists(settings.home, settings.journal_url):
-        with open_journal(
-            settings.home,
-            url=settings.journal_url,
-            data_key=settings.data_key.get_secret_value(),
-            clock=clock,
-        ) as journal:
+        with journal_of(settings, clock=clock) as journal:
             earlier = journal.runs.find(parameters.run)
         if earlier is not None and earlier.flow == flow:
             kept = {k: v for k, v in earlier.parameters.items() if k not in _NOT_KEPT}

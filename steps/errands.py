@@ -27,7 +27,7 @@ from steps.jobs import Errand, Job
 from steps.line import cap_watches, caps_of, deadline_instant, known_prices, require_service
 from steps.lookups import Pace, Window
 from storage.clock import LAGOS, system_clock, to_instant
-from storage.journal import open_journal
+from storage.journal import journal_of
 from storage.outputs import RunFolder
 
 if TYPE_CHECKING:
@@ -106,12 +106,7 @@ def open_errand_run(
         JournalError: the journal cannot be used.
     """
     require_service(settings, quote_only=False)
-    journal = open_journal(
-        settings.home,
-        url=settings.journal_url,
-        data_key=settings.data_key.get_secret_value(),
-        clock=clock,
-    )
+    journal = journal_of(settings, clock=clock)
     try:
         earlier = _earlier(journal, parameters, flow, input_digest)
         return _begin(

@@ -19,7 +19,7 @@ from steps.control import COMPLETED, StopReason
 from steps.quoting import quote_batch
 from storage.clock import LAGOS, spending_day, to_instant
 from storage.inbox import INPUT, OURS, QUOTE, REPEATED, RESULT, WRONG, Inbox, Lock, Ticket
-from storage.journal import open_journal
+from storage.journal import journal_of
 from storage.journal.runs import RUNNING
 from storage.tables import file_digest
 
@@ -208,6 +208,4 @@ def _in_words(error: InputError, ticket: Ticket) -> str:
 
 
 def _journal(settings: Settings) -> Journal:
-    return open_journal(
-        settings.home, url=settings.journal_url, data_key=settings.data_key.get_secret_value()
-    )
+    return journal_of(settings)

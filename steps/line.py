@@ -39,7 +39,7 @@ from steps.price import quote as make_quote
 from steps.resolved import Resolved, resolve
 from steps.signals import Earlier, count_shared
 from storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
-from storage.journal import Journal, open_journal
+from storage.journal import Journal, journal_of
 from storage.journal.sightings import Sightings
 from storage.mapping import Mapping, read_mapping
 from storage.outputs import RunFolder
@@ -147,12 +147,7 @@ def open_line(
         JournalError: the journal cannot be used.
     """
     require_service(settings, quote_only=parameters.quote_only)
-    journal = open_journal(
-        settings.home,
-        url=settings.journal_url,
-        data_key=settings.data_key.get_secret_value(),
-        clock=clock,
-    )
+    journal = journal_of(settings, clock=clock)
     try:
         line = _open(parameters, settings, journal, clock)
     except BaseException:

@@ -37,7 +37,7 @@ from steps.loan_products import fetch_products, tell_distributor, unknown_produc
 from steps.offer_links import bring_up_to_date, linked
 from steps.offer_source import candidates, read_source
 from storage.clock import system_clock
-from storage.journal import open_journal
+from storage.journal import journal_of
 from storage.journal.loan_offers import LoanOffers
 from storage.journal.opening import journal_exists
 
@@ -131,12 +131,7 @@ def remembered(
 
 
 def _journal(settings: Settings, clock: Clock) -> Journal:
-    return open_journal(
-        settings.home,
-        url=settings.journal_url,
-        data_key=settings.data_key.get_secret_value(),
-        clock=clock,
-    )
+    return journal_of(settings, clock=clock)
 
 
 def open_offering(

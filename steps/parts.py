@@ -31,7 +31,7 @@ from steps.plan import Wanted
 from steps.policy import load_policy
 from steps.shards import Layout, SparingOfShards
 from storage.clock import Clock, system_clock
-from storage.journal import Journal, open_journal
+from storage.journal import Journal, journal_of
 from storage.journal.shared_work import WHOLE_RUN, SharedWork
 from storage.outputs import RunFolder
 from storage.workspace import Workspace
@@ -130,12 +130,7 @@ def open_part(
         OutputError: the shared place cannot be reached.
     """
     require_service(settings, quote_only=False)
-    journal = open_journal(
-        settings.home,
-        url=settings.journal_url,
-        data_key=settings.data_key.get_secret_value(),
-        clock=clock,
-    )
+    journal = journal_of(settings, clock=clock)
     try:
         part = _open(run_id, number, settings, journal)
     except BaseException:

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
+    from schemas.settings import Settings
+
 JOURNAL_FILE = "journal.sqlite"
 MARKER = "journal.json"
 _ID = "journal_id"
@@ -117,6 +119,16 @@ def open_journal(
     except BaseException:
         engine.dispose()
         raise
+
+
+def journal_of(settings: Settings, *, clock: Clock = system_clock) -> Journal:
+    """Open the journal that settings name, as `open_journal` does."""
+    return open_journal(
+        settings.home,
+        url=settings.journal_url,
+        data_key=settings.data_key.get_secret_value(),
+        clock=clock,
+    )
 
 
 def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
