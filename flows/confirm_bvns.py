@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from prefect import flow
 from prefect.client.schemas.objects import State
-from prefect.runtime import flow_run
 
 from schemas.bvn import ConfirmBvns, RequestBvns
 from schemas.settings import read_settings
@@ -17,7 +16,7 @@ from steps.bvn_confirming import open_confirm
 from steps.bvn_requesting import open_request
 from tasks import bvn_consent as stations
 from tasks.edge import sanitising
-from tasks.errands import at_the_desk, opened_errand
+from tasks.errands import at_the_desk, named, opened_errand
 from tasks.logs import set_up_logs
 from tasks.stopping import as_the_engine_has_it
 
@@ -29,14 +28,12 @@ if TYPE_CHECKING:
     from tasks.live import LiveErrand
 
 
-def run_name() -> str:
-    """Name a flow run by the run it takes up again, or by its stage; no personal data."""
-    given = flow_run.parameters.get("parameters", {})
-    values = given if isinstance(given, dict) else given.model_dump()
-    return f"resume-{values['run']}" if values.get("run") else str(flow_run.flow_name)
-
-
-@flow(name="request-bvns", flow_run_name=run_name, persist_result=False, validate_parameters=True)
+@flow(
+    name="request-bvns",
+    flow_run_name=named("request-bvns"),
+    persist_result=False,
+    validate_parameters=True,
+)
 async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
     """Have a one-time password sent to every customer of a file who was not asked before.
 
@@ -56,7 +53,12 @@ async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
         return await as_the_engine_has_it(run, report)
 
 
-@flow(name="confirm-bvns", flow_run_name=run_name, persist_result=False, validate_parameters=True)
+@flow(
+    name="confirm-bvns",
+    flow_run_name=named("confirm-bvns"),
+    persist_result=False,
+    validate_parameters=True,
+)
 async def confirm_bvns(parameters: ConfirmBvns) -> dict[str, Any] | State[Any]:
     """Send on the passwords that customers supplied; each confirmation is charged.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from prefect import flow
 from prefect.client.schemas.objects import State
-from prefect.runtime import flow_run
 
 from schemas.offers import OfferLoans
 from schemas.settings import read_settings
@@ -14,7 +13,7 @@ from steps.offer_report import close_offering
 from steps.offering import open_offering
 from tasks import loans
 from tasks.edge import sanitising
-from tasks.errands import at_the_desk, opened_errand
+from tasks.errands import at_the_desk, named, opened_errand
 from tasks.logs import set_up_logs
 from tasks.progress import show_progress
 from tasks.stopping import as_the_engine_has_it
@@ -23,14 +22,12 @@ if TYPE_CHECKING:
     from tasks.live import LiveErrand
 
 
-def run_name() -> str:
-    """Name a flow run; it holds no personal data."""
-    given = flow_run.parameters.get("parameters", {})
-    values = given if isinstance(given, dict) else given.model_dump()
-    return f"resume-{values['run']}" if values.get("run") else "loan-offers"
-
-
-@flow(name="offer-loans", flow_run_name=run_name, persist_result=False, validate_parameters=True)
+@flow(
+    name="offer-loans",
+    flow_run_name=named("loan-offers"),
+    persist_result=False,
+    validate_parameters=True,
+)
 async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
     """Make a link for each chosen customer who has none and return the report.
 

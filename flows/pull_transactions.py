@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from prefect import flow
 from prefect.client.schemas.objects import State
-from prefect.runtime import flow_run
 
 from schemas.pulls import PullTransactions
 from schemas.settings import read_settings
 from steps.pull_report import close_pull
 from steps.pulling import begin_pull, open_pull_run
 from tasks.edge import sanitising
-from tasks.errands import at_the_desk, opened_errand
+from tasks.errands import at_the_desk, named, opened_errand
 from tasks.logs import set_up_logs
 from tasks.progress import show_progress
 from tasks.pulling import pull_customers, report_pull
@@ -27,16 +26,9 @@ SHARDS_AT_ONCE = 3
 """Shards in flight at a time, so that the window never runs dry between two."""
 
 
-def run_name() -> str:
-    """Name a flow run; it holds no personal data."""
-    given = flow_run.parameters.get("parameters", {})
-    values = given if isinstance(given, dict) else given.model_dump()
-    return f"resume-{values['run']}" if values.get("run") else "transactions"
-
-
 @flow(
     name="pull-transactions",
-    flow_run_name=run_name,
+    flow_run_name=named("transactions"),
     persist_result=False,
     validate_parameters=True,
 )

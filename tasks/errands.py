@@ -9,6 +9,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from prefect.runtime import flow_run
+
 from schemas.errors import UsageError
 from steps.control import StopReason
 from steps.errands import open_desk
@@ -20,6 +22,17 @@ if TYPE_CHECKING:
 
     from steps.errands import Desk, ErrandRun
     from tasks.live import LiveErrand
+
+
+def named(word: str) -> Callable[[], str]:
+    """Return what names a flow run: by the run it takes up again, or by a word; nobody's data."""
+
+    def run_name() -> str:
+        given = flow_run.parameters.get("parameters", {})
+        values = given if isinstance(given, dict) else given.model_dump()
+        return f"resume-{values['run']}" if values.get("run") else word
+
+    return run_name
 
 
 @asynccontextmanager
