@@ -38,7 +38,8 @@ from steps.answered import (
     answered_states,
     evidence_digest,
 )
-from storage.journal.customers import StateWrite
+from steps.unchanged import Unchanged
+from storage.journal.customers import Standing, StateWrite
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -53,17 +54,20 @@ if TYPE_CHECKING:
     from storage.workspace import Workspace
 
 CHANGES_FILE = "changes.parquet"
-BLOCK_ROWS = 4096
+BLOCK_ROWS = 8192
 _PIECE = "states-{:05d}"
 _GONE = "gone"
 _KINDS = tuple(ChangeKind)
 _DECISIONS = tuple(Decision)
 _KARMA = Check.KARMA.value
+_NONE = -1
+_PREVIOUS, _CHANGE, _QUIET = range(3)
 _PIECE_SCHEMA = pa.schema(
     [
         pa.field("customer", pa.binary(16)),
         pa.field("sealed", pa.binary()),
         pa.field("differs", pa.bool_()),
+        pa.field("mark", pa.binary()),
     ]
 )
 _GONE_SCHEMA = pa.schema([pa.field("customer", pa.binary(16))])
@@ -257,8 +261,10 @@ class _Comparison:
         self._at = at
         commit = customers.commit_of(run_id)
         self._before = None if commit is None else commit.first_at
-        self._seen: list[bytes] = []
-        self._rows = (bytearray(), bytearray(), bytearray())
+        self._marks = customers.marks(batch, run_id)
+        self._unchanged = Unchanged.of(self._marks, pseudonyms, unreached, reviewed)
+        self._here = np.zeros(len(self._marks.customers), bool)
+        self._rows: list[NDArray[np.int8]] = []
         self.result = Compared()
 
     def tables(self, parts: Sequence[Path], *, whole: bool = True) -> Iterator[pa.Table]:
@@ -270,25 +276,46 @@ class _Comparison:
                     if table.num_rows:
                         yield table
         yield from self._gone(whole=whole)
-        as_row = [np.frombuffer(bytes(each), np.int8) for each in self._rows]
-        self.result.previous, self.result.change, self.result.quiet = as_row
+        noted = np.concatenate(self._rows, axis=1) if self._rows else np.zeros((3, 0), np.int8)
+        self.result.previous, self.result.change, self.result.quiet = noted
 
     def _block(self, rows: pa.Table) -> pa.Table:
-        ids = rows["customer_id"].to_pylist()
-        subjects = [self._pseudonyms.customer(self._batch, each) for each in ids]
-        self._seen.append(b"".join(subjects))
+        subjects = self._pseudonyms.customers(self._batch, rows["customer_id"].to_pylist())
+        place = self._marks.places(subjects)
+        self._here[place[place >= 0]] = True
+        looked = self._unchanged.look(subjects, rows)
+        noted = np.full((3, rows.num_rows), _NONE, np.int8)
+        noted[_PREVIOUS], noted[_QUIET] = looked.previous, 0
+        self._rows.append(noted)
+        same = looked.same if self._before is None else np.zeros(rows.num_rows, bool)
+        return self._compare(rows, subjects, np.flatnonzero(~same), looked.texts, noted)
+
+    def _compare(
+        self,
+        rows: pa.Table,
+        joined: bytes,
+        places: NDArray[np.int64],
+        texts: Sequence[bytes],
+        noted: NDArray[np.int8],
+    ) -> pa.Table:
+        """Compare some rows of a block with the states of their customers."""
+        numbers: list[int] = places.tolist()
+        subjects = [joined[16 * number : 16 * number + 16] for number in numbers]
         known = self._customers.known(subjects)
         base = known
         if self._before is not None:
             base = self._customers.known_before(subjects, self._before)
-        states = answered_states(rows, run_id=self._run_id, at=self._at)
+        states = answered_states(rows.take(pa.array(places)), run_id=self._run_id, at=self._at)
         changes: list[tuple[bytes, Change]] = []
         writes: list[StateWrite] = []
-        for subject, state in zip(subjects, states, strict=True):
-            told = self._told(base.get(subject), state)
+        for subject, state, number in zip(subjects, states, numbers, strict=True):
+            then, now = base.get(subject), known.get(subject)
+            told = self._told(then, state)
             changes += [(subject, each) for each in told]
-            writes += self._write(subject, known.get(subject), state)
-            self._note(base.get(subject), told)
+            new = merged({} if now is None else now.state, state, unreached=self._unreached)
+            writes += self._write(subject, now, state, new, texts[number])
+            quiet = subject in self._reviewed and self._reviewed[subject] == evidence_digest(new)
+            noted[:, number] = (*self._note(then, told), int(quiet))
         self._put_aside(writes)
         return changes_table(changes, self._run_id)
 
@@ -303,30 +330,45 @@ class _Comparison:
             *found,
         ]
 
-    def _write(self, subject: bytes, known: KnownCustomer | None, state: State) -> list[StateWrite]:
-        """Return the write that brings a customer's state up to date, if one is needed."""
+    def _write(
+        self, subject: bytes, known: KnownCustomer | None, state: State, new: State, text: bytes
+    ) -> list[StateWrite]:
+        """Return the write that brings a customer's state or mark up to date, if one is needed."""
         old: State = {} if known is None else known.state
-        new = merged(old, state, unreached=self._unreached)
         back = known is not None and known.gone_run_id is not None
-        quiet = subject in self._reviewed and self._reviewed[subject] == evidence_digest(new)
-        self._rows[2].append(int(quiet))
+        mark = self._mark(state, new, text)
         if new == old and not back:
-            return []
+            return [] if mark is None else [StateWrite(subject, None, differs=False, mark=mark)]
         differs = known is not None and (back or not _same(old, new))
-        return [StateWrite(subject, self._customers.seal(subject, new), differs)]
+        return [StateWrite(subject, self._customers.seal(subject, new), differs, mark)]
 
-    def _note(self, base: KnownCustomer | None, told: Sequence[Change]) -> None:
-        """Enter what the decision list says of a row, and the counts."""
+    def _mark(self, state: State, new: State, text: bytes) -> bytes | None:
+        """Return the mark of a row that would change nothing if it came again, else None."""
+        again = merged(new, state, unreached=self._unreached)
+        settled = (
+            again == new
+            and new[LISTED_PART].values == state[LISTED_PART].values
+            and not differences(new, state, unreached=self._unreached)
+        )
+        if not settled:
+            return None
+        decided = new.get(DECISION_PART)
+        return self._unchanged.mark(text, "" if decided is None else decided.values["decision"])
+
+    def _note(self, base: KnownCustomer | None, told: Sequence[Change]) -> tuple[int, int]:
+        """Enter the counts; return what the decision list says of a row."""
         then = None if base is None else base.state.get(DECISION_PART)
         word = None if then is None else then.values.get("decision")
-        self._rows[0].append(0xFF if word is None else _DECISIONS.index(Decision(word)))
         kinds = sorted({_KINDS.index(each.kind) for each in told})
-        self._rows[1].append(kinds[0] if kinds else 0xFF)
         for kind in kinds:
             self.result.counts[_KINDS[kind].value] += 1
         self.result.counts["customers"] += bool(kinds)
+        previous = _NONE if word is None else _DECISIONS.index(Decision(word))
+        return previous, kinds[0] if kinds else _NONE
 
     def _put_aside(self, writes: Sequence[StateWrite]) -> None:
+        if not writes:
+            return
         rows = [each._asdict() for each in writes]
         piece = pa.Table.from_pylist(rows, schema=_PIECE_SCHEMA)
         self._workspace.put(_PIECE.format(self.result.pieces), piece)
@@ -334,47 +376,20 @@ class _Comparison:
 
     def _gone(self, *, whole: bool) -> Iterator[pa.Table]:
         """Tell who was in the batch and is not in this run; lay their pseudonyms aside."""
-        here = _Members(b"".join(self._seen))
-        gone: list[bytes] = []
-        present = self._customers.present(self._batch, self._run_id) if whole else ()
-        for block in present:
-            missing = here.missing([each.customer for each in block])
-            told = [
-                (each.customer, Change(None, None, ChangeKind.GONE, None, None, *each[1:]))
-                for each, out in zip(block, missing, strict=True)
-                if out
-            ]
-            if told:
-                yield changes_table(told, self._run_id)
-            gone += [customer for customer, _ in told]
+        missing = ~self._here & (self._marks.standing != Standing.GONE.value)
+        gone = [self._marks.customer(place) for place in np.flatnonzero(missing & whole).tolist()]
+        for block in self._customers.present(gone):
+            yield changes_table(
+                [
+                    (each.customer, Change(None, None, ChangeKind.GONE, None, None, *each[1:]))
+                    for each in block
+                ],
+                self._run_id,
+            )
         self.result.counts[ChangeKind.GONE.value] += len(gone)
         self.result.counts["customers"] += len(gone)
         table = pa.table([pa.array(gone, pa.binary(16))], schema=_GONE_SCHEMA)
         self._workspace.put(_GONE, table)
-
-
-class _Members:
-    """A set of pseudonyms in sixteen bytes each.
-
-    Args:
-        joined: the pseudonyms, one after the other.
-    """
-
-    def __init__(self, joined: bytes) -> None:
-        halves = np.frombuffer(joined, ">u8").reshape(-1, 2)
-        order = np.lexsort((halves[:, 1], halves[:, 0]))
-        self._high = halves[order, 0].astype(np.uint64)
-        self._low = halves[order, 1].astype(np.uint64)
-
-    def missing(self, block: Sequence[bytes]) -> list[bool]:
-        """Tell of each of some pseudonyms whether it is not in the set."""
-        if not len(self._high):
-            return [True] * len(block)
-        halves = np.frombuffer(b"".join(block), ">u8").reshape(-1, 2).astype(np.uint64)
-        place = np.minimum(np.searchsorted(self._high, halves[:, 0]), len(self._high) - 1)
-        there = (self._high[place] == halves[:, 0]) & (self._low[place] == halves[:, 1])
-        missing: list[bool] = (~there).tolist()
-        return missing
 
 
 def _last(known: KnownCustomer) -> tuple[str, int]:
@@ -448,7 +463,7 @@ def keep_states(
     at = customers.begin(run_id, batch)
     for number in range(compared.pieces):
         piece = workspace.get(_PIECE.format(number))
-        columns = (piece[name].to_pylist() for name in ("customer", "sealed", "differs"))
+        columns = (piece[name].to_pylist() for name in _PIECE_SCHEMA.names)
         writes = [StateWrite(*each) for each in zip(*columns, strict=True)]
         customers.replace(run_id, batch, at, writes)
     customers.mark_gone(run_id, workspace.get(_GONE)["customer"].to_pylist())

@@ -16,8 +16,9 @@ from storage.journal.engine import reading, writing
 from storage.journal.tables import metadata
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from sqlalchemy import Connection, Engine
 
+_OLD_INDEX = "customer_states_by_batch"
 _Id = BigInteger().with_variant(Integer(), "sqlite")
 
 customer_states = Table(
@@ -30,7 +31,9 @@ customer_states = Table(
     Column("decided_at", BigInteger, nullable=False),
     Column("gone_run_id", Text),
     Column("state", LargeBinary, nullable=False),
-    Index("customer_states_by_batch", "batch", "customer"),
+    Column("mark", LargeBinary),  # keyed digest of the row the state was last seen with
+    # holds all that tells who is unchanged and who is gone, so that no state is touched for it
+    Index("customer_states_marks", "batch", "customer", "gone_run_id", "mark"),
 )
 
 customer_history = Table(
@@ -128,6 +131,23 @@ CUSTOMER_TABLES = (
     erasures,
     holds,
 )
+
+
+def add_marks(connection: Connection) -> None:
+    """Add the column of marks and its index to a journal that was made before there were any."""
+    name = customer_states.name
+    if "mark" not in {column["name"] for column in inspect(connection).get_columns(name)}:
+        connection.execute(text(f"ALTER TABLE {name} ADD COLUMN mark {_blob(connection)}"))
+    there = {index["name"] for index in inspect(connection).get_indexes(name)}
+    for index in customer_states.indexes:
+        if index.name not in there:
+            index.create(connection)
+    if _OLD_INDEX in there:
+        connection.execute(text(f"DROP INDEX {_OLD_INDEX}"))
+
+
+def _blob(connection: Connection) -> str:
+    return str(LargeBinary().compile(dialect=connection.dialect))
 
 
 def ensure(engine: Engine) -> None:

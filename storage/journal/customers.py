@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import delete, func, insert, literal, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+import numpy as np
+from sqlalchemy import bindparam, delete, func, insert, literal, select, update
 
 from schemas.decisions import KnownCustomer, Part, State
 from storage.journal.customer_tables import (
@@ -23,26 +24,35 @@ from storage.journal.customer_tables import (
     reviews,
 )
 from storage.journal.engine import reading, writing
+from storage.journal.statements import Many, fetched, insert_into
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
     from sqlalchemy import Connection, Engine
+    from sqlalchemy.sql.dml import UpdateBase
 
     from storage.clock import Clock
     from storage.journal import Journal
     from storage.sealing import Sealer
 
 _BLOCK = 500
-SCAN_BLOCK = 5000
+SCAN_BLOCK = 20_000
+_SIXTEEN = "S16"
+_NO_MARK = bytes(16)
 
 
 class StateWrite(NamedTuple):
-    """A customer's new state; `differs` where a value changed, so that the old one is kept."""
+    """A customer's new state; `differs` where a value changed, so that the old one is kept.
+
+    `sealed` is None where only the mark is new; `mark` is None where the next night has to compare.
+    """
 
     customer: bytes
-    sealed: bytes
+    sealed: bytes | None
     differs: bool
+    mark: bytes | None = None
 
 
 class Present(NamedTuple):
@@ -51,6 +61,55 @@ class Present(NamedTuple):
     customer: bytes
     run_id: str
     decided_at: int
+
+
+class Standing(IntEnum):
+    """Whether a customer is in the batch, as far as the journal knows."""
+
+    PRESENT = 0
+    GONE_NOW = 1
+    """The run itself told the customer gone, in an earlier session."""
+    GONE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """A batch's customers without their states, in ascending order.
+
+    Attributes:
+        customers: pseudonyms.
+        standing: `Standing` of each.
+        has_mark: which have a mark.
+        marks: sixteen bytes for each, joined.
+    """
+
+    customers: NDArray[np.bytes_]
+    standing: NDArray[np.int8]
+    has_mark: NDArray[np.bool_]
+    marks: bytes
+
+    def places(self, subjects: bytes) -> NDArray[np.int64]:
+        """Return the place of each of some joined pseudonyms, -1 where it is not known."""
+        asked = np.frombuffer(subjects, _SIXTEEN)
+        if not len(self.customers):
+            return np.full(len(asked), -1, np.int64)
+        place = np.minimum(np.searchsorted(self.customers, asked), len(self.customers) - 1)
+        return np.where(self.customers[place] == asked, place, -1)
+
+    def marked(self, place: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which places are those of customers who are present and have a mark."""
+        if not len(self.customers):
+            return np.zeros(len(place), bool)
+        present = self.standing[place] == Standing.PRESENT.value
+        return (place >= 0) & present & self.has_mark[place]
+
+    def mark(self, place: int) -> bytes:
+        """Return a customer's mark."""
+        return self.marks[16 * place : 16 * place + 16]
+
+    def customer(self, place: int) -> bytes:
+        """Return a customer's pseudonym."""
+        return self.customers[place : place + 1].tobytes()
 
 
 class Commit(NamedTuple):
@@ -156,27 +215,38 @@ class Customers:
             for customer, row in rows.items()
         }
 
-    def present(self, batch: str, run_id: str) -> Iterator[list[Present]]:
-        """Yield a batch name's customers in order, but for those an earlier run told gone."""
+    def marks(self, batch: str, run_id: str) -> Marks:
+        """Return a batch name's customers with their marks; sixteen bytes each, twice.
+
+        Args:
+            batch: the batch name.
+            run_id: the run that looks.
+        """
+        pieces: list[Marks] = []
         last = b""
-        kept, gone = customer_states.c, customer_states.c.gone_run_id
-        while True:
-            query = (
-                select(kept.customer, kept.run_id, kept.decided_at)
-                .where(
-                    customer_states.c.batch == batch,
-                    customer_states.c.customer > last,
-                    gone.is_(None) | (gone == run_id),
-                )
-                .order_by(customer_states.c.customer)
-                .limit(SCAN_BLOCK)
+        kept = customer_states.c
+        query = (
+            select(kept.customer, kept.gone_run_id, kept.mark)
+            .where(kept.batch == bindparam("batch"), kept.customer > bindparam("last"))
+            .order_by(kept.customer)
+            .limit(SCAN_BLOCK)
+        )
+        with reading(self._engine) as connection:
+            while rows := fetched(connection.execute(query, {"batch": batch, "last": last})):
+                pieces.append(_marks(rows, run_id))
+                last = bytes(rows[-1][0])
+        return _joined(pieces)
+
+    def present(self, customers: Sequence[bytes]) -> Iterator[list[Present]]:
+        """Yield by which run and when some customers were last written, in their order."""
+        kept = customer_states.c
+        for block in _blocks(customers):
+            query = select(kept.customer, kept.run_id, kept.decided_at).where(
+                kept.customer.in_(block)
             )
             with reading(self._engine) as connection:
-                rows = connection.execute(query).all()
-            if not rows:
-                return
-            yield [Present(bytes(row[0]), row[1], row[2]) for row in rows]
-            last = bytes(rows[-1][0])
+                rows = {bytes(row[0]): row for row in connection.execute(query)}
+            yield [Present(each, rows[each][1], rows[each][2]) for each in block if each in rows]
 
     def begin(self, run_id: str, batch: str) -> int:
         """Note that a run's states are about to be written; return an instant of its own."""
@@ -195,25 +265,17 @@ class Customers:
 
     def replace(self, run_id: str, batch: str, at: int, writes: Sequence[StateWrite]) -> None:
         """Put new states in the place of old ones, and the old ones into the history."""
-        if not writes:
-            return
-        differing = [each.customer for each in writes if each.differs]
+        states = [each for each in writes if each.sealed is not None]
+        marks = [(each.mark, each.customer) for each in writes if each.sealed is None]
+        differing = [each.customer for each in states if each.differs]
         rows = [
-            {
-                "customer": each.customer,
-                "batch": batch,
-                "run_id": run_id,
-                "first_at": at,
-                "decided_at": at,
-                "gone_run_id": None,
-                "state": each.sealed,
-            }
-            for each in writes
+            (each.customer, batch, run_id, at, at, None, each.sealed, each.mark) for each in states
         ]
         with writing(self._engine) as connection:
             for block in _blocks(differing):
                 _to_history(connection, block, run_id, at)
-            _put_states(connection, rows)
+            _PUT.run(connection, rows)
+            _MARK.run(connection, marks)
 
     def mark_gone(self, run_id: str, customers: Sequence[bytes]) -> None:
         """Note which customers a run told gone."""
@@ -283,15 +345,48 @@ def _to_history(connection: Connection, block: Sequence[bytes], run_id: str, at:
     connection.execute(insert(customer_history).from_select([*names, "state"], old))
 
 
-def _put_states(connection: Connection, rows: Sequence[Mapping[str, object]]) -> None:
+def _put(dialect: str) -> UpdateBase:
     """Insert states; where a customer is known, replace all but when it was first seen."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(customer_states)
-    names = ("run_id", "decided_at", "gone_run_id", "state")
-    connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=[customer_states.c.customer],
-            set_={name: statement.excluded[name] for name in names},
-        ),
-        [dict(row) for row in rows],
+    statement = insert_into(dialect, customer_states)
+    names = ("run_id", "decided_at", "gone_run_id", "state", "mark")
+    put: UpdateBase = statement.on_conflict_do_update(
+        index_elements=[customer_states.c.customer],
+        set_={name: statement.excluded[name] for name in names},
+    )
+    return put
+
+
+_PUT = Many(_put, customer_states.c.keys())
+_MARK = Many(
+    lambda _: (
+        update(customer_states)
+        .where(customer_states.c.customer == bindparam("customer_"))
+        .values(mark=bindparam("mark_"))
+    ),
+    ("mark_", "customer_"),
+)
+
+
+def _marks(rows: Sequence[tuple[Any, ...]], run_id: str) -> Marks:
+    customers, gone, marks = zip(*rows, strict=True)
+    standing = [
+        Standing.PRESENT if each is None else Standing.GONE_NOW if each == run_id else Standing.GONE
+        for each in gone
+    ]
+    return Marks(
+        np.frombuffer(b"".join(customers), _SIXTEEN),
+        np.array(standing, np.int8),
+        np.array([each is not None for each in marks], bool),
+        b"".join(_NO_MARK if each is None else each for each in marks),
+    )
+
+
+def _joined(pieces: Sequence[Marks]) -> Marks:
+    if not pieces:
+        return Marks(np.zeros(0, _SIXTEEN), np.zeros(0, np.int8), np.zeros(0, bool), b"")
+    return Marks(
+        np.concatenate([each.customers for each in pieces]),
+        np.concatenate([each.standing for each in pieces]),
+        np.concatenate([each.has_mark for each in pieces]),
+        b"".join(each.marks for each in pieces),
     )

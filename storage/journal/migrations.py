@@ -13,7 +13,7 @@ from sqlalchemy import inspect, text
 
 from schemas.errors import JournalDamagedError, JournalError
 from storage.journal.bvn_consents import make_bvn_tables
-from storage.journal.customer_tables import CUSTOMER_TABLES, erasures
+from storage.journal.customer_tables import CUSTOMER_TABLES, add_marks, erasures
 from storage.journal.engine import reading, writing
 from storage.journal.grant_tables import make_grant_tables
 from storage.journal.keyring import put_meta, read_meta
@@ -48,6 +48,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     (3, make_grant_tables),
     (4, make_bvn_tables),
     (5, make_loan_tables),
+    (6, add_marks),
 )
 """The version each leads to, and the step; in order, without gaps, beginning with 2."""
 

@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import psycopg
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy import Connection, Dialect, Table
+    from sqlalchemy import Connection, CursorResult, Dialect, Table
     from sqlalchemy.sql.dml import UpdateBase
 
 _POSTGRESQL = "postgresql"
@@ -97,3 +97,11 @@ def keeping_highest(table: Table, column: str) -> Many:
 def marks(number: int) -> str:
     """Return so many of SQLite's question marks, for a list of values."""
     return ",".join("?" * number)
+
+
+def fetched(result: CursorResult[Any]) -> list[tuple[Any, ...]]:
+    """Return all rows of a result as the driver has them, past SQLAlchemy's, which cost more."""
+    cursor = result.cursor
+    rows = [] if cursor is None else [tuple(row) for row in cursor.fetchall()]
+    result.close()
+    return rows

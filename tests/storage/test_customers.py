@@ -12,7 +12,7 @@ from schemas.decisions import Part, Review, State
 from schemas.errors import JournalDamagedError
 from storage.journal.customer_seals import broken_customer_seals, reseal_customers
 from storage.journal.customer_tables import CUSTOMER_TABLES, ensure
-from storage.journal.customers import Customers, StateWrite
+from storage.journal.customers import SCAN_BLOCK, Customers, Standing, StateWrite
 from storage.journal.reviews import Reviews
 from storage.sealing import Sealer
 
@@ -81,11 +81,13 @@ def test_who_was_told_gone_is_left_out_by_later_runs_only(journal: Journal) -> N
     customers = Customers.of(journal)
     keep(customers, "run-1", "clear", A, B)
     customers.mark_gone("run-2", [B])
-    present = {
-        run: [each.customer for block in customers.present(BATCH, run) for each in block]
-        for run in ("run-2", "run-3")
+    standing = {run: customers.marks(BATCH, run).standing.tolist() for run in ("run-2", "run-3")}
+    assert standing == {
+        "run-2": [Standing.PRESENT, Standing.GONE_NOW],
+        "run-3": [Standing.PRESENT, Standing.GONE],
     }
-    assert present == {"run-2": [A, B], "run-3": [A]}
+    (present,) = customers.present([A, B])
+    assert [(each.customer, each.run_id) for each in present] == [(A, "run-1"), (B, "run-1")]
     keep(customers, "run-4", "clear", B)
     assert customers.known([B])[B].gone_run_id is None
 
@@ -93,11 +95,34 @@ def test_who_was_told_gone_is_left_out_by_later_runs_only(journal: Journal) -> N
 def test_many_customers_are_found_in_blocks(journal: Journal) -> None:
     """More customers than one query takes are all found, and all scanned in order."""
     customers = Customers.of(journal)
-    many = [number.to_bytes(16, "big") for number in range(1, 6002)]
+    many = [number.to_bytes(16, "big") for number in range(1, SCAN_BLOCK + 1002)]
     keep(customers, "run-1", "clear", *many)
     assert len(customers.known(many)) == len(many)
-    scanned = [each.customer for block in customers.present(BATCH, "run-2") for each in block]
-    assert scanned == many
+    marks = customers.marks(BATCH, "run-2")
+    assert [marks.customer(place) for place in range(len(many))] == many
+    asked = [many[5], bytes(16), many[-1], b"z" * 16]
+    assert marks.places(b"".join(asked)).tolist() == [5, -1, len(many) - 1, -1]
+    assert [each.customer for block in customers.present(many) for each in block] == many
+
+
+def test_a_mark_stands_beside_a_state_until_the_state_is_replaced(journal: Journal) -> None:
+    """It can be renewed alone; a state that is written without one has none."""
+    customers = Customers.of(journal)
+    keep(customers, "run-1", "clear", A, B)
+    assert not customers.marks(BATCH, "run-2").has_mark.any()
+    at = customers.begin("run-2", BATCH)
+    ended_with_zero = b"m" * 15 + b"\0"
+    alone = StateWrite(B, None, differs=False, mark=ended_with_zero)
+    customers.replace("run-2", BATCH, at, [alone])
+    marks = customers.marks(BATCH, "run-2")
+    assert marks.has_mark.tolist() == [False, True]
+    assert marks.mark(1) == ended_with_zero
+    assert marks.marked(marks.places(A + B + b"c" * 16)).tolist() == [False, True, False]
+    assert customers.known([B])[B].run_id == "run-1"
+    keep(customers, "run-3", "listed", B)
+    assert not customers.marks(BATCH, "run-2").has_mark.any()
+    customers.forget([A, B])
+    assert not len(customers.marks(BATCH, "run-2").customers)
 
 
 def test_a_state_does_not_open_as_another_customers(journal: Journal) -> None:
