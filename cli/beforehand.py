@@ -21,6 +21,7 @@ from storage.journal import journal_of
 from storage.journal.opening import journal_exists
 from storage.keys import decode_key
 from storage.mapping import read_mapping
+from storage.places import is_url, try_to_write
 from storage.private import make_private_folder
 from storage.tables import file_digest, open_source
 
@@ -50,7 +51,7 @@ def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
         raise InputError("no input file was given; name a CSV, XLSX, Parquet or JSON Lines file")
     _check_data_key(settings.data_key.get_secret_value())
     _check_run(parameters, settings)
-    _check_output(Path(parameters.output))
+    _check_output(parameters.output)
 
 
 def check_service(settings: Settings) -> None:
@@ -148,8 +149,15 @@ def _refuse_changes(given: ScreenBatch, begun_with: ScreenBatch) -> None:
             )
 
 
-def _check_output(output: Path) -> None:
-    """Try the output folder; what was made for the trial is taken away again."""
+def _check_output(given: str) -> None:
+    """Try the output folder or URL; what was made for the trial is taken away again."""
+    if is_url(given):
+        try:
+            try_to_write(given)
+        except OutputError as error:
+            raise OutputError(f"--output: {error}") from None
+        return
+    output = Path(given)
     if output.is_dir():
         _try_to_write(output)
         return

@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from cli.options import read_parameters
@@ -58,7 +57,7 @@ def screen_file(
     else:
         from cli.summary import print_summary
 
-        print_summary(report, Path(parameters.output), address=settings.base_url)
+        print_summary(report, parameters.output, address=settings.base_url)
     return EXIT_BY_STATE.get(report["state"], 1)
 
 

@@ -40,12 +40,12 @@ def naira(text: str | None) -> str:
     return "unknown" if text is None else f"₦{Decimal(text):,.2f}"
 
 
-def print_summary(report: Mapping[str, Any], output: Path, *, address: str = "") -> None:
+def print_summary(report: Mapping[str, Any], output: Path | str, *, address: str = "") -> None:
     """Print how a run ended, what it cost, where its files are and what to type next.
 
     Args:
         report: the document of `report.json`.
-        output: the folder that holds the run's folder.
+        output: the folder or URL that holds the run's folder.
         address: where the service was asked, named where it gave no answer.
     """
     typer.echo(_ending(report))
@@ -59,11 +59,11 @@ def print_summary(report: Mapping[str, Any], output: Path, *, address: str = "")
         statuses = (f"{status.replace('_', ' ')} {n:,}" for status, n in check["answers"].items())
         _say(name.replace("_", " "), ", ".join(statuses) or "nothing to ask")
     _print_money(report)
-    folder = output / str(report["run_id"])
-    _say("report", str(folder / "report.html"))
-    _say("enriched", str(folder / "enriched"))
+    folder = f"{str(output).rstrip('/')}/{report['run_id']}"
+    _say("report", f"{folder}/report.html")
+    _say("enriched", f"{folder}/enriched")
     if rows["quarantined"]:
-        _say("to fix", str(folder / "quarantine.csv"))
+        _say("to fix", f"{folder}/quarantine.csv")
     if report["state"] == "stopped":
         advice = _ADVICE.get(report["stop_reason"] or "", "").format(address=address or "unset")
         if advice:

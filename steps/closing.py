@@ -126,6 +126,7 @@ def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
     line.folder.write_text("report.html", report_page(report))
     if state != TEST_MODE:
         line.folder.write_json(MANIFEST, manifest(line, report))
+    line.folder.publish()
     if told is not None:
         told.keep()
     line.journal.runs.finish(line.run_id, state=state, stop_reason=stop_reason, report=report)

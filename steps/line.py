@@ -43,6 +43,8 @@ from storage.journal import Journal, journal_of
 from storage.journal.sightings import Sightings
 from storage.mapping import Mapping, read_mapping
 from storage.outputs import RunFolder
+from storage.places import is_url
+from storage.publishing import withdraw
 from storage.rejects import ProblemsWriter, QuarantineWriter, append_problems
 from storage.tables import file_digest, open_source
 from storage.workspace import Workspace, sweep_workspaces
@@ -117,7 +119,7 @@ class Line:
         """Leave nothing of a new run that came to nothing before anything can have been spent."""
         if self.is_new and self.journal.money.of_run(self.run_id).bound_micro == 0:
             self.journal.runs.withdraw(self.run_id)
-            shutil.rmtree(self.folder.path, ignore_errors=True)
+            withdraw(self.folder.path)
 
     def close(self) -> None:
         """Remove what lay between the stations, and give back the journal."""
@@ -191,7 +193,7 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
     if parameters.quote_only:
         folder = RunFolder.make(settings.home / "quotes", open_as)
     else:
-        folder = RunFolder.make(Path(parameters.output), wanted.run_id)
+        folder = RunFolder.at(parameters.output, wanted.run_id, settings.home)
     journal.calls.recover()
     sweep_workspaces(settings.home, journal.holders.alive)
     caps = caps_of(parameters, settings)
@@ -249,7 +251,7 @@ def lasting(parameters: ScreenBatch) -> dict[str, Any]:
     """Return parameters as a run is remembered by: with paths that hold from any folder."""
     kept = parameters.model_dump(exclude={"run", "yes", "quote_only"})
     for name in ("input", "mapping", "policy", "output"):
-        if kept[name]:
+        if kept[name] and not is_url(kept[name]):
             kept[name] = str(Path(kept[name]).absolute())
     return kept
 

@@ -219,3 +219,4 @@ def _mend_files(folder: RunFolder, report: Mapping[str, Any]) -> None:
         manifest["files"][name] = fresh[name]
     manifest["publishable"] = report["publishable"]
     folder.write_json(MANIFEST, manifest)
+    folder.publish()

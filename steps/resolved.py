@@ -15,6 +15,7 @@ from schemas.errors import InputError
 from schemas.parameters import ScreenBatch, batch_name, new_run_id
 from steps.plan import Wanted
 from storage.clock import LAGOS, to_instant
+from storage.places import is_url
 
 if TYPE_CHECKING:
     from storage.journal import Journal
@@ -74,7 +75,8 @@ def resolve(parameters: ScreenBatch, journal: Journal) -> Resolved:
 def _with_earlier(parameters: ScreenBatch, earlier: Run) -> ScreenBatch:
     """Take over what the earlier run was asked for; a new input, cap or deadline replaces its."""
     kept = {**earlier.parameters, "run": earlier.run_id, "quote_only": parameters.quote_only}
-    kept["output"] = str(Path(earlier.folder).parent)
+    if not is_url(kept["output"]):
+        kept["output"] = str(Path(earlier.folder).parent)
     for name in ("input", "max_spend", "deadline", "yes"):
         given = getattr(parameters, name)
         if given:

@@ -9,17 +9,19 @@ import hashlib
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.errors import OutputError
+from storage.places import is_url
 from storage.private import appearing, make_private_folder, write_private
+from storage.publishing import folder_to_publish, publish, withdraw_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
 PART_ROWS = 131_072
 _READ_BLOCK = 1 << 20
@@ -35,6 +37,17 @@ class RunFolder:
     rows: dict[str, int] = field(default_factory=dict)
 
     @classmethod
+    def at(cls, output: str, run_id: str, home: Path) -> Self:
+        """Make the folder of a run in a folder, or the one under HOME that goes to a URL.
+
+        Raises:
+            OutputError: it cannot be made or written, or the URL cannot be used.
+        """
+        if is_url(output):
+            return cls(folder_to_publish(home, output, run_id))
+        return cls.make(Path(output.removeprefix("file://")), run_id)
+
+    @classmethod
     def make(cls, output: Path, run_id: str) -> Self:
         """Make the folder of a run, private to its owner.
 
@@ -46,6 +59,7 @@ class RunFolder:
 
     def begin(self) -> None:
         """Withdraw an earlier manifest and keep its report, before files are replaced."""
+        withdraw_manifest(self.path)
         (self.path / MANIFEST).unlink(missing_ok=True)
         report = self.path / REPORT
         if report.exists():
@@ -53,6 +67,14 @@ class RunFolder:
             while (self.path / f"report-{number}.json").exists():
                 number += 1
             report.rename(self.path / f"report-{number}.json")
+
+    def publish(self) -> None:
+        """Bring the folder's copy at a URL up to it; nothing where it has none.
+
+        Raises:
+            OutputError: the URL cannot be used.
+        """
+        publish(self.path)
 
     @contextmanager
     def file(self, name: str, rows: int | None = None) -> Iterator[Path]:

@@ -7,18 +7,19 @@ its address and credentials, which come from its own settings. What lies where i
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from schemas.errors import OutputError
-from storage.private import make_private_folder, write_private
+from storage.private import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 class Place(Protocol):
@@ -93,7 +94,7 @@ class RemotePlace:
 
     def read(self, name: str) -> bytes:
         """Return a file."""
-        with _told(self.url):
+        with _told(self.url, missing=True):
             self._files.invalidate_cache()
             return bytes(self._files.cat_file(self._path(name)))
 
@@ -157,25 +158,26 @@ def remote_place(url: str) -> RemotePlace:
     return RemotePlace(url.rstrip("/"), files, str(root).rstrip("/"))
 
 
-def open_place(place: str) -> Place:
-    """Return a place by path or URL; a local folder is made and made private.
+def try_to_write(url: str) -> None:
+    """Write a file below a URL and take it away again.
 
     Raises:
-        OutputError: it cannot be made or reached.
+        OutputError: that cannot be done.
     """
-    if is_url(place):
-        return remote_place(place)
-    return LocalPlace(make_private_folder(Path(place.removeprefix("file://"))))
+    place = remote_place(url)
+    name = f".trial-{secrets.token_hex(4)}"
+    place.write(name, b"")
+    place.remove(name)
 
 
 @contextmanager
-def _told(url: str) -> Iterator[None]:
-    """Turn a driver's error into one of ours; a missing file stays what it is."""
+def _told(url: str, *, missing: bool = False) -> Iterator[None]:
+    """Turn a driver's error into one of ours; a missing file may stay what it is."""
     try:
         yield
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # noqa: BLE001 - every driver has a family of errors of its own
+    except Exception as error:
+        if missing and isinstance(error, FileNotFoundError):
+            raise
         raise OutputError(
             f"cannot use {url} ({type(error).__name__}): correct the address, its credentials or "
             "its network, then resume the run"

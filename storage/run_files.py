@@ -32,6 +32,7 @@ from openpyxl.worksheet.datavalidation import DataValidation
 from storage.headings import HEADER_SEARCH_ROWS
 from storage.outputs import MANIFEST
 from storage.private import appearing, write_private
+from storage.publishing import publish
 from storage.rejects import unguard
 from storage.workbook_source import UNREADABLE
 
@@ -178,7 +179,7 @@ class RunFiles:
                 file.unlink(missing_ok=True)
 
     def finish(self, at: str) -> int:
-        """Bring the manifest up to the files and take the note away; return how many changed.
+        """Bring the manifest, and a copy at a URL, up to the files; return how many changed.
 
         Args:
             at: the instant, as text.
@@ -193,6 +194,7 @@ class RunFiles:
             document["rewritten"] = [*document.get("rewritten", []), note]
             text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
             write_private(manifest, text.encode())
+        publish(self.path)
         (self.path / NOTE).unlink(missing_ok=True)
         return len(self.touched)
 

@@ -1,0 +1,158 @@
+"""A run's folder at a URL: whole files, the manifest last, on a real S3 interface."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from schemas.errors import OutputError
+from storage.outputs import MANIFEST, REPORT, RunFolder
+from storage.places import RemotePlace, is_url, remote_place
+from storage.publishing import withdraw
+from storage.run_files import RunFiles
+from storage.sealing import Sealer
+from storage.workspace import Workspace, sweep_shared
+from tests.storage.object_store import BUCKET, object_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RUN = "20260301-220000-a1b2c3"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def store() -> Iterator[None]:
+    """An S3 interface on this machine, by its own settings."""
+    with object_store() as settings, pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A URL of this test's own."""
+    return f"s3://{BUCKET}/{tmp_path.name}"
+
+
+def written(home: Path, url: str, text: str = "first") -> RunFolder:
+    """Write a small run's folder and publish it."""
+    folder = RunFolder.at(url, RUN, home)
+    folder.begin()
+    folder.write_json(REPORT, {"text": text})
+    (folder.path / "enriched").mkdir(exist_ok=True)
+    (folder.path / "enriched" / "part-00000.parquet").write_bytes(text.encode() * 50_000)
+    folder.write_json(MANIFEST, {"files": folder.files()})
+    folder.publish()
+    return folder
+
+
+def content(url: str) -> dict[str, bytes]:
+    """Return every file at the URL of the run."""
+    place = remote_place(url).below(RUN)
+    return {name: place.read(name) for name in place.names()}
+
+
+def test_what_lies_at_the_url_is_what_the_manifest_tells(tmp_path: Path, url: str) -> None:
+    """Names and digests agree; nothing else is there."""
+    folder = written(tmp_path / "home", url)
+    found = content(url)
+    told = json.loads(found[MANIFEST])["files"]
+    assert set(found) == {*told, MANIFEST}
+    for name, each in told.items():
+        assert hashlib.sha256(found[name]).hexdigest() == each["sha256"]
+        assert (folder.path / name).read_bytes() == found[name]
+
+
+def test_the_manifest_comes_last_and_goes_first(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upload that is cut short leaves whole files and no manifest, and is made good."""
+    written(tmp_path / "home", url)
+    upload = RemotePlace.upload
+
+    def failing(self: RemotePlace, name: str, source: Path) -> None:
+        if name.startswith("report"):
+            raise OutputError("the network is gone")
+        upload(self, name, source)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RemotePlace, "upload", failing)
+        with pytest.raises(OutputError):
+            written(tmp_path / "home", url, "second")
+    assert MANIFEST not in content(url)
+    folder = RunFolder.at(url, RUN, tmp_path / "home")
+    folder.publish()
+    found = content(url)
+    assert json.loads(found[REPORT]) == {"text": "second"}
+    assert json.loads(found["report-1.json"]) == {"text": "first"}
+    assert MANIFEST in found
+
+
+def test_another_machine_keeps_the_earlier_report(tmp_path: Path, url: str) -> None:
+    """A run taken up again where its folder never was."""
+    written(tmp_path / "one", url)
+    written(tmp_path / "two", url, "second")
+    assert json.loads(content(url)["report-1.json"]) == {"text": "first"}
+
+
+def test_what_is_removed_here_goes_there_too(tmp_path: Path, url: str) -> None:
+    """Erasing and purging reach the copy; withdrawing leaves nothing of it."""
+    folder = written(tmp_path / "home", url)
+    files = RunFiles.of(folder.path, "retention")
+    files.remove([folder.path / "enriched" / "part-00000.parquet"])
+    files.finish("2026-03-02T00:00:00Z")
+    found = content(url)
+    assert set(found) == {MANIFEST, REPORT}
+    assert set(json.loads(found[MANIFEST])["files"]) == {REPORT}
+    withdraw(folder.path)
+    assert content(url) == {}
+
+
+def test_shared_pieces_are_sealed_and_swept(tmp_path: Path, url: str, rows: pa.Table) -> None:
+    """A piece opens where the key is; what a dead run left goes."""
+    sealer = Sealer(b"k" * 32)
+    space = Workspace.shared(url, f"{RUN}.1@dead", sealer)
+    space.put("rows", rows)
+    assert Workspace.shared(url, f"{RUN}.1@dead", sealer).get("rows").equals(rows)
+    (name,) = remote_place(url).names()
+    assert b"2200000" not in remote_place(url).read(name)
+    sweep_shared(url, lambda holder: holder != "dead")
+    assert remote_place(url).names() == []
+
+
+@pytest.fixture
+def rows() -> pa.Table:
+    """A made-up row."""
+    return pa.table({"bvn": ["22000000001"] * 100})
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("s3://key:secret@bucket/out", "must not hold a user name"),
+        ("nosuchthing://bucket/out", "no driver for nosuchthing"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_told(place: str, said: str, tmp_path: Path) -> None:
+    """In one sentence, without what it holds."""
+    with pytest.raises(OutputError, match=said) as told:
+        RunFolder.at(place, RUN, tmp_path)
+    assert "secret" not in str(told.value)
+
+
+def test_a_bucket_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """Before anything is spent, since the folder is made first."""
+    with pytest.raises(OutputError, match="cannot use s3://no-such-bucket-here"):
+        written(tmp_path, "s3://no-such-bucket-here/out")
+
+
+def test_paths_are_no_urls() -> None:
+    """Only what names another place than this machine's folders is."""
+    assert is_url("s3://bucket/path")
+    assert not any(is_url(each) for each in ("out", "/srv/out", "file:///srv/out", "./a:b"))
