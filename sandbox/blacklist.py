@@ -37,10 +37,13 @@ FORMS: Final = {
     "bvn": r"[0-9]{11}",
     "phone": r"\+234[0-9]{10}",
     "nuban": r"[0-9]{3}-[0-9]{10}",
-    "email": r"[^@\s]{1,64}@[^@\s]{1,253}",
+    "email": r"[^@\x00-\x20\x7f]{1,64}@[^@\x00-\x20\x7f]{1,253}",
     "domain": rf"(?:{_LABEL}\.)+{_LABEL}",
 }
-"""The form of each kind of identity, in the order in which they are tried."""
+"""The form of each kind of identity, in the order in which they are tried.
+
+Written so that every reader of regular expressions takes them alike: the OpenAPI document has them.
+"""
 
 _COMPILED: Final = {kind: re.compile(form) for kind, form in FORMS.items()}
 _REPORTERS: Final = (
