@@ -237,7 +237,13 @@ def _condition_mistakes(
 def _logic_mistakes(
     source: PolicyText, rules: Mapping[int, Rule], conditions: Mapping[int, CheckedCondition]
 ) -> Iterator[Mistake]:
-    for number, message in rule_problems(rules, conditions):
+    """Yield what rules say of each other; what stands in for a misspelt effect says nothing."""
+    meant = {
+        number: rule
+        for number, rule in rules.items()
+        if source.document["rules"][number].get("effect", rule.effect) == rule.effect
+    }
+    for number, message in rule_problems(meant, conditions):
         entries = source.document["rules"][number]
         yield Mistake(source.rule(number).line("when"), _rule_name(entries, number), message)
 

@@ -213,6 +213,17 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert len(told(text.replace(SENTENCES, 'team = "t"\n'))) == 5
 
 
+@pytest.mark.parametrize("effect", ["decline", "review", "approve", "note"])
+def test_a_misspelt_effect_is_one_mistake(effect: str) -> None:
+    """What stands in for it meanwhile is not held against the rules beside it."""
+    text = rules(
+        ("A", f"{effect}x", "exposure > 1"), ("A", "note", "exposure > 2"), ("B", "review", "true")
+    ).replace('"true"', '"exposure > 3"')
+    assert [message.partition(" is unknown")[0] for _, message in told(text)] == [
+        f"the effect {effect}x"
+    ]
+
+
 def test_loading_tells_the_first_mistake_and_where_to_see_all(tmp_path: Path) -> None:
     """A run is refused in one line."""
     path = tmp_path / "bad.toml"
