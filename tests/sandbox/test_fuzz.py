@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
@@ -191,6 +191,20 @@ def meant(response: Response, name: str, case: Case[Any]) -> bool:
     return response.status_code == 504 and bool(required) and empty
 
 
+def spoils_delivery(case: Case[Any]) -> bool:
+    """Tell whether a request happens to name a person whose answers are cut off on purpose."""
+    places = (case.path_parameters, case.body)
+    texts = [
+        each
+        for place in places
+        if isinstance(place, dict)
+        for each in place.values()
+        if isinstance(each, str)
+    ]
+    rows = (find(each) for each in texts for find in (magic.by_karma_identity, magic.by_account))
+    return any(row is not None and row.fault for row in rows)
+
+
 def judged(name: str, mode: GenerationMode) -> list[Any]:
     """Return the checks of an operation."""
     positive = mode is GenerationMode.POSITIVE
@@ -219,6 +233,7 @@ def test_nothing_comes_that_the_document_does_not_say(name: str, kind: str) -> N
     def fuzz(case: Case[Any], data: st.DataObject) -> None:
         if kind == "known":
             SERVICE.about_somebody(case, lambda words: data.draw(st.sampled_from(words)))
+        assume(not spoils_delivery(case))
         response = case.call(headers=SERVICE.credentials(name))
         met.add(response.status_code)
         case.validate_response(response, checks=checks, headers=SERVICE.credentials(name))
