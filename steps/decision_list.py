@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.checks import Check, NoAnswer
-from schemas.decisions import DECISION_COLUMNS, FIX_COLUMNS, LISTED
+from schemas.decisions import DECISION_COLUMNS, FIX_COLUMNS, LISTED, ChangeKind
 from schemas.errors import OutputError
 from schemas.policy import Decision
 from schemas.rows import INSTANT, NAIRA
-from storage.decision_files import CSV_FILE, WORKBOOK_FILE, Cell, DecisionFiles
+from steps.list_columns import NAMES, Columns, words_of
+from storage.decision_files import CSV_FILE, WORKBOOK_FILE, Cell, DecisionFiles, Listed
 from storage.rejects import unguard
 
 if TYPE_CHECKING:
@@ -38,9 +39,7 @@ if TYPE_CHECKING:
     from steps.changes import Compared
     from storage.outputs import RunFolder
 
-BLOCK_ROWS = 4096
-_BVN_DIGITS = 11
-_SHOWN_DIGITS = 4
+BLOCK_ROWS = 8192
 _UNKNOWN = -1
 _TYPES: dict[str, pa.DataType] = {
     "exposure": NAIRA,
@@ -54,12 +53,13 @@ LIST_SCHEMA = pa.schema(
     [pa.field(name, _TYPES.get(name, pa.string())) for name in DECISION_COLUMNS]
 )
 
-_NAMES = ("first_name", "middle_name", "last_name")
+_SAID = ("reason_code", "reason_text", "other_reasons", "action", "missing_checks")
+_BETWEEN = "\x1f"
 _READ = frozenset(
     {
         "customer_id",
         "full_name",
-        *_NAMES,
+        *NAMES,
         "bvn",
         "exposure",
         "decision",
@@ -174,12 +174,13 @@ def _write(
 ) -> None:
     with _laid_out(folder, parts, run_id, reasons, compared, counts) as (table, order):
         files = DecisionFiles(folder.path / CSV_FILE, folder.path / WORKBOOK_FILE)
-        with files.opened(summary(run_id, counts, compared, about)) as writer:
-            for row in _in_order(table, order):
-                writer.write(row)
-            for fix in fixes:
-                line, *rest = fix
-                writer.write_fix([int(line) if line.isdecimal() else line, *rest])
+        lines = summary(run_id, counts, compared, about)
+        files.write(lines, Listed(table, order), map(_typed_fix, fixes))
+
+
+def _typed_fix(fix: Sequence[str]) -> list[Cell]:
+    line, *rest = fix
+    return [int(line) if line.isdecimal() else line, *rest]
 
 
 def quarantined(path: Path) -> Iterator[tuple[str, ...]]:
@@ -258,12 +259,6 @@ def worst_first(kobo: NDArray[np.int64]) -> NDArray[np.int64]:
     return order
 
 
-def _in_order(table: pa.Table, order: NDArray[np.int64]) -> Iterator[tuple[Cell, ...]]:
-    for start in range(0, len(order), BLOCK_ROWS):
-        block = table.take(pa.array(order[start : start + BLOCK_ROWS]))
-        yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
-
-
 class _Builder:
     """Makes the list's rows of enriched rows, block by block, in the order of the input."""
 
@@ -291,17 +286,11 @@ class _Builder:
 
     def _table(self, rows: pa.Table) -> pa.Table:
         places = self._places(rows)
-        cells = [
-            self._row(row, self._start + int(place))
-            for row, place in zip(
-                rows.take(pa.array(places, pa.int64())).to_pylist(), places, strict=True
-            )
-        ]
-        table = pa.Table.from_pylist(cells, schema=LIST_SCHEMA)
-        for word, number in Counter(row["decision"] for row in cells).items():
-            self._counts.listed[word] += number
+        table = self._listed(rows.take(pa.array(places, pa.int64())), places + self._start)
+        for word in (each.value for each in LISTED):
             mine = table.filter(pc.equal(table["decision"], word))
             kobo = _kobo(mine)
+            self._counts.listed[word] += mine.num_rows
             self._counts.exposure_kobo[word] += int(kobo[kobo != _UNKNOWN].sum())
         return table
 
@@ -315,60 +304,46 @@ class _Builder:
             wanted = wanted & ~quiet
         return np.flatnonzero(wanted)
 
-    def _row(self, row: Mapping[str, Any], number: int) -> dict[str, Any]:
-        first, others = main_reason(row["decision"], row["reasons"] or (), self._reasons)
-        worst = worst_listing(row["karma_listings"] or [])
-        missing = missing_checks(row)
-        compared = self._compared
-        return {
-            "customer_id": row["customer_id"],
-            "customer_name": customer_name(row),
-            "bvn_last4": last_digits(row.get("bvn")),
-            "decision": row["decision"],
-            "previous_decision": None if compared is None else compared.previous_decision(number),
-            "change": None if compared is None else compared.kind(number),
-            "reason_code": first,
-            "reason_text": reason_text(row["decision"], first, self._reasons, missing),
-            "other_reasons": "; ".join(others),
-            "action": action(row["decision"], first, missing),
-            "exposure": row.get("exposure"),
-            "karma_amount": row["karma_amount_in_contention"],
-            "karma_listed_by": ", ".join(row["karma_listed_by"] or ()),
-            "karma_reporter": worst.get("reporting_entity_name"),
-            "karma_default_date": worst.get("default_date"),
-            "past_due_amount": _to_kobo(row["ecosystem_past_due_loan_amount_due"]),
-            "running_loans": row["ecosystem_running_loans"],
-            "bank_account_name": row["bank_account_name"],
-            "name_match": row["name_match"],
-            "missing_checks": "; ".join(f"{check}: {word}" for check, word in missing.items()),
-            "evidence_as_of": evidence_as_of(row),
-            "run_id": self._run_id,
-            "policy": row["policy"],
+    def _listed(self, rows: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
+        """Return rows of the list for enriched rows, a column at a time."""
+        size, columns = rows.num_rows, Columns(rows)
+        told = told_of(rows, self._reasons)
+        worst = columns.worst_listings()
+        previous, change = pa.nulls(size, pa.string()), pa.nulls(size, pa.string())
+        if self._compared is not None:
+            previous = words_of(self._compared.previous[numbers], tuple(Decision))
+            change = words_of(self._compared.change[numbers], tuple(ChangeKind))
+        found = {
+            "customer_id": columns.of("customer_id"),
+            "customer_name": columns.names(),
+            "bvn_last4": columns.last_digits(),
+            "decision": columns.of("decision"),
+            "previous_decision": previous,
+            "change": change,
+            **told,
+            "exposure": columns.of("exposure", NAIRA),
+            "karma_amount": columns.of("karma_amount_in_contention"),
+            "karma_listed_by": pc.fill_null(
+                pc.binary_join(columns.of("karma_listed_by"), ", "), ""
+            ),
+            **worst,
+            "past_due_amount": columns.in_kobo("ecosystem_past_due_loan_amount_due"),
+            "running_loans": columns.of("ecosystem_running_loans"),
+            "bank_account_name": columns.of("bank_account_name"),
+            "name_match": columns.of("name_match"),
+            "evidence_as_of": columns.evidence_as_of(),
+            "run_id": pa.repeat(self._run_id, size),
+            "policy": columns.of("policy"),
         }
-
-
-def _to_kobo(amount: Any) -> Any:  # noqa: ANN401 - Decimal or None of a table cell
-    return None if amount is None else round(amount, NAIRA.scale)
+        return pa.table([found[name] for name in DECISION_COLUMNS], schema=LIST_SCHEMA)
 
 
 def customer_name(row: Mapping[str, Any]) -> str | None:
     """Return the name as the lender's file has it."""
     if row.get("full_name"):
         return str(row["full_name"])
-    parts = [row[name] for name in _NAMES if row.get(name)]
+    parts = [row[name] for name in NAMES if row.get(name)]
     return " ".join(parts) or None
-
-
-def last_digits(bvn: str | None) -> str | None:
-    """Return the last four digits of a BVN; None of anything that is none."""
-    if bvn is None or len(bvn) != _BVN_DIGITS or not bvn.isdecimal():
-        return None
-    return bvn[-_SHOWN_DIGITS:]
-
-
-def worst_listing(listings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the listing with the highest amount in contention; empty where there is none."""
-    return max(listings, key=lambda each: each["amount_in_contention"] or 0, default={})
 
 
 def missing_checks(row: Mapping[str, Any]) -> dict[str, str]:
@@ -378,10 +353,40 @@ def missing_checks(row: Mapping[str, Any]) -> dict[str, str]:
     return {check: word for check, word in words if word in reasons}
 
 
-def evidence_as_of(row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a datetime, or None of a cell
-    """Return when the oldest answer used was given: the evidence is as old as that."""
-    instants = [row[f"{check.value}_checked_at"] for check in Check]
-    return min((each for each in instants if each is not None), default=None)
+def told_of(rows: pa.Table, reasons: Mapping[str, Mapping[str, str]]) -> dict[str, pa.Array]:
+    """Return what is said of rows: reasons, what to do, what is missing.
+
+    It hangs on decision, reasons and statuses alone, of which few combinations occur: each is put
+    into words once.
+    """
+    names = ["decision", "reasons", *(f"{check.value}_status" for check in Check)]
+    keys = [rows[name].combine_chunks() for name in names]
+    texts = [
+        pc.binary_join(key, _BETWEEN) if pa.types.is_list(key.type) else key.cast(pa.string())
+        for key in keys
+    ]
+    options = pc.JoinOptions(null_handling="replace", null_replacement="")
+    joined = pc.call_function("binary_join_element_wise", [*texts, _BETWEEN * 2], options)
+    encoded = joined.dictionary_encode()
+    _, first = np.unique(encoded.indices.to_numpy(), return_index=True)
+    said = [_said(row, reasons) for row in rows.select(names).take(pa.array(first)).to_pylist()]
+    return {
+        name: pa.array([each[name] for each in said], pa.string()).take(encoded.indices)
+        for name in _SAID
+    }
+
+
+def _said(row: Mapping[str, Any], reasons: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Return the columns `_SAID` of one row."""
+    first, others = main_reason(row["decision"], row["reasons"] or (), reasons)
+    missing = missing_checks(row)
+    return {
+        "reason_code": first,
+        "reason_text": reason_text(row["decision"], first, reasons, missing),
+        "other_reasons": "; ".join(others),
+        "action": action(row["decision"], first, missing),
+        "missing_checks": "; ".join(f"{check}: {word}" for check, word in missing.items()),
+    }
 
 
 def team_sentences(policy: Policy) -> dict[str, dict[str, str]]:

@@ -6,16 +6,21 @@ row means in `steps/reviews.py`. No cell is a formula, in either direction.
 
 from __future__ import annotations
 
-import csv
+import itertools
 import warnings
 import zipfile
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import islice
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import openpyxl
+import pyarrow as pa
+import pyarrow.compute as pc
 import xlsxwriter  # type: ignore[import-untyped]  # has no types
 from xlsxwriter.exceptions import FileCreateError  # type: ignore[import-untyped]
 
@@ -31,6 +36,8 @@ from schemas.policy import Decision
 from storage.clock import LAGOS
 from storage.csv_source import read_csv
 from storage.headings import HEADER_SEARCH_ROWS, Vocabulary, fold
+from storage.list_cells import LONGEST_TEXT, csv_lines
+from storage.list_sheets import fill_sheets
 from storage.private import appearing
 from storage.rejects import guard, unguard
 from storage.text_stream import open_text
@@ -38,8 +45,9 @@ from storage.workbook_source import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
     from xlsxwriter.format import Format  # type: ignore[import-untyped]  # has no types
     from xlsxwriter.worksheet import Worksheet  # type: ignore[import-untyped]  # has no types
 
@@ -51,7 +59,17 @@ NEEDED_BACK = ("customer_id", "run_id", "reviewer_decision", "reviewer")
 SHEET_ROWS = 1_048_575
 """Rows a sheet can hold below its headings."""
 
-_LONGEST_TEXT = 32_767
+_BLOCK_ROWS = 8192
+_KINDS: dict[str, Cell] = {
+    "exposure": Decimal(1),
+    "karma_amount": Decimal(1),
+    "past_due_amount": Decimal(1),
+    "running_loans": 1,
+    "karma_default_date": date(2026, 1, 1),
+    "evidence_as_of": datetime(2026, 1, 1, tzinfo=LAGOS),
+}
+SAMPLE: tuple[Cell, ...] = tuple(_KINDS.get(name, "text") for name in DECISION_COLUMNS)
+"""A cell of each column's type; every other column is text."""
 _ENOUGH_HEADINGS = 3
 """How many of a list's headings make a row the one of headings."""
 
@@ -77,7 +95,7 @@ def csv_text(value: Cell) -> str:
 
 
 class DecisionFiles:
-    """Writes `decisions.csv` and `decisions.xlsx`; both appear whole when the block ends well.
+    """Writes `decisions.csv` and `decisions.xlsx`; both appear whole, or neither does.
 
     Args:
         csv_path: where the CSV file is to appear.
@@ -88,28 +106,29 @@ class DecisionFiles:
         self._csv_path = csv_path
         self._workbook_path = workbook_path
 
-    @contextmanager
-    def opened(self, summary: Sequence[tuple[str, Cell]]) -> Iterator[ListWriter]:
-        """Open both files and write the summary, which stands first in the workbook."""
+    def write(
+        self,
+        summary: Sequence[tuple[str, Cell]],
+        listed: Listed,
+        fixes: Iterable[Sequence[Cell]] = (),
+    ) -> None:
+        """Write both files.
+
+        Args:
+            summary: names and values of the first sheet.
+            listed: the rows, of the columns `DECISION_COLUMNS`.
+            fixes: line, column, code and hint of rows to be fixed.
+        """
         with (
             appearing(self._csv_path) as csv_part,
             appearing(self._workbook_path) as workbook_part,
-            csv_part.open("w", encoding="utf-8", newline="") as file,
         ):
-            options = {
-                "constant_memory": True,
-                "tmpdir": str(workbook_part.parent),
-                "strings_to_formulas": False,
-                "strings_to_urls": False,
-                "strings_to_numbers": False,
-                "default_date_format": _INSTANT_FORMAT,
-            }
-            book = xlsxwriter.Workbook(str(workbook_part), options)
-            writer = ListWriter(csv.writer(file, lineterminator="\r\n"), book)
-            writer.write_summary(summary)
-            yield writer
+            with csv_part.open("wb") as file:
+                file.write((",".join(COLUMNS) + "\r\n").encode())
+                for block in listed.blocks():
+                    file.write(csv_lines(block, blanks=len(REVIEW_COLUMNS)))
             try:
-                writer.finish()
+                _write_workbook(workbook_part, summary, listed, fixes)
             except FileCreateError as error:
                 raise OutputError(
                     f"cannot write {self._workbook_path}: {error}; free some disk, then resume the "
@@ -117,54 +136,140 @@ class DecisionFiles:
                 ) from None
 
 
-class ListWriter:
-    """Takes the rows of a decision list, in order.
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list's rows, in the order they are to have.
+
+    Attributes:
+        rows: the rows as they were laid out, columns `DECISION_COLUMNS`.
+        order: which of them come first.
+    """
+
+    rows: pa.Table
+    order: NDArray[np.int64]
+
+    def blocks(self) -> Iterator[pa.Table]:
+        """Yield the rows in order, some at a time."""
+        for start in range(0, len(self.order), _BLOCK_ROWS):
+            yield self.rows.take(pa.array(self.order[start : start + _BLOCK_ROWS]))
+
+    def only(self, decision: Decision) -> Listed:
+        """Return the rows of one decision, in the same order."""
+        wanted = pc.equal(self.rows["decision"], decision.value).to_numpy().astype(bool)
+        return Listed(self.rows, self.order[wanted[self.order]])
+
+    def part(self, start: int, rows: int) -> Listed:
+        """Return some rows on end."""
+        return Listed(self.rows, self.order[start : start + rows])
+
+
+def _write_workbook(
+    path: Path,
+    summary: Sequence[tuple[str, Cell]],
+    listed: Listed,
+    fixes: Iterable[Sequence[Cell]],
+) -> None:
+    """Write a workbook of full sheets: one without its rows first, then the rows into its sheets.
+
+    Rows are many and their sheets all alike, so that they are written past xlsxwriter; each sheet
+    has one row of it, by which the styles of the cells are known, and which goes again.
+    """
+    sheets = [
+        (name, each)
+        for decision in map(Decision, LISTED)
+        for name, each in _full_sheets(decision.value.capitalize(), listed.only(decision))
+    ]
+    with NamedTemporaryFile(dir=path.parent, prefix=".decisions.", suffix=".part") as frame:
+        _write_frame(Path(frame.name), path.parent, summary, sheets, fixes)
+        with zipfile.ZipFile(frame.name) as source:
+            rows = {f"xl/worksheets/sheet{n}.xml": each for n, (_, each) in enumerate(sheets, 2)}
+            fill_sheets(source, path, rows)
+
+
+def _full_sheets(name: str, listed: Listed) -> Iterator[tuple[str, Listed]]:
+    """Yield the sheets of one decision, at least one: a sheet holds a million rows."""
+    starts = range(0, max(len(listed.order), 1), SHEET_ROWS)
+    for number, start in enumerate(starts, start=1):
+        title = name if number == 1 else f"{name} {number}"
+        yield title, listed.part(start, SHEET_ROWS)
+
+
+def _write_frame(
+    path: Path,
+    folder: Path,
+    summary: Sequence[tuple[str, Cell]],
+    sheets: Sequence[tuple[str, Listed]],
+    fixes: Iterable[Sequence[Cell]],
+) -> None:
+    """Write the workbook with its headings, filters and styles, and one row in each list."""
+    options = {
+        "constant_memory": True,
+        "tmpdir": str(folder),
+        "strings_to_formulas": False,
+        "strings_to_urls": False,
+        "strings_to_numbers": False,
+        "default_date_format": _INSTANT_FORMAT,
+    }
+    frame = _Frame(xlsxwriter.Workbook(str(path), options))
+    frame.write_summary(summary)
+    for name, listed in sheets:
+        frame.add_list(name, len(listed.order))
+    frame.add_fixes(fixes)
+    frame.close()
+
+
+class _Frame:
+    """A workbook with everything but the rows of its lists.
 
     Args:
-        rows: writes the CSV file.
         book: the workbook.
     """
 
-    def __init__(self, rows: Any, book: xlsxwriter.Workbook) -> None:  # noqa: ANN401 - csv's own writer has no public type
-        self._rows = rows
+    def __init__(self, book: xlsxwriter.Workbook) -> None:
         self._book = book
         self._bold = book.add_format({"bold": True, "bottom": 1})
         self._day = book.add_format({"num_format": _DAY_FORMAT})
         self._instant = book.add_format({"num_format": _INSTANT_FORMAT})
         self._money = book.add_format({"num_format": "#,##0.00"})
         self._text = book.add_format({"num_format": "@"})
-        self._rows.writerow(COLUMNS)
-        self._summary = book.add_worksheet("Summary")
-        self._sheets = {
-            each: _Sheet(self, each.value.capitalize(), COLUMNS) for each in map(Decision, LISTED)
-        }
-        self._fix = _Sheet(self, "Fix", FIX_COLUMNS)
 
     def write_summary(self, lines: Sequence[tuple[str, Cell]]) -> None:
         """Write names and values, one pair a line."""
-        self._summary.set_column(0, 1, _WIDEST_SUMMARY)
+        sheet = self._book.add_worksheet("Summary")
+        sheet.set_column(0, 1, _WIDEST_SUMMARY)
         for number, (name, value) in enumerate(lines):
-            self._summary.write_string(number, 0, name, self._bold)
-            self._write_cell(self._summary, number, 1, value)
+            sheet.write_string(number, 0, name, self._bold)
+            self._write_cell(sheet, number, 1, value)
 
-    def write(self, row: Sequence[Cell]) -> None:
-        """Add one row of the list, in the order of `DECISION_COLUMNS`."""
-        blanks = [""] * len(REVIEW_COLUMNS)
-        self._rows.writerow([*map(csv_text, row), *blanks])
-        word = Decision(str(row[DECISION_COLUMNS.index("decision")]))
-        self._sheets[word].write(row)
+    def add_list(self, name: str, rows: int) -> None:
+        """Add a list of so many rows, with one row that has the style of each column."""
+        sheet = self._add_sheet(name, COLUMNS)
+        for column, value in enumerate(SAMPLE):
+            self._write_cell(sheet, 1, column, value)
+        last = max(rows, 1)
+        sheet.autofilter(0, 0, last, len(COLUMNS) - 1)
+        column = COLUMNS.index("reviewer_decision")
+        choice = {"validate": "list", "source": _WORDS_TO_CHOOSE, "ignore_blank": True}
+        sheet.data_validation(1, column, last, column, choice)
 
-    def write_fix(self, row: Sequence[Cell]) -> None:
-        """Add one row to be fixed: line, column, code, hint."""
-        self._fix.write(row)
+    def add_fixes(self, fixes: Iterable[Sequence[Cell]]) -> None:
+        """Add the rows to be fixed."""
+        rest = iter(fixes)
+        for number in itertools.count(1):
+            sheet = self._add_sheet("Fix" if number == 1 else f"Fix {number}", FIX_COLUMNS)
+            row = 0
+            for row, cells in enumerate(islice(rest, SHEET_ROWS), start=1):
+                for column, value in enumerate(cells):
+                    self._write_cell(sheet, row, column, value)
+            sheet.autofilter(0, 0, max(row, 1), len(FIX_COLUMNS) - 1)
+            if row < SHEET_ROWS:
+                return
 
-    def finish(self) -> None:
-        """Set the filters and close the workbook."""
-        for sheet in (*self._sheets.values(), self._fix):
-            sheet.finish()
+    def close(self) -> None:
+        """Write the workbook."""
         self._book.close()
 
-    def add_sheet(self, name: str, columns: Sequence[str]) -> Worksheet:
+    def _add_sheet(self, name: str, columns: Sequence[str]) -> Worksheet:
         """Add a sheet with bold headings that stay in view."""
         sheet = self._book.add_worksheet(name)
         for number, column in enumerate(columns):
@@ -184,7 +289,7 @@ class ListWriter:
             case None | "":
                 return
             case str():
-                text = guard(value)[:_LONGEST_TEXT]
+                text = guard(value)[:LONGEST_TEXT]
                 sheet.write_string(row, column, text, self._text)
             case datetime():
                 local = value.astimezone(LAGOS).replace(tzinfo=None)
@@ -195,39 +300,6 @@ class ListWriter:
                 sheet.write_number(row, column, value, self._money)
             case _:
                 sheet.write_number(row, column, value)
-
-    write_cell = _write_cell
-
-
-class _Sheet:
-    """A sheet, and those that follow where it is full."""
-
-    def __init__(self, writer: ListWriter, name: str, columns: Sequence[str]) -> None:
-        self._writer = writer
-        self._name = name
-        self._columns = columns
-        self._number = 1
-        self._row = 0
-        self._sheet = writer.add_sheet(name, columns)
-
-    def write(self, cells: Sequence[Cell]) -> None:
-        if self._row == SHEET_ROWS:
-            self.finish()
-            self._number += 1
-            self._row = 0
-            self._sheet = self._writer.add_sheet(f"{self._name} {self._number}", self._columns)
-        self._row += 1
-        for column, value in enumerate(cells):
-            self._writer.write_cell(self._sheet, self._row, column, value)
-
-    def finish(self) -> None:
-        """Set the filter, and the words a reviewer can choose from."""
-        last = max(self._row, 1)
-        self._sheet.autofilter(0, 0, last, len(self._columns) - 1)
-        if "reviewer_decision" in self._columns:
-            column = self._columns.index("reviewer_decision")
-            choice = {"validate": "list", "source": _WORDS_TO_CHOOSE, "ignore_blank": True}
-            self._sheet.data_validation(1, column, last, column, choice)
 
 
 def read_returned(path: Path) -> list[ReviewRow]:
