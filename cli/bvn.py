@@ -145,7 +145,7 @@ def _carry_out(
             return await request_bvns(parameters)
         return await confirm_bvns(parameters)
 
-    return run_errand(make, _tell, json_output=json_output)
+    return run_errand(make, tell_bvn, json_output=json_output)
 
 
 def _quoted(parameters: RequestBvns | ConfirmBvns, settings: Settings) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def _print_quote(document: Mapping[str, Any], *, json_output: bool) -> None:
         _say("confirming", f"up to {naira(document['to_come']['high'])}, charged by confirmation")
 
 
-def _tell(report: Mapping[str, Any]) -> None:
+def tell_bvn(report: Mapping[str, Any]) -> None:
     """Print how a run ended, and where its files are."""
     from cli.summary import naira
 

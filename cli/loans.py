@@ -211,7 +211,7 @@ def _offer(
         return _refusal_said(report) if json_output else report
 
     return run_errand(
-        make, lambda report: _tell_offers(report, Path(parameters.output)), json_output=json_output
+        make, lambda report: tell_offers(report, Path(parameters.output)), json_output=json_output
     )
 
 
@@ -265,7 +265,7 @@ def track(
         report = _refusal_said(report) if json_output else report
         return with_loans(report, _folder(output, run, report))
 
-    status = run_errand(make, lambda report: _tell_loans(report, output), json_output=json_output)
+    status = run_errand(make, lambda report: tell_loans(report, output), json_output=json_output)
     raise typer.Exit(status)
 
 
@@ -305,7 +305,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any cell of the table
     return str(value) if isinstance(value, Decimal) else value
 
 
-def _tell_offers(report: Mapping[str, Any], output: Path) -> None:
+def tell_offers(report: Mapping[str, Any], output: Path) -> None:
     """Print how a run of offers ended, and where its files are."""
     _tell_end("Offers", report)
     _say("product", " ".join(filter(None, report["product"].values())))
@@ -318,7 +318,7 @@ def _counts(offers: Mapping[str, int]) -> str:
     return ", ".join(others) or "none has a chosen decision"
 
 
-def _tell_loans(report: Mapping[str, Any], output: Path) -> None:
+def tell_loans(report: Mapping[str, Any], output: Path) -> None:
     """Print where loans stand, and what changed."""
     _tell_end("Loans", report)
     statuses = (f"{word} {number:,}" for word, number in report["statuses"].items())

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from cli.bvn import tell_bvn
+from cli.loans import tell_loans, tell_offers, with_loans
 from cli.opened import opened_journal
 from cli.summary import naira, print_summary
 from cli.transactions import print_pull
 from schemas.errors import InputError
 from schemas.money import naira_text
-from storage.clock import instant_text
+from steps.remedies import Again
+from storage.clock import LAGOS, instant_text
 
 if TYPE_CHECKING:
     from storage.journal.runs import Run
@@ -44,14 +49,21 @@ def list_runs(*, json_output: bool) -> None:
     if json_output:
         sys.stdout.write(json.dumps({"runs": runs}, indent=2) + "\n")
         return
+    if not runs:
+        typer.echo("No runs yet.")
+        return
+    typer.echo(f"{'run':<22}  {'started, in Lagos':<17}  {'state':<22} {'cost':>14}  batch")
     for run in runs:
         state = run["state"] + (f" ({run['stop_reason']})" if run["stop_reason"] else "")
         typer.echo(
-            f"{run['run_id']}  {run['started_at']}  {state:<22} {naira(run['cost']):>14}  "
-            f"{run['batch']}"
+            f"{run['run_id']:<22}  {_lagos(run['started_at']):<17}  {state:<22} "
+            f"{naira(run['cost']):>14}  {run['batch']}"
         )
-    if not runs:
-        typer.echo("No runs yet.")
+
+
+def _lagos(instant: str) -> str:
+    """Return an instant as people read it, in the zone of the report and of the run's id."""
+    return f"{datetime.fromisoformat(instant).astimezone(LAGOS):%Y-%m-%d %H:%M}"
 
 
 def show_run(run_id: str, *, json_output: bool) -> None:
@@ -68,13 +80,24 @@ def show_run(run_id: str, *, json_output: bool) -> None:
         document = {**_document(run), "parameters": run.parameters, "report": run.report}
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
         return
-    pulled = run.flow == "pull_transactions"
     if run.report is not None:
-        from pathlib import Path
-
-        tell = print_pull if pulled else print_summary
-        tell(run.report, Path(run.folder).parent)
+        _tell(run, run.report)
         return
-    again = "transactions pull" if pulled else "screen"
     typer.echo(f"Run {run_id} of {run.batch} was {run.state}; nothing is lost.")
-    typer.echo(f"  go on     nightscreen {again} --run {run_id}")
+    typer.echo(f"  go on     {Again(run_id, run.flow).command()}")
+
+
+def _tell(run: Run, report: dict[str, Any]) -> None:
+    """Tell a run as its own command told it at its end."""
+    output = run.folder.rstrip("/").rpartition("/")[0]
+    match run.flow:
+        case "pull_transactions":
+            print_pull(report, Path(output))
+        case "request_bvns" | "confirm_bvns":
+            tell_bvn(report)
+        case "offer_loans":
+            tell_offers(report, Path(output))
+        case "track_loans":
+            tell_loans(with_loans(report, Path(run.folder)), Path(output))
+        case _:
+            print_summary(report, output)

@@ -1,0 +1,78 @@
+"""`nightscreen runs`: past runs of every kind, told as their own commands told them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steps.remedies import COMMANDS
+from storage.clock import LAGOS
+from storage.journal import open_journal
+from tests.screening import CONSENT, World, customer
+from tests.steps.bvn_in_a_test import BvnWorld, asked
+from tests.steps.offers_in_a_test import Lender, borrower
+from tests.steps.pulls_in_a_test import Lender as Puller
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Here
+
+
+@pytest.fixture(autouse=True)
+def home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """HOME as the nights of the tests have it."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(folder / "home"))
+    return folder / "home"
+
+
+def test_people_read_the_clock_of_lagos_and_programs_utc(folder: Path, here: Here) -> None:
+    """The zone is named, and is that of the run's own id."""
+    night = World(folder).screen([customer(1, **CONSENT)])
+    heading, line = here("runs", "list").out.splitlines()
+    assert "in Lagos" in heading
+    told = re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d", line)
+    (run,) = here("runs", "list", "--json").document["runs"]
+    assert told is not None
+    assert run["started_at"].endswith("Z")
+    started = datetime.fromisoformat(run["started_at"]).astimezone(LAGOS)
+    assert told[0] == f"{started:%Y-%m-%d %H:%M}"
+    assert night.folder.name.startswith(f"{started:%Y%m%d-%H%M}")
+
+
+@pytest.mark.parametrize("flow", COMMANDS)
+def test_a_killed_run_of_any_kind_names_its_own_command(flow: str, home: Path, here: Here) -> None:
+    """Not that of screening for all."""
+    with open_journal(home) as journal:
+        journal.runs.begin(
+            "run-1",
+            flow=flow,
+            batch="b",
+            purpose="portfolio",
+            input_digest="",
+            folder=str(home.parent / "out" / "run-1"),
+            cap_micro=None,
+            parameters={},
+        )
+    said = here("runs", "show", "run-1").out
+    assert "nothing is lost" in said
+    assert f"{COMMANDS[flow]} --run run-1\n" in said
+
+
+def test_every_kind_of_run_is_shown_as_it_ended(folder: Path, here: Here) -> None:
+    """Requests for consent, offers, loans and pulls have reports of their own kinds."""
+    lender = Lender.under(folder)
+    night = lender.screen([borrower(number) for number in range(1, 9)])
+    lender.offer(night)
+    lender.track()
+    puller = Puller(folder)
+    puller.consent(("C1",))
+    puller.pull()
+    BvnWorld(folder).request([asked(1)])
+    for run in here("runs", "list", "--json").document["runs"]:
+        ended = here("runs", "show", run["run_id"])
+        assert ended.status == 0, ended.err
+        assert run["run_id"] in ended.out
