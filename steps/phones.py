@@ -10,6 +10,7 @@ import re
 from functools import cache, partial
 
 import phonenumbers
+import pyarrow.compute as pc
 
 from schemas.rows import Action, Flaw
 from steps.columns import Column, ending, matching, where
@@ -70,6 +71,7 @@ PHONE_MALFORMED = _INVALID(
 _SEPARATORS = re.compile(r"\s*(?:[/,;|&\n]|\b(?:or|and)\b)\s*", re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
 _MOBILE_FORM = re.compile(r"[789][0-9]{9}")
+_GROUPS = r"^\+?[0-9]+(?:[ -][0-9]+)+$"
 _FILLED_IN = re.compile(r"[789]0{9}")
 
 
@@ -102,10 +104,21 @@ def judge_phone(text: str) -> Verdict[str]:
 def judge_phones(text: Column, notes: Notes) -> Column:
     """Return the phone column after judging."""
     filled_in = r"(?:1{10}|2{10}|3{10}|4{10}|5{10}|6{10}|7{10}|8{10}|9{10}|[789]0{9})$"
-    plain = matching(text, plain_pattern()) & ~matching(text, filled_in)
+    digits = _without_gaps(text)
+    plain = matching(digits, plain_pattern()) & ~matching(digits, filled_in)
     judged = judge_text(text, plain, judge_phone, "phone", notes)
-    international = ending(text, NATIONAL_DIGITS, after=f"+{COUNTRY_CODE}")
+    international = ending(digits, NATIONAL_DIGITS, after=f"+{COUNTRY_CODE}")
     return where(plain, international, judged)
+
+
+def _without_gaps(text: Column) -> Column:
+    """Return numbers in groups of digits, 0803 123 4567 or 0803-123-4567, in one piece."""
+    grouped = matching(text, _GROUPS)
+    if not grouped.any():
+        return text
+    options = pc.ReplaceSubstringOptions("[ -]", "")
+    closed = pc.call_function("replace_substring_regex", [text], options)
+    return where(grouped, closed, text)
 
 
 def _judge_several(text: str, parts: list[str]) -> Verdict[str]:

@@ -81,10 +81,15 @@ def test_malformed_phones_are_invalid_and_keep_their_text(cell: str, code: str) 
 
 mobiles = st.from_regex(r"(\+?234|0)?[789][0-9]{9}", fullmatch=True)
 near = st.from_regex(r"(\+?2340?|00?)?[0-9]{8,14}", fullmatch=True)
+grouped = st.from_regex(
+    r"\+?(234[ -]?|0[ -]?)?([789]|[0-9]{2,4})([ -]{0,2}[0-9]{1,4}){2,9}", fullmatch=True
+)
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(mobiles | near | st.text(min_size=1, max_size=20), min_size=1, max_size=20))
+@given(
+    st.lists(mobiles | near | grouped | st.text(min_size=1, max_size=20), min_size=1, max_size=20)
+)
 def test_fast_path_gives_the_librarys_answer(cells: list[str]) -> None:
     """A whole column by pattern equals each number read by the library."""
     notes = Notes.blank(range(len(cells)))
