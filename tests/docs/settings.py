@@ -21,7 +21,7 @@ def settings_page() -> str:
         "Settings come from the environment or from a file `.env` in the folder where a command",
         f"is called; the environment wins. Every name begins with `{PREFIX}`; groups are joined",
         "by two underscores. Money is in naira, durations are ISO 8601, such as `PT2H` or `P7D`.",
-        "Names that are surely misspelt are refused, with what was likely meant; values are never shown.",
+        "Names that are surely misspelt are refused, with what was likely meant.",
         "",
         "How long an answer stays fresh where nothing is set here is on the page of",
         "[columns and ages](columns.md#how-long-an-answer-is-fresh).",

@@ -50,8 +50,8 @@ def reasons_page() -> str:
     policy = load_policy()
     intro = [
         f"What the rules of the default policy (`data/policy.toml`, `{policy.label}`) say, in",
-        "their order. A policy of your own has codes of its own: `nightscreen policy check FILE` prints",
-        "them. How rules become a decision is told in [Policies](../policy.md).",
+        "their order. A policy of your own has codes of its own: `nightscreen policy check FILE`",
+        "prints them. How rules become a decision is told in [Policies](../policy.md).",
         "",
         "Every threshold is a proposal. `nightscreen policy backtest` replays past runs under",
         "other ones and costs nothing.",

@@ -1,0 +1,97 @@
+"""The guide to pandas and DuckDB: its notebook runs on a run made here, and its types are right."""
+
+from __future__ import annotations
+
+import ast
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+import pandas as pd
+import pytest
+from nbclient import NotebookClient
+
+from tests.docs.blocks import blocks
+from tests.docs.pages import DOCS
+from tests.screening import CONSENT, World, customer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NIGHTS = 2
+
+
+def _customers(first: int, last: int) -> list[dict[str, str]]:
+    return [
+        customer(n, **CONSENT, branch=("Ikeja", "Ibadan")[n % 2])
+        | {"consent_reference": f"CNS-{n}"}
+        for n in range(first, last)
+    ]
+
+
+@pytest.fixture(scope="module")
+def lender(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Return a lender with two nights behind, on the second of which everything was asked anew."""
+    world = World(tmp_path_factory.mktemp("lender"))
+    world.screen(_customers(1, 25), batch="borrowers")
+    world.sandbox.day = 40
+    ages = ["karma.clear=0", "karma.listed=0", "ecosystem.found=0", "ecosystem.not_found=0"]
+    world.screen(_customers(5, 29), batch="borrowers", freshness=ages)
+    return world
+
+
+def _run_guide(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.chdir(folder)
+    named: dict[str, Any] = {}
+    for block in blocks():
+        if block.page == "docs/analyse.md" and block.language == "python":
+            exec(compile(block.text, block.page, "exec"), named)  # noqa: S102 - our own guide
+    return named
+
+
+def test_types_are_right(lender: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decimals, dates, instants, categories; identifiers and last digits are text."""
+    named = _run_guide(lender.folder, monkeypatch)
+    rows, listed = named["rows"], named["listed"]
+    kinds = {name: str(rows[name].dtype) for name in rows}
+    assert kinds["customer_id"] == kinds["bvn"] == kinds["account_number"] == "string[pyarrow]"
+    assert kinds["exposure"] == "decimal128(20, 2)[pyarrow]"
+    assert kinds["ecosystem_date_of_birth"] == "date32[day][pyarrow]"
+    assert kinds["karma_checked_at"] == "timestamp[us, tz=UTC][pyarrow]"
+    assert kinds["karma_status"] == kinds["decision"] == "category"
+    assert kinds["ecosystem_running_loans"] == "int64[pyarrow]"
+    assert all(each.is_integer() for each in rows["exposure"].map(float))
+    assert isinstance(rows["exposure"].sum(), Decimal)
+    assert set(listed["bvn_last4"].str.len()) == {4}
+    assert (listed["bvn_last4"].str[0] == "0").any()
+    assert str(listed["exposure"].dtype) == "decimal128(20, 2)[pyarrow]"
+
+
+def test_numbers_are_those_of_the_reports(lender: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cost by check, decisions, changes and nights, against `report.json`."""
+    named = _run_guide(lender.folder, monkeypatch)
+    report = json.loads((named["RUN"] / "report.json").read_text(encoding="utf-8"))
+    assert named["calls"]["cost"].sum() == Decimal(report["cost"]["total"])
+    assert named["calls"]["attempts"].size == sum(
+        check["attempts"] for check in report["checks"].values()
+    )
+    decided = named["rows"]["decision"].value_counts()
+    assert {word: decided.get(word, 0) for word in report["decisions"]} == report["decisions"]
+    assert len(named["nights"]) == NIGHTS
+    assert named["history"].aggregate("count(*) as n").fetchone() == (24 + 24,)
+    assert not named["asked"]["last"].isna().any()
+
+
+def test_the_notebook_runs_as_it_stands(lender: World) -> None:
+    """From the folder that holds `out`; it is kept without outputs."""
+    book = nbformat.read(DOCS / "analyse.ipynb", as_version=4)
+    cells = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in cells)
+    done = NotebookClient(
+        book, timeout=60, kernel_name="python3", resources={"metadata": {"path": lender.folder}}
+    ).execute()
+    shown = [cell for cell in done.cells if cell.cell_type == "code" and cell.outputs]
+    last = [ast.parse(cell.source).body[-1] for cell in cells]
+    assert len(shown) >= sum(isinstance(each, ast.Expr) for each in last) - 2
+    assert not pd.read_excel(next(lender.folder.glob("out/*/summary.xlsx"))).empty

@@ -1,0 +1,81 @@
+"""The site: it builds without a warning, holds every page, and asks for nothing on the network."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.browser.chromium import chromium
+from tests.docs.pages import DOCS, ROOT
+
+LOADED = re.compile(
+    r"""<(?:script|img|iframe|source|video)\b[^>]*\bsrc=["']?((?:https?:)?//[^"'\s>]+)"""
+    r"""|<link\b[^>]*\bhref=["']?((?:https?:)?//[^"'\s>]+)"""
+    r"""|@import\s+["']?((?:https?:)?//[^"'\s;]+)|url\(["']?((?:https?:)?//[^"')]+)""",
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site as the checks do."""
+    folder = tmp_path_factory.mktemp("site")
+    mkdocs = str(Path(sys.executable).with_name("mkdocs"))
+    built = subprocess.run(
+        [mkdocs, "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_every_page_stands_in_the_navigation(site: Path) -> None:
+    """And is built."""
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    listed = set(re.findall(r"[\w/-]+\.md\b", nav))
+    pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
+    assert listed == pages
+    assert all((site / page).with_suffix(".html").exists() for page in pages)
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    """No font, script, style or picture; links that a reader may follow are another matter."""
+    for path in [*site.rglob("*.html"), *site.rglob("*.css")]:
+        found = LOADED.search(path.read_text(encoding="utf-8"))
+        assert found is None, f"{path.relative_to(site)}: {found and found[0]}"
+
+
+@pytest.mark.parametrize(
+    "loading",
+    [
+        '<script src="https://x.example/a.js">',
+        "<link rel=icon href=//x.example/i>",
+        "body{background:url(https://x.example/p.png)}",
+        '@import "https://x.example/a.css";',
+    ],
+)
+def test_what_is_loaded_from_elsewhere_would_be_found(loading: str) -> None:
+    """The test above can fail."""
+    assert LOADED.search(loading)
+
+
+@pytest.mark.browser
+def test_a_browser_asks_for_files_alone(site: Path) -> None:
+    """Opened from disk, on a phone and on a desk, in a real browser; every page has its words."""
+    asked: list[str] = []
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 390, "height": 800})
+        page.on("request", lambda request: asked.append(request.url))
+        for name in ("index", "quickstart", "reference/columns", "paths/compliance"):
+            page.goto((site / f"{name}.html").as_uri())
+            assert len(page.inner_text("article")) > 500
+            fits = "document.documentElement.scrollWidth <= window.innerWidth"
+            assert page.evaluate(fits), name
+    assert {url.partition(":")[0] for url in asked} == {"file"}
