@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from prefect.settings import PREFECT_API_URL
 
 from schemas.errors import SettingsError
 from steps.shares import blocks, share_of
+from storage.clock import MICROS
 from storage.journal.claims import Claims
 from tasks.stopping import to_the_end
 
@@ -147,7 +147,7 @@ class SlotKeeper:
             self._read_at = now
         await asyncio.to_thread(self._claim)
         claimants = await asyncio.to_thread(self._claims.claimants)
-        turn = int(time.time() // TURN_S)
+        turn = self._asking.line.clock() // (TURN_S * MICROS)
         eager = False
         for check, holding in self._holdings.items():
             due = share_of(
