@@ -9,12 +9,17 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from playwright.sync_api import TimeoutError  # noqa: A004 - the browser's own
+
+from tests.flows.engine_in_a_test import until
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.sync_api import Locator, Page
 
-PATIENCE_MS = 60_000
+PATIENCE_MS = 90_000
+GLANCE_MS = 4_000
 _HEIGHTS = "Math.max(...[...document.querySelectorAll('*')].map(each => each.scrollHeight))"
 
 
@@ -78,18 +83,27 @@ class Analyst:
         shown = self.page.locator(".schema-form-property__label").all_inner_texts()
         return [each.removesuffix(" (Optional)") for each in shown]
 
-    def submit(self) -> None:
-        """Press the form's button, and wait for what the server says to it."""
-        with self.page.expect_response("**/create_flow_run"):
+    def submit(self) -> str:
+        """Press the form's button; return what the server says where it takes it amiss."""
+        with self.page.expect_response("**/create_flow_run") as answer:
             self.page.get_by_role("button", name="Submit").last.click()
+        return "" if answer.value.ok else answer.value.text()
 
     def open_run(self, name: str, state: str) -> None:
         """Find a run in the list of runs by name, wait for its state, and open it."""
         link = self.page.get_by_role("link", name=name, exact=True).first
-        self.page.goto(f"{self.ui}/runs")
-        link.wait_for()
+        until(lambda: self._sees(link), f"the run {name} in the list")
         link.click()
         self.wait_for_state(state)
+
+    def _sees(self, link: Locator) -> bool:
+        """Load the list of runs afresh, and tell whether a link comes to stand there."""
+        self.page.goto(f"{self.ui}/runs")
+        try:
+            link.wait_for(timeout=GLANCE_MS)
+        except TimeoutError:
+            return False
+        return True
 
     def wait_for_state(self, state: str) -> None:
         """Wait until the page of a run shows a state."""
