@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-NO_REASON = "no rule applied"
+NO_REASON = "without a reason: evidence is missing, or no rule applies"
 
 
 def reason_rows(parts: Iterable[Path]) -> list[dict[str, str]]:

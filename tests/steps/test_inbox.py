@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import openpyxl
@@ -255,6 +256,10 @@ def test_a_file_that_breaks_off_again_and_again_is_given_up(desk: Desk) -> None:
     assert "nightscreen doctor" in desk.told("what-is-wrong.txt")[0]
 
 
+def _after(days: int) -> int:
+    return system_clock() + days * DAY_MICROS
+
+
 def test_a_dropped_file_goes_with_the_enriched_rows(desk: Desk) -> None:
     """It holds what they hold; the report stays."""
     desk.drop("book.csv")
@@ -262,8 +267,7 @@ def test_a_dropped_file_goes_with_the_enriched_rows(desk: Desk) -> None:
     (report,) = desk.reports()
     folder = desk.dropped / "done" / report["run_id"]
     for days, there in ((395, True), (397, False)):
-        at = system_clock() + days * DAY_MICROS
-        with open_journal(desk.folder / "home", clock=lambda at=at: at) as journal:
+        with open_journal(desk.folder / "home", clock=partial(_after, days)) as journal:
             purge(journal, due(journal, Retention()))
         assert (folder / "input" / "book.csv").exists() is there
     assert (folder / "report.html").exists()
