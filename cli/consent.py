@@ -88,6 +88,7 @@ def _screen_address(settings: Settings, scopes: tuple[Any, ...], made: Link) -> 
 def _print_link(
     address: str, made: Link, customer_id: str, scopes: list[str], *, by_portal: bool, as_json: bool
 ) -> None:
+    from cli.lagos import lagos_time
     from storage.clock import instant_text
 
     if as_json:
@@ -104,8 +105,8 @@ def _print_link(
         return
     typer.echo(address)
     sys.stderr.write(
-        f"It works until {instant_text(made.expires_at)} or until it has brought a consent; its "
-        f"reference is {made.reference}. Give it to this customer only.\n"
+        f"It works until {lagos_time(instant_text(made.expires_at))} in Lagos, or until it has "
+        f"brought a consent; its reference is {made.reference}. Give it to this customer only.\n"
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from cli.lagos import lagos_time
 from cli.opened import opened_journal
 from cli.summary import naira
 from schemas.errors import UsageError
@@ -230,11 +231,13 @@ def _print_audit(*, json_output: bool) -> None:
     if json_output:
         _print_json({"erasures": lines})
         return
+    if lines:
+        typer.echo("Begun, in Lagos   what was removed")
     for line in lines:
         ended = "" if line["finished_at"] else "  cut short: erase that person again"
         typer.echo(
-            f"{line['at']}  {line['kind']:<9} {line['answers']:>8,} answers {line['calls']:>8,} "
-            f"calls {line['rows']:>6,} rows {line['files']:>5,} files  "
+            f"{lagos_time(str(line['at']))}  {line['kind']:<9} {line['answers']:>8,} answers "
+            f"{line['calls']:>8,} calls {line['rows']:>6,} rows {line['files']:>5,} files  "
             f"{naira(str(line['cost']))}{ended}"
         )
     if not lines:

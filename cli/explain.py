@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from cli.lagos import lagos_time
 from cli.opened import opened_journal
 from cli.summary import naira
 
@@ -46,7 +47,8 @@ def told(document: Mapping[str, Any]) -> list[str]:
     """Return an explanation as lines for people."""
     lines = [
         f"Customer {document['customer_id']} in batch {document['batch']}",
-        f"  run         {document['run_id']} of {document['screened_at']}",
+        f"  run         {document['run_id']}",
+        f"  screened    {lagos_time(document['screened_at'])} in Lagos, as all times here",
         f"  decision    {document['decision']}   policy {document['policy'] or 'none'}",
     ]
     lines += _reason_lines(document)
@@ -103,8 +105,8 @@ def _lookup_line(each: Mapping[str, Any]) -> str:
         basis += f" ({each['consent_reference']})"
     result = each["outcome"] or each["trouble"] or each["state"]
     return (
-        f"  {each['at']}  {each['check']:<13} by {each['asked_by']:<6} {each['purpose']:<11} "
-        f"{basis}: {result}, {naira(each['cost'])}"
+        f"  {lagos_time(each['at'], seconds=True)}  {each['check']:<13} by {each['asked_by']:<6} "
+        f"{each['purpose']:<11} {basis}: {result}, {naira(each['cost'])}"
     )
 
 
@@ -116,8 +118,8 @@ def _change_line(each: Mapping[str, Any]) -> str:
 def _review_line(each: Mapping[str, Any]) -> str:
     state = "stands" if each["stands"] else "no longer stands"
     return (
-        f"  {each['reviewed_at']}  {each['reviewer']}: {each['decision']} (listed as "
-        f"{each['listed']}), until {each['until']}, {state}: {each['note'] or '-'}"
+        f"  {lagos_time(each['reviewed_at'])}  {each['reviewer']}: {each['decision']} (listed as "
+        f"{each['listed']}), until {lagos_time(each['until'])}, {state}: {each['note'] or '-'}"
     )
 
 

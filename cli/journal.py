@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from cli.lagos import lagos_time
 from cli.opened import opened_journal
 from cli.summary import naira
 from schemas.errors import UsageError
@@ -48,7 +49,8 @@ def in_doubt(*, json_output: bool) -> None:
         return
     for call in calls:
         typer.echo(
-            f"{call['pseudonym']}  {call['check']:<13} {call['run_id']}  {call['at']}  "
+            f"{call['pseudonym']}  {call['check']:<13} {call['run_id']}  sent "
+            f"{lagos_time(str(call['at']))} in Lagos  "
             f"{call['trouble']:<11} {naira(str(call['exposure']))}"
         )
     typer.echo(f"{len(calls):,} calls in doubt, up to {naira(exposure)}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from cli.bvn import tell_bvn
+from cli.lagos import lagos_time
 from cli.loans import tell_loans, tell_offers, with_loans
 from cli.opened import opened_journal
 from cli.summary import naira, print_summary
@@ -18,7 +18,7 @@ from cli.transactions import print_pull
 from schemas.errors import InputError
 from schemas.money import naira_text
 from steps.remedies import Again
-from storage.clock import LAGOS, instant_text
+from storage.clock import instant_text
 
 if TYPE_CHECKING:
     from storage.journal.runs import Run
@@ -56,14 +56,9 @@ def list_runs(*, json_output: bool) -> None:
     for run in runs:
         state = run["state"] + (f" ({run['stop_reason']})" if run["stop_reason"] else "")
         typer.echo(
-            f"{run['run_id']:<22}  {_lagos(run['started_at']):<17}  {state:<22} "
+            f"{run['run_id']:<22}  {lagos_time(run['started_at']):<17}  {state:<22} "
             f"{naira(run['cost']):>14}  {run['batch']}"
         )
-
-
-def _lagos(instant: str) -> str:
-    """Return an instant as people read it, in the zone of the report and of the run's id."""
-    return f"{datetime.fromisoformat(instant).astimezone(LAGOS):%Y-%m-%d %H:%M}"
 
 
 def show_run(run_id: str, *, json_output: bool) -> None:

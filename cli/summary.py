@@ -58,10 +58,14 @@ def print_summary(report: Mapping[str, Any], output: Path | str, *, address: str
     for name, check in report["checks"].items():
         statuses = (f"{status.replace('_', ' ')} {n:,}" for status, n in check["answers"].items())
         _say(name.replace("_", " "), ", ".join(statuses) or "nothing to ask")
+    if decided := report.get("decisions"):
+        _say("decisions", ", ".join(f"{word} {number:,}" for word, number in decided.items()))
     _print_money(report)
     folder = f"{str(output).rstrip('/')}/{report['run_id']}"
     _say("report", f"{folder}/report.html")
     _say("enriched", f"{folder}/enriched")
+    if report["state"] != "test_mode":
+        _say("to work on", f"{folder}/decisions.xlsx")
     if rows["quarantined"]:
         _say("to fix", f"{folder}/quarantine.csv")
     if report["state"] == "stopped":
