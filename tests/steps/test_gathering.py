@@ -52,7 +52,7 @@ def money(night: Night, world: World) -> tuple[str, str]:
 def test_the_same_rows_as_one_process(tmp_path: Path, stop_at_first: bool) -> None:
     """Row for row and number for number, also where karma stops at a customer's first listing."""
     one, several = world_under(tmp_path / "one"), world_under(tmp_path / "several")
-    options = {**SEVERAL, "karma_stop_at_first": stop_at_first}
+    options: dict[str, Any] = {**SEVERAL, "karma_stop_at_first": stop_at_first}
     alone = one.screen(SHARED_ROWS, **options)
     together, crew = screen_in_parts(several, SHARED_ROWS, workers=3, **options)
     assert crew.begun == [1, 2, 3]
