@@ -1,0 +1,42 @@
+"""The whole line as a contestant of `benchmarks/lookup_cost.py`: file in, report and manifest out.
+
+`--asyncio` takes asyncio's own event loop in place of uvloop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from benchmarks.alternatives.job import Job, measure
+from schemas.checks import Check
+from schemas.parameters import ScreenBatch
+from tests.kill.drive import screen, settings_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+
+def carry(job: Job, runner: Callable[[Coroutine[Any, Any, None]], None]) -> int:
+    """Screen the file for karma; return how many lookups were answered."""
+    settings = settings_for(job.folder / "home", job.url, job.key, max_in_flight={"karma": job.cap})
+    given = ScreenBatch(input=str(job.file), output=str(job.folder / "out"), checks=[Check.KARMA])
+    report = screen(given, settings, runner=runner).report
+    assert report["state"] == "completed", report["stop_reason"]
+    return int(report["checks"]["karma"]["attempts"])
+
+
+def main() -> None:
+    """Measure."""
+    plain = "--asyncio" in sys.argv
+    if plain:
+        sys.argv.remove("--asyncio")
+    measure(lambda job: carry(job, asyncio.run if plain else uvloop.run))
+
+
+if __name__ == "__main__":
+    main()
