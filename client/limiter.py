@@ -16,7 +16,9 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-START = 4
+START, OPENING_PART = 4, 6
+"""A cap opens at the first, or at this part of its maximum where that is more."""
+
 FORGET_AFTER = 1500.0
 """Results that the harmless rate rests on; older ones fade."""
 
@@ -111,16 +113,17 @@ class AdaptiveCap:
 
     Args:
         maximum: the configured cap.
-        start: where to open.
+        start: where to open; the usual place where left out.
 
     Attributes:
         cap: the cap of this moment.
         paused_until: instant, on the caller's clock, before which no call may start.
     """
 
-    def __init__(self, maximum: int, start: int = START) -> None:
-        if maximum < 1 or start < 1:
+    def __init__(self, maximum: int, start: int | None = None) -> None:
+        if maximum < 1 or (start is not None and start < 1):
             raise ValueError("a cap is at least 1")
+        start = start or max(START, maximum // OPENING_PART)
         self.maximum = maximum
         self.cap = min(maximum, start)
         self.paused_until = 0.0

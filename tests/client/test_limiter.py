@@ -106,10 +106,16 @@ def test_moving_limit_is_followed() -> None:
 
 
 def test_clean_service_is_opened_fast() -> None:
-    """The cap doubles each window until the maximum."""
+    """The cap opens at a sixth of its maximum and doubles each window until there."""
     caps = simulate(50, seed=1, results=200).caps
-    assert [cap for cap, after in pairwise(caps) if cap != after] == [4, 8, 16, 32]
+    assert [cap for cap, after in pairwise(caps) if cap != after] == [8, 16, 32]
     assert caps[-1] == 50
+
+
+@pytest.mark.parametrize(("maximum", "opens_at"), [(1, 1), (8, 4), (24, 4), (60, 10), (200, 33)])
+def test_cap_opens_small(maximum: int, opens_at: int) -> None:
+    """A small cap opens at 4, a large one at a sixth."""
+    assert AdaptiveCap(maximum).cap == opens_at
 
 
 def test_dead_service_is_left_almost_alone() -> None:
@@ -134,7 +140,7 @@ def test_cap_does_not_grow_unused() -> None:
     cap = AdaptiveCap(64)
     for number in range(500):
         cap.on_result(strain=False, now=float(number), in_flight=1)
-    assert cap.cap == 4
+    assert cap.cap == 10
 
 
 @given(
