@@ -20,8 +20,8 @@ from cli.consent import register as register_consent
 from cli.decisions import register as register_decisions
 from cli.erase import register as register_erasing
 from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
-from cli.loans import loans_app
 from cli.inbox import register as register_inbox
+from cli.loans import loans_app
 from cli.oncall import register as register_oncall
 from cli.policy import policy_app
 from cli.portal import register as register_portal
@@ -325,11 +325,11 @@ def run() -> None:
     """Entry point: every error is one line on stderr and an exit status, never a traceback."""
     logging.captureWarnings(capture=True)
     try:
-        status = app(standalone_mode=False)
+        status = app(prog_name="nightscreen", standalone_mode=False)
     except NightscreenError as error:
         _fail(str(error), error.exit_status)
     except typer.TyperException as error:
-        _fail_usage(error.format_message())
+        _fail_usage(error)
     except typer.Abort:
         _fail("stopped", 3)
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -365,12 +365,18 @@ def _say(message: str) -> None:
         sys.stderr.write(f"nightscreen: {message}\n")
 
 
-def _fail_usage(message: str) -> None:
+def _fail_usage(error: typer.TyperException) -> None:
     """Say what is wrong with the command line, or what there is where no command was given."""
+    message = error.format_message()
+    context = getattr(error, "ctx", None)
+    help_ = f"see: {context.command_path if context else 'nightscreen'} --help"
+    near = getattr(error, "possibilities", None)
+    if near:
+        message = f"{message.partition(' (')[0]}. Did you mean {near[0]!r}?"
     if not message.startswith("Usage:"):
-        _fail(message if message.endswith("?") else f"{message.rstrip('.')}; see --help", 2)
+        _fail(message if message.endswith("?") else f"{message.rstrip('.')}; {help_}", 2)
     if "--json" in sys.argv:
-        _fail("a command is missing; see --help", 2)
+        _fail(f"a command is missing; {help_}", 2)
     sys.stderr.write(f"{message}\n")
     sys.exit(2)
 

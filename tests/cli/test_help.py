@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.command import nightscreen
+from tests.cli.command import nightscreen, surroundings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,3 +61,40 @@ def test_shells_can_complete_it(tmp_path: Path) -> None:
     ended = nightscreen("--show-completion", "bash", cwd=tmp_path)
     assert (ended.status, ended.err) == (0, "")
     assert "_NIGHTSCREEN_COMPLETE" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("nightscreen jou", "journal"),
+        ("nightscreen journal in", "in-doubt"),
+        ("nightscreen screen --max", "--max-spend"),
+    ],
+)
+def test_a_shell_is_offered_what_fits(typed: str, offered: str, tmp_path: Path) -> None:
+    """Commands, commands of a group and options, by the script that was installed."""
+    words = typed.split()
+    asked = {
+        "_NIGHTSCREEN_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    ended = nightscreen(cwd=tmp_path, env=surroundings(tmp_path, **asked))
+    assert offered in ended.out.split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("screen", "--chekcs", "karma"), "No such option: --chekcs. Did you mean '--checks'?"),
+        (("journal", "indoubt"), "Did you mean 'in-doubt'?"),
+        (("quote",), "see: nightscreen quote --help"),
+    ],
+)
+def test_a_misspelt_word_is_told_what_was_meant(
+    arguments: tuple[str, ...], says: str, here: Here
+) -> None:
+    """And where nothing comes near, which help to read."""
+    ended = here(*arguments)
+    assert ended.status == 2
+    assert says in ended.err
