@@ -1,4 +1,8 @@
-"""The short form of every benchmark, one after the other: `make bench`, about five minutes."""
+"""The short form of every benchmark, one after the other: `make bench`, about five minutes.
+
+`python -m benchmarks --long` takes the whole tables, which is an hour or more; best on a quiet
+machine.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,40 @@ import sys
 
 SHORT_FORMS = (
     ("transports: pools under the httpx interface", ["benchmarks.transports"]),
-    ("occupancy: a cap of 50 at 100 ms, beside bare httpx", ["benchmarks.occupancy"]),
+    (
+        "occupancy: share of the cap, beside the ideal",
+        ["benchmarks.occupancy", "--caps", "50", "--latencies", "fixed"],
+    ),
+    (
+        "cost: CPU a lookup, beside bare clients",
+        ["benchmarks.lookup_cost", "--calls", "2000", "--only", "httpx", "line", "line-asyncio"],
+    ),
+    (
+        "hidden limit: the adaptive cap beside one that is too low",
+        ["benchmarks.hidden_limit", "--seconds", "8", "--fixed", "24"],
+    ),
+    ("a large journal", ["benchmarks.journal_size", "50000"]),
     ("journal: its share of CPU and time a lookup", ["benchmarks.journal"]),
     ("memory: peak by rows, cold and warm", ["benchmarks.memory", "2000", "10000"]),
+)
+
+LONG_FORMS = (
+    ("transports", ["benchmarks.transports", "--rounds", "5"]),
+    ("occupancy", ["benchmarks.occupancy", "--long"]),
+    ("cost of a lookup", ["benchmarks.lookup_cost"]),
+    ("hidden limits, virtual time", ["benchmarks.hidden_limit", "--long"]),
+    ("hidden limits, by the wall clock", ["benchmarks.hidden_limit", "--view", "real", "--long"]),
+    ("journal", ["benchmarks.journal"]),
+    ("a journal of ten million answers", ["benchmarks.journal_size", "10000000"]),
+    ("memory", ["benchmarks.memory", "10000", "100000", "1000000"]),
+    ("the warm night", ["benchmarks.warm", "100000", "1000000"]),
 )
 
 
 def main() -> None:
     """Run each in a process of its own, so that none warms the next."""
-    for title, words in SHORT_FORMS:
+    forms = LONG_FORMS if "--long" in sys.argv[1:] else SHORT_FORMS
+    for title, words in forms:
         print(f"\n== {title}\n", flush=True)
         subprocess.run([sys.executable, "-m", *words], check=True)
 

@@ -4,7 +4,8 @@ The service answers at once, from a process whose CPU is not counted. Each conte
 of its own that asks karma about the same customers, fifty in flight. Its CPU counts with that of
 all processes it starts, from the first row read to the last byte written. Two sizes are measured:
 `each` is the larger one's CPU by its lookups, `more` is what one lookup more costs, so that an
-engine's start does not count. Ratios (of `more`) to bare httpx over pools of ten are what to read.
+engine's start does not count; the engine's server counts with its task runs. Ratios (of `more`) to
+bare httpx over pools of ten are what to read.
 
 The line does what none of the others does: it judges every row and consent, seals, commits an
 intent before each call and the outcome after it, keeps caps and balances, decides and reports.
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.measured import load_words
+from benchmarks.measured import load_words, tree_cpu_s
 from sandbox.batch import make_batch
 from sandbox.process import SandboxProcess
 
@@ -101,8 +102,15 @@ def others_python() -> str:
     return str(python)
 
 
-def run_once(contestant: Contestant, calls: int, folder: Path, sandbox: SandboxProcess) -> float:
+def run_once(
+    contestant: Contestant,
+    calls: int,
+    folder: Path,
+    sandbox: SandboxProcess,
+    server: int | None = None,
+) -> float:
     """Return the CPU seconds of so many lookups; the service must have seen each once."""
+    before = 0.0 if server is None else tree_cpu_s(server)
     sandbox.reset()
     sandbox.post("/_sandbox/latency", {"kind": "none"})
     file = folder / f"customers-{calls}.csv"
@@ -123,21 +131,28 @@ def run_once(contestant: Contestant, calls: int, folder: Path, sandbox: SandboxP
     found = json.loads(done.stdout.strip().splitlines()[-1])
     seen = sandbox.totals()["totals"]["requests"]
     assert seen >= 0.98 * calls, f"{contestant.title}: {seen} calls came, not {calls}"
-    return float(found["cpu_s"])
+    of_server = 0.0 if server is None else tree_cpu_s(server) - before
+    return float(found["cpu_s"]) + of_server
 
 
-def cost_of(contestant: Contestant, calls: int, folder: Path, sandbox: SandboxProcess) -> Cost:
+def cost_of(
+    contestant: Contestant,
+    calls: int,
+    folder: Path,
+    sandbox: SandboxProcess,
+    server: int | None = None,
+) -> Cost:
     """Measure one contestant at a quarter of the calls and at all of them."""
     many = max(120, int(calls * contestant.part))
     few = many // 4
-    small = run_once(contestant, few, folder, sandbox)
-    large = run_once(contestant, many, folder, sandbox)
+    small = run_once(contestant, few, folder, sandbox, server)
+    large = run_once(contestant, many, folder, sandbox, server)
     return Cost(many, 1000 * large / many, 1000 * (large - small) / (many - few))
 
 
 @contextlib.contextmanager
-def prefect_server(folder: Path) -> Iterator[None]:
-    """Run an engine server of its own, whose CPU is not counted."""
+def prefect_server(folder: Path) -> Iterator[int]:
+    """Run an engine server of its own; yield its process id."""
     url = f"http://127.0.0.1:{PREFECT_PORT}/api"
     kept = dict(os.environ)
     os.environ |= {
@@ -153,7 +168,7 @@ def prefect_server(folder: Path) -> Iterator[None]:
     )
     try:
         _wait_for(f"{url}/health")
-        yield
+        yield server.pid
     finally:
         server.terminate()
         server.wait()
@@ -187,9 +202,10 @@ def main() -> None:
     ):
         for name in given.only:
             words = load_words()
-            if name == "prefect":
-                stack.enter_context(prefect_server(Path(below)))
-            cost = found[name] = cost_of(CONTESTANTS[name], given.calls, Path(below), sandbox)
+            is_engine = name == "prefect"
+            server = stack.enter_context(prefect_server(Path(below))) if is_engine else None
+            cost = cost_of(CONTESTANTS[name], given.calls, Path(below), sandbox, server)
+            found[name] = cost
             ratio = cost.more_ms / found["httpx"].more_ms if "httpx" in found else float("nan")
             print(
                 f"{CONTESTANTS[name].title:36}{cost.calls:>7}{cost.each_ms:>9.3f}"
