@@ -147,7 +147,8 @@ class Engine:
     def change_deployment(self, name: str, changes: Mapping[str, Any]) -> None:
         """Change what the server holds of a deployment, found by its flow's name and its own."""
         found = self.api.get(f"/deployments/name/{name}").raise_for_status().json()
-        self.api.patch(f"/deployments/{found['id']}", json=dict(changes)).raise_for_status()
+        place = f"/deployments/{found['id']}"  # a busy server asks for patience by a 503
+        until(lambda: self.api.patch(place, json=dict(changes)).is_success, f"changing {name}")
 
     def start(self, parameters: Mapping[str, Any]) -> str:
         """Trigger the ad-hoc deployment by hand and return the flow run's id."""
