@@ -28,6 +28,7 @@ from schemas.money import to_micro
 from schemas.plan import NEEDED, Plan, Standing
 from schemas.settings import Settings, max_ages, overridden
 from steps.control import Breaker, CapWatch, CheckProgress, Control
+from steps.eligibility import slots_of
 from steps.evidence import AccountJudge, Evidence
 from steps.freshness import Freshness
 from steps.images import ImageJudge
@@ -346,6 +347,7 @@ def make_plan(line: Line) -> None:
         line.journal.pseudonyms,
         Earlier.of(Sightings.of(line.journal), run_id=line.run_id, batch=line.batch),
         workspace=None if line.parameters.quote_only else line.workspace,
+        asked={slot.kind for slot in slots_of(line.wanted.checks, line.wanted.karma_kinds)},
     )
     for number in range(line.chunks):
         line.workspace.put(f"signals-{number:05d}", shared.table(number))
@@ -356,6 +358,7 @@ def make_plan(line: Line) -> None:
         pseudonyms=line.journal.pseudonyms,
         answers=line.journal.answers,
         placeholders=shared.placeholders,
+        subjects=shared.subjects,
         images=_image_judge(line),
     )
     pieces: list[pa.Table] = []

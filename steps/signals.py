@@ -23,7 +23,7 @@ from storage.journal.sightings import BLOCK, Sighting
 from storage.sealing import Pseudonyms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -80,6 +80,7 @@ class Shared:
     lines: NDArray[np.int64]
     others: dict[IdentityKind, NDArray[np.int32]]
     account_bvns: NDArray[np.int32]
+    _named: dict[IdentityKind, _Groups] = field(default_factory=dict, repr=False)
 
     def table(self, number: int) -> pa.Table:
         """Return a chunk's signals.
@@ -96,6 +97,17 @@ class Shared:
     def _column(self, counts: NDArray[np.int32], number: int) -> pa.Array:
         here = counts[self.starts[number] : self.starts[number + 1]]
         return pa.array(here.astype(np.int64), mask=here == _ABSENT)
+
+    def subjects(self, number: int, kind: IdentityKind, rows: NDArray[np.int64]) -> bytes | None:
+        """Return the pseudonyms of some rows of a chunk, joined; None where they are not at hand.
+
+        They are those of `Pseudonyms.subjects`: what was made to be counted is not made again.
+        """
+        groups = self._named.get(kind)
+        if groups is None:
+            return None
+        group = groups.group[rows + self.starts[number]]
+        return None if (group < 0).any() else groups.identifiers[group].tobytes()
 
     def placeholders(self, number: int, kind: IdentityKind) -> NDArray[np.bool_]:
         """Return for each row of a chunk whether its phone or email is a placeholder.
@@ -143,6 +155,7 @@ def count_shared(
     earlier: Earlier | None = None,
     *,
     workspace: Workspace | None = None,
+    asked: Collection[IdentityKind] = (),
 ) -> Shared:
     """Count over a whole batch, and the journal's earlier ones, how many customers share what.
 
@@ -153,16 +166,20 @@ def count_shared(
         earlier: what the journal saw before; None to count the batch alone.
         workspace: where the batch's own sightings are laid aside for `keep_sightings`; None where
             nothing is to be kept.
+        asked: kinds of which the pseudonyms are to stay at hand, for lookups.
     """
     starts, lines, customers, named = _gather(chunks, pseudonyms or Pseudonyms(os.urandom(32)))
     bvns = _Groups.of(named.pop(IdentityKind.BVN))
     others: dict[IdentityKind, NDArray[np.int32]] = {}
     account_bvns = np.zeros(0, dtype=np.int32)
     pieces: dict[str, int] = {}
+    kept: dict[IdentityKind, _Groups] = {}
     for kind in _FLAWS:
         is_account = kind is IdentityKind.NUBAN
         groups = bvns if kind is IdentityKind.BVN else _Groups.of(named.pop(kind))
         members = _Members(groups, customers, bvns if is_account else None)
+        if kind in asked:
+            kept[kind] = groups
         counted = groups.sizes - 1
         if is_account:
             stood = groups.distinct(bvns)
@@ -178,7 +195,7 @@ def count_shared(
             pieces[kind.value] = members.put(workspace, kind)
     if workspace is not None:
         workspace.note(_NOTE, pieces)
-    return Shared(tuple(starts), lines, others, account_bvns)
+    return Shared(tuple(starts), lines, others, account_bvns, kept)
 
 
 def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at: int) -> None:
