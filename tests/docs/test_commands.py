@@ -164,6 +164,7 @@ def session(tmp_path_factory: pytest.TempPathFactory, sandbox: SandboxProcess) -
 
 
 @pytest.mark.engine
+@pytest.mark.xdist_group("docs")
 @pytest.mark.parametrize("line", typed_lines())
 def test_a_command_line_works(line: str, session: dict[str, Ended]) -> None:
     """It ends with 0, or as it is said that it must here; nothing unexpected is said."""
