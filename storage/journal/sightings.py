@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    literal_column,
     select,
 )
 
@@ -55,6 +56,7 @@ REWRITTEN_AFTER = 7 * DAY_MICROS
 _WRITE_BLOCK = 20_000
 _DENSE = 3  # sightings per identifier up to which reading whole ranges is quicker
 _FETCH = 1000
+_JOINED = "CAST(identifier || customer || COALESCE(bvn, '') AS {blob})"
 
 
 class Seen(NamedTuple):
@@ -130,12 +132,9 @@ class Sightings:
             for start in range(0, len(seen), BLOCK):
                 block = seen[start : start + BLOCK]
                 identifiers = list(dict.fromkeys(each.identifier for each in block))
-                there = {
-                    (identifier, customer, bvn)
-                    for identifier, customer, bvn, name, last_at in read.written(identifiers)
-                    if name == batch and last_at > at - REWRITTEN_AFTER
-                }
-                yield from (each for each in block if each not in there)
+                there = read.written(identifiers, batch, at - REWRITTEN_AFTER)
+                keys = (b"".join((each[0], each[1], each[2] or b"")) for each in block)
+                yield from (each for each, key in zip(block, keys, strict=True) if key not in there)
 
     def of_customers(self, customers: Collection[bytes], batches: Collection[str]) -> list[Seen]:
         """Return what is kept of some customers in some batch names, oldest first."""
@@ -170,6 +169,8 @@ class Reading:
         self._connection = connection
         self._kind = kind
         self._before = before
+        self._batch: str | None = None
+        self._since = 0
         self._dense: bool | None = None
         self._ranges: dict[tuple[str, ...], Select[Any]] = {}
 
@@ -183,11 +184,15 @@ class Reading:
         """Yield account, customer, batch and BVN of what was seen; others may be there."""
         yield from self._found(("identifier", "customer", "batch", "bvn"), identifiers)
 
-    def written(
-        self, identifiers: Sequence[bytes]
-    ) -> Iterator[tuple[bytes, bytes, bytes | None, str, int]]:
-        """Yield identifier, customer, BVN, batch and when it was last written; others too."""
-        yield from self._found(("identifier", "customer", "bvn", "batch", "last_at"), identifiers)
+    def written(self, identifiers: Sequence[bytes], batch: str, since: int) -> set[bytes]:
+        """Return what was written in a batch name after an instant; other identifiers too.
+
+        Identifier, customer and BVN are joined: one value a row is read twice as fast as three.
+        """
+        self._batch, self._since = batch, since
+        blob = "BYTEA" if self._connection.dialect.name == "postgresql" else "BLOB"
+        joined = _JOINED.format(blob=blob)
+        return {bytes(row[0]) for row in self._found((joined,), identifiers)}
 
     def _found(self, names: tuple[str, ...], block: Sequence[bytes]) -> Iterator[tuple[Any, ...]]:
         if self._dense is None:
@@ -204,7 +209,10 @@ class Reading:
 
     def _of_kind(self, names: Sequence[str]) -> Select[Any]:
         kept = sightings.c
-        query = select(*(kept[name] for name in names)).where(kept.kind == bindparam("of_kind"))
+        query = select(*map(literal_column, names)).where(kept.kind == bindparam("of_kind"))
+        if self._batch is not None:
+            mine = kept.batch == bindparam("batch")
+            query = query.where(mine, kept.last_at > bindparam("since"))
         return query if self._before is None else query.where(kept.first_at < bindparam("before"))
 
     def _range(self, names: tuple[str, ...]) -> Select[Any]:
@@ -215,7 +223,7 @@ class Reading:
 
     def _rows(self, query: Select[Any], block: Sequence[bytes]) -> Iterator[tuple[Any, ...]]:
         given = {"of_kind": self._kind, "before": self._before, "block": list(block)}
-        limits = {"low": block[0], "high": block[-1]}
+        limits = {"low": block[0], "high": block[-1], "batch": self._batch, "since": self._since}
         return _fetched(self._connection.execute(query, {**given, **limits}))
 
     def _each_sqlite(self, names: Sequence[str], block: Sequence[bytes]) -> Iterator[Any]:
@@ -227,6 +235,9 @@ class Reading:
         values: tuple[object, ...] = (self._kind, *block)
         if self._before is not None:
             sql, values = f"{sql} AND first_at < ?", (*values, self._before)
+        if self._batch is not None:
+            sql = f"{sql} AND batch = ? AND last_at > ?"
+            values = (*values, self._batch, self._since)
         return _fetched(self._connection.exec_driver_sql(sql, values))
 
 
