@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 os.environ["RUNTIME__DLTHUB_TELEMETRY"] = "false"
 
-import dlt
+import dlt  # type: ignore[import-not-found]  # in the alternatives' own environment
 import requests
 from requests.adapters import HTTPAdapter
 
@@ -27,12 +27,12 @@ def ask_all(job: Job) -> int:
     session = requests.Session()
     session.mount("http://", HTTPAdapter(pool_connections=job.cap, pool_maxsize=job.cap))
 
-    @dlt.resource
+    @dlt.resource  # type: ignore[untyped-decorator]  # as above
     def customers() -> Iterator[dict[str, str]]:
         with job.file.open(encoding="utf-8", newline="") as file:
             yield from csv.DictReader(file)
 
-    @dlt.transformer(data_from=customers, parallelized=True)
+    @dlt.transformer(data_from=customers, parallelized=True)  # type: ignore[untyped-decorator]  # as above
     def karma(customer: dict[str, str]) -> RESPONSE:
         response = session.get(job.url + KARMA + customer["bvn"], headers=job.headers, timeout=30)
         return {"customer_id": customer["customer_id"], **response.json()}

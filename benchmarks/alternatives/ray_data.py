@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import httpx
-import ray
+import ray  # type: ignore[import-not-found]  # in the alternatives' own environment
 
 from benchmarks.alternatives.job import KARMA, Job, measure
 
@@ -39,7 +39,7 @@ def ask_all(job: Job) -> int:
         Asks, fn_constructor_args=(job,), batch_size=job.cap, concurrency=1, num_cpus=1
     )
     done.write_parquet(str(job.folder / "ray"))
-    return rows.count()
+    return int(rows.count())
 
 
 def main() -> None:
