@@ -79,7 +79,7 @@ def test_numbers_are_those_of_the_reports(lender: World, monkeypatch: pytest.Mon
     decided = named["rows"]["decision"].value_counts()
     assert {word: decided.get(word, 0) for word in report["decisions"]} == report["decisions"]
     assert len(named["nights"]) == NIGHTS
-    assert named["history"].aggregate("count(*) as n").fetchone() == (24 + 24,)
+    assert named["history"].aggregate("count(*) as n").fetchall() == [(24 + 24,)]
     assert not named["asked"]["last"].isna().any()
 
 
