@@ -50,6 +50,8 @@ def screen_file(
     if parameters.quote_only:
         return _only_quote(parameters, json_output=json_output)
     with orderly_interrupt():
+        if parameters.workers > 1:
+            require_engine()
         prepare_engine()
         report = asyncio.run(run_flow(parameters))
     if json_output:
@@ -69,10 +71,26 @@ def _only_quote(parameters: ScreenBatch, *, json_output: bool) -> int:
     return 0
 
 
-def prepare_engine() -> None:
-    """Set what the engine reads at import, and announce the wait for a temporary server."""
+def require_engine() -> None:
+    """Refuse several workers where only a temporary server would run.
+
+    Raises:
+        SettingsError: no server is configured.
+    """
+    _set_engine_defaults()
+    from tasks.slots import require_server
+
+    require_server("--workers")
+
+
+def _set_engine_defaults() -> None:
     for name, value in ENGINE_DEFAULTS.items():
         os.environ.setdefault(name, value)
+
+
+def prepare_engine() -> None:
+    """Set what the engine reads at import, and announce the wait for a temporary server."""
+    _set_engine_defaults()
     from prefect.settings import PREFECT_API_URL
 
     if not PREFECT_API_URL.value():

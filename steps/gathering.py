@@ -116,9 +116,9 @@ def open_gathering(line: Line, number: int, crew: Crew, ask: Ask) -> Gathering:
     """
     holders = line.journal.holders
     shared = line.settings.shared or str(line.settings.home)
-    sweep_shared(shared, holders.alive)
+    sweep_shared(shared, line.journal.journal_id, holders.alive)
     session = f"{line.run_id}.{number}@{holders.name}"
-    space = Workspace.shared(shared, session, line.journal.sealer)
+    space = Workspace.shared(shared, line.journal.journal_id, session, line.journal.sealer)
     work = SharedWork.of(line.journal)
     floor = line.control.balance_floor_micro
     space.note(

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from schemas.calls import Caps
 from schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
-from schemas.errors import JournalError
+from schemas.errors import JournalError, OutputError
 from schemas.parameters import ScreenBatch
 from schemas.plan import Standing
 from schemas.settings import max_ages
@@ -153,7 +153,12 @@ def _open(run_id: str, number: int, settings: Settings, journal: Journal) -> Par
     if session is None:
         return None
     shared = settings.shared or str(settings.home)
-    space = Workspace.shared(shared, session, journal.sealer)
+    space = Workspace.shared(shared, journal.journal_id, session, journal.sealer)
+    if not space.has_note(TERMS):
+        raise OutputError(
+            f"this machine does not see what run {run_id} shares with its parts: set "
+            "NIGHTSCREEN_SHARED to the same place on every machine"
+        )
     return Part(_line(run, settings, journal, space), number, space, work)
 
 

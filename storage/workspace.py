@@ -33,21 +33,24 @@ def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
     """Remove what killed runs left between their stations.
 
     Args:
-        home: where workspaces and folders of quotes lie, each named `<run id>@<holder>`.
+        home: where workspaces, folders of quotes and what parts share lie, each named
+            `<run id>@<holder>`.
         alive: tells whether the process of a holder still lives.
     """
-    for kind in ("work", "quotes", SHARED):
-        for folder in (home / kind).glob("*@*"):
+    for pattern in ("work/*@*", "quotes/*@*", f"{SHARED}/*/*@*"):
+        for folder in home.glob(pattern):
             if not alive(folder.name.rpartition("@")[2]):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep_shared(shared: str, alive: Callable[[str], bool]) -> None:
-    """Remove what killed runs left at the place that the processes of a run share."""
+def sweep_shared(shared: str, journal_id: str, alive: Callable[[str], bool]) -> None:
+    """Remove what killed runs of a journal left at the place that the processes of a run share."""
     if not is_url(shared):
-        sweep_workspaces(Path(shared), alive)
+        for folder in (Path(shared) / SHARED / journal_id).glob("*@*"):
+            if not alive(folder.name.rpartition("@")[2]):
+                shutil.rmtree(folder, ignore_errors=True)
         return
-    place = remote_place(shared).below(SHARED)
+    place = remote_place(shared).below(f"{SHARED}/{journal_id}")
     for run in {name.partition("/")[0] for name in place.names()}:
         if "@" in run and not alive(run.rpartition("@")[2]):
             place.below(run).clear()
@@ -74,21 +77,23 @@ class Workspace:
         return cls(make_private_folder(work / run_id), run_id, sealer)
 
     @classmethod
-    def shared(cls, shared: str, run_id: str, sealer: Sealer) -> Workspace:
+    def shared(cls, shared: str, journal_id: str, run_id: str, sealer: Sealer) -> Workspace:
         """Return the part of a run's workspace that its processes share.
 
         Args:
             shared: a folder that all of them see, or an fsspec URL.
+            journal_id: their journal; another one's runs may lie at the same place.
             run_id: the run and who holds it.
             sealer: seals under the data key, which all of them have.
 
         Raises:
             OutputError: the place cannot be made or reached.
         """
-        folder = Path(SHARED, run_id)
+        folder = Path(SHARED, journal_id, run_id)
         if is_url(shared):
             return cls(folder, run_id, sealer, remote_place(shared).below(folder.as_posix()))
         make_private_folder(Path(shared) / SHARED)
+        make_private_folder(Path(shared) / SHARED / journal_id)
         return cls(make_private_folder(shared / folder), run_id, sealer)
 
     @property

@@ -115,15 +115,17 @@ def test_what_is_removed_here_goes_there_too(tmp_path: Path, url: str) -> None:
 
 
 def test_shared_pieces_are_sealed_and_swept(tmp_path: Path, url: str, rows: pa.Table) -> None:
-    """A piece opens where the key is; what a dead run left goes."""
+    """A piece opens where the key is; what a dead run left goes, but not another journal's."""
     sealer = Sealer(b"k" * 32)
-    space = Workspace.shared(url, f"{RUN}.1@dead", sealer)
-    space.put("rows", rows)
-    assert Workspace.shared(url, f"{RUN}.1@dead", sealer).get("rows").equals(rows)
-    (name,) = remote_place(url).names()
-    assert b"2200000" not in remote_place(url).read(name)
-    sweep_shared(url, lambda holder: holder != "dead")
-    assert remote_place(url).names() == []
+    for journal in ("ours", "theirs"):
+        Workspace.shared(url, journal, f"{RUN}.1@dead", sealer).put("rows", rows)
+    assert Workspace.shared(url, "ours", f"{RUN}.1@dead", sealer).get("rows").equals(rows)
+    ours, theirs = remote_place(url).names()
+    assert b"2200000" not in remote_place(url).read(ours)
+    sweep_shared(url, "ours", lambda holder: holder == "dead")
+    assert remote_place(url).names() == [ours, theirs]
+    sweep_shared(url, "ours", lambda holder: holder != "dead")
+    assert remote_place(url).names() == [theirs]
 
 
 @pytest.fixture

@@ -1,0 +1,315 @@
+"""Several workers, one wallet: a real server, process workers with a HOME each, one PostgreSQL."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fsspec.core import url_to_fs
+from sqlalchemy import create_engine, make_url, text
+
+from sandbox.batch import make_batch
+from schemas.money import to_micro
+from storage.journal import open_journal
+from storage.places import remote_place
+from tests.flows.conftest import API_KEY
+from tests.flows.engine_in_a_test import POOL, ROOT, Engine, running_engine, until
+from tests.storage.conftest import postgresql  # noqa: F401 - a fixture
+from tests.storage.object_store import BUCKET, object_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sandbox.process import SandboxProcess
+    from storage.journal import Journal
+
+pytestmark = [pytest.mark.engine, pytest.mark.postgres]
+
+CAPS = {"bank_account": 6, "karma": 8, "ecosystem": 8}
+ROWS = 500
+LATENCY_MS, SLOW_MS = 40, 500
+UNDER_WAY = 60
+"""Charges after which a run, and parts of it, are under way."""
+PART = "-part-"
+
+
+@dataclass
+class Site:
+    """An engine with two workers, as if on two machines: they share journal, key and a folder.
+
+    Attributes:
+        homes: what each machine keeps for itself.
+        settings: what all machines are given.
+    """
+
+    engine: Engine
+    second: subprocess.Popen[bytes]
+    homes: tuple[Path, Path]
+    settings: dict[str, str]
+
+    def command(self, home: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
+        """Start `nightscreen screen` as on a terminal of one of the machines."""
+        env = {**self.engine.env, **self.settings, "NIGHTSCREEN_HOME": str(home), **more}
+        return subprocess.Popen(
+            [sys.executable, "-c", "from cli.main import run; run()", "screen", *arguments],
+            env={**env, "NIGHTSCREEN_API_KEY": API_KEY},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def screen(self, *arguments: str, status: int = 0, **more: str) -> dict[str, Any]:
+        """Screen on the first machine and return the report."""
+        return self.report(self.command(self.homes[0], *arguments, "--json", **more), status)
+
+    def report(self, running: subprocess.Popen[str], status: int = 0) -> dict[str, Any]:
+        """Wait for a command and return the report it prints."""
+        said, complaint = running.communicate(timeout=240)
+        assert running.returncode == status, complaint + self.engine.logs()
+        return dict(json.loads(said))
+
+    def journal(self) -> Journal:
+        """Open the journal all machines share."""
+        return open_journal(
+            self.homes[0],
+            url=self.settings["NIGHTSCREEN_JOURNAL_URL"],
+            data_key=self.settings["NIGHTSCREEN_DATA_KEY"],
+        )
+
+    def parts(self, state: str = "RUNNING") -> list[dict[str, Any]]:
+        """Return the flow runs of parts in a state."""
+        found = self.engine.post(
+            "/flow_runs/filter",
+            {"flow_runs": {"name": {"like_": PART}, "state": {"type": {"any_": [state]}}}},
+        )
+        return list(found)
+
+
+@pytest.fixture(scope="module")
+def journal_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty schema for all tests here."""
+    url = make_url(str(request.getfixturevalue("postgresql")))
+    url = url.set(drivername="postgresql+psycopg")
+    name = f"w{secrets.token_hex(6)}"
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE SCHEMA {name}"))
+    engine.dispose()
+    given = url.update_query_dict({"options": f"-c search_path={name}"})
+    return given.render_as_string(hide_password=False)
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[dict[str, str]]:
+    """An S3 interface, for what the machines share and for results."""
+    with object_store() as settings, pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        yield settings
+
+
+@pytest.fixture(scope="module")
+def site(
+    tmp_path_factory: pytest.TempPathFactory,
+    running_sandbox: SandboxProcess,
+    journal_url: str,
+    store: dict[str, str],
+) -> Iterator[Site]:
+    """Two workers of one pool."""
+    folder = tmp_path_factory.mktemp("site")
+    homes = (folder / "one", folder / "two")
+    settings = {
+        "NIGHTSCREEN_BASE_URL": running_sandbox.url,
+        "NIGHTSCREEN_JOURNAL_URL": journal_url,
+        "NIGHTSCREEN_DATA_KEY": base64.b64encode(os.urandom(32)).decode(),
+        **store,
+        "NIGHTSCREEN_SHARED": f"s3://{BUCKET}/{folder.name}",
+        "NIGHTSCREEN_SHARD_ROWS": "60",
+        "NIGHTSCREEN_TOLERATED_FAILURE_PCT": "100",
+        "NIGHTSCREEN_SHARE_CAPS": "true",
+    }
+    extra = {**settings, "NIGHTSCREEN_HOME": str(homes[0])}
+    with ExitStack() as stack:
+        home = tmp_path_factory.mktemp("prefect")
+        engine = stack.enter_context(running_engine(home, extra, API_KEY))
+        other = Engine(home, {**settings, "NIGHTSCREEN_HOME": str(homes[1])}, engine.port)
+        worker = ("worker", "start", "--pool", POOL, "--name", "second")
+        with suppress(ProcessLookupError):  # a test may have killed it
+            second = stack.enter_context(other.child("second", *worker))
+            yield Site(engine, second, homes, settings)
+            stack.close()
+
+
+@pytest.fixture
+def calm(running_sandbox: SandboxProcess) -> SandboxProcess:
+    """The sandbox at its beginning, slow enough for caps to be used to the full."""
+    running_sandbox.reset("calm")
+    running_sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
+    return running_sandbox
+
+
+def enriched(output: str, report: dict[str, Any]) -> pa.Table:
+    """Return the enriched rows of a run without the instants of its answers."""
+    files, root = url_to_fs(f"{output}/{report['run_id']}/enriched")
+    table = pq.read_table(root, filesystem=files)
+    return table.drop_columns([name for name in table.column_names if name.endswith("_at")])
+
+
+def assert_within_caps(sandbox: SandboxProcess) -> None:
+    """The service never saw more calls of a check at once than the cap of all processes."""
+    peaks = sandbox.totals()["peak_in_flight"]
+    assert all(1 < peaks[check] <= cap for check, cap in CAPS.items()), peaks
+
+
+def holders_of(site: Site, run_id: str) -> set[str]:
+    """Return the processes that asked for a run."""
+    with site.journal() as journal:
+        return {row.holder for block in journal.runs.calls(run_id) for row in block}
+
+
+def test_two_workers_do_what_one_process_does(
+    site: Site, calm: SandboxProcess, tmp_path: Path
+) -> None:
+    """The same rows and numbers, row for row, with every process within the cap of all."""
+    make_batch(tmp_path / "people.csv", rows=ROWS, seed=5)
+    people, out = str(tmp_path / "people.csv"), str(tmp_path / "out")
+    there = f"s3://{BUCKET}/{tmp_path.name}"
+    words = (people, "--output", out, "--json")
+    alone = site.report(site.command(tmp_path / "alone", *words, NIGHTSCREEN_JOURNAL_URL=""))
+    calm.reset("calm")
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
+    together = site.screen(people, "--output", there, "--workers", "2")
+    assert together["state"] == "completed"
+    assert enriched(there, together).equals(enriched(out, alone))
+    place = remote_place(there).below(together["run_id"])
+    told = json.loads(place.read("manifest.json"))["files"]
+    assert set(place.names()) == {*told, "manifest.json"}
+    for check, numbers in alone["checks"].items():
+        for name in ("lookups", "distinct", "paid", "free", "reused", "cost", "answers"):
+            assert together["checks"][check][name] == numbers[name], (check, name)
+    totals = calm.totals()["totals"]
+    assert Decimal(together["cost"]["total"]) == Decimal(totals["charged"])
+    assert totals["repeated_charges"] == 0
+    assert len(holders_of(site, together["run_id"])) == 3  # the parts, and who keeps the books
+    assert_within_caps(calm)
+    assert remote_place(site.settings["NIGHTSCREEN_SHARED"]).names() == []
+
+
+def test_a_nightly_and_an_ad_hoc_run_share_caps_and_the_daily_budget(
+    site: Site, calm: SandboxProcess, tmp_path: Path
+) -> None:
+    """Together they stay within both, and neither leaves the other with nothing."""
+    for name, seed in (("nightly", 6), ("adhoc", 7)):
+        make_batch(tmp_path / f"{name}.csv", rows=ROWS, seed=seed)
+    with site.journal() as journal:
+        spent = journal.money.today().bound_micro
+    budget = Decimal(8000)
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": SLOW_MS})
+    cap = str(Decimal(spent) / 1_000_000 + budget)
+    out = ("--output", str(tmp_path / "out"), "--json")
+    nightly = site.command(
+        *(site.homes[0], str(tmp_path / "nightly.csv"), "--workers", "2", *out),
+        NIGHTSCREEN_DAILY_SPEND_CAP=cap,
+    )
+    until(lambda: calm.totals()["totals"]["charges"] > UNDER_WAY, "the nightly run under way")
+    adhoc = site.command(
+        *(site.homes[1], str(tmp_path / "adhoc.csv"), *out), NIGHTSCREEN_DAILY_SPEND_CAP=cap
+    )
+    reports = [site.report(each, status=3) for each in (nightly, adhoc)]
+    assert [report["stop_reason"] for report in reports] == ["budget", "budget"]
+    costs = [Decimal(report["cost"]["total"]) for report in reports]
+    assert sum(costs) == Decimal(calm.totals()["totals"]["charged"])
+    assert budget * Decimal("0.95") < sum(costs) <= budget
+    assert min(costs) > budget / 20
+    assert_within_caps(calm)
+
+
+def test_a_cancelled_run_ends_its_parts_and_is_resumed(
+    site: Site, calm: SandboxProcess, tmp_path: Path
+) -> None:
+    """Ctrl-C: every call in flight is waited for, in every process; then nothing is paid twice."""
+    make_batch(tmp_path / "people.csv", rows=ROWS, seed=9)
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": SLOW_MS})
+    out = ("--output", str(tmp_path / "out"), "--json")
+    running = site.command(site.homes[0], str(tmp_path / "people.csv"), "--workers", "2", *out)
+    until(lambda: calm.totals()["totals"]["charges"] > UNDER_WAY, "a run under way")
+    running.send_signal(signal.SIGINT)
+    stopped = site.report(running, status=3)
+    assert stopped["stop_reason"] == "cancelled"
+    assert sum(each["in_doubt"] for each in stopped["checks"].values()) == 0
+    assert Decimal(stopped["cost"]["total"]) == Decimal(calm.totals()["totals"]["charged"])
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
+    ended = site.screen("--run", stopped["run_id"])
+    assert ended["state"] == "completed"
+    totals = calm.totals()["totals"]
+    assert totals["repeated_charges"] == 0
+    assert Decimal(ended["cost"]["total"]) == Decimal(totals["charged"])
+    assert_within_caps(calm)
+
+
+def test_a_lost_worker_costs_nothing_answered(
+    site: Site, calm: SandboxProcess, tmp_path: Path
+) -> None:
+    """Of four parts those on one machine die by SIGKILL: others take up what they had in hand."""
+    make_batch(tmp_path / "people.csv", rows=ROWS, seed=8)
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": SLOW_MS})
+    words = (str(tmp_path / "people.csv"), "--output", str(tmp_path / "out"), "--json")
+    running = site.command(site.homes[0], *words, "--workers", "4")
+    victims = until(lambda: processes_at(site.homes[1]), "a part on the second machine")
+    until(lambda: calm.totals()["totals"]["charges"] > UNDER_WAY, "a run under way")
+    os.killpg(site.second.pid, signal.SIGKILL)
+    victims |= processes_at(site.homes[1])
+    for victim in victims:
+        with suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
+    report = site.report(running)
+    calm.wait_until_idle()
+    assert report["state"] == "completed"
+    assert sum(each["pending"] + each["reused"] for each in report["checks"].values()) == 0
+    assert_no_answer_was_paid_twice(site, report, calm)
+    assert_within_caps(calm)
+
+
+def processes_at(home: Path) -> set[int]:
+    """Return the processes of parts that keep their state in a HOME."""
+    found = set()
+    wanted = {f"NIGHTSCREEN_HOME={home}".encode(), b"PREFECT__FLOW_RUN_ID"}
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            number = int(folder.name)
+            words = (folder / "environ").read_bytes().split(b"\0")
+            names = {*words, *(word.partition(b"=")[0] for word in words)}
+            if wanted <= names:
+                found.add(number)
+    return found
+
+
+def assert_no_answer_was_paid_twice(
+    site: Site, report: dict[str, Any], sandbox: SandboxProcess
+) -> None:
+    """The journal has one answer for each lookup; the ledger holds that, and what is in doubt."""
+    with site.journal() as journal:
+        calls = [row for block in journal.runs.calls(report["run_id"]) for row in block]
+    answered = [(row.check, row.subject) for row in calls if row.state == "answered"]
+    assert len(answered) == len(set(answered))
+    cost = to_micro(Decimal(report["cost"]["total"]))
+    assert sum(row.cost_micro or 0 for row in calls) == cost
+    balance = {name: Decimal(report["balance"][name]) for name in ("explained_in_doubt", "drift")}
+    charged = Decimal(sandbox.totals()["totals"]["charged"])
+    assert charged == Decimal(report["cost"]["total"]) + balance["explained_in_doubt"]
+    assert balance["drift"] == 0
