@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import typer.main
+from typer.core import TyperGroup
 
 from cli.main import app
 from tests.docs.pages import code, meanings, page, table
@@ -12,7 +13,7 @@ from tests.docs.pages import code, meanings, page, table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from typer.core import TyperCommand, TyperGroup
+    from typer.core import TyperCommand
 
 EXAMPLE = "Example: "
 
@@ -26,7 +27,7 @@ def walk() -> Iterator[tuple[str, TyperCommand]]:
 def _below(group: TyperGroup, words: tuple[str, ...]) -> Iterator[tuple[str, TyperCommand]]:
     for name, command in sorted(group.commands.items()):
         here = (*words, name)
-        if hasattr(command, "commands"):
+        if isinstance(command, TyperGroup):
             yield from _below(command, here)
         else:
             yield " ".join(here), command  # type: ignore[misc]  # a command, not a group

@@ -97,7 +97,9 @@ def test_sql_runs_on_a_run(block: Block, world: World, monkeypatch: pytest.Monke
     reference = {"consent_reference": "CNS-0000004"}
     world.screen([customer(number, **CONSENT) | reference for number in range(1, 5)])
     monkeypatch.chdir(world.folder)
-    assert duckdb.sql(block.text).fetchall()
+    found = duckdb.sql(block.text)
+    assert found is not None
+    assert found.fetchall()
 
 
 @pytest.mark.parametrize(
