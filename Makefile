@@ -24,8 +24,8 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## screen 10,000 made-up customers twice against the embedded simulator
 	$(BIN)/nightscreen demo
 
-test: $(STAMP) ## run the tests
-	$(BIN)/python -m pytest -q
+test: $(STAMP) ## run the tests, three at a time
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile
 
 check: $(STAMP) ## format, lint, types, import rules, links of the docs
 	$(BIN)/ruff format --check $(CODE)
