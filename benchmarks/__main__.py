@@ -26,6 +26,8 @@ SHORT_FORMS = (
     ("a large journal", ["benchmarks.journal_size", "50000"]),
     ("journal: its share of CPU and time a lookup", ["benchmarks.journal"]),
     ("memory: peak by rows, cold and warm", ["benchmarks.memory", "2000", "10000"]),
+    ("intake: dirty rows, beside a bare read and pydantic", ["benchmarks.intake", "50000"]),
+    ("the warm night, beside a DuckDB join", ["benchmarks.warm", "20000"]),
 )
 
 LONG_FORMS = (
@@ -37,6 +39,7 @@ LONG_FORMS = (
     ("journal", ["benchmarks.journal"]),
     ("a journal of ten million answers", ["benchmarks.journal_size", "10000000"]),
     ("memory", ["benchmarks.memory", "10000", "100000", "1000000"]),
+    ("intake", ["benchmarks.intake", "1000000"]),
     ("the warm night", ["benchmarks.warm", "100000", "1000000"]),
 )
 

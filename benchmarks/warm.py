@@ -105,9 +105,9 @@ def join(folder: Path) -> dict[str, Any]:
             f"'{parts}' e USING (customer_id)) TO '{target}' (FORMAT parquet, COMPRESSION zstd, "
             "COMPRESSION_LEVEL 1)"
         )
-        rows = engine.read_parquet(str(target)).aggregate("count(*)").fetchone()
+        rows = engine.read_parquet(str(target)).aggregate("count(*)").fetchall()
     stations.mark("join")
-    return _figures(stations, 0 if rows is None else rows[0], 0)
+    return _figures(stations, rows[0][0], 0)
 
 
 def _one(kind: str, folder: Path) -> dict[str, Any]:
