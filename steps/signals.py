@@ -208,10 +208,32 @@ def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at
         return
     for kind, pieces in workspace.noted(_NOTE).items():
         for number in range(pieces):
-            piece = workspace.get(_PIECE.format(kind, number))
-            columns = (piece[name].to_pylist() for name in _PIECE_SCHEMA.names)
-            seen = [Sighting(*each) for each in zip(*columns, strict=True)]
-            sightings.keep(kind, batch, seen, at=at)
+            piece = workspace.get(_PIECE.format(kind, number)).combine_chunks()
+            identifiers, keys = _piece_keys(piece)
+            places = list(sightings.unwritten(kind, batch, identifiers, keys, at=at))
+            if places:
+                columns = (each.to_pylist() for each in piece.take(pa.array(places)).columns)
+                seen = [Sighting(*each) for each in zip(*columns, strict=True)]
+                sightings.keep(kind, batch, seen, at=at)
+
+
+def _piece_keys(piece: pa.Table) -> tuple[list[bytes], list[bytes]]:
+    """Return each sighting's identifier, and its identifier, customer and BVN joined."""
+    identifiers, customers, bvns = (each.combine_chunks() for each in piece.columns)
+    pair = [_sixteens_of(identifiers), _sixteens_of(customers)]
+    known = pc.is_valid(bvns).to_numpy(zero_copy_only=False)
+    if not known.any():
+        return _texts(pair[:1]), _texts(pair)
+    keys = _texts([*pair, _sixteens_of(bvns)])
+    for place in np.flatnonzero(~known).tolist():
+        keys[place] = keys[place][: 2 * _BYTES]
+    return _texts(pair[:1]), keys
+
+
+def _sixteens_of(column: pa.Array) -> NDArray[np.uint8]:
+    """Return a column of sixteen bytes as an array; a null is whatever lies there."""
+    found = _sixteens(column.buffers()[1] or b"")
+    return found[column.offset : column.offset + len(column)]
 
 
 def _gather(

@@ -124,17 +124,39 @@ class Sightings:
                 with writing(self._engine) as connection:
                     _KEEP.run(connection, rows)
 
+    def unwritten(
+        self,
+        kind: str,
+        batch: str,
+        identifiers: Sequence[bytes],
+        keys: Sequence[bytes],
+        *,
+        at: int,
+    ) -> Iterator[int]:
+        """Yield the places of sightings that are not there, or were last written a week before.
+
+        Args:
+            kind: of the identifiers.
+            batch: the batch name they were seen in.
+            identifiers: in ascending order, a place for each sighting.
+            keys: identifier, customer and, where there is one, BVN of each sighting, joined.
+            at: the instant they count from.
+        """
+        with self.reading_of(kind) as read:
+            for start in range(0, len(keys), BLOCK):
+                distinct = list(dict.fromkeys(identifiers[start : start + BLOCK]))
+                there = read.written(distinct, batch, at - REWRITTEN_AFTER)
+                block = enumerate(keys[start : start + BLOCK], start)
+                yield from (place for place, key in block if key not in there)
+
     def _fresh(
         self, kind: str, batch: str, seen: Sequence[Sighting], at: int
     ) -> Iterator[Sighting]:
         """Yield the sightings that are not there, or were last written a week before."""
-        with self.reading_of(kind) as read:
-            for start in range(0, len(seen), BLOCK):
-                block = seen[start : start + BLOCK]
-                identifiers = list(dict.fromkeys(each.identifier for each in block))
-                there = read.written(identifiers, batch, at - REWRITTEN_AFTER)
-                keys = (b"".join((each[0], each[1], each[2] or b"")) for each in block)
-                yield from (each for each, key in zip(block, keys, strict=True) if key not in there)
+        identifiers = [each.identifier for each in seen]
+        keys = [b"".join((each[0], each[1], each[2] or b"")) for each in seen]
+        for place in self.unwritten(kind, batch, identifiers, keys, at=at):
+            yield seen[place]
 
     def of_customers(self, customers: Collection[bytes], batches: Collection[str]) -> list[Seen]:
         """Return what is kept of some customers in some batch names, oldest first."""
