@@ -37,7 +37,7 @@ def answer_needed(line: Line) -> int:
         mine = needed.filter(pc.equal(needed["check"], check.value))
         for start in range(0, mine.num_rows, _BLOCK):
             _answer_block(line, check, mine.slice(start, _BLOCK))
-    return needed.num_rows
+    return int(needed.num_rows)
 
 
 def _answer_block(line: Line, check: Check, block: pa.Table) -> None:

@@ -21,6 +21,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +155,7 @@ def compare(rows: int, folder: Path, profile: str = "") -> None:
 
 
 def _cpu(figures: dict[str, Any]) -> float:
-    return sum(cpu for cpu, _ in figures["stations"].values())
+    return float(sum(cpu for cpu, _ in figures["stations"].values()))
 
 
 def _print(kind: str, figures: dict[str, Any]) -> None:
@@ -178,7 +179,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.inside:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-        work = lambda: _one(given.inside, Path(given.folder))  # noqa: E731 - once, for either way
+        work = partial(_one, given.inside, Path(given.folder))
         print(json.dumps(profiled(Path(given.profile), work) if given.profile else work()))
         return
     for rows in given.rows:

@@ -22,7 +22,13 @@ from schemas.plan import Slot, Why
 from schemas.rows import INSTANT, NAIRA, SourceColumn
 from steps.bvn_held import nothing_held
 from steps.eligibility import flat, slots_of
-from steps.enriched import CHECK_FIELDS, COST, WORD, enriched_schema, input_columns
+from steps.enriched import (
+    CHECK_FIELDS,
+    WORD,
+    enriched_schema,
+    input_columns,
+    naira_of_micro,
+)
 from steps.evidence import ACCOUNT, HISTORY, AtHand, Evidence, typed_column
 from steps.judge import judge_selfie
 from steps.plan import ANSWERS_STAMP
@@ -125,11 +131,13 @@ class _SlotView:
     @property
     def at_hand(self) -> Mask:
         """Return which rows have an answer at hand, fresh or not."""
-        return self.latest.outcome != NONE
+        found: Mask = self.latest.outcome != NONE
+        return found
 
     def said(self, outcome: Outcome) -> Mask:
         """Return which rows have an answer of this outcome at hand."""
-        return self.latest.outcome == OUTCOMES.index(outcome)
+        found: Mask = self.latest.outcome == OUTCOMES.index(outcome)
+        return found
 
     def hand(self, rows: NDArray[np.int64]) -> AtHand:
         """Return the answers at hand of some rows."""
@@ -193,8 +201,7 @@ class Chunk:
             found.update(self._check_columns(check))
         found.update(self._bvn_columns())
         found.update({name: self._signals[name] for name in SIGNALS})
-        micro = pa.array(self._cost, pa.int64())
-        found["cost"] = _micro_to_decimal(micro)
+        found["cost"] = naira_of_micro(self._cost)
         zeros = np.zeros(self._size, np.int32)
         found["decision"] = _words(zeros, ("undecided",))
         found["reasons"] = pa.array([[]], pa.list_(pa.string())).take(pa.array(zeros))
@@ -249,7 +256,7 @@ class Chunk:
         return self._assembly.freshness.oldest(check, word)
 
     def _current_outcomes(self, view: _SlotView) -> Mask:
-        """Tell which answers count now, where their age limit hangs on the outcome alone."""
+        """Tell which count now where the age limit hangs on the outcome alone."""
         limits = [self._oldest(view.slot.check, outcome.value) for outcome in OUTCOMES]
         return self._current(view, np.array(limits, np.int64)[view.latest.outcome])
 
@@ -487,15 +494,6 @@ def _words(codes: Codes, words: Sequence[str]) -> pa.Array:
     """Return numbers of words as a column of them, null where a number is `NONE`."""
     texts = pa.array(list(words), pa.string()).take(pa.array(codes, mask=codes == NONE))
     return texts.dictionary_encode().cast(WORD)
-
-
-def _micro_to_decimal(micro: pa.Array) -> pa.Array:
-    """Return micro-naira as decimal naira, exactly."""
-    values = micro.to_numpy(zero_copy_only=False)
-    buffer = np.zeros((len(values), 2), dtype=np.int64)
-    buffer[:, 0] = values
-    buffer[:, 1] = np.where(values < 0, -1, 0)
-    return pa.Array.from_buffers(COST, len(values), [None, pa.py_buffer(buffer)])
 
 
 __all__ = ["Assembly", "Chunk", "karma_status"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from schemas.answers import EcosystemRecord
@@ -16,6 +17,8 @@ from steps.signals import SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 WORD = pa.dictionary(pa.int32(), pa.string())
 AMOUNT = pa.decimal128(24, 6)
@@ -153,3 +156,11 @@ def enriched_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
     fields += [pa.field(name, pa.int64()) for name in SIGNALS]
     fields += [pa.field(name, kind) for name, kind in DECISION_FIELDS]
     return pa.schema(fields)
+
+
+def naira_of_micro(micro: NDArray[np.int64]) -> pa.Array:
+    """Return micro-naira as a column of decimal naira (`COST`), exactly."""
+    buffer = np.zeros((len(micro), 2), dtype=np.int64)
+    buffer[:, 0] = micro
+    buffer[:, 1] = np.where(micro < 0, -1, 0)
+    return pa.Array.from_buffers(COST, len(micro), [None, pa.py_buffer(buffer)])

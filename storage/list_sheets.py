@@ -45,8 +45,7 @@ def fill_sheets(source: zipfile.ZipFile, target: Path, rows: Mapping[str, Rows])
         target: the file to write.
         rows: by the name of the sheet's file.
     """
-    options = {"compression": zipfile.ZIP_DEFLATED, "compresslevel": _LEVEL}
-    with zipfile.ZipFile(target, "w", **options) as book:  # type: ignore[arg-type]  # all of them
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as book:
         for part in source.infolist():
             if part.filename not in rows:
                 book.writestr(part, source.read(part))

@@ -101,7 +101,8 @@ class Marks:
         if not len(self.customers):
             return np.zeros(len(place), bool)
         present = self.standing[place] == Standing.PRESENT.value
-        return (place >= 0) & present & self.has_mark[place]
+        found: NDArray[np.bool_] = (place >= 0) & present & self.has_mark[place]
+        return found
 
     def mark(self, place: int) -> bytes:
         """Return a customer's mark."""

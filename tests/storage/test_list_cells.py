@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import openpyxl
 import pyarrow as pa
-import xlsxwriter
+import xlsxwriter  # type: ignore[import-untyped]  # has no types
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
