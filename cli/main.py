@@ -86,6 +86,13 @@ StopAtFirstOption = Annotated[
         help="Ask karma no further about a customer once one identity is listed.",
     ),
 ]
+LogFormatOption = Annotated[
+    Literal["text", "json"] | None, typer.Option(help="json writes one object a line on stderr.")
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(help="Processes that ask at once, on the work pool's machines.", min=1),
+]
 MappingOption = Annotated[
     Path | None, typer.Option(help="TOML file that renames, merges or defaults columns.")
 ]
@@ -125,17 +132,11 @@ def screen(
     output: Annotated[
         str, typer.Option(help="Where results go: a folder, or a URL such as s3://bucket/path.")
     ] = "out",
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Processes that ask at once, on the work pool's machines.", min=1),
-    ] = None,
+    workers: WorkersOption = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Approve unusual spending beforehand: do not ask.")
     ] = False,
-    log_format: Annotated[
-        Literal["text", "json"] | None,
-        typer.Option(help="json writes one object a line on stderr."),
-    ] = None,
+    log_format: LogFormatOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Screen a batch: the main job."""

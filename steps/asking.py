@@ -130,15 +130,7 @@ def open_asking(
         shared_caps: nothing is sent before the caps were allotted, since others share them.
     """
     settings = line.settings
-    in_flight = settings.max_in_flight.model_dump()
-    wanted = {check.value for check in line.wanted.checks}
-    client = Client(
-        settings.base_url,
-        settings.api_key.get_secret_value(),
-        timeouts_s=settings.timeout_s.model_dump(),
-        max_in_flight={name: cap if name in wanted else 1 for name, cap in in_flight.items()},
-        transport=transport,
-    )
+    client = _client(line, transport)
     book = CallBook(
         line.journal.calls,
         run_id=line.run_id,
@@ -173,6 +165,20 @@ def open_asking(
             sparing=asking.sparing,
         )
     return asking
+
+
+def _client(line: Line, transport: httpx.AsyncBaseTransport | None) -> Client:
+    """Return a client with connections for the checks of the run."""
+    settings = line.settings
+    in_flight = settings.max_in_flight.model_dump()
+    wanted = {check.value for check in line.wanted.checks}
+    return Client(
+        settings.base_url,
+        settings.api_key.get_secret_value(),
+        timeouts_s=settings.timeout_s.model_dump(),
+        max_in_flight={name: cap if name in wanted else 1 for name, cap in in_flight.items()},
+        transport=transport,
+    )
 
 
 def make_jobs(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> list[Job]:

@@ -227,23 +227,7 @@ def make_report(
             "answered_rows": rows.coverage.answered_rows,
         },
         "checks": dict(checks),
-        "cost": {
-            "total": naira_text(sheet.cost_micro),
-            "quoted": {
-                "low": naira_text(facts.spent_before_micro + quote.low_micro),
-                "expected": naira_text(facts.spent_before_micro + quote.expected_micro),
-                "high": naira_text(facts.spent_before_micro + quote.high_micro),
-            },
-            "cap": naira_text(facts.cap_micro),
-            "saved_by_reuse": naira_text(saved_by_reuse_micro),
-            "saved_by_sharing": naira_text(sum(rows.shared_micro.values())),
-            "in_doubt_exposure": naira_text(sheet.in_doubt_micro),
-            "over_cap": naira_text(max(0, sheet.cost_micro - facts.cap_micro))
-            if facts.cap_micro is not None
-            else None,
-            "price_rises": naira_text(facts.price_rises_micro),
-            **flagged_report(rows, sheet.cost_micro),
-        },
+        "cost": cost_report(facts, quote, sheet, rows, saved_by_reuse_micro),
         "spending": dict(facts.spending),
         "balance": {
             **balance_report(balance, facts.nightly_micro or sheet.cost_micro),
@@ -263,6 +247,28 @@ def make_report(
         "notices": list(facts.notices),
         "files": dict(files),
         "provenance": dict(facts.provenance),
+    }
+
+
+def cost_report(
+    facts: RunFacts, quote: Quote, sheet: CallSheet, rows: RowTally, saved_by_reuse_micro: int
+) -> dict[str, Any]:
+    """Return the cost part: what was charged, against quote and cap, and what was saved."""
+    before, cap = facts.spent_before_micro, facts.cap_micro
+    return {
+        "total": naira_text(sheet.cost_micro),
+        "quoted": {
+            "low": naira_text(before + quote.low_micro),
+            "expected": naira_text(before + quote.expected_micro),
+            "high": naira_text(before + quote.high_micro),
+        },
+        "cap": naira_text(cap),
+        "saved_by_reuse": naira_text(saved_by_reuse_micro),
+        "saved_by_sharing": naira_text(sum(rows.shared_micro.values())),
+        "in_doubt_exposure": naira_text(sheet.in_doubt_micro),
+        "over_cap": None if cap is None else naira_text(max(0, sheet.cost_micro - cap)),
+        "price_rises": naira_text(facts.price_rises_micro),
+        **flagged_report(rows, sheet.cost_micro),
     }
 
 
