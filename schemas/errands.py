@@ -8,7 +8,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class ErrandParameters(BaseModel):
@@ -40,6 +40,14 @@ class ErrandParameters(BaseModel):
     output: str = Field(
         "out", title="Output folder", description="Results go into a folder of the run's id there."
     )
+
+    @field_validator("output")
+    @classmethod
+    def _a_folder(cls, output: str) -> str:
+        """Refuse an address: only screening runs copy their results to one."""
+        if "://" in output:
+            raise ValueError("must be a folder on this machine, not an address")
+        return output
 
     @property
     def cap(self) -> Decimal | None:

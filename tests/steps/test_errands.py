@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from pydantic import ValidationError
 
 from client import loans, wire
 from sandbox.app import application
@@ -163,3 +164,9 @@ def test_unknown_run_is_refused(tmp_path: Path) -> None:
     """A run of another flow, or none, cannot be taken up."""
     with pytest.raises(InputError, match="there is no run 20260101-000000-abcdef of a_flow"):
         opened(tmp_path, Operation.LOAN_PRODUCTS, run="20260101-000000-abcdef")
+
+
+def test_results_go_into_a_folder() -> None:
+    """An address is refused in words, instead of a folder of that name."""
+    with pytest.raises(ValidationError, match="must be a folder on this machine"):
+        ErrandParameters(output="s3://bucket/results")
