@@ -5,10 +5,14 @@ They are stored in clear by the engine and the journal: paths and choices only, 
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
+"""An address such as s3://bucket, also where a path has swallowed one of its slashes."""
 
 
 class ErrandParameters(BaseModel):
@@ -45,7 +49,7 @@ class ErrandParameters(BaseModel):
     @classmethod
     def _a_folder(cls, output: str) -> str:
         """Refuse an address: only screening runs copy their results to one."""
-        if "://" in output:
+        if _ADDRESS.match(output):
             raise ValueError("must be a folder on this machine, not an address")
         return output
 
