@@ -26,15 +26,6 @@ bvn_app = typer.Typer(
     no_args_is_help=True,
 )
 _LABEL = 14
-_ADVICE = {
-    "max_spend": "write naira such as 5000 or 99.50, without sign or commas",
-    "deadline": "write a time of day in Lagos such as 06:00, or an instant such as "
-    "2026-03-01T06:00",
-    "run": "an id holds letters, digits and hyphens; see the ids with: nightscreen runs list",
-    "contact": "write phone or email",
-    "batch": "write at most 80 characters",
-}
-
 MappingOption = Annotated[
     Path | None, typer.Option(help="TOML file that renames, merges or defaults columns.")
 ]
@@ -125,13 +116,14 @@ def _carry_out(
     """Run a flow by hand and return the exit status."""
     from cli.beforehand import check_service
     from cli.errand import run_errand
+    from cli.options import read_options
     from cli.surroundings import settings_of_command
     from tasks.logs import set_up_logs
 
     settings = settings_of_command()
     set_up_logs(settings.log_format)
     check_service(settings)
-    parameters = _parameters(kind, options)
+    parameters = read_options(kind, options)
     _check_input(parameters)
     if parameters.quote_only:
         _print_quote(_quoted(parameters, settings), json_output=json_output)
@@ -169,22 +161,6 @@ def _quoted(parameters: RequestBvns | ConfirmBvns, settings: Settings) -> dict[s
         return quote_confirm(run, confirming)
     finally:
         run.close()
-
-
-def _parameters(
-    kind: type[RequestBvns | ConfirmBvns], options: Mapping[str, Any]
-) -> RequestBvns | ConfirmBvns:
-    from pydantic import ValidationError
-
-    from schemas.errors import UsageError
-
-    given = {name: value for name, value in options.items() if value not in ("", False)}
-    try:
-        return kind.model_validate(given)
-    except ValidationError as error:
-        name = str(error.errors()[0]["loc"][0])
-        advice = _ADVICE.get(name, "write it as --help shows")
-        raise UsageError(f"--{name.replace('_', '-')}: {advice}") from None
 
 
 def _check_input(parameters: RequestBvns | ConfirmBvns) -> None:

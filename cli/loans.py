@@ -171,20 +171,10 @@ def _settings() -> Settings:
 
 
 def _parameters(options: Mapping[str, Any]) -> OfferLoans:
-    from pydantic import ValidationError
-
-    from schemas.errors import UsageError
+    from cli.options import read_options
     from schemas.offers import OfferLoans
 
-    names = {"decisions": "decision", "most": "max", "max_spend": "max-spend"}
-    try:
-        return OfferLoans(**options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
-        expected = first.get("ctx", {}).get("expected")
-        advice = f"write one of {expected}" if expected else "write it as --help shows"
-        raise UsageError(f"--{names.get(name, name)} cannot be read: {advice}") from None
+    return read_options(OfferLoans, options, typed={"decisions": "decision", "most": "max"})
 
 
 def _offer(
@@ -245,18 +235,13 @@ def track(
     json_output: JsonOption = False,
 ) -> None:
     """Ask about every open loan; tell where each stands and what has changed."""
-    from pydantic import ValidationError
-
     from cli.errand import run_errand
-    from schemas.errors import UsageError
+    from cli.options import read_options
     from schemas.offers import TrackLoans
 
     _settings()
-    try:
-        parameters = TrackLoans(run=run, deadline=deadline, output=str(output))
-    except ValidationError as error:
-        name = error.errors()[0]["loc"][0]
-        raise UsageError(f"--{name} cannot be read: write it as --help shows") from None
+    given = {"run": run, "deadline": deadline, "output": str(output)}
+    parameters = read_options(TrackLoans, given)
 
     async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
         from flows.track_loans import track_loans

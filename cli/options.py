@@ -27,8 +27,8 @@ _WRITE = {
     "batch": "write at most 80 characters",
     "checks": "name at least one of bank_account, karma, ecosystem, selfie",
 }
-_NEVER_EMPTY = ("checks",)
-"""Options of which an empty list is a mistake, not a wish for the default."""
+_NEVER_EMPTY = ("checks", "prefill")
+"""Options of which an empty list means something, not a wish for the default."""
 
 
 def read_parameters(options: Mapping[str, Any]) -> ScreenBatch:
@@ -37,7 +37,7 @@ def read_parameters(options: Mapping[str, Any]) -> ScreenBatch:
     Raises:
         UsageError: an option is wrong; told by its name on the command line.
     """
-    return _read(ScreenBatch, options)
+    return read_options(ScreenBatch, options)
 
 
 def read_watch(options: Mapping[str, Any]) -> WatchInbox:
@@ -46,10 +46,25 @@ def read_watch(options: Mapping[str, Any]) -> WatchInbox:
     Raises:
         UsageError: an option is wrong; told by its name on the command line.
     """
-    return _read(WatchInbox, options)
+    return read_options(WatchInbox, options)
 
 
-def _read(model: type[Parameters], options: Mapping[str, Any]) -> Parameters:
+def read_options(
+    model: type[Parameters],
+    options: Mapping[str, Any],
+    *,
+    typed: Mapping[str, str] | None = None,
+) -> Parameters:
+    """Return the parameters of any flow; what was left empty keeps its default.
+
+    Args:
+        model: the flow's parameters.
+        options: what was typed, by the parameter's name.
+        typed: names of options that differ from their parameter's.
+
+    Raises:
+        UsageError: an option is wrong; told by its name on the command line.
+    """
     given = {
         name: value
         for name, value in options.items()
@@ -60,7 +75,8 @@ def _read(model: type[Parameters], options: Mapping[str, Any]) -> Parameters:
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "options"
-        raise UsageError(f"--{name.replace('_', '-')}: {_advice(name, first)}") from None
+        option = (typed or {}).get(name, name.replace("_", "-"))
+        raise UsageError(f"--{option}: {_advice(name, first)}") from None
 
 
 def _advice(name: str, mistake: ErrorDetails) -> str:

@@ -75,19 +75,14 @@ def pull(options: Mapping[str, Any], customers: Sequence[str], *, json_output: b
 
 
 def _parameters(options: Mapping[str, Any], customers: Sequence[str]) -> PullTransactions:
-    from pydantic import ValidationError
-
+    from cli.options import read_options
     from schemas.errors import UsageError
     from schemas.pulls import PullTransactions
 
     if customers and options["run"]:
         raise UsageError("--run takes an earlier pull up with its own customers; leave --customer")
-    try:
-        return PullTransactions(**options, grants=_grants(customers) if customers else [])
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
-        raise UsageError(f"--{name} cannot be read: write it as --help shows") from None
+    grants = _grants(customers) if customers else []
+    return read_options(PullTransactions, {**options, "grants": grants})
 
 
 def _grants(customers: Sequence[str]) -> list[str]:

@@ -84,12 +84,15 @@ def test_key_that_is_no_distributors_is_one_line_and_status_3(
         ([], "name the folder of a finished screening run"),
         (["out/nothing"], "name the product with --product"),
         (["nothing", "--product", "LP1001"], "no folder of a finished run"),
-        (["x", "--product", "LP1001", "--decision", "yes"], "--decision cannot be read"),
-        (["x", "--product", "LP1001", "--prefill", "fax"], "--prefill cannot be read"),
+        (["x", "--product", "LP1001", "--decision", "yes"], "--decision: yes is none of approve"),
+        (
+            ["x", "--product", "LP1001", "--prefill", "fax"],
+            "--prefill: fax is none of email, phone",
+        ),
         (["x", "--product", "LP1001", "--prefill", ""], "to fill in nothing: --no-prefill"),
         (["x", "--product", "P", "--prefill", "email", "--no-prefill"], "--prefill takes"),
         (["x", "--product", "LP1001", "--max", "0"], "greater than or equal to 1"),
-        (["x", "--product", "LP1001", "--max-spend", "much"], "--max-spend cannot be read"),
+        (["x", "--product", "LP1001", "--max-spend", "much"], "--max-spend: write naira such as"),
     ],
 )
 def test_mistakes_are_told_before_the_engine_starts(
