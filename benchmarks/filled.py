@@ -14,6 +14,7 @@ from sandbox.people import account_of, ecosystem_of, karma_of
 from sandbox.wire import ABSENT, Meta, envelope
 from schemas.calls import Ask, CallState, Caps, Settled
 from schemas.checks import Check, Outcome
+from schemas.plan import Standing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +38,7 @@ def answer_needed(line: Line) -> int:
         mine = needed.filter(pc.equal(needed["check"], check.value))
         for start in range(0, mine.num_rows, _BLOCK):
             _answer_block(line, check, mine.slice(start, _BLOCK))
+    line.standing[:] = Standing.PAID.value
     return int(needed.num_rows)
 
 
