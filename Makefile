@@ -24,8 +24,9 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## screen 10,000 made-up customers twice against the embedded simulator
 	$(BIN)/nightscreen demo
 
-test: $(STAMP) ## run the tests, three at a time
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile
+test: $(STAMP) ## run the tests, three at a time; what fails beside others is tried once more alone
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile || \
+	$(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
 
 check: $(STAMP) ## format, lint, types, import rules, links of the docs
 	$(BIN)/ruff format --check $(CODE)
