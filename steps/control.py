@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from schemas.money import naira_words
 from schemas.plan import Standing
+from schemas.stops import StopReason as StopReason  # noqa: PLC0414 - it belongs to control too
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,20 +37,6 @@ BLIND_ANSWERS = 100
 """Answers without a balance after which a balance floor cannot be watched."""
 
 MICROS = 1_000_000
-
-
-class StopReason(StrEnum):
-    """Why a run stopped early (`report.json`, `stop_reason`)."""
-
-    BUDGET = "budget"
-    BALANCE = "balance"
-    AUTH = "auth"
-    OUTAGE = "outage"
-    FAILURES = "failures"
-    DEADLINE = "deadline"
-    QUOTA = "quota"
-    APPROVAL = "approval"
-    CANCELLED = "cancelled"
 
 
 PASSING = frozenset({StopReason.OUTAGE, StopReason.BALANCE})

@@ -52,9 +52,10 @@ class Columns:
 
     def names(self) -> pa.Array:
         """Return names as the lender's file has them, null where it has none."""
-        parts = pc.call_function(
-            "binary_join_element_wise", [*map(self._filled, NAMES), " "], _SKIP
-        )
+        given = [self._filled(name) for name in NAMES]
+        if all(each.null_count == len(each) for each in given):  # the join loses rows of nulls
+            return self._filled("full_name")
+        parts = pc.call_function("binary_join_element_wise", [*given, pa.scalar(" ")], _SKIP)
         nameless = pc.equal(parts, "")
         joined = pc.if_else(nameless, pa.scalar(None, pa.string()), parts)
         return pc.coalesce(self._filled("full_name"), joined)

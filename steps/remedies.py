@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from schemas.money import naira_words
-from steps.control import StopReason
+from schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
