@@ -10,22 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from schemas.stops import WHY
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 _LABEL = 14
-_ENDS = {
-    "budget": "the spending cap was reached",
-    "balance": "the wallet is too low",
-    "auth": "the service refused the API key, or an operation it has no right to",
-    "outage": "the service gave no answers any more",
-    "failures": "too many lookups failed",
-    "deadline": "the deadline was reached",
-    "quota": "the day's number of lookups was used up",
-    "approval": "spending was not approved in time",
-    "cancelled": "it was cancelled",
-}
 _ADVICE = {
     "budget": "raise --max-spend or a cap in the settings",
     "balance": "top the wallet up",
@@ -101,5 +92,5 @@ def _ending(report: Mapping[str, Any]) -> str:
             f"Run {run_id} stopped at once: the service is in test mode and answers with samples.\n"
             "Switch it to live in the service's console, then run again."
         )
-    why = _ENDS.get(report["stop_reason"] or "", "it was stopped")
+    why = WHY.get(report["stop_reason"] or "", "it was stopped")
     return f"Run {run_id} stopped early: {why}. What was answered is kept."

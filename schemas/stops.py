@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class StopReason(StrEnum):
@@ -17,3 +21,17 @@ class StopReason(StrEnum):
     QUOTA = "quota"
     APPROVAL = "approval"
     CANCELLED = "cancelled"
+
+
+WHY: Mapping[str, str] = {
+    StopReason.BUDGET: "the spending cap was reached",
+    StopReason.BALANCE: "the wallet is too low",
+    StopReason.AUTH: "the service refused the API key, or an operation it has no right to",
+    StopReason.OUTAGE: "the service gave no answers any more",
+    StopReason.FAILURES: "too many lookups failed",
+    StopReason.DEADLINE: "the deadline was reached",
+    StopReason.QUOTA: "the day's number of lookups was used up",
+    StopReason.APPROVAL: "spending was not approved in time",
+    StopReason.CANCELLED: "it was cancelled",
+}
+"""Each reason as people read it."""

@@ -226,15 +226,18 @@ class _Turn:
 
     async def _list(self, grant: Grant, tokens: Tokens) -> Job:
         request = within_scope(grant, aggregator.transactions(tokens.access_token))
-        return await self.desk.one(
-            self.desk.job(
-                request,
-                kind=SubjectKind.CUSTOMER,
-                subject=grant.customer,
-                keeps_body=False,
-                consent_reference=grant.grant_id,
-            )
+        return await self._call(grant, request)
+
+    async def _call(self, grant: Grant, request: Request) -> Job:
+        """Make a call in the customer's name, under their consent; the journal keeps no body."""
+        job = self.desk.job(
+            request,
+            kind=SubjectKind.CUSTOMER,
+            subject=grant.customer,
+            keeps_body=False,
+            consent_reference=grant.grant_id,
         )
+        return await self.desk.one(job)
 
     # --- refreshing ---
 
@@ -268,15 +271,7 @@ class _Turn:
         request = aggregator.refresh(
             tokens.refresh_token, redirect_uri or self.pull.run.settings.redirect_uri
         )
-        job = await self.desk.one(
-            self.desk.job(
-                request,
-                kind=SubjectKind.CUSTOMER,
-                subject=grant.customer,
-                keeps_body=False,
-                consent_reference=grant.grant_id,
-            )
-        )
+        job = await self._call(grant, request)
         if job.standing is Standing.WAITING:
             return None
         if job.standing in {Standing.FAILED, Standing.IN_DOUBT}:

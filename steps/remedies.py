@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from schemas.money import naira_words
-from schemas.stops import StopReason
+from schemas.stops import WHY, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,17 +27,7 @@ COMMANDS: Mapping[str, str] = {
 """The command of each flow whose runs can be taken up again."""
 _DAY_BEGINS = "which begins at noon in Lagos"
 
-ENDS: Mapping[str, str] = {
-    StopReason.BUDGET: "a spending cap was reached",
-    StopReason.BALANCE: "the wallet is too low",
-    StopReason.AUTH: "the service refused the API key, or an operation it has no right to",
-    StopReason.OUTAGE: "the service gave no answers any more",
-    StopReason.FAILURES: "too many lookups failed",
-    StopReason.DEADLINE: "the deadline was reached",
-    StopReason.QUOTA: "the day's number of lookups was used up",
-    StopReason.APPROVAL: "spending was not approved in time",
-    StopReason.CANCELLED: "it was cancelled",
-}
+ENDS: Mapping[str, str] = {**WHY, StopReason.BUDGET: "a spending cap was reached"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from schemas.stops import WHY, StopReason
 from storage.clock import LAGOS
 
 if TYPE_CHECKING:
@@ -53,17 +54,7 @@ STATUSES = {
     "no_match": "does not match",
     "match": "matches",
 }
-ENDS = {
-    "budget": "the spending cap was reached",
-    "balance": "the wallet is too low",
-    "auth": "the service refused the API key, or an operation it has no right to",
-    "outage": "the service gave no answers any more",
-    "failures": "too many lookups failed",
-    "deadline": "the deadline was reached",
-    "quota": "the day's number of lookups was used up",
-    "approval": "the spending was not approved in time",
-    "cancelled": "it was cancelled",
-}
+ENDS = {**WHY, StopReason.APPROVAL: "the spending was not approved in time"}
 NEXT = {
     "budget": "Raise the cap, then take the run up again.",
     "balance": "Top the wallet up, then take the run up again.",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.command import nightscreen, surroundings
+from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,10 +58,17 @@ def test_the_version_can_be_asked_for(here: Here) -> None:
 
 
 def test_shells_can_complete_it(tmp_path: Path) -> None:
-    """The script is printed, and it completes a command."""
-    ended = nightscreen("--show-completion", "bash", cwd=tmp_path)
-    assert (ended.status, ended.err) == (0, "")
-    assert "_NIGHTSCREEN_COMPLETE" in ended.out
+    """The script for the shell it is asked from is printed."""
+    ended = subprocess.run(
+        ["bash", "-c", f"'{COMMAND}' --show-completion; exit $?"],
+        env=surroundings(tmp_path, **SERVICE),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "_NIGHTSCREEN_COMPLETE" in ended.stdout
 
 
 @pytest.mark.parametrize(

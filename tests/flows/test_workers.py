@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
 CAPS = {"bank_account": 6, "karma": 8, "ecosystem": 8}
 ROWS = 500
-LATENCY_MS, SLOW_MS = 40, 500
+LATENCY_MS, SLOW_MS, WAITING_MS = 40, 500, 3000
 UNDER_WAY = 60
 """Charges after which a run, and parts of it, are under way."""
 PART = "-part-"
@@ -181,6 +181,13 @@ def holders_of(site: Site, run_id: str) -> set[str]:
         return {row.holder for block in journal.runs.calls(run_id) for row in block}
 
 
+def askers(site: Site) -> set[str]:
+    """Return the processes that have asked for the run begun last; none while there is none."""
+    with site.journal() as journal:
+        newest = journal.runs.newest(limit=1)
+    return holders_of(site, newest[0].run_id) if newest else set()
+
+
 def test_two_workers_do_what_one_process_does(
     site: Site, calm: SandboxProcess, tmp_path: Path
 ) -> None:
@@ -191,8 +198,11 @@ def test_two_workers_do_what_one_process_does(
     words = (people, "--output", out, "--json")
     alone = site.report(site.command(tmp_path / "alone", *words, NIGHTSCREEN_JOURNAL_URL=""))
     calm.reset("calm")
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": WAITING_MS})
+    running = site.command(site.homes[0], people, "--output", there, "--workers", "2", "--json")
+    until(lambda: len(askers(site)) == 3, "a call of each part, and of who keeps the books")
     calm.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
-    together = site.screen(people, "--output", there, "--workers", "2")
+    together = site.report(running)
     assert together["state"] == "completed"
     assert enriched(there, together).equals(enriched(out, alone))
     place = remote_place(there).below(together["run_id"])
@@ -204,8 +214,7 @@ def test_two_workers_do_what_one_process_does(
     totals = calm.totals()["totals"]
     assert Decimal(together["cost"]["total"]) == Decimal(totals["charged"])
     assert totals["repeated_charges"] == 0
-    # who keeps the books, and the parts: how many shards each takes is up to their speed
-    assert len(holders_of(site, together["run_id"])) >= 2
+    assert len(holders_of(site, together["run_id"])) == 3  # the parts, and who keeps the books
     assert_within_caps(calm)
     assert remote_place(site.settings["NIGHTSCREEN_SHARED"]).names() == []
 

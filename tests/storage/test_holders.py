@@ -97,8 +97,10 @@ def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
     program = (
         "import os, sys, time; from pathlib import Path; from storage.holders import FileHolders\n"
         "held = FileHolders(Path(sys.argv[1]))\n"
+        "woken, wake = os.pipe()\n"
         "pid = os.fork()\n"
-        "if pid == 0: time.sleep(20); os._exit(0)\n"
+        "if pid == 0: os.write(wake, b'.'); time.sleep(20); os._exit(0)\n"
+        "os.read(woken, 1)\n"
         "print(held.name, pid, flush=True); os.kill(os.getpid(), 9)\n"
     )
     done = subprocess.Popen(
