@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING
 
+from s3fs import S3FileSystem
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -28,6 +30,7 @@ def object_store() -> Iterator[dict[str, str]]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    S3FileSystem.clear_instance_cache()  # one made earlier would ask at another's address
     try:
         _make_bucket(port)
         yield {
