@@ -46,6 +46,9 @@ REFUSED = "the service refused to renew the access"
 """Why a grant lapsed, as `consent list` shows it."""
 _LEASE_POLL_S = 0.2
 _SHARDS = 8
+_TURNS_A_CALL = 2
+"""Customers whose turn it is at once for each call in flight: one is asked, one is written down."""
+
 _FAILURES = frozenset({PullOutcome.FAILED, PullOutcome.IN_DOUBT})
 
 
@@ -60,12 +63,14 @@ class Pull:
         key_worked: a call under the API key was answered in this run, so that a refused refresh
             cannot be the key's fault.
         settled: what became of the customers whose turn is over.
+        turns: bounds whose turn it is, so that nothing more is asked while keeping lags behind.
     """
 
     run: ErrandRun
     vault: Vault
     store: Transactions
     fields: TransactionFields
+    turns: asyncio.Semaphore
     due: list[list[Pulled]] = field(default_factory=list)
     key_worked: bool = False
     settled: dict[bytes, PullOutcome] = field(default_factory=dict)
@@ -105,7 +110,8 @@ def begin_pull(run: ErrandRun) -> Pull:
         UsageError: a grant that was named is not live, or the table of fields has a mistake.
     """
     run.control.tolerated_failure_pct = 100.0  # a refused token is no failure: `_watch` judges
-    pull = Pull(run, Vault.of(run.journal), Transactions.of(run.journal), load_fields())
+    turns = asyncio.Semaphore(_TURNS_A_CALL * run.settings.max_in_flight.aggregator)
+    pull = Pull(run, Vault.of(run.journal), Transactions.of(run.journal), load_fields(), turns)
     if run.is_new:
         wanted = run.parameters.grants if isinstance(run.parameters, PullTransactions) else []
         chosen = _chosen(pull.vault, wanted)
@@ -159,8 +165,8 @@ async def pull_shard(pull: Pull, desk: Desk, number: int) -> dict[str, int]:
 
 async def _pull_one(pull: Pull, desk: Desk, due: Pulled) -> PullOutcome:
     """Pull one customer and write down how it went."""
-    turn = _Turn(pull, desk, due)
-    done = await turn.take()
+    async with pull.turns:
+        done = await _Turn(pull, desk, due).take()
     if done is not None:
         pull.settled[due.customer] = done.outcome
         _watch(pull)

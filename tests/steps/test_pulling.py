@@ -350,6 +350,7 @@ def test_ten_thousand_transactions_and_three_days(lender: Lender) -> None:
 
 def test_pull_that_was_stopped_goes_on_with_those_who_are_left(lender: Lender) -> None:
     """A resumed pull asks nobody twice, keeps its folder and tells all of its changes."""
+    lender.settings["max_in_flight"] = {"aggregator": 4}
     lender.consent([f"C{number}" for number in range(30)])
     pull = lender.open()
     asyncio.run(lender.ask(pull, until=11))
