@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING
 
-from s3fs import S3FileSystem
+from fsspec import get_filesystem_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ def object_store() -> Iterator[dict[str, str]]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    S3FileSystem.clear_instance_cache()  # one made earlier would ask at another's address
+    get_filesystem_class("s3").clear_instance_cache()  # one made earlier would ask at another's address
     try:
         _make_bucket(port)
         yield {
