@@ -30,7 +30,7 @@ def object_store() -> Iterator[dict[str, str]]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    get_filesystem_class("s3").clear_instance_cache()  # one made earlier would ask at another's address
+    get_filesystem_class("s3").clear_instance_cache()  # an earlier one asks elsewhere
     try:
         _make_bucket(port)
         yield {
