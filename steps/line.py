@@ -38,7 +38,7 @@ from steps.policy import load_policy
 from steps.price import RECENT_RUNS, approval_reason, rank, seen_rates, worst_costs
 from steps.price import quote as make_quote
 from steps.resolved import Resolved, resolve
-from steps.signals import Earlier, count_shared
+from steps.signals import COUNTED, PLACEHOLDERS, Earlier, count_shared
 from storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
 from storage.journal import Journal, journal_of
 from storage.journal.sightings import Sightings
@@ -342,14 +342,17 @@ def read_chunk(line: Line, number: int) -> pa.Table:
 def make_plan(line: Line) -> None:
     """Judge what each row needs; write row plans and needed lookups into the workspace."""
     now = line.freshness.at
+    quoted = line.parameters.quote_only
+    asked = {slot.kind for slot in slots_of(line.wanted.checks, line.wanted.karma_kinds)}
     shared = count_shared(
         (read_chunk(line, number) for number in range(line.chunks)),
         line.journal.pseudonyms,
-        Earlier.of(Sightings.of(line.journal), run_id=line.run_id, batch=line.batch),
-        workspace=None if line.parameters.quote_only else line.workspace,
-        asked={slot.kind for slot in slots_of(line.wanted.checks, line.wanted.karma_kinds)},
+        Earlier.of(Sightings.of(line.journal), run_id=line.run_id, batch=line.batch, at=now),
+        workspace=None if quoted else line.workspace,
+        asked=asked,
+        counted=asked.intersection(PLACEHOLDERS) if quoted else COUNTED,
     )
-    for number in range(line.chunks):
+    for number in range(0 if quoted else line.chunks):
         line.workspace.put(f"signals-{number:05d}", shared.table(number))
     planner = Planner(
         line.wanted,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from schemas.checks import IdentityKind
 from schemas.rows import Action, Flaw, Problem
-from storage.journal.sightings import BLOCK, Sighting
+from storage.journal.sightings import BLOCK, ELSEWHERE, LATELY, Sighting
 from storage.sealing import Pseudonyms
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ _FLAWS = {
     IdentityKind.EMAIL: Flaw.EMAIL,
     IdentityKind.IMAGE: Flaw.IMAGE,
 }
+COUNTED = tuple(_FLAWS)
 PLACEHOLDERS = (IdentityKind.PHONE, IdentityKind.EMAIL)
 _BYTES = 16
 _ABSENT = -1
@@ -125,6 +126,7 @@ class Shared:
         return [
             Problem(int(line), kind.value, f"{kind.value}_of_many", _OF_MANY, Action.WARNED)
             for kind in PLACEHOLDERS
+            if kind in self.others
             for line in self.lines[self.others[kind] + 1 > MOST_CUSTOMERS]
         ]
 
@@ -137,16 +139,19 @@ class Earlier:
         batch: the batch name at hand; what a customer of it has now replaces what the same
             customer had in it before.
         before: only what was first seen before this instant; None for everything.
+        at: the present instant: what was written not long before is not laid aside again; None to
+            lay all aside.
     """
 
     sightings: Sightings
     batch: str
     before: int | None
+    at: int | None = None
 
     @classmethod
-    def of(cls, sightings: Sightings, *, run_id: str, batch: str) -> Earlier:
+    def of(cls, sightings: Sightings, *, run_id: str, batch: str, at: int | None = None) -> Earlier:
         """Return what is earlier than a run."""
-        return cls(sightings, batch, sightings.horizon(run_id))
+        return cls(sightings, batch, sightings.horizon(run_id), at)
 
 
 def count_shared(
@@ -156,6 +161,7 @@ def count_shared(
     *,
     workspace: Workspace | None = None,
     asked: Collection[IdentityKind] = (),
+    counted: Collection[IdentityKind] = COUNTED,
 ) -> Shared:
     """Count over a whole batch, and the journal's earlier ones, how many customers share what.
 
@@ -167,32 +173,31 @@ def count_shared(
         workspace: where the batch's own sightings are laid aside for `keep_sightings`; None where
             nothing is to be kept.
         asked: kinds of which the pseudonyms are to stay at hand, for lookups.
+        counted: kinds to be counted: all but for a quote, which needs no more than `PLACEHOLDERS`.
     """
-    starts, lines, customers, named = _gather(chunks, pseudonyms or Pseudonyms(os.urandom(32)))
-    bvns = _Groups.of(named.pop(IdentityKind.BVN))
+    kinds = [kind for kind in _FLAWS if kind in counted or kind in asked]
+    starts, lines, customers, named = _gather(
+        chunks, pseudonyms or Pseudonyms(os.urandom(32)), kinds, whose=bool(counted)
+    )
+    bvns = _Groups.of(named.pop(IdentityKind.BVN, _Named()))
     others: dict[IdentityKind, NDArray[np.int32]] = {}
     account_bvns = np.zeros(0, dtype=np.int32)
     pieces: dict[str, int] = {}
     kept: dict[IdentityKind, _Groups] = {}
-    for kind in _FLAWS:
+    for kind in kinds:
         is_account = kind is IdentityKind.NUBAN
         groups = bvns if kind is IdentityKind.BVN else _Groups.of(named.pop(kind))
-        members = _Members(groups, customers, bvns if is_account else None)
         if kind in asked:
             kept[kind] = groups
-        counted = groups.sizes - 1
+        if kind not in counted:
+            continue
+        members = _Members(groups, customers, bvns if is_account else None)
+        more, more_bvns, unwritten = _count_earlier(kind, members, earlier)
+        others[kind] = groups.of_rows(groups.sizes - 1 + more)
         if is_account:
-            stood = groups.distinct(bvns)
-        if earlier is not None:
-            more, more_bvns = _count_earlier(kind, members, earlier)
-            counted = counted + more
-            if is_account:
-                stood = stood + more_bvns
-        others[kind] = groups.of_rows(counted)
-        if is_account:
-            account_bvns = groups.of_rows(stood)
+            account_bvns = groups.of_rows(groups.distinct(bvns) + more_bvns)
         if workspace is not None:
-            pieces[kind.value] = members.put(workspace, kind)
+            pieces[kind.value] = members.put(workspace, kind, unwritten)
     if workspace is not None:
         workspace.note(_NOTE, pieces)
     return Shared(tuple(starts), lines, others, account_bvns, kept)
@@ -237,18 +242,25 @@ def _sixteens_of(column: pa.Array) -> NDArray[np.uint8]:
 
 
 def _gather(
-    chunks: Iterable[pa.Table], pseudonyms: Pseudonyms
+    chunks: Iterable[pa.Table],
+    pseudonyms: Pseudonyms,
+    kinds: Iterable[IdentityKind],
+    *,
+    whose: bool,
 ) -> tuple[list[int], NDArray[np.int64], NDArray[np.uint8], dict[IdentityKind, _Named]]:
-    """Return where chunks start, each row's line and customer, and who is named by what."""
+    """Return where chunks start, each row's line and customer, and who is named by what.
+
+    Customers only where it matters whose an identifier is.
+    """
     starts, lines = [0], [np.zeros(0, np.int64)]
     customers: list[bytes] = []
-    named = {kind: _Named() for kind in _FLAWS}
+    named = {kind: _Named() for kind in kinds}
     for rows in chunks:
         starts.append(starts[-1] + rows.num_rows)
         lines.append(rows["line"].to_numpy())
-        customers.append(
-            pseudonyms.customers_anywhere(each or "" for each in rows["customer_id"].to_pylist())
-        )
+        if whose:
+            ids = rows["customer_id"].to_pylist()
+            customers.append(pseudonyms.customers_anywhere(each or "" for each in ids))
         for kind, each in named.items():
             values = _identities(rows, kind)
             there = values.drop_null().to_pylist()
@@ -354,10 +366,19 @@ class _Members:
             identifiers = _texts([self.groups.identifiers[start:end]])
             yield _Block(start, identifiers, rows, self)
 
-    def keys(self, rows: NDArray[np.int64]) -> set[bytes]:
-        """Return identifier and customer of some rows, joined."""
+    def keys(self, rows: NDArray[np.int64]) -> list[bytes]:
+        """Return identifier and customer of each of some rows, joined."""
         identifiers = self.groups.identifiers[self.groups.group[rows]]
-        return set(_texts([identifiers, self.customers[rows]]))
+        return _texts([identifiers, self.customers[rows]])
+
+    def sightings(self, rows: NDArray[np.int64], keys: Sequence[bytes]) -> list[bytes]:
+        """Return each row's sighting as one that was written lately is told (`Reading.told`)."""
+        if self.bvns is None:
+            return [key + LATELY for key in keys]
+        group = self.bvns.group[rows]
+        bvns = _texts([self.bvns.identifiers[group]]) if len(self.bvns) else [b""] * len(rows)
+        places = zip(keys, bvns, (group >= 0).tolist(), strict=True)
+        return [key + LATELY + bvn if known else key + LATELY for key, bvn, known in places]
 
     def bvn_keys(self, rows: NDArray[np.int64]) -> set[bytes]:
         """Return identifier and BVN of those of some rows that have a BVN, joined."""
@@ -367,11 +388,11 @@ class _Members:
         identifiers = self.groups.identifiers[self.groups.group[rows]]
         return set(_texts([identifiers, self.bvns.identifiers[self.bvns.group[rows]]]))
 
-    def put(self, workspace: Workspace, kind: IdentityKind) -> int:
-        """Lay the sightings aside in their order; return in how many pieces."""
-        starts = range(0, len(self.groups.rows), _PIECE_ROWS)
+    def put(self, workspace: Workspace, kind: IdentityKind, unwritten: NDArray[np.int64]) -> int:
+        """Lay the sightings of some rows aside in their order; return in how many pieces."""
+        starts = range(0, len(unwritten), _PIECE_ROWS)
         for number, start in enumerate(starts):
-            rows = self.groups.rows[start : start + _PIECE_ROWS]
+            rows = unwritten[start : start + _PIECE_ROWS]
             columns = [
                 _binary(self.groups.identifiers[self.groups.group[rows]]),
                 _binary(self.customers[rows]),
@@ -411,40 +432,52 @@ def _binary(texts: NDArray[np.uint8]) -> pa.Array:
 
 
 def _count_earlier(
-    kind: IdentityKind, members: _Members, earlier: Earlier
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return for each group how many customers, and BVNs, only earlier batches had with it."""
+    kind: IdentityKind, members: _Members, earlier: Earlier | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each group how many customers, and BVNs, only earlier batches had with it.
+
+    And the rows whose sightings are to be written, in their order: those that the journal does not
+    have as they are, or was last told of a week ago.
+    """
     more = np.zeros(len(members.groups), dtype=np.int64)
     more_bvns = np.zeros(len(members.groups), dtype=np.int64)
+    if earlier is None:
+        return more, more_bvns, members.groups.rows
+    unwritten = [np.zeros(0, dtype=np.int64)]
     with earlier.sightings.reading_of(kind.value, before=earlier.before) as read:
         for block in members.blocks():
-            here = members.keys(block.rows)
-            if kind is not IdentityKind.NUBAN:
-                pairs = read.customers(block.identifiers)
-                block.add({each + customer for each, customer in pairs} - here, more)
+            found = read.told(block.identifiers, earlier.batch, at=earlier.at)
+            keys = members.keys(block.rows)
+            mine = members.sightings(block.rows, keys)
+            missing = [place for place, each in enumerate(mine) if each not in found]
+            unwritten.append(block.rows[missing])
+            found.difference_update(mine)
+            if not found:
                 continue
-            strangers, stood = _accounts(read.accounts(block.identifiers), here, earlier.batch)
+            strangers, stood = _strangers(found, set(keys))
             block.add(strangers, more)
             block.add(stood - members.bvn_keys(block.rows) if stood else stood, more_bvns)
-    return more, more_bvns
+    return more, more_bvns, np.concatenate(unwritten)
 
 
-def _accounts(
-    rows: Iterable[tuple[Any, ...]], here: set[bytes], batch: str
-) -> tuple[set[bytes], set[bytes]]:
-    """Return accounts with customers that only earlier batches had, and with BVNs they told.
+def _strangers(told: Iterable[bytes], here: set[bytes]) -> tuple[set[bytes], set[bytes]]:
+    """Return identifiers with customers that only earlier batches had, and with BVNs they told.
 
     What the same customer had in the same batch name is replaced by what it has now: a corrected
     BVN is no second one.
+
+    Args:
+        told: sightings that are not just what the batch has now.
+        here: identifier and customer of the batch's own.
     """
     strangers: set[bytes] = set()
     stood: set[bytes] = set()
-    for account, customer, name, bvn in rows:
-        key = account + customer
+    for each in told:
+        key, when, bvn = each[: 2 * _BYTES], each[2 * _BYTES : 2 * _BYTES + 1], each[-_BYTES:]
         if key not in here:
             strangers.add(key)
-        elif name == batch:
+        elif when != ELSEWHERE:
             continue
-        if bvn is not None:
-            stood.add(account + bvn)
+        if len(each) > 2 * _BYTES + 1:
+            stood.add(key[:_BYTES] + bvn)
     return strangers, stood

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import (
@@ -18,21 +19,20 @@ from sqlalchemy import (
     LargeBinary,
     Table,
     Text,
-    bindparam,
-    literal_column,
     select,
+    text,
 )
 
 from storage.clock import DAY_MICROS
 from storage.journal.customer_tables import customer_commits
 from storage.journal.engine import reading, writing
-from storage.journal.statements import Many, insert_into, marks
+from storage.journal.statements import Many, insert_into
 from storage.journal.tables import metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from sqlalchemy import Connection, CursorResult, Engine, Select
+    from sqlalchemy import Connection, CursorResult, Engine
     from sqlalchemy.sql.dml import UpdateBase
 
     from storage.journal import Journal
@@ -55,8 +55,9 @@ REWRITTEN_AFTER = 7 * DAY_MICROS
 """A sighting is written again a week after it was last written, not every night."""
 _WRITE_BLOCK = 20_000
 _DENSE = 3  # sightings per identifier up to which reading whole ranges is quicker
-_FETCH = 1000
-_JOINED = "CAST(identifier || customer || COALESCE(bvn, '') AS {blob})"
+_NEVER = 2**63 - 1
+ELSEWHERE, BEFORE, LATELY = b"\0", b"\1", b"\2"
+"""How a sighting is told: of another batch name, of this one, of this one and written lately."""
 
 
 class Seen(NamedTuple):
@@ -189,83 +190,96 @@ class Reading:
 
     def __init__(self, connection: Connection, kind: str, before: int | None) -> None:
         self._connection = connection
-        self._kind = kind
-        self._before = before
-        self._batch: str | None = None
-        self._since = 0
+        self._given: dict[str, object] = {"of_kind": kind, "before": before}
+        self._condition = "kind = :of_kind"
+        if before is not None:
+            self._condition += " AND first_at < :before"
         self._dense: bool | None = None
-        self._ranges: dict[tuple[str, ...], Select[Any]] = {}
+        self._is_sqlite = connection.dialect.name == "sqlite"
 
     def customers(self, identifiers: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Yield identifier and customer of what was seen; others that lie between may be there."""
-        yield from self._found(("identifier", "customer"), identifiers)
+        yield from self._found("identifier, customer", identifiers)
 
     def accounts(
         self, identifiers: Sequence[bytes]
     ) -> Iterator[tuple[bytes, bytes, str, bytes | None]]:
         """Yield account, customer, batch and BVN of what was seen; others may be there."""
-        yield from self._found(("identifier", "customer", "batch", "bvn"), identifiers)
+        yield from self._found("identifier, customer, batch, bvn", identifiers)
+
+    def told(self, identifiers: Sequence[bytes], batch: str, *, at: int | None) -> set[bytes]:
+        """Return what was seen: identifier, customer, `ELSEWHERE` or another, and BVN, joined.
+
+        Other identifiers that lie between may be there. One value a row is read twice as fast as
+        four.
+
+        Args:
+            identifiers: a block of them, in ascending order.
+            batch: the batch name at hand.
+            at: the present instant, from which lately counts back; None where nothing is lately.
+        """
+        since = _NEVER if at is None else at - REWRITTEN_AFTER
+        self._given |= {"batch": batch, "since": since, "elsewhere": ELSEWHERE}
+        self._given |= {"earlier": BEFORE, "lately": LATELY}
+        when = (
+            "CASE WHEN batch <> :batch THEN :elsewhere "
+            "WHEN last_at > :since THEN :lately ELSE :earlier END"
+        )
+        return self._joined(f"identifier || customer || {when} || COALESCE(bvn, '')", identifiers)
 
     def written(self, identifiers: Sequence[bytes], batch: str, since: int) -> set[bytes]:
         """Return what was written in a batch name after an instant; other identifiers too.
 
-        Identifier, customer and BVN are joined: one value a row is read twice as fast as three.
+        Identifier, customer and BVN are joined.
         """
-        self._batch, self._since = batch, since
-        blob = "BYTEA" if self._connection.dialect.name == "postgresql" else "BLOB"
-        joined = _JOINED.format(blob=blob)
-        return {bytes(row[0]) for row in self._found((joined,), identifiers)}
+        self._given |= {"batch": batch, "since": since}
+        more = "AND batch = :batch AND last_at > :since"
+        return self._joined("identifier || customer || COALESCE(bvn, '')", identifiers, more)
 
-    def _found(self, names: tuple[str, ...], block: Sequence[bytes]) -> Iterator[tuple[Any, ...]]:
+    def _joined(self, what: str, identifiers: Sequence[bytes], more: str = "") -> set[bytes]:
+        """Return one value of each sighting."""
+        blob = "BLOB" if self._is_sqlite else "BYTEA"
+        rows = self._found(f"CAST({what} AS {blob})", identifiers, more)
+        return {value for (value,) in rows} if self._is_sqlite else {bytes(row[0]) for row in rows}
+
+    def _found(
+        self, what: str, block: Sequence[bytes], more: str = ""
+    ) -> Iterable[tuple[Any, ...]]:
+        query = f"SELECT {what} FROM sightings WHERE {self._condition} {more}"  # noqa: S608 - nothing of it comes from outside
+        limits = {"low": block[0], "high": block[-1]}
+        between = f"{query} AND identifier BETWEEN :low AND :high"
         if self._dense is None:
             most = _DENSE * len(block)
-            some = self._range(names).limit(most + 1)
-            self._dense = len(list(self._rows(some, block))) <= most
+            some = self._rows(f"{between} LIMIT :most", {**limits, "most": most + 1})
+            self._dense = len(list(some)) <= most
         if self._dense:
-            return self._rows(self._range(names), block)
-        if self._connection.dialect.name == "sqlite":
-            return self._each_sqlite(names, block)
-        kept = sightings.c
-        each = self._of_kind(names).where(kept.identifier.in_(bindparam("block", expanding=True)))
-        return self._rows(each, block)
+            return self._rows(between, limits)
+        if self._is_sqlite:
+            each = zip(_names(len(block)), block, strict=True)
+            return self._rows(f"{query} AND identifier IN ({_marks(len(block))})", dict(each))
+        return self._rows(f"{query} AND identifier = ANY(:block)", {"block": list(block)})
 
-    def _of_kind(self, names: Sequence[str]) -> Select[Any]:
-        kept = sightings.c
-        query = select(*map(literal_column, names)).where(kept.kind == bindparam("of_kind"))
-        if self._batch is not None:
-            mine = kept.batch == bindparam("batch")
-            query = query.where(mine, kept.last_at > bindparam("since"))
-        return query if self._before is None else query.where(kept.first_at < bindparam("before"))
-
-    def _range(self, names: tuple[str, ...]) -> Select[Any]:
-        if names not in self._ranges:
-            between = sightings.c.identifier.between(bindparam("low"), bindparam("high"))
-            self._ranges[names] = self._of_kind(names).where(between)
-        return self._ranges[names]
-
-    def _rows(self, query: Select[Any], block: Sequence[bytes]) -> Iterator[tuple[Any, ...]]:
-        given = {"of_kind": self._kind, "before": self._before, "block": list(block)}
-        limits = {"low": block[0], "high": block[-1], "batch": self._batch, "since": self._since}
-        return _fetched(self._connection.execute(query, {**given, **limits}))
-
-    def _each_sqlite(self, names: Sequence[str], block: Sequence[bytes]) -> Iterator[Any]:
-        """Look for each identifier past SQLAlchemy, whose lists of values cost more than that."""
-        sql = (
-            f"SELECT {', '.join(names)} FROM sightings "  # noqa: S608 - nothing of it comes from outside
-            f"WHERE kind = ? AND identifier IN ({marks(len(block))})"
-        )
-        values: tuple[object, ...] = (self._kind, *block)
-        if self._before is not None:
-            sql, values = f"{sql} AND first_at < ?", (*values, self._before)
-        if self._batch is not None:
-            sql = f"{sql} AND batch = ? AND last_at > ?"
-            values = (*values, self._batch, self._since)
-        return _fetched(self._connection.exec_driver_sql(sql, values))
+    def _rows(self, query: str, given: dict[str, object]) -> Iterable[tuple[Any, ...]]:
+        values = {**self._given, **given}
+        if self._is_sqlite:
+            return _fetched(self._connection.exec_driver_sql(query, values))
+        return _fetched(self._connection.execute(text(query), values))
 
 
-def _fetched(result: CursorResult[Any]) -> Iterator[tuple[Any, ...]]:
+@lru_cache(maxsize=8)
+def _names(number: int) -> tuple[str, ...]:
+    return tuple(f"b{place}" for place in range(number))
+
+
+@lru_cache(maxsize=8)
+def _marks(number: int) -> str:
+    """Return so many named values of SQLite's."""
+    return ",".join(f":{name}" for name in _names(number))
+
+
+def _fetched(result: CursorResult[Any]) -> list[tuple[Any, ...]]:
+    """Return all rows of a block as the driver has them."""
     cursor = result.cursor
-    if cursor is not None:
-        while rows := cursor.fetchmany(_FETCH):
-            yield from rows
+    rows = [] if cursor is None else cursor.fetchall()
     result.close()
+    return rows
