@@ -33,13 +33,13 @@ _HITS = {
 
 def answer_needed(line: Line) -> int:
     """Answer every lookup that a planned run needs; return how many there were."""
-    needed = line.workspace.get("needed").select(["check", "kind", "subject", "identity"])
-    for check in _HITS:
-        mine = needed.filter(pc.equal(needed["check"], check.value))
-        for start in range(0, mine.num_rows, _BLOCK):
-            _answer_block(line, check, mine.slice(start, _BLOCK))
+    for _, piece in line.needed.pieces():
+        for check in _HITS:
+            mine = piece.filter(pc.equal(piece["check"], check.value))
+            for start in range(0, mine.num_rows, _BLOCK):
+                _answer_block(line, check, mine.slice(start, _BLOCK))
     line.standing[:] = Standing.PAID.value
-    return int(needed.num_rows)
+    return len(line.needed)
 
 
 def _answer_block(line: Line, check: Check, block: pa.Table) -> None:

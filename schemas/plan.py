@@ -25,6 +25,11 @@ class Slot(NamedTuple):
         """Name of the slot's columns in a row plan."""
         return f"{self.check.value}:{self.kind.value}"
 
+    @property
+    def file_name(self) -> str:
+        """Name of the slot in names of files."""
+        return f"{self.check.value}-{self.kind.value}"
+
 
 class Why(IntEnum):
     """Why a row's slot is not asked; ASK where it is. The order is that of the contract."""

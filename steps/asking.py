@@ -26,6 +26,7 @@ from steps.control import ADDRESS, PASSING, StopReason
 from steps.jobs import Job
 from steps.line import money_left
 from steps.lookups import Pace, Window
+from steps.needed import check_number, check_of
 from steps.price import fund
 from steps.shards import Layout, chains_of
 from steps.sparing import Spares, Sparing
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from client.classify import Reading
     from schemas.calls import Caps
     from steps.line import Line
-
-_SMALL_BYTES = 64_000_000
 
 
 @dataclass(slots=True)
@@ -70,16 +69,6 @@ class Asking:
     short: bool = False
     attempts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, np.int16))
     sparing: Spares | None = None
-    _needed: pa.Table | None = None
-
-    def needed(self, indexes: NDArray[np.int64]) -> pa.Table:
-        """Return some of the needed lookups; the table is kept at hand where it is small."""
-        table = self._needed
-        if table is None:
-            table = self.line.workspace.get("needed")
-            if table.nbytes <= _SMALL_BYTES:
-                self._needed = table
-        return table.take(pa.array(indexes))
 
     def note(self, job: Job) -> None:
         """Write down what became of a lookup, whoever waits for it."""
@@ -211,7 +200,7 @@ async def ask_indexes(asking: Asking, table: pa.Table, indexes: NDArray[np.int64
 
 async def _ask_one(asking: Asking, index: int) -> None:
     one = np.array([index], dtype=np.int64)
-    await ask_indexes(asking, asking.needed(one), one)
+    await ask_indexes(asking, asking.line.needed.one(index), one)
 
 
 # --- opening ---
@@ -252,7 +241,8 @@ def _openers(line: Line) -> list[NDArray[np.int64]]:
     """Return funded lookups that can open the books, by check, those with a sure balance first."""
     funded = fund(_waiting(line), line.worst, money_left(line))
     by_check = {
-        check: funded[line.checks_of[funded] == check.value] for check in line.wanted.checks
+        check: funded[line.ranked.check[funded] == check_number(check.value)]
+        for check in line.wanted.checks
     }
     sure = [by_check[check] for check in BALANCE_ON_EVERY_ANSWER if check in by_check]
     rest = [found for check, found in by_check.items() if check not in BALANCE_ON_EVERY_ANSWER]
@@ -265,16 +255,16 @@ def _openers(line: Line) -> list[NDArray[np.int64]]:
 def _waiting(line: Line) -> NDArray[np.int64]:
     """Return the lookups that wait, in rank, without those of checks that stopped."""
     waiting: NDArray[np.int64] = line.order[line.standing[line.order] == Standing.WAITING.value]
-    stopped = [check.value for check in line.control.stopped_checks]
+    stopped = [check_number(check.value) for check in line.control.stopped_checks]
     if not stopped:
         return waiting
-    return waiting.compress(~np.isin(line.checks_of[waiting].astype(str), stopped))
+    return waiting.compress(~np.isin(line.ranked.check[waiting], stopped))
 
 
 def _follow_prices(line: Line) -> None:
     """Take the highest price seen in this run for the least that a lookup may cost at worst."""
     for check, highest in line.control.highest_micro.items():
-        mine = line.checks_of == check.value
+        mine = line.ranked.is_of(check.value)
         line.worst[mine] = np.maximum(line.worst[mine], highest)
 
 
@@ -343,29 +333,33 @@ def _keeping_back(asking: Asking) -> Caps:
 
 def _closer(line: Line, funded: NDArray[np.int64]) -> int | None:
     """Choose the last funded lookup that is sure to bear a balance, to close the books with."""
-    sure = [check.value for check in BALANCE_ON_EVERY_ANSWER]
-    bearing = funded[np.isin(line.checks_of[funded].astype(str), sure)]
+    sure = [check_number(check.value) for check in BALANCE_ON_EVERY_ANSWER]
+    bearing = funded[np.isin(line.ranked.check[funded], sure)]
     return int(bearing[-1]) if len(bearing) else None
 
 
 def _lay_out(asking: Asking, funded: NDArray[np.int64]) -> dict[Check, list[str]]:
     line, layout = asking.line, asking.layout
-    needed = asking.needed(funded)
     shards: dict[Check, list[str]] = {}
+    names: list[str] = []
+    cut: list[NDArray[np.int64]] = []
+    checks = line.ranked.check[funded]
     for check in line.wanted.checks:
-        mine = np.flatnonzero(line.checks_of[funded] == check.value)
-        for number, places in enumerate(layout.cut(funded[mine])):
+        mine = funded[checks == check_number(check.value)]
+        for number, places in enumerate(layout.cut(mine)):
             name = f"lookups-{check.value}-{asking.round:03d}-{number:05d}"
-            indexes = funded[mine[places]]
-            shard = needed.take(pa.array(mine[places])).append_column("index", pa.array(indexes))
-            if layout.is_shared:
-                shard = shard.append_column("worst", pa.array(line.worst[indexes]))
-                if layout.chains is not None and check is Check.KARMA:
-                    ended = line.standing != Standing.WAITING.value
-                    waits = chains_of(layout.chains, indexes, ended, line.listed)
-                    layout.space.put(f"chains-{name}", waits)
-            layout.space.put(name, shard)
+            names.append(name)
+            cut.append(mine[places])
             shards.setdefault(check, []).append(name)
+    for name, indexes, table in zip(names, cut, line.needed.shards(cut), strict=True):
+        shard = table.append_column("index", pa.array(indexes))
+        if layout.is_shared:
+            shard = shard.append_column("worst", pa.array(line.worst[indexes]))
+            if layout.chains is not None and name in shards.get(Check.KARMA, ()):
+                ended = line.standing != Standing.WAITING.value
+                waits = chains_of(layout.chains, indexes, ended, line.listed)
+                layout.space.put(f"chains-{name}", waits)
+        layout.space.put(name, shard)
     return shards
 
 
@@ -402,7 +396,7 @@ async def close_books(asking: Asking) -> None:
         for window in asking.windows.values():
             await window.drain()
         await _ask_one(asking, last)
-        stopped = line.checks_of[last] in line.control.stopped_checks
+        stopped = check_of(line.ranked.check[last]) in line.control.stopped_checks
         if line.standing[last] == Standing.WAITING.value and not stopped:
             line.control.stop_run(StopReason.BUDGET)
         asking.closing = last = None
@@ -441,7 +435,7 @@ def take_up_again(line: Line) -> None:
     """
     lost = np.isin(line.standing, (Standing.FAILED.value, Standing.IN_DOUBT.value))
     for check, progress in line.control.progress.items():
-        mine = line.standing[lost & (line.checks_of == check.value)]
+        mine = line.standing[lost & line.ranked.is_of(check.value)]
         progress.failed -= int((mine == Standing.FAILED.value).sum())
         progress.in_doubt -= int((mine == Standing.IN_DOUBT.value).sum())
     line.standing[lost] = Standing.WAITING.value

@@ -31,7 +31,7 @@ from steps.enriched import (
 )
 from steps.evidence import ACCOUNT, HISTORY, AtHand, Evidence, typed_column
 from steps.judge import judge_selfie
-from steps.plan import ANSWERS_STAMP
+from steps.row_plan import ANSWERS_STAMP
 from steps.signals import SIGNALS
 from storage.journal.answers import NONE, OUTCOMES, Latest
 

@@ -21,6 +21,7 @@ from steps.callsheet import CallSheet, write_call_sheet
 from steps.control import ADDRESS, COMPLETED, TEST_MODE
 from steps.coverage import Coverage
 from steps.decide import decide
+from steps.eligibility import slots_of
 from steps.enriched import enriched_schema
 from steps.evidence import Evidence
 from steps.findings import findings_of
@@ -31,6 +32,7 @@ from steps.plausible import earlier_reports, hold, plausible
 from steps.policy_replay import PURPOSE_KEY
 from steps.report import RowTally, RunFacts, check_report, make_report
 from steps.report_page import report_page
+from steps.row_plan import read_row_plan
 from steps.telling import tell, withdraw
 from storage.clock import instant_text, spending_day, spending_month
 from storage.journal.asked_again import earlier_outcomes
@@ -91,7 +93,8 @@ def _enriched(line: Line, assembly: Assembly, tally: RowTally) -> Iterator[pa.Ta
 
 
 def _assembled(line: Line, assembly: Assembly, tally: RowTally, number: int) -> pa.Table:
-    row_plan = line.workspace.get(f"plan-{number:05d}")
+    slots = slots_of(line.wanted.checks, line.wanted.karma_kinds)
+    row_plan = read_row_plan(line.workspace, slots, number)
     signals = line.workspace.get(f"signals-{number:05d}")
     chunk = Chunk(assembly, read_chunk(line, number), row_plan, signals)
     table = chunk.table()

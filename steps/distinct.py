@@ -5,7 +5,7 @@ What is fresh or needed is judged in `plan`; this module only groups and numbers
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,9 +27,9 @@ class Distinct:
     """
 
     subjects: bytes
-    row: NDArray[np.int64]
-    asking: NDArray[np.int64]
-    inverse: NDArray[np.int64]
+    row: NDArray[np.int32]
+    asking: NDArray[np.int32]
+    inverse: NDArray[np.int32]
     exposure: NDArray[np.int64]
     needed: NDArray[np.bool_]
     banded: NDArray[np.bool_]
@@ -38,14 +38,10 @@ class Distinct:
     def __len__(self) -> int:
         return len(self.row)
 
-    def subject(self, index: int) -> bytes:
-        """Return the pseudonym of one lookup."""
-        return self.subjects[16 * index : 16 * index + 16]
-
     def without(self, dropped: NDArray[np.bool_]) -> Distinct:
         """Return the lookups that are left, and the rows that ask them."""
         kept = ~dropped
-        renumbered = np.cumsum(kept) - 1
+        renumbered = np.cumsum(kept, dtype=np.int32) - 1
         still = kept[self.inverse]
         halves = np.frombuffer(self.subjects, dtype=">u8").reshape(-1, 2)
         return Distinct(
@@ -60,39 +56,59 @@ class Distinct:
         )
 
 
-@dataclass(slots=True)
-class Gathered:
-    """One slot over the whole batch, chunk by chunk."""
+def ascending(halves: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the order of pseudonyms by their bytes, as the journal sorts; equal ones stay put.
 
-    why: list[NDArray[np.int8]] = field(default_factory=list)
-    rows: list[NDArray[np.int64]] = field(default_factory=list)
-    subjects: list[bytes] = field(default_factory=list)
+    Args:
+        halves: two big-endian numbers each; the first nearly always settles it alone.
+    """
+    order = np.argsort(halves[:, 0].astype(np.uint64), kind="stable")
+    if len(order) and _is_settled(halves, order):
+        return order
+    return np.lexsort((halves[:, 1], halves[:, 0]))
 
 
-def make_distinct(gathered: Gathered, exposure: NDArray[np.int64]) -> Distinct:
-    """Group a slot's asking rows by subject; the first row in input order owns the lookup."""
-    asking = np.concatenate(gathered.rows) if gathered.rows else np.zeros(0, np.int64)
-    joined = b"".join(gathered.subjects)
-    halves = np.frombuffer(joined, dtype=">u8").reshape(-1, 2)  # by bytes, as the journal sorts
-    order = np.lexsort((halves[:, 1], halves[:, 0]))
-    ordered = halves[order]
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    group = np.cumsum(first) - 1
-    inverse = np.empty(len(order), dtype=np.int64)
-    inverse[order] = group
+def _is_settled(halves: NDArray[np.uint64], order: NDArray[np.int64]) -> bool:
+    """Tell whether those whose first halves are equal are equal altogether."""
+    first = halves[:, 0][order]
+    twins = np.flatnonzero(first[1:] == first[:-1])
+    second = halves[:, 1]
+    return bool((second[order[twins]] == second[order[twins + 1]]).all())
+
+
+def make_distinct(
+    subjects: bytes | bytearray, asking: NDArray[np.int32], exposure: NDArray[np.int64]
+) -> Distinct:
+    """Group a slot's asking rows by subject; the first row in input order owns the lookup.
+
+    Args:
+        subjects: the pseudonyms they ask about, sixteen bytes each, joined.
+        asking: the rows, ascending.
+        exposure: naira at risk of every row of the batch in kobo, `UNKNOWN_EXPOSURE` where it is
+            not known.
+    """
+    halves = np.frombuffer(subjects, dtype=">u8").reshape(-1, 2)
+    order = ascending(halves)
+    first = np.zeros(len(order), dtype=bool)
+    first[:1] = True
+    for half in halves.T:
+        ordered = half[order]
+        first[1:] |= ordered[1:] != ordered[:-1]
+    inverse = np.empty(len(order), dtype=np.int32)
+    inverse[order] = np.cumsum(first, dtype=np.int32) - 1
     owner = order[first]
-    best = np.full(len(owner), UNKNOWN_EXPOSURE, dtype=np.int64)
-    np.maximum.at(best, inverse, exposure[asking])
+    size = len(owner)
+    at_risk = exposure[asking[order]]
+    best = np.maximum.reduceat(at_risk, np.flatnonzero(first)) if size else at_risk
     return Distinct(
         subjects=halves[owner].tobytes(),
         row=asking[owner],
         asking=asking,
         inverse=inverse,
         exposure=best,
-        needed=np.ones(len(owner), dtype=bool),
-        banded=np.zeros(len(owner), dtype=bool),
-        listed=np.zeros(len(owner), dtype=bool),
+        needed=np.ones(size, dtype=bool),
+        banded=np.zeros(size, dtype=bool),
+        listed=np.zeros(size, dtype=bool),
     )
 
 

@@ -139,7 +139,7 @@ def _in_flight_micro(line: Line) -> int:
     caps = line.settings.max_in_flight
     total = 0
     for check in line.wanted.checks:
-        mine = line.worst[line.checks_of == check.value]
+        mine = line.worst[line.ranked.is_of(check.value)]
         dearest = int(mine.max()) if len(mine) else 0
         total += BALANCE_MARGIN * getattr(caps, check.value) * dearest
     return total

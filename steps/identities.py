@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from schemas.checks import Check
 from schemas.money import naira_text
@@ -38,23 +39,27 @@ def standings(line: Line) -> Ends:
     """
     found: Ends = {}
     open_ = np.isin(line.standing, (Standing.WAITING.value, Standing.FAILED.value))
-    for check, kind in set(zip(line.checks_of, line.kinds_of, strict=True)):
-        mine = ~open_ & (line.checks_of == check) & (line.kinds_of == kind)
+    for check, kind in line.ranked.slots():
+        mine = ~open_ & line.ranked.is_of(check, kind)
         ends, numbers = np.unique(line.standing[mine], return_counts=True)
         pairs = zip(ends, numbers, strict=True)
         found[(check, kind)] = Counter({Standing(int(end)): int(number) for end, number in pairs})
     if open_.any():
-        _count_earlier(line, np.flatnonzero(open_), found)
+        _count_earlier(line, open_, found)
     return found
 
 
-def _count_earlier(line: Line, unreached: NDArray[np.int64], found: Ends) -> None:
+def _count_earlier(line: Line, unreached: NDArray[np.bool_], found: Ends) -> None:
     earlier = line.journal.runs.unanswered(line.run_id)
-    subjects = line.workspace.get("needed").select(["check", "kind", "subject"])
-    for row in subjects.take(unreached).to_pylist():
-        standing = _EARLIER.get(earlier.get((row["check"], row["subject"]), ""))
-        if standing is not None:
-            found[(row["check"], row["kind"])][standing] += 1
+    if not earlier:
+        return
+    for start, piece in line.needed.pieces():
+        mine = np.flatnonzero(unreached[start : start + piece.num_rows])
+        rows = piece.select(["check", "kind", "subject"]).take(pa.array(mine))
+        for row in rows.to_pylist():
+            standing = _EARLIER.get(earlier.get((row["check"], row["subject"]), ""))
+            if standing is not None:
+                found[(row["check"], row["kind"])][standing] += 1
 
 
 def of_check(ends: Ends, check: Check) -> Counter[Standing]:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
-import pyarrow as pa
 
 from client.prices import load_prices
 from client.resolving import Resolver, resolve_host
@@ -25,7 +24,7 @@ from schemas.calls import Caps
 from schemas.checks import Check
 from schemas.errors import InputError, SettingsError
 from schemas.money import to_micro
-from schemas.plan import NEEDED, Plan, Standing
+from schemas.plan import Plan, Standing
 from schemas.settings import Settings, max_ages, overridden
 from steps.control import Breaker, CapWatch, CheckProgress, Control
 from steps.eligibility import slots_of
@@ -33,6 +32,7 @@ from steps.evidence import AccountJudge, Evidence
 from steps.freshness import Freshness
 from steps.images import ImageJudge
 from steps.intake import Intake
+from steps.needed import NeededPieces, Ranked
 from steps.plan import Planner, Wanted, plan_batch
 from steps.policy import load_policy
 from steps.price import RECENT_RUNS, approval_reason, rank, seen_rates, worst_costs
@@ -51,6 +51,7 @@ from storage.tables import file_digest, open_source
 from storage.workspace import Workspace, sweep_workspaces
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from schemas.errands import ErrandParameters
@@ -74,9 +75,10 @@ class Line:
         chunks: number of row chunks in the workspace.
         rows_read: rows of the file; `rows_quarantined` of them were refused.
         plan: what the rows need.
-        order: ranked row numbers of the needed lookups; `worst` their worst costs in micro-naira;
-            `standing` what became of each (`schemas.plan.Standing`), `listed` which of them brought
-            a listing; `checks_of` and `kinds_of` what each is.
+        needed: the needed lookups, sealed.
+        ranked: what ranks them; `order` their numbers in rank; `worst` their worst costs in
+            micro-naira; `standing` what became of each (`schemas.plan.Standing`), `listed` which of
+            them brought a listing.
         chains: what karma is to ask about each row, where it stops at the first listing.
         resolve: looks up the host of an image address.
     """
@@ -107,14 +109,17 @@ class Line:
     plan: Plan | None = None
     quote: Quote | None = None
     spent_before_micro: int = 0
+    needed: NeededPieces = field(init=False)
+    ranked: Ranked = field(default_factory=lambda: Ranked.joined(()))
     order: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     worst: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     standing: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
-    checks_of: NDArray[np.object_] = field(default_factory=lambda: np.zeros(0, object))
-    kinds_of: NDArray[np.object_] = field(default_factory=lambda: np.zeros(0, object))
     listed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     chains: Chains | None = None
     resolve: Resolver = resolve_host
+
+    def __post_init__(self) -> None:
+        self.needed = NeededPieces(self.workspace)
 
     def withdraw(self) -> None:
         """Leave nothing of a new run that came to nothing before anything can have been spent."""
@@ -360,19 +365,19 @@ def make_plan(line: Line) -> None:
         freshness=line.freshness,
         pseudonyms=line.journal.pseudonyms,
         answers=line.journal.answers,
+        workspace=line.workspace,
         placeholders=shared.placeholders,
         subjects=shared.subjects,
         images=_image_judge(line),
     )
-    pieces: list[pa.Table] = []
     judge = AccountJudge(Evidence.of(line.journal, line.batch))
-    chunks = plan_batch(planner, line.chunks, lambda number: read_chunk(line, number), judge)
-    for number, (row_plan, needed) in enumerate(chunks):
-        line.workspace.put(f"plan-{number:05d}", row_plan)
-        pieces.append(needed)
-    table = pa.concat_tables(pieces) if pieces else NEEDED.empty_table()
-    line.workspace.put("needed", table.combine_chunks())
-    line.plan = planner.result(now, table.num_rows)
+    line.needed, ranked = NeededPieces(line.workspace), []
+    for piece in plan_batch(planner, line.chunks, partial(read_chunk, line), judge):
+        line.needed.add(piece)
+        ranked.append(Ranked.of(piece))
+    line.needed.seal()
+    line.ranked = Ranked.joined(ranked)
+    line.plan = planner.result(now, len(line.ranked))
     if line.wanted.stop_at_first and Check.KARMA in line.wanted.checks:
         line.chains = planner.chains()
     problems = [*planner.problems, *shared.problems()]
@@ -419,20 +424,18 @@ def known_prices(journal: Journal) -> tuple[dict[str, int], dict[str, int]]:
 
 def make_price(line: Line) -> Quote:
     """Rank the needed lookups, and say what they may cost and how long they may take."""
-    needed = line.workspace.get("needed")
+    needed = line.ranked
     latest, worst = known_prices(line.journal)
     line.worst = worst_costs(needed, worst)
     line.order = rank(needed, latest)
-    line.standing = np.full(needed.num_rows, Standing.WAITING.value, dtype=np.int8)
-    line.checks_of = np.array(needed["check"].to_pylist(), dtype=object)
-    line.kinds_of = np.array(needed["kind"].to_pylist(), dtype=object)
-    line.listed = np.zeros(needed.num_rows, dtype=bool)
+    line.standing = np.full(len(needed), Standing.WAITING.value, dtype=np.int8)
+    line.listed = np.zeros(len(needed), dtype=bool)
     if line.chains is not None:
         line.order = line.chains.in_order(line.order)
         line.standing[line.chains.spared()] = Standing.SPARED.value
     waiting = line.standing == Standing.WAITING.value
     for check in line.wanted.checks:
-        wanted = int((waiting & (line.checks_of == check.value)).sum())
+        wanted = int((waiting & needed.is_of(check.value)).sum())
         line.control.progress[check].wanted = wanted
     line.spent_before_micro = line.journal.money.of_run(line.run_id).spent_micro
     tallies = line.journal.runs.tallies()

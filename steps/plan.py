@@ -14,19 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
-from schemas.plan import NEEDED, SUBJECT, CheckCounts, Plan, Slot, Why
+from schemas.plan import NEEDED, CheckCounts, Plan, Slot, Why
 from schemas.rows import Problem
 from steps.consent import consent_column, consent_ends
-from steps.distinct import (
-    UNKNOWN_EXPOSURE,
-    Distinct,
-    Gathered,
-    make_distinct,
-    number_needed,
-)
+from steps.distinct import UNKNOWN_EXPOSURE, Distinct, make_distinct, number_needed
 from steps.eligibility import flat, identities, slots_of, why_not
 from steps.evidence import AtHand
 from steps.references import references
+from steps.row_plan import (
+    SettledSlot,
+    ToAsk,
+    put_row_plans,
+    put_subjects,
+    read_subjects,
+    take_subjects,
+)
 from steps.sparing import Chains, make_chains
 from storage.journal.answers import NONE, OUTCOMES, Latest
 
@@ -39,9 +41,8 @@ if TYPE_CHECKING:
     from steps.fields import Finding
     from steps.freshness import Freshness
     from storage.sealing import Pseudonyms
+    from storage.workspace import Workspace
 
-ANSWERS_STAMP = b"answers"
-"""Under this name a row plan's schema bears the stamp of the answers it was made with."""
 _HALF, _TWICE = 0.5, 2.0
 
 
@@ -77,7 +78,9 @@ class Wanted:
 class Planner:
     """Makes the plan of one batch in two passes over its chunks.
 
-    `gather` each chunk in order, `settle` once, then ask `row_plan` and `needed_of` for each chunk.
+    `gather` each chunk in order, `settle` once, which leaves the row plans in the workspace, then
+    ask `needed_of` for each chunk. One slot at a time is in memory for the whole batch; what is
+    gathered of the others, and what was settled of them, lies sealed chunk by chunk.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class Planner:
         freshness: Freshness,
         pseudonyms: Pseudonyms,
         answers: AnswerBook,
+        workspace: Workspace,
         placeholders: Callable[[int, IdentityKind], NDArray[np.bool_]] | None = None,
         images: Callable[[Sequence[str]], Mapping[str, Finding]] | None = None,
         subjects: Callable[[int, IdentityKind, NDArray[np.int64]], bytes | None] | None = None,
@@ -101,9 +105,10 @@ class Planner:
         self._pseudonyms = pseudonyms
         self._answers = answers
         self._slots = slots_of(wanted.checks, wanted.karma_kinds)
-        self._gathered = {slot: Gathered() for slot in self._slots}
+        self._space = workspace
+        self._whys: dict[Slot, list[NDArray[np.int8]]] = {slot: [] for slot in self._slots}
         self._distinct: dict[Slot, Distinct] = {}
-        self._latest: dict[Slot, Latest] = {}
+        self._to_ask: dict[Slot, ToAsk] = {}
         self._stamp = ""
         self._starts = [0]
         self._exposures: list[NDArray[np.int64]] = []
@@ -124,10 +129,10 @@ class Planner:
         for slot in self._slots:
             why = self._without_placeholders(why_not(rows, slot, allowed), slot)
             asking = np.flatnonzero(why == Why.ASK.value)
-            gathered = self._gathered[slot]
-            gathered.why.append(why)
-            gathered.rows.append(asking + self.rows)
-            gathered.subjects.append(self._subjects(rows, slot, asking))
+            put_subjects(
+                self._space, slot, len(self._starts) - 1, self._subjects(rows, slot, asking)
+            )
+            self._whys[slot].append(why)
         self._count_rows()
         self._exposures.append(_exposure_kobo(rows))
         self._starts.append(self.rows + rows.num_rows)
@@ -152,13 +157,22 @@ class Planner:
             return b"".join(subject(kind, name, image) for name, image in pairs)
         return self._pseudonyms.subjects(kind, named)
 
+    def _asking(self, slot: Slot) -> NDArray[np.int32]:
+        """Return the rows of the batch that ask a slot."""
+        parts = [np.flatnonzero(why == Why.ASK.value) for why in self._whys[slot]]
+        moved = [
+            (part + start).astype(np.int32)
+            for part, start in zip(parts, self._starts[:-1], strict=True)
+        ]
+        return np.concatenate([np.zeros(0, np.int32), *moved])
+
     def _count_rows(self) -> None:
         """Count the rows of the chunk just gathered that a check leaves out whole."""
         for check, counts in self.counts.items():
-            whys = [self._gathered[slot].why[-1] for slot in self._slots if slot.check is check]
+            whys = [self._whys[slot][-1] for slot in self._slots if slot.check is check]
             _count_why(counts, row_why(whys))
         for slot, counts in self.slots.items():
-            _count_why(counts, self._gathered[slot].why[-1])
+            _count_why(counts, self._whys[slot][-1])
 
     def settle(self, read_chunk: Callable[[int], pa.Table], judge: RowJudge) -> None:
         """Find the distinct lookups and which of them have a fresh answer.
@@ -168,25 +182,34 @@ class Planner:
             judge: tells whether a stored bank account answer contradicts a row.
         """
         self._stamp = self._answers.stamp()
-        exposure = np.concatenate(self._exposures) if self._exposures else np.zeros(0, np.int64)
+        exposure = np.concatenate([np.zeros(0, np.int64), *self._exposures])
+        self._exposures.clear()
         self._screened_before = np.zeros(self.rows, dtype=bool)
         for slot in self._slots:
-            distinct = make_distinct(self._gathered[slot], exposure)
-            self._gathered[slot].subjects.clear()
-            self._match_stored(slot, distinct)
+            subjects = take_subjects(self._space, slot, len(self._starts) - 1)
+            distinct = make_distinct(subjects, self._asking(slot), exposure)
+            latest = self._match_stored(slot, distinct)
             if distinct.banded.any():
-                self._judge_banded(slot, distinct, read_chunk, judge)
+                self._judge_banded(slot, distinct, latest, read_chunk, judge)
             if slot.check is Check.SELFIE and self._images is not None:
-                distinct = self._without_unreachable(slot, distinct, read_chunk)
-            self._distinct[slot] = distinct
+                distinct, latest = self._without_unreachable(slot, distinct, latest, read_chunk)
+            settled = SettledSlot(slot, distinct, latest, self._stamp)
+            put_row_plans(self._space, settled, self._whys[slot], self._starts)
+            self._to_ask[slot] = ToAsk.of(distinct, self._starts)
+            if self._wanted.stop_at_first:
+                self._distinct[slot] = distinct
             counts = self.slots[slot]
             counts.lookups += len(distinct.asking)
             counts.distinct += len(distinct)
             self.counts[slot.check].add_lookups(counts)
 
     def _without_unreachable(
-        self, slot: Slot, distinct: Distinct, read_chunk: Callable[[int], pa.Table]
-    ) -> Distinct:
+        self,
+        slot: Slot,
+        distinct: Distinct,
+        latest: Latest,
+        read_chunk: Callable[[int], pa.Table],
+    ) -> tuple[Distinct, Latest]:
         """Leave out what is to be asked of an image the service cannot fetch; its rows are invalid.
 
         What is at hand stays: nothing has to be fetched for it.
@@ -204,7 +227,7 @@ class Planner:
         marked[bad] = True
         said = iter(findings[url] for url in urls if url in findings)
         for number, rows, here in self._chunks_of(distinct.asking, marked, read_chunk):
-            self._gathered[slot].why[number][here] = Why.INVALID.value
+            self._whys[slot][number][here] = Why.INVALID.value
             lines = flat(rows["line"]).take(pa.array(here)).to_pylist()
             for line, finding in zip(lines, said, strict=False):
                 self.problems.append(
@@ -212,33 +235,32 @@ class Planner:
                 )
         self.counts[slot.check].rows_invalid += len(bad)
         self.slots[slot].rows_invalid += len(bad)
-        self._latest[slot] = self._latest[slot].take(~dropped)
-        return distinct.without(dropped)
+        return distinct.without(dropped), latest.take(~dropped)
 
     def _chunks_of(
         self,
-        rows: NDArray[np.int64],
+        rows: NDArray[np.int32],
         wanted: NDArray[np.bool_],
         read_chunk: Callable[[int], pa.Table],
     ) -> Iterator[tuple[int, pa.Table, NDArray[np.int64]]]:
         """Yield each chunk that has some of these rows: its number, itself, and which they are."""
         for number in range(len(self._starts) - 1):
             part = self._here(rows, number)
-            here = rows[part][wanted[part]] - self._starts[number]
+            here = rows[part][wanted[part]].astype(np.int64) - self._starts[number]
             if len(here):
                 yield number, read_chunk(number), here
 
-    def _match_stored(self, slot: Slot, distinct: Distinct) -> None:
-        """Hold each distinct lookup against the journal's latest answer."""
+    def _match_stored(self, slot: Slot, distinct: Distinct) -> Latest:
+        """Hold each distinct lookup against the journal's latest answer, and return those."""
         run_id = self._wanted.run_id
         latest = self._answers.latest_columns(slot.check.value, distinct.subjects, run_id)
-        self._latest[slot] = latest
         known = latest.outcome != NONE
         for number, outcome in enumerate(OUTCOMES):
             here = np.flatnonzero(latest.outcome == number)
             if len(here):
                 self._judge_stored(slot, distinct, outcome, here, latest.take(here))
         self._screened_before[distinct.asking[known[distinct.inverse]]] = True
+        return latest
 
     def _judge_stored(
         self,
@@ -283,16 +305,16 @@ class Planner:
         self,
         slot: Slot,
         distinct: Distinct,
+        latest: Latest,
         read_chunk: Callable[[int], pa.Table],
         judge: RowJudge,
     ) -> None:
         """Reuse an answer of middle age unless it contradicts one of the rows that need it."""
-        latest = self._latest[slot]
         contradicted = np.zeros(len(distinct), dtype=bool)
         asked = distinct.banded[distinct.inverse]
         for number, rows, here in self._chunks_of(distinct.asking, asked, read_chunk):
             part = self._here(distinct.asking, number)
-            lookups = distinct.inverse[part][asked[part]]
+            lookups = distinct.inverse[part][asked[part]].astype(np.int64)
             subjects = np.frombuffer(distinct.subjects, "V16")[lookups].tobytes()
             middling = latest.take(lookups)
             hand = AtHand(here, subjects, middling.answered_at, middling.call_id)
@@ -301,35 +323,7 @@ class Planner:
         distinct.needed[reused] = False
         self._count_reuse(self.slots[slot], latest.take(reused))
 
-    def row_plan(self, number: int) -> pa.Table:
-        """Return a chunk's row plan.
-
-        Columns: for each slot `<slot>.why` int8, `<slot>.subject` binary(16), null where it is not
-        asked, `<slot>.own` bool, true where the call is made in this row's name, and the latest
-        answer as the arrays of `Latest`. The schema bears the stamp of the journal's answers.
-        """
-        start, size = self._starts[number], self._starts[number + 1] - self._starts[number]
-        columns: dict[str, pa.Array] = {}
-        for slot in self._slots:
-            distinct, found = self._distinct[slot], Latest.nothing(size)
-            lookup = np.full(size, -1, dtype=np.int64)
-            here = self._here(distinct.asking, number)
-            lookup[distinct.asking[here] - start] = distinct.inverse[here]
-            asked = lookup >= 0
-            all_subjects = pa.Array.from_buffers(
-                SUBJECT, len(distinct), [None, pa.py_buffer(distinct.subjects)]
-            )
-            columns[f"{slot.column}.why"] = pa.array(self._gathered[slot].why[number])
-            columns[f"{slot.column}.subject"] = all_subjects.take(pa.array(lookup, mask=~asked))
-            own = np.zeros(size, dtype=bool)
-            own[asked] = distinct.row[lookup[asked]] == np.flatnonzero(asked) + start
-            columns[f"{slot.column}.own"] = pa.array(own)
-            found.put(asked, self._latest[slot].take(lookup[asked]))
-            for name in Latest.names():
-                columns[f"{slot.column}.{name}"] = pa.array(getattr(found, name))
-        return pa.table(columns).replace_schema_metadata({ANSWERS_STAMP: self._stamp})
-
-    def _here(self, sorted_rows: NDArray[np.int64], number: int) -> slice:
+    def _here(self, sorted_rows: NDArray[np.int32], number: int) -> slice:
         """Return which of some ascending row numbers fall into a chunk."""
         bounds = np.searchsorted(sorted_rows, self._starts[number : number + 2])
         return slice(int(bounds[0]), int(bounds[1]))
@@ -339,53 +333,45 @@ class Planner:
 
         The chunk is read only where there are any: on a warm night it mostly stays sealed.
         """
-        start, end = self._starts[number], self._starts[number + 1]
-        found = {}
-        for slot in self._slots:
-            distinct = self._distinct[slot]
-            mine = distinct.needed & (distinct.row >= start) & (distinct.row < end)
-            if mine.any():
-                found[slot] = np.flatnonzero(mine)
-        if not found:
+        found = {slot: each.of_chunk(number) for slot, each in self._to_ask.items()}
+        if not any(len(each.row) for each in found.values()):
             return NEEDED.empty_table()
         rows = read_chunk(number)
         return pa.concat_tables(
-            self._needed_rows(slot, self._distinct[slot], indexes, rows, start)
-            for slot, indexes in found.items()
+            self._needed_rows(slot, each, number, rows)
+            for slot, each in found.items()
+            if len(each.row)
         )
 
-    def _needed_rows(
-        self,
-        slot: Slot,
-        distinct: Distinct,
-        indexes: NDArray[np.int64],
-        rows: pa.Table,
-        start: int,
-    ) -> pa.Table:
-        size = len(indexes)
-        owners = rows.take(pa.array(distinct.row[indexes] - start))
+    def _needed_rows(self, slot: Slot, to_ask: ToAsk, number: int, rows: pa.Table) -> pa.Table:
+        size = len(to_ask.row)
+        here = pa.array(to_ask.row - self._starts[number])
+        owners = rows.take(here)
         gated = slot.check in CONSENT_GATED
         nothing = pa.nulls(size, pa.string())
         first = self._wanted.purpose is Purpose.ORIGINATION
-        seen = self._screened_before[distinct.row[indexes]] & (not first)
+        seen = self._screened_before[to_ask.row] & (not first)
         return pa.table(
             {
                 "check": pa.array([slot.check.value] * size),
                 "kind": pa.array([slot.kind.value] * size),
-                "subject": pa.array([distinct.subject(int(i)) for i in indexes], SUBJECT),
+                "subject": read_subjects(self._space, slot, number).take(here),
                 "identity": identities(owners, slot),
                 "image_url": flat(owners["image_url"]) if slot.check is Check.SELFIE else nothing,
                 "consent_reference": references(owners) if gated else nothing,
                 "consent_ends_at": _ends(owners) if gated else pa.nulls(size, pa.int64()),
                 "tier": pa.array(seen.astype(np.int8)),
-                "exposure_kobo": pa.array(distinct.exposure[indexes]),
-                "row": pa.array(distinct.row[indexes]),
+                "exposure_kobo": pa.array(to_ask.exposure),
+                "row": pa.array(to_ask.row.astype(np.int64)),
             },
             schema=NEEDED,
         )
 
     def chains(self) -> Chains:
-        """Return which needed lookups karma asks about each row, in the order of its identities."""
+        """Return which needed lookups karma asks about each row, in the order of its identities.
+
+        Only where the run stops at the first listing; else nothing is kept for it.
+        """
         slots = [self._distinct[slot] for slot in self._slots]
         numbers = number_needed(slots, self._starts)
         each = zip(self._slots, slots, numbers, strict=True)
@@ -457,10 +443,10 @@ def plan_batch(
     chunks: int,
     read_chunk: Callable[[int], pa.Table],
     judge: RowJudge,
-) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Plan a whole batch; yield each chunk's row plan and its needed lookups, in order."""
+) -> Iterator[pa.Table]:
+    """Plan a whole batch; yield each chunk's needed lookups, in order."""
     for number in range(chunks):
         planner.gather(read_chunk(number))
     planner.settle(read_chunk, judge)
     for number in range(chunks):
-        yield planner.row_plan(number), planner.needed_of(number, read_chunk)
+        yield planner.needed_of(number, read_chunk)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from schemas.checks import HITS, Check
 from schemas.money import naira_words
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from schemas.settings import MaxInFlight
+    from steps.needed import Ranked
     from steps.sparing import Chains
 
 DECISIVE_FIRST = (Check.KARMA, Check.BANK_ACCOUNT, Check.ECOSYSTEM, Check.SELFIE)
@@ -71,28 +71,30 @@ class Seen:
     charged: int = 0
 
 
-def rank(needed: pa.Table, prices_micro: Mapping[str, int]) -> NDArray[np.int64]:
-    """Return the order in which lookups are asked, as row numbers of `needed`.
+def rank(needed: Ranked, prices_micro: Mapping[str, int]) -> NDArray[np.int64]:
+    """Return the order in which lookups are asked, as their numbers.
 
     Never-screened customers and applicants first, then overdue evidence by exposure, greatest
     first; an unknown exposure is taken as the median of the known ones, since it is not zero.
     Within one customer the cheapest decisive check comes first.
     """
-    tier = needed["tier"].to_numpy()
-    exposure = needed["exposure_kobo"].to_numpy().astype(np.int64)
+    exposure = needed.exposure_kobo
     known = exposure[exposure >= 0]
     middle = int(np.median(known)) if len(known) else 0
-    exposure = np.where(exposure < 0, middle, exposure)
+    falling = np.where(exposure < 0, -middle, -exposure)
     cheap = sorted(DECISIVE_FIRST, key=lambda check: prices_micro.get(check.value, 0))
-    places = {check.value: place for place, check in enumerate(cheap)}
-    place = np.array([places[check] for check in needed["check"].to_pylist()], dtype=np.int8)
-    return np.lexsort((place, -exposure, tier))
+    place = np.zeros(len(needed), dtype=np.int8)
+    for number, check in enumerate(cheap):
+        place[needed.is_of(check.value)] = number
+    return np.lexsort((place, falling, needed.tier))
 
 
-def worst_costs(needed: pa.Table, worst_micro: Mapping[str, int]) -> NDArray[np.int64]:
+def worst_costs(needed: Ranked, worst_micro: Mapping[str, int]) -> NDArray[np.int64]:
     """Return the most each lookup may cost, in micro-naira."""
-    checks = needed["check"].to_pylist()
-    return np.array([worst_micro[check] for check in checks], dtype=np.int64)
+    found = np.zeros(len(needed), dtype=np.int64)
+    for check in {check for check, _ in needed.slots()}:
+        found[needed.is_of(check)] = worst_micro[check]
+    return found
 
 
 def fund(
@@ -109,7 +111,7 @@ def fund(
 
 
 def quote(
-    needed: pa.Table,
+    needed: Ranked,
     *,
     prices_micro: Mapping[str, int],
     seen: Mapping[tuple[str, str], Seen],
@@ -122,7 +124,7 @@ def quote(
     """Estimate what asking every needed lookup would cost and how long it would take.
 
     Args:
-        needed: the lookups, in the shape of `schemas.plan.NEEDED`.
+        needed: the lookups.
         prices_micro: what a hit of each check costs.
         seen: answers and charges so far, by check and identity.
         seconds: seconds an answer takes, by check.
@@ -133,13 +135,13 @@ def quote(
     """
     lines = _lines(needed, prices_micro, seen, seconds, max_in_flight, chains)
     if chains is not None:
-        needed = needed.filter(pa.array(~chains.spared()))
+        needed = needed.take(~chains.spared())
     money = [each for each in (cap_micro, balance_micro) if each is not None]
     if not money:
         return Quote(lines, cap_micro, balance_micro)
     order = rank(needed, prices_micro)
     funded = fund(order, worst_costs(needed, prices_micro), min(money))
-    short = needed["row"].to_numpy()[order[len(funded) :]]
+    short = needed.row[order[len(funded) :]]
     return Quote(
         lines,
         cap_micro,
@@ -151,7 +153,7 @@ def quote(
 
 
 def _lines(
-    needed: pa.Table,
+    needed: Ranked,
     prices_micro: Mapping[str, int],
     seen: Mapping[tuple[str, str], Seen],
     seconds: Mapping[str, float],
@@ -159,8 +161,7 @@ def _lines(
     chains: Chains | None,
 ) -> tuple[CheckQuote, ...]:
     """Return a line of the quote for each check and identity that is to be asked."""
-    groups = needed.group_by(["check", "kind"]).aggregate([([], "count_all")]).to_pylist()
-    counts = {(each["check"], each["kind"]): each["count_all"] for each in groups}
+    counts = {each: int(needed.is_of(*each).sum()) for each in needed.slots()}
     rates = {
         each: _rates(calls, seen.get(each, Seen()), FIRST_NIGHT_HIT.get(each[0], 1.0))
         for each, calls in counts.items()
@@ -198,7 +199,7 @@ class _Calls(NamedTuple):
 
 
 def _calls(
-    needed: pa.Table,
+    needed: Ranked,
     counts: Mapping[tuple[str, str], int],
     rates: Mapping[tuple[str, str], tuple[float, float, float]],
     chains: Chains | None,
@@ -211,24 +212,22 @@ def _calls(
     if chains is None:
         return found
     karma = Check.KARMA.value
-    kinds = np.array(needed["kind"].to_pylist(), dtype=object)
-    kinds[np.array(needed["check"].to_pylist(), dtype=object) != karma] = None
     by_kind = [rates.get((karma, kind), (0.0, 0.0, 0.0)) for kind in chains.kinds]
     nobody, *bounds = ([0.0] * len(by_kind), *zip(*by_kind, strict=True))
     reached = [chains.reached(hits) for hits in (nobody, *reversed(bounds))]
     for check, kind in [each for each in counts if each[0] == karma]:
-        mine = kinds == kind
+        mine = needed.is_of(check, kind)
         left, least, likely, most = (float(each[mine].sum()) for each in reached)
         found[(check, kind)] = _Calls(round(left), least, likely, most)
     return {each: calls for each, calls in found.items() if calls.all}
 
 
-def _first(needed: pa.Table, funded: NDArray[np.int64]) -> First | None:
+def _first(needed: Ranked, funded: NDArray[np.int64]) -> First | None:
     """Return what the affordable lookups are for."""
     if not len(funded):
         return None
-    fresh = int((needed["tier"].to_numpy()[funded] == 0).sum())
-    last = int(needed["exposure_kobo"].to_numpy()[funded[-1]])
+    fresh = int((needed.tier[funded] == 0).sum())
+    last = int(needed.exposure_kobo[funded[-1]])
     return First(fresh, len(funded) - fresh, last)
 
 

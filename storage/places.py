@@ -38,6 +38,9 @@ class Place(Protocol):
     def has(self, name: str) -> bool:
         """Tell whether there is a file of this name."""
 
+    def remove(self, name: str) -> None:
+        """Remove a file, where there is one."""
+
     def clear(self) -> None:
         """Remove everything."""
 
@@ -59,6 +62,10 @@ class LocalPlace:
     def has(self, name: str) -> bool:
         """Tell whether there is a file of this name."""
         return (self.folder / name).exists()
+
+    def remove(self, name: str) -> None:
+        """Remove a file, where there is one."""
+        (self.folder / name).unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Remove the folder."""

@@ -120,6 +120,10 @@ class Workspace:
         """
         return pa.ipc.open_stream(self._read(f"{name}.sealed", name)).read_all()
 
+    def drop(self, name: str) -> None:
+        """Remove the table of a name, where there is one."""
+        self.place.remove(f"{name}.sealed")
+
     def note(self, name: str, value: Mapping[str, Any]) -> None:
         """Seal a small JSON document under a name."""
         sealed = self._sealer.seal(json.dumps(value).encode(), self._context(name))

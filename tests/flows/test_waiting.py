@@ -31,7 +31,7 @@ def stopped_line(
         clock=lambda: 0,
         settings=SimpleNamespace(resume_every=timedelta(seconds=every_s)),
         standing=np.array([Standing.FAILED.value, Standing.PAID.value], dtype=np.int8),
-        checks_of=np.array(["karma", "karma"], dtype=object),
+        ranked=SimpleNamespace(is_of=lambda check: np.full(2, check == Check.KARMA)),
     )
 
 

@@ -24,7 +24,7 @@ def out_of_order(driven: Driven, check: str | None = None) -> int:
     line = driven.line
     ranked = line.order
     if check is not None:
-        ranked = ranked[line.checks_of[ranked] == check]
+        ranked = ranked[line.ranked.is_of(check)[ranked]]
     reached = line.standing[ranked] != Standing.WAITING.value
     return int(reached.sum() - reached[: int(reached.sum())].sum())
 
@@ -70,7 +70,7 @@ def test_time_for_a_third_reaches_the_first_third_of_each_check(tmp_path: Path) 
     driven = bureau.night(deadline=datetime.isoformat(ends))
     assert driven.report["stop_reason"] == "deadline"
     shares = {
-        check: (driven.line.standing[driven.line.checks_of == check] != 0).mean()
+        check: (driven.line.standing[driven.line.ranked.is_of(check)] != 0).mean()
         for check in ("karma", "ecosystem", "bank_account")
     }
     assert all(0.05 < share < 0.6 for share in shares.values())

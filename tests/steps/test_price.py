@@ -15,6 +15,7 @@ from schemas.money import MICRO
 from schemas.plan import NEEDED
 from schemas.quote import First
 from schemas.settings import MaxInFlight
+from steps.needed import Ranked
 from steps.price import Seen, approval_reason, fund, quote, rank, seen_rates
 from steps.quoting import quote_document
 from tests.screening import CONSENT, World, customer
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 PRICES = {"karma": 10 * MICRO, "bank_account": 10 * MICRO, "ecosystem": 25 * MICRO}
 
 
-def needed(rows: Sequence[tuple[str, int, int]]) -> pa.Table:
+def needed(rows: Sequence[tuple[str, int, int]]) -> Ranked:
     """Return needed lookups of the given check, tier and exposure in naira (-1: unknown)."""
-    return pa.table(
+    table = pa.table(
         {
             "check": [check for check, _, _ in rows],
             "kind": ["bvn"] * len(rows),
@@ -42,6 +43,7 @@ def needed(rows: Sequence[tuple[str, int, int]]) -> pa.Table:
         },
         schema=NEEDED,
     )
+    return Ranked.of(table)
 
 
 def ranked(rows: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:

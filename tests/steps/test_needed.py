@@ -1,0 +1,138 @@
+"""Needed lookups: sealed in pieces, and brought into the order of shards a few at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.plan import NEEDED
+from steps import needed
+from steps.distinct import ascending, make_distinct
+from steps.needed import NeededPieces, Ranked
+from storage.sealing import Sealer
+from storage.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHECKS = ("karma", "bank_account", "ecosystem")
+
+
+def lookups(first: int, size: int) -> pa.Table:
+    """Return some lookups that bear their own numbers."""
+    numbers = range(first, first + size)
+    return pa.table(
+        {
+            "check": [CHECKS[number % 3] for number in numbers],
+            "kind": ["nuban" if number % 3 == 1 else "bvn" for number in numbers],
+            "subject": [number.to_bytes(16, "big") for number in numbers],
+            "identity": [str(number) for number in numbers],
+            "image_url": [None] * size,
+            "consent_reference": [None] * size,
+            "consent_ends_at": [None] * size,
+            "tier": [number % 2 for number in numbers],
+            "exposure_kobo": [100 * number for number in numbers],
+            "row": list(numbers),
+        },
+        schema=NEEDED,
+    )
+
+
+class Counting(Workspace):
+    """A workspace that counts how often each piece is read."""
+
+    read: ClassVar[Counter[str]] = Counter()
+
+    def get(self, name: str) -> pa.Table:
+        """Return the table of a name."""
+        self.read[name] += 1
+        return super().get(name)
+
+
+def pieces_of(folder: Path, sizes: list[int]) -> NeededPieces:
+    """Return needed lookups in pieces of some sizes."""
+    Counting.read = Counter()
+    space = Counting.of(folder, "run", Sealer(b"k" * 32))
+    found, first = NeededPieces(space), 0
+    for size in sizes:
+        found.add(lookups(first, size))
+        first += size
+    return found
+
+
+@pytest.mark.parametrize("at_once", [7, 100_000])
+def test_shards_come_in_their_order_whatever_fits_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """Every lookup of every shard, in rank; nothing of the sorting is left behind."""
+    monkeypatch.setattr(needed, "SORTED_AT_ONCE", at_once)
+    pieces = pieces_of(tmp_path, [13, 0, 1, 40, 6])
+    assert len(pieces) == 60
+    order = np.random.default_rng(5).permutation(60)[:51]
+    shards = [order[:4], order[4:5], order[5:30], order[30:33], order[33:]]
+    found = [table["row"].to_pylist() for table in pieces.shards(shards)]
+    assert found == [shard.tolist() for shard in shards]
+    reads = {name: times for name, times in Counting.read.items() if name.startswith("needed")}
+    assert reads == {f"needed-0000{number}": 1 for number in range(4)}
+    assert not list(tmp_path.rglob("sorting-*"))
+
+
+def test_no_shards_read_nothing(tmp_path: Path) -> None:
+    """A round of nothing is nothing."""
+    assert list(pieces_of(tmp_path, [5]).shards([])) == []
+
+
+def test_one_lookup_is_read_from_its_piece_alone(tmp_path: Path) -> None:
+    """Openers and closers are read one by one."""
+    pieces = pieces_of(tmp_path, [3, 4, 5])
+    assert [pieces.one(index)["identity"][0].as_py() for index in (0, 2, 3, 6, 7, 11)] == [
+        str(index) for index in (0, 2, 3, 6, 7, 11)
+    ]
+    assert sum(Counting.read.values()) == 6
+
+
+def test_what_ranks_lookups_is_told_by_number() -> None:
+    """Checks and kinds are numbers, and come back as words."""
+    ranked = Ranked.joined([Ranked.of(lookups(0, 4)), Ranked.of(lookups(4, 5))])
+    assert len(ranked) == 9
+    assert ranked.is_of("karma").tolist() == [True, False, False] * 3
+    assert ranked.is_of("karma", "nuban").sum() == 0
+    assert ranked.slots() == [("bank_account", "nuban"), ("ecosystem", "bvn"), ("karma", "bvn")]
+    assert len(Ranked.joined([])) == 0
+    assert Ranked.joined([]).slots() == []
+
+
+SUBJECTS = st.lists(
+    st.sampled_from([bytes(8) + b"a" * 8, bytes(8) + b"b" * 8, b"\xff" * 16, b"\x01" * 16]),
+    max_size=20,
+)
+
+
+@given(SUBJECTS)
+def test_pseudonyms_stand_in_the_order_of_their_bytes(subjects: list[bytes]) -> None:
+    """Also where first halves are equal; equal ones keep their order."""
+    order = ascending(np.frombuffer(b"".join(subjects), dtype=">u8").reshape(-1, 2)).tolist()
+    assert order == sorted(range(len(subjects)), key=lambda place: (subjects[place], place))
+
+
+@given(SUBJECTS)
+def test_a_lookup_belongs_to_the_first_row_and_has_the_greatest_exposure(
+    subjects: list[bytes],
+) -> None:
+    """Rows of one pseudonym share a lookup."""
+    rows = np.arange(len(subjects), dtype=np.int32) * 2
+    exposure = (np.arange(2 * len(subjects), dtype=np.int64) * 7) % 11 - 1
+    distinct = make_distinct(b"".join(subjects), rows, exposure)
+    different = sorted(set(subjects))
+    assert distinct.subjects == b"".join(different)
+    for place, subject in enumerate(different):
+        mine = [int(row) for row, each in zip(rows, subjects, strict=True) if each == subject]
+        assert distinct.row[place] == mine[0]
+        assert distinct.exposure[place] == max(exposure[mine])
+        assert [int(rows[at]) for at in np.flatnonzero(distinct.inverse == place)] == mine
