@@ -17,7 +17,6 @@ from schemas.rows import Action, Flaw
 from steps.banks import BANK_CODE_AMBIGUOUS, BANK_CODE_FROM_ACCOUNT, Bank, bank_table
 from steps.columns import Column, Mask, Places, at, matching, present, put
 from steps.fields import (
-    REPEATED_DIGIT,
     Finding,
     Notes,
     Verdict,
@@ -26,6 +25,7 @@ from steps.fields import (
     is_all_digits,
     is_one_digit_repeated,
     is_scientific,
+    one_digit_repeated,
 )
 from steps.nuban import ACCOUNT_DIGITS, NO_CHECK, agreeing, agrees, institution_sum
 
@@ -163,7 +163,7 @@ def judge_banks(
 
 def judge_accounts(text: Column, banks: RowBanks, notes: Notes) -> Column:
     """Return the account column after judging, with a warning where a check digit disagrees."""
-    plain = matching(text, f"^[0-9]{{{ACCOUNT_DIGITS}}}$") & ~matching(text, REPEATED_DIGIT)
+    plain = matching(text, f"^[0-9]{{{ACCOUNT_DIGITS}}}$") & ~one_digit_repeated(text)
     rows = np.flatnonzero(~plain & present(text))
     values = []
     for row, cell in zip(rows.tolist(), at(text, rows), strict=True):

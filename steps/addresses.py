@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from schemas.rows import Action, Flaw
-from steps.columns import Column, Mask, lower, matching, where
+from steps.columns import Column, Mask, lower, matching, text_length, where
 from steps.fields import Finding, Notes, Verdict, judge_text, without_unseen
 
 LONGEST_LOCAL = 64
@@ -105,21 +105,23 @@ def judge_domain(text: str) -> Verdict[str]:
 
 def judge_emails(text: Column, notes: Notes) -> Column:
     """Return the email column after judging."""
-    short = matching(text, rf"^.{{0,{LONGEST_LOCAL}}}$")
-    plain = short & matching(text, _PLAIN_EMAIL) & ~_private(text)
+    short = text_length(text) <= LONGEST_LOCAL
+    plain = matching(text, _PLAIN_EMAIL, short)
+    plain &= ~_private(text, plain)
     judged = judge_text(text, plain, judge_email, "email", notes)
     return where(plain, lower(text), judged)
 
 
 def judge_domains(text: Column, notes: Notes) -> Column:
     """Return the domain column after judging."""
-    short = matching(text, rf"^.{{0,{LONGEST_LOCAL - 1}}}$")
-    plain = short & matching(text, _PLAIN_DOMAIN) & ~matching(text, r"^www\.") & ~_private(text)
+    short = text_length(text) < LONGEST_LOCAL
+    plain = matching(text, _PLAIN_DOMAIN, short) & ~matching(text, r"^www\.")
+    plain &= ~_private(text, plain)
     return judge_text(text, plain, judge_domain, "domain", notes)
 
 
-def _private(text: Column) -> Mask:
-    return matching(text, rf"(?i)[.@](?:{PRIVATE_ENDING})$")
+def _private(text: Column, plain: Mask) -> Mask:
+    return matching(text, rf"(?i)[.@](?:{PRIVATE_ENDING})$", plain)
 
 
 def _read_email(text: str) -> str | None:

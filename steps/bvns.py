@@ -11,7 +11,6 @@ from functools import partial
 from schemas.rows import Action, Flaw
 from steps.columns import Column, matching
 from steps.fields import (
-    REPEATED_DIGIT,
     Finding,
     Notes,
     Verdict,
@@ -21,6 +20,7 @@ from steps.fields import (
     is_one_digit_repeated,
     is_scientific,
     judge_text,
+    one_digit_repeated,
 )
 
 BVN_DIGITS = 11
@@ -70,5 +70,5 @@ def judge_bvn(text: str) -> Verdict[str]:
 
 def judge_bvns(text: Column, notes: Notes) -> Column:
     """Return the BVN column after judging."""
-    plain = matching(text, f"^[0-9]{{{BVN_DIGITS}}}$") & ~matching(text, REPEATED_DIGIT)
+    plain = matching(text, f"^[0-9]{{{BVN_DIGITS}}}$") & ~one_digit_repeated(text)
     return judge_text(text, plain, judge_bvn, "bvn", notes)

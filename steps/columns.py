@@ -12,14 +12,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from storage.text_bytes import Edges, table_of, table_of_ends
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Column: TypeAlias = "pa.Array[Any]"
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Places: TypeAlias = npt.NDArray[np.int64]
 
 _BLANKS = " \t\r\n\v\f\u00a0\u2007\u200b\u202f\u3000\ufeff"
+_BEGINS_BLANK = table_of(_BLANKS)
+_ENDS_BLANK = table_of_ends(_BLANKS)
 
 
 def as_text(column: Column) -> Column:
@@ -30,20 +34,57 @@ def as_text(column: Column) -> Column:
 
 def stripped(text: Column) -> Column:
     """Return a column of text without the blanks round each cell."""
+    edges = Edges.of(text)
+    if not (_BEGINS_BLANK[edges.first].any() or _ENDS_BLANK[edges.last].any()):
+        return text
     bare: Column = pc.call_function("utf8_trim", [text], pc.TrimOptions(_BLANKS))
     return bare
 
 
-def matching(text: Column, pattern: str) -> Mask:
-    """Return which cells match an RE2 pattern; an absent cell does not."""
+def matching(text: Column, pattern: str, of: Mask | None = None) -> Mask:
+    """Return which cells match an RE2 pattern; an absent cell does not.
+
+    Args:
+        text: the cells.
+        pattern: the pattern.
+        of: which cells can match it at all, where a cheap look has told; the others are left out.
+    """
+    if of is None:
+        of = np.ones(len(text), dtype=np.bool_)
+    return _of_some(text, of, lambda some: _matching(some, pattern))
+
+
+def _matching(text: Column, pattern: str) -> Mask:
     options = pc.MatchSubstringOptions(pattern)
     return as_mask(pc.call_function("match_substring_regex", [text], options))
 
 
-def among(text: Column, words: Sequence[str]) -> Mask:
-    """Return which cells are one of these words, whatever the case of their ASCII letters."""
-    upper = pc.call_function("ascii_upper", [text])
-    return as_mask(pc.is_in(upper, value_set=pa.array(words, pa.string())))
+def _of_some(text: Column, of: Mask, judge: Callable[[Column], Mask]) -> Mask:
+    """Return what some cells are judged to be, false for the others."""
+    found = np.zeros(len(text), dtype=np.bool_)
+    number = np.count_nonzero(of)
+    if not number or text.null_count == len(text):
+        return found
+    if number > len(text) // 2:
+        return judge(text) & of
+    found[of] = judge(text.filter(pa.array(of)))
+    return found
+
+
+def among(text: Column, words: Sequence[str], of: Mask) -> Mask:
+    """Return which cells are one of these words, whatever the case of their ASCII letters.
+
+    Args:
+        text: the cells.
+        words: the words, upper case.
+        of: which cells can be one at all.
+    """
+    wanted = pa.array(words, pa.string())
+
+    def judge(some: Column) -> Mask:
+        return as_mask(pc.is_in(pc.call_function("ascii_upper", [some]), value_set=wanted))
+
+    return _of_some(text, of, judge)
 
 
 def as_mask(column: Column) -> Mask:

@@ -7,20 +7,21 @@ number refuses its row. What a BVN, an account or a phone is otherwise is judged
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
+from string import ascii_letters
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from schemas.rows import Action
 from steps.fields import Finding, bare_digits
+from storage.text_bytes import Edges, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy.typing as npt
 
-    from steps.columns import Mask
+    from steps.columns import Column, Mask
 
 
 ID_MISSING = Finding(
@@ -52,9 +53,18 @@ ID_IS_PHONE = Finding(
 SUSPECT_PATTERN = r"^[^A-Za-z]{10,}$"
 """RE2 pattern of the ids that are looked at one by one: ten characters or more, no letter."""
 
+_LEAST_SUSPECT = 10
+_LETTERS = table_of(ascii_letters)
 _BVN_FORM = re.compile(r"22[0-9]{9}")
 _PHONE_FORM = re.compile(r"(?:0|\+?(?:00)?234)0?[789][01][0-9]{8}")
 _ROUND_PHONES = re.compile(r"[().]")
+
+
+def suspects(ids: Column) -> Mask:
+    """Return which ids can match `SUSPECT_PATTERN`: long enough, and no letter in front."""
+    edges = Edges.of(ids)
+    found: Mask = (edges.lengths >= _LEAST_SUSPECT) & (_LETTERS[edges.first] == 0)
+    return found
 
 
 def judge_customer_id(
@@ -80,7 +90,8 @@ def judge_customer_id(
 class SeenIds:
     """Which customer ids have gone by: sorted runs of 64-bit digests, eight bytes an id.
 
-    Two ids of a million share a digest with a chance of one in thirty million.
+    The digests are Python's own of a text, keyed anew in each process and kept nowhere. Two ids of
+    a million share a digest with a chance of one in thirty million.
     """
 
     def __init__(self) -> None:
@@ -88,7 +99,7 @@ class SeenIds:
 
     def repeats(self, ids: Iterable[str]) -> Mask:
         """Return which of these ids were seen before, here or in an earlier call; keep them."""
-        digests = np.array([_digest(text) for text in ids], dtype=np.uint64)
+        digests = np.fromiter(map(hash, ids), np.int64).view(np.uint64)
         distinct, first = np.unique(digests, return_index=True)
         repeated = np.ones(len(digests), dtype=np.bool_)
         repeated[first] = False
@@ -104,7 +115,3 @@ class SeenIds:
             run = np.union1d(self._runs.pop(), run)
         if len(run):
             self._runs.append(run)
-
-
-def _digest(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,14 @@ import numpy.typing as npt
 from schemas.errors import SettingsError
 from schemas.rows import Action, Flaw, Problem
 from steps.columns import Column, Mask, Places, among, at, matching, present, put, stripped, where
+from storage.text_bytes import Edges, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 
-REPEATED_DIGIT = f"^(?:{'|'.join(f'{digit}+' for digit in range(10))})$"
+_REPEATED_DIGIT = f"^(?:{'|'.join(f'{digit}+' for digit in range(10))})$"
 """RE2 pattern of one digit over and over."""
 
 T = TypeVar("T")
@@ -118,11 +119,48 @@ def is_absent(text: str, *, zero_is_value: bool = False) -> bool:
 def trimmed(text: Column, *, zero_is_value: bool = False) -> Column:
     """Return a column without outer blanks, and with null where a cell stands for nothing."""
     bare = stripped(text)
-    absent = among(bare, sorted(absent_words()))
-    absent |= matching(bare, r"^[-\x{2010}-\x{2015}_]*$")
+    edges, begins = Edges.of(bare), _absent_begins()
+    looks = begins.table[edges.first]
+    worded = (looks & begins.WORD > 0) & (edges.lengths <= begins.longest)
+    absent = among(bare, begins.words, worded)
+    absent |= matching(bare, r"^[-\x{2010}-\x{2015}_]*$", looks & begins.DASH > 0)
     if not zero_is_value:
-        absent |= matching(bare, r"^0*(?:\.0+)?$")
+        absent |= matching(bare, r"^0*(?:\.0+)?$", looks & begins.ZERO > 0)
     return where(~absent, bare)
+
+
+@dataclass(frozen=True, slots=True)
+class _AbsentBegins:
+    """How cells that stand for nothing begin.
+
+    Attributes:
+        words: the absent words, upper case.
+        longest: bytes of the longest.
+        table: for each first byte, 0 of an empty cell, what may begin so: the bits below.
+    """
+
+    WORD: ClassVar = 1
+    DASH: ClassVar = 2
+    ZERO: ClassVar = 4
+
+    words: list[str]
+    longest: int
+    table: npt.NDArray[np.uint8]
+
+
+@cache
+def _absent_begins() -> _AbsentBegins:
+    words = sorted(absent_words())
+    letters = {letter for word in words for letter in (word[0], word[0].lower())}
+    dashes = ["\0", "-", "_", *map(chr, range(0x2010, 0x2016))]
+    longest = max((len(word.encode()) for word in words), default=0)
+    return _AbsentBegins(words, longest, table_of(letters, dashes, "\x000."))
+
+
+def one_digit_repeated(text: Column) -> Mask:
+    """Return which cells are one digit over and over; such a one begins as it ends."""
+    edges = Edges.of(text)
+    return matching(text, _REPEATED_DIGIT, edges.first == edges.last)
 
 
 def judge_cells(

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from client.resolving import Resolver, resolve_hosts
 from schemas.rows import Action, Flaw
 from steps.addresses import LONGEST_LOCAL, PRIVATE_ENDING, read_domain
-from steps.columns import Column, matching
+from steps.columns import Column, matching, text_length
 from steps.fields import Finding, Notes, Verdict, judge_text
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def judge_image_url(text: str) -> Verdict[str]:
 
 def judge_image_urls(text: Column, notes: Notes) -> Column:
     """Return the image column after judging; a bad address keeps its text and its flaw."""
-    short = matching(text, rf"^.{{0,{LONGEST_LOCAL + LONGEST_LOCAL}}}$")
-    plain = short & matching(text, _PLAIN_URL) & ~matching(text, rf"\.(?:{_NEVER_PUBLIC})/")
+    short = text_length(text) <= LONGEST_LOCAL + LONGEST_LOCAL
+    plain = matching(text, _PLAIN_URL, short) & ~matching(text, rf"\.(?:{_NEVER_PUBLIC})/")
     plain &= ~matching(text, rf"^https://[^/]{{{LONGEST_LOCAL},}}")
     return judge_text(text, plain, judge_image_url, "image_url", notes)
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.rows import INSTANT, Action, Flaw
-from steps.columns import Column, Mask, Places, matching, present, put, where
+from steps.columns import Column, Mask, Places, matching, present, put, text_length, where
 from steps.fields import Finding, Notes, Verdict, judge_cells
 
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
@@ -167,9 +167,11 @@ def judge_instants(
     text: Column, column: str, edge: Edge, order: str | None, notes: Notes
 ) -> Column:
     """Return a consent time column as UTC instants after judging."""
-    day = matching(text, f"^{_RECENT}-{_DAY}$")
-    naive = matching(text, f"^{_RECENT}-{_DAY}{_CLOCK}$")
-    zoned = matching(text, f"^{_RECENT}-{_DAY}{_CLOCK}{_ZONE}$")
+    lengths = text_length(text)
+    day = matching(text, f"^{_RECENT}-{_DAY}$", lengths == len("2026-01-31"))
+    timed = lengths >= len("2026-01-31T06:00:00")
+    naive = matching(text, f"^{_RECENT}-{_DAY}{_CLOCK}$", timed)
+    zoned = matching(text, f"^{_RECENT}-{_DAY}{_CLOCK}{_ZONE}$", timed & ~naive)
     micros = np.zeros(len(text), dtype=np.int64)
     local = pa.timestamp("us")
     micros[day] = _micros(text, day, local) - _LAGOS_US + (_DAY_US - 1) * (edge is Edge.END)

@@ -32,6 +32,7 @@ from steps.customer_ids import (
     SUSPECT_PATTERN,
     SeenIds,
     judge_customer_id,
+    suspects,
 )
 from steps.fields import Finding, Notes, trimmed
 from steps.images import judge_image_urls
@@ -95,7 +96,7 @@ class Intake:
         named = present(ids)
         missing = np.flatnonzero(~named).tolist()
         reasons = dict.fromkeys(missing, ("customer_id", ID_MISSING))
-        for row in np.flatnonzero(matching(ids, SUSPECT_PATTERN)).tolist():
+        for row in np.flatnonzero(matching(ids, SUSPECT_PATTERN, suspects(ids))).tolist():
             finding = _disguise(columns, row)
             if finding:
                 reasons[row] = ("customer_id", finding)

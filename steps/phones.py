@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from functools import cache, partial
 
+import numpy as np
 import phonenumbers
 import pyarrow.compute as pc
 
 from schemas.rows import Action, Flaw
-from steps.columns import Column, ending, matching, where
+from steps.columns import Column, Mask, ending, matching, where
 from steps.fields import (
     Finding,
     Notes,
@@ -25,6 +26,7 @@ from steps.fields import (
     judge_text,
     without_unseen,
 )
+from storage.text_bytes import inside
 
 REGION = "NG"
 COUNTRY_CODE = 234
@@ -105,10 +107,20 @@ def judge_phones(text: Column, notes: Notes) -> Column:
     """Return the phone column after judging."""
     filled_in = r"(?:1{10}|2{10}|3{10}|4{10}|5{10}|6{10}|7{10}|8{10}|9{10}|[789]0{9})$"
     digits = _without_gaps(text)
-    plain = matching(digits, plain_pattern()) & ~matching(digits, filled_in)
+    plain = matching(digits, plain_pattern())
+    plain &= ~matching(digits, filled_in, plain & _ends_alike(digits))
     judged = judge_text(text, plain, judge_phone, "phone", notes)
     international = ending(digits, NATIONAL_DIGITS, after=f"+{COUNTRY_CODE}")
     return where(plain, international, judged)
+
+
+def _ends_alike(text: Column) -> Mask:
+    """Return which cells end with the same byte twice."""
+    ends, data = inside(text)
+    found = np.diff(ends) > 1
+    last = ends[1:][found] - 1
+    found[found] = data[last] == data[last - 1]
+    return found
 
 
 def _without_gaps(text: Column) -> Column:

@@ -6,7 +6,7 @@ No cell is a formula. Which rows there are, and in which files they stand, belon
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,12 @@ from xlsxwriter.utility import xl_col_to_name  # type: ignore[import-untyped]  #
 
 from storage.clock import DAY_MICROS
 from storage.rejects import TRIGGERS
+from storage.text_bytes import Edges, inside, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 LONGEST_TEXT = 32_767
 """Characters that a cell of a workbook can hold."""
@@ -35,21 +38,79 @@ def csv_lines(rows: pa.Table, *, blanks: int) -> bytes:
     """Return rows as lines of CSV, each with some more blank cells at its end."""
     if not rows.num_rows:
         return b""
-    cells = [_quoted(_csv_text(_one(column))) for column in rows.columns]
+    cells = [_csv_text(_one(column)) for column in rows.columns]
     lines = _joined([*cells, *([""] * blanks)], ",")
-    return (_LINE_END.join(lines.to_pylist()) + _LINE_END).encode()
+    return _all_bytes(_joined([lines, _LINE_END], ""))
+
+
+def _all_bytes(texts: pa.Array) -> bytes:
+    """Return texts, none of them null, one behind the other."""
+    offsets, data = inside(texts)
+    return data[offsets[0] : offsets[-1]].tobytes()
+
+
+class _Looks(NamedTuple):
+    """What may be among a column's texts; what is false is certainly not.
+
+    Attributes:
+        guarded: one that a spreadsheet might take for a formula.
+        quoted: one that CSV has to quote.
+        edged: one with a blank at its beginning or end.
+        strange: one that XML cannot hold as it is.
+        marked: one with a character that XML escapes.
+        empty: one without a character.
+        long: one that a cell can hardly hold.
+    """
+
+    guarded: bool
+    quoted: bool
+    edged: bool
+    strange: bool
+    marked: bool
+    empty: bool
+    long: bool
+
+    @classmethod
+    def of(cls, texts: pa.Array) -> _Looks:
+        """Look at all bytes of a column at once: much quicker than a pattern for each text."""
+        ends, data = inside(texts)
+        edges = Edges.of(texts)
+        whole = _any_of(_INSIDE[data[ends[0] : ends[-1]]])
+        first, last = _any_of(_FIRST[edges.first]), _any_of(_LAST[edges.last])
+        return cls(
+            guarded=bool(first & 1),
+            quoted=bool(whole & 1),
+            edged=bool(first & 2) or bool(last),
+            strange=bool(whole & 2),
+            marked=bool(whole & 4),
+            empty=not edges.lengths.all(),
+            long=bool((edges.lengths >= LONGEST_TEXT).any()),
+        )
+
+
+def _any_of(bits: NDArray[np.uint8]) -> int:
+    return int(np.bitwise_or.reduce(bits, initial=0))
+
+
+_SPACES = "\t\n\f\r "
+_CONTROLS = "".join(map(chr, range(32)))
+_INSIDE = table_of('",\r\n', f"{_CONTROLS}_\ufffe\uffff", "&<>")
+_FIRST = table_of(f"'{TRIGGERS}", _SPACES)
+_LAST = table_of(_SPACES)
 
 
 def _csv_text(column: pa.Array) -> pa.Array:
     """Return a column as CSV has it: ISO dates and instants, text safe to open; "" for nothing."""
     kind = column.type
     if pa.types.is_string(kind):
-        return pc.fill_null(guarded(column), "")
+        looks = _Looks.of(column)
+        text = guarded(column) if looks.guarded else column
+        return _quoted(text) if looks.quoted else text
     if pa.types.is_timestamp(kind):
         seconds = pc.floor_temporal(_local(column), unit="second").cast(pa.timestamp("s"))
         text = pc.strftime(seconds, format="%Y-%m-%dT%H:%M:%S")
-        return pc.fill_null(_joined([text, "+01:00"], "", nulls="emit_null"), "")
-    return pc.fill_null(column.cast(pa.string()), "")
+        return _joined([text, "+01:00"], "", nulls="emit_null")
+    return column.cast(pa.string())
 
 
 def guarded(column: pa.Array) -> pa.Array:
@@ -97,21 +158,23 @@ def sheet_rows(rows: pa.Table, styles: Sequence[str], first: int) -> bytes:
     numbers = pa.array(np.arange(first, first + rows.num_rows)).cast(pa.string())
     parts: list[pa.Array | str] = ['<row r="', numbers, '">']
     for place, (column, style) in enumerate(zip(rows.columns, styles, strict=True)):
-        parts.append(_cell(_one(column), f'<c r="{xl_col_to_name(place)}', numbers, style))
+        parts += _cell(_one(column), f'<c r="{xl_col_to_name(place)}', numbers, style)
     parts.append("</row>")
-    return "".join(_joined(parts, "").to_pylist()).encode()
+    return _all_bytes(_joined(parts, ""))
 
 
-def _cell(column: pa.Array, begin: str, numbers: pa.Array, style: str) -> pa.Array:
-    """Return a column's cells as elements, null where there is none."""
-    kind = column.type
-    if not pa.types.is_string(kind):
+def _cell(column: pa.Array, begin: str, numbers: pa.Array, style: str) -> list[pa.Array | str]:
+    """Return what a column's cells are joined of: elements, null where there is none."""
+    if not pa.types.is_string(column.type):
         parts = [begin, numbers, f'"{style}><v>', _number(column), "</v></c>"]
-        return _joined(parts, "", nulls="emit_null")
-    text, space = _sheet_text(column)
+        return [_joined(parts, "", nulls="emit_null")] if column.null_count else parts
+    looks = _Looks.of(column)
+    text, space = _sheet_text(column, looks)
     parts = [begin, numbers, f'"{style} t="inlineStr"><is><t', space, ">", text, "</t></is></c>"]
+    if not looks.empty:
+        return parts
     cells = _joined(parts, "", nulls="emit_null")
-    return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), cells)
+    return [pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), cells)]
 
 
 def _number(column: pa.Array) -> pa.Array:
@@ -125,22 +188,23 @@ def _number(column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
-def _sheet_text(column: pa.Array) -> tuple[pa.Array, pa.Array | str]:
+def _sheet_text(column: pa.Array, looks: _Looks) -> tuple[pa.Array, pa.Array | str]:
     """Return text safe to open and to stand in XML, and the attribute that keeps outer blanks."""
-    text = guarded(column)
-    longest = pc.max(pc.utf8_length(text)).as_py() or 0
-    if longest > LONGEST_TEXT:
+    text = guarded(column) if looks.guarded else column
+    if looks.long or looks.guarded:
         text = pc.utf8_slice_codeunits(text, 0, LONGEST_TEXT)
-    edges = pc.match_substring_regex(text, _BLANK_EDGES)
     space: pa.Array | str = ""
-    if pc.any(edges).as_py():
-        space = pc.if_else(edges, ' xml:space="preserve"', "")
-    strange = pc.match_substring_regex(text, _NO_XML)
-    if pc.any(strange).as_py():
-        text = pc.if_else(strange, pa.array(map(_spelt_out, text.to_pylist()), pa.string()), text)
-    for mark, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        if pc.any(pc.match_substring(text, mark)).as_py():
-            text = pc.replace_substring(text, mark, name)
+    if looks.edged or looks.long:
+        edges = pc.match_substring_regex(text, _BLANK_EDGES)
+        if pc.any(edges).as_py():
+            space = pc.if_else(edges, ' xml:space="preserve"', "")
+    if looks.strange:
+        strange = pc.match_substring_regex(text, _NO_XML)
+        if pc.any(strange).as_py():
+            spelt = pa.array(map(_spelt_out, text.to_pylist()), pa.string())
+            text = pc.if_else(strange, spelt, text)
+    for mark, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")) if looks.marked else ():
+        text = pc.replace_substring(text, mark, name)
     return text, space
 
 
