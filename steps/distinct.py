@@ -76,6 +76,16 @@ def _is_settled(halves: NDArray[np.uint64], order: NDArray[np.int64]) -> bool:
     return bool((second[order[twins]] == second[order[twins + 1]]).all())
 
 
+def first_of_each(halves: NDArray[np.uint64], order: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell of pseudonyms in their order which differ from the one before."""
+    first = np.zeros(len(order), dtype=bool)
+    first[:1] = True
+    for half in halves.T:
+        ordered = half[order]
+        first[1:] |= ordered[1:] != ordered[:-1]
+    return first
+
+
 def make_distinct(
     subjects: bytes | bytearray, asking: NDArray[np.int32], exposure: NDArray[np.int64]
 ) -> Distinct:
@@ -89,11 +99,7 @@ def make_distinct(
     """
     halves = np.frombuffer(subjects, dtype=">u8").reshape(-1, 2)
     order = ascending(halves)
-    first = np.zeros(len(order), dtype=bool)
-    first[:1] = True
-    for half in halves.T:
-        ordered = half[order]
-        first[1:] |= ordered[1:] != ordered[:-1]
+    first = first_of_each(halves, order)
     inverse = np.empty(len(order), dtype=np.int32)
     inverse[order] = np.cumsum(first, dtype=np.int32) - 1
     owner = order[first]

@@ -354,11 +354,13 @@ def make_plan(line: Line) -> None:
         line.journal.pseudonyms,
         Earlier.of(Sightings.of(line.journal), run_id=line.run_id, batch=line.batch, at=now),
         workspace=None if quoted else line.workspace,
+        aside=line.workspace,
         asked=asked,
         counted=asked.intersection(PLACEHOLDERS) if quoted else COUNTED,
     )
     for number in range(0 if quoted else line.chunks):
         line.workspace.put(f"signals-{number:05d}", shared.table(number))
+    shared_problems, shared = shared.problems(), shared.slimmed()
     planner = Planner(
         line.wanted,
         at=to_instant(now),
@@ -376,11 +378,12 @@ def make_plan(line: Line) -> None:
         line.needed.add(piece)
         ranked.append(Ranked.of(piece))
     line.needed.seal()
+    shared.forget()
     line.ranked = Ranked.joined(ranked)
     line.plan = planner.result(now, len(line.ranked))
     if line.wanted.stop_at_first and Check.KARMA in line.wanted.checks:
         line.chains = planner.chains()
-    problems = [*planner.problems, *shared.problems()]
+    problems = [*planner.problems, *shared_problems]
     if problems:
         append_problems(line.folder.path / PROBLEMS, problems)
         line.folder.rows[PROBLEMS] += len(problems)

@@ -1,7 +1,8 @@
 """Signals: what a batch says of itself at no cost: who shares a BVN, account, phone or image.
 
 Counted over the batch and what the journal saw in earlier ones (`storage/journal/sightings.py`),
-in bounded memory: sixteen bytes for each identifier and customer, never the identifier itself.
+one kind of identity at a time (`groups`): sixteen bytes for each identifier and customer, never the
+identifier itself.
 Customers are counted, by `customer_id`: whoever comes back, in the same batch or in another, is
 the same one. What follows is up to the policy; what is asked is up to the plan.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +20,12 @@ import pyarrow.compute as pc
 
 from schemas.checks import IdentityKind
 from schemas.rows import Action, Flaw, Problem
+from steps.groups import ABSENT, BYTES, SIXTEEN, Groups, Named, sixteens, sixteens_of
 from storage.journal.sightings import BLOCK, ELSEWHERE, LATELY, Sighting
 from storage.sealing import Pseudonyms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -52,17 +54,14 @@ _FLAWS = {
 }
 COUNTED = tuple(_FLAWS)
 PLACEHOLDERS = (IdentityKind.PHONE, IdentityKind.EMAIL)
-_BYTES = 16
-_ABSENT = -1
 _OF_MANY = (
     f"More than {MOST_CUSTOMERS} customers of this batch and earlier ones have the same: it was "
     "taken as nobody's own and is not looked up."
 )
-_SIXTEEN = pa.binary(_BYTES)
 _NOTE = "sightings"
 _PIECE = "sightings-{}-{:05d}"
 _PIECE_ROWS = 50_000
-_PIECE_SCHEMA = pa.schema([pa.field(name, _SIXTEEN) for name in ("identifier", "customer", "bvn")])
+_PIECE_SCHEMA = pa.schema([pa.field(name, SIXTEEN) for name in ("identifier", "customer", "bvn")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +78,9 @@ class Shared:
 
     starts: tuple[int, ...]
     lines: NDArray[np.int64]
-    others: dict[IdentityKind, NDArray[np.int32]]
+    others: dict[IdentityKind, NDArray[np.int32] | NDArray[np.int8]]
     account_bvns: NDArray[np.int32]
-    _named: dict[IdentityKind, _Groups] = field(default_factory=dict, repr=False)
+    _named: dict[IdentityKind, Named] = field(default_factory=dict, repr=False)
 
     def table(self, number: int) -> pa.Table:
         """Return a chunk's signals.
@@ -97,18 +96,34 @@ class Shared:
 
     def _column(self, counts: NDArray[np.int32], number: int) -> pa.Array:
         here = counts[self.starts[number] : self.starts[number + 1]]
-        return pa.array(here.astype(np.int64), mask=here == _ABSENT)
+        return pa.array(here.astype(np.int64), mask=here == ABSENT)
 
     def subjects(self, number: int, kind: IdentityKind, rows: NDArray[np.int64]) -> bytes | None:
         """Return the pseudonyms of some rows of a chunk, joined; None where they are not at hand.
 
         They are those of `Pseudonyms.subjects`: what was made to be counted is not made again.
         """
-        groups = self._named.get(kind)
-        if groups is None:
+        named = self._named.get(kind)
+        if named is None:
             return None
-        group = groups.group[rows + self.starts[number]]
-        return None if (group < 0).any() else groups.identifiers[group].tobytes()
+        found = named.chunk(number).take(pa.array(rows))
+        return None if found.null_count else sixteens_of(found).tobytes()
+
+    def slimmed(self) -> Shared:
+        """Return what a plan still asks, once tables and problems were made: placeholders."""
+        few = {
+            kind: np.minimum(self.others[kind], MOST_CUSTOMERS).astype(np.int8)
+            for kind in PLACEHOLDERS
+            if kind in self.others
+        }
+        nothing = np.zeros(0, np.int32)
+        return replace(self, lines=self.lines[:0].copy(), others=few, account_bvns=nothing)
+
+    def forget(self) -> None:
+        """Lay pseudonyms aside no more: nobody asks `subjects` again."""
+        for named in self._named.values():
+            named.forget()
+        self._named.clear()
 
     def placeholders(self, number: int, kind: IdentityKind) -> NDArray[np.bool_]:
         """Return for each row of a chunk whether its phone or email is a placeholder.
@@ -160,6 +175,7 @@ def count_shared(
     earlier: Earlier | None = None,
     *,
     workspace: Workspace | None = None,
+    aside: Workspace | None = None,
     asked: Collection[IdentityKind] = (),
     counted: Collection[IdentityKind] = COUNTED,
 ) -> Shared:
@@ -172,35 +188,37 @@ def count_shared(
         earlier: what the journal saw before; None to count the batch alone.
         workspace: where the batch's own sightings are laid aside for `keep_sightings`; None where
             nothing is to be kept.
+        aside: where pseudonyms lie meanwhile, so that one kind at a time is in memory.
         asked: kinds of which the pseudonyms are to stay at hand, for lookups.
         counted: kinds to be counted: all but for a quote, which needs no more than `PLACEHOLDERS`.
     """
     kinds = [kind for kind in _FLAWS if kind in counted or kind in asked]
-    starts, lines, customers, named = _gather(
-        chunks, pseudonyms or Pseudonyms(os.urandom(32)), kinds, whose=bool(counted)
+    named = {kind: Named(kind.value, aside) for kind in kinds}
+    starts, lines, customers = _gather(
+        chunks, pseudonyms or Pseudonyms(os.urandom(32)), named, whose=bool(counted)
     )
-    bvns = _Groups.of(named.pop(IdentityKind.BVN, _Named()))
-    others: dict[IdentityKind, NDArray[np.int32]] = {}
+    others: dict[IdentityKind, NDArray[np.int32] | NDArray[np.int8]] = {}
     account_bvns = np.zeros(0, dtype=np.int32)
     pieces: dict[str, int] = {}
-    kept: dict[IdentityKind, _Groups] = {}
-    for kind in kinds:
+    nobody = bvns = Groups.of(Named("", None))
+    for kind in [kind for kind in kinds if kind in counted]:
         is_account = kind is IdentityKind.NUBAN
-        groups = bvns if kind is IdentityKind.BVN else _Groups.of(named.pop(kind))
-        if kind in asked:
-            kept[kind] = groups
-        if kind not in counted:
-            continue
+        groups = Groups.of(named[kind])
+        if kind not in asked:
+            named.pop(kind).forget()
+        if kind is IdentityKind.BVN:
+            bvns = groups
         members = _Members(groups, customers, bvns if is_account else None)
         more, more_bvns, unwritten = _count_earlier(kind, members, earlier)
         others[kind] = groups.of_rows(groups.sizes - 1 + more)
         if is_account:
             account_bvns = groups.of_rows(groups.distinct(bvns) + more_bvns)
+            bvns = nobody
         if workspace is not None:
             pieces[kind.value] = members.put(workspace, kind, unwritten)
     if workspace is not None:
         workspace.note(_NOTE, pieces)
-    return Shared(tuple(starts), lines, others, account_bvns, kept)
+    return Shared(tuple(starts), lines, others, account_bvns, named)
 
 
 def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at: int) -> None:
@@ -225,48 +243,41 @@ def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at
 def _piece_keys(piece: pa.Table) -> tuple[list[bytes], list[bytes]]:
     """Return each sighting's identifier, and its identifier, customer and BVN joined."""
     identifiers, customers, bvns = (each.combine_chunks() for each in piece.columns)
-    pair = [_sixteens_of(identifiers), _sixteens_of(customers)]
+    pair = [sixteens_of(identifiers), sixteens_of(customers)]
     known = pc.is_valid(bvns).to_numpy(zero_copy_only=False)
     if not known.any():
         return _texts(pair[:1]), _texts(pair)
-    keys = _texts([*pair, _sixteens_of(bvns)])
+    keys = _texts([*pair, sixteens_of(bvns)])
     for place in np.flatnonzero(~known).tolist():
-        keys[place] = keys[place][: 2 * _BYTES]
+        keys[place] = keys[place][: 2 * BYTES]
     return _texts(pair[:1]), keys
-
-
-def _sixteens_of(column: pa.Array) -> NDArray[np.uint8]:
-    """Return a column of sixteen bytes as an array; a null is whatever lies there."""
-    found = _sixteens(column.buffers()[1] or b"")
-    return found[column.offset : column.offset + len(column)]
 
 
 def _gather(
     chunks: Iterable[pa.Table],
     pseudonyms: Pseudonyms,
-    kinds: Iterable[IdentityKind],
+    named: Mapping[IdentityKind, Named],
     *,
     whose: bool,
-) -> tuple[list[int], NDArray[np.int64], NDArray[np.uint8], dict[IdentityKind, _Named]]:
-    """Return where chunks start, each row's line and customer, and who is named by what.
+) -> tuple[list[int], NDArray[np.int64], NDArray[np.uint8]]:
+    """Return where chunks start, each row's line and customer; lay aside who is named by what.
 
     Customers only where it matters whose an identifier is.
     """
     starts, lines = [0], [np.zeros(0, np.int64)]
-    customers: list[bytes] = []
-    named = {kind: _Named() for kind in kinds}
+    customers = bytearray()
     for rows in chunks:
         starts.append(starts[-1] + rows.num_rows)
         lines.append(rows["line"].to_numpy())
         if whose:
             ids = rows["customer_id"].to_pylist()
-            customers.append(pseudonyms.customers_anywhere(each or "" for each in ids))
+            customers += pseudonyms.customers_anywhere(each or "" for each in ids)
         for kind, each in named.items():
             values = _identities(rows, kind)
             there = values.drop_null().to_pylist()
-            each.pseudonyms.append(pseudonyms.subjects(kind.value, there))
-            each.present.append(pc.is_valid(values).to_numpy(zero_copy_only=False))
-    return starts, np.concatenate(lines), _sixteens(b"".join(customers)), named
+            present = pc.is_valid(values).to_numpy(zero_copy_only=False)
+            each.add(present, pseudonyms.subjects(kind.value, there))
+    return starts, np.concatenate(lines), sixteens(customers)
 
 
 def _identities(rows: pa.Table, kind: IdentityKind) -> pa.Array:
@@ -280,10 +291,6 @@ def _identities(rows: pa.Table, kind: IdentityKind) -> pa.Array:
     return sound.combine_chunks() if isinstance(sound, pa.ChunkedArray) else sound
 
 
-def _sixteens(joined: bytes) -> NDArray[np.uint8]:
-    return np.frombuffer(joined, dtype=np.uint8).reshape(-1, _BYTES)
-
-
 def _texts(arrays: Sequence[NDArray[np.uint8]]) -> list[bytes]:
     """Return bytes for each row of some arrays that stand side by side."""
     joined = np.ascontiguousarray(np.hstack(arrays))
@@ -292,70 +299,12 @@ def _texts(arrays: Sequence[NDArray[np.uint8]]) -> list[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
-    """Identifiers of one kind, chunk by chunk: pseudonyms of those there are, and which rows."""
-
-    pseudonyms: list[bytes] = field(default_factory=list)
-    present: list[NDArray[np.bool_]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """Rows grouped by identifier.
-
-    Attributes:
-        group: each row's group, -1 where it has none; groups ascend with their identifiers.
-        sizes: how many rows each group has.
-        rows: the rows that have an identifier, in its order.
-        identifiers: the pseudonym of each group.
-    """
-
-    group: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    identifiers: NDArray[np.uint8]
-
-    @classmethod
-    def of(cls, named: _Named) -> _Groups:
-        """Group the rows whose pseudonyms are equal."""
-        there = np.concatenate(named.present) if named.present else np.zeros(0, dtype=bool)
-        texts = _sixteens(b"".join(named.pseudonyms))
-        halves = texts.view(">u8").astype(np.uint64)
-        order = np.lexsort((halves[:, 1], halves[:, 0]))
-        ordered = halves[order]
-        first = np.ones(len(order), dtype=bool)
-        first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-        numbers = np.cumsum(first) - 1
-        rows = np.flatnonzero(there)[order]
-        group = np.full(len(there), _ABSENT, dtype=np.int64)
-        group[rows] = numbers
-        return cls(group, np.bincount(numbers), rows, texts[order[first]])
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def of_rows(self, counts: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return each row's count, given those of the groups; -1 where it has none."""
-        found = np.full(len(self.group), _ABSENT, dtype=np.int32)
-        there = self.group >= 0
-        found[there] = counts[self.group[there]]
-        return found
-
-    def distinct(self, inner: _Groups) -> NDArray[np.int64]:
-        """Return for each group how many groups of `inner` meet it."""
-        both = (self.group >= 0) & (inner.group >= 0)
-        width = len(inner) + 1
-        pairs = np.unique(self.group[both] * width + inner.group[both])
-        return np.bincount(pairs // width, minlength=len(self))
-
-
-@dataclass(frozen=True, slots=True)
 class _Members:
     """The customers of each group of one kind, and the BVNs of accounts."""
 
-    groups: _Groups
+    groups: Groups
     customers: NDArray[np.uint8]
-    bvns: _Groups | None
+    bvns: Groups | None
 
     def blocks(self) -> Iterator[_Block]:
         """Yield the groups in order, some at a time."""
@@ -404,7 +353,7 @@ class _Members:
 
     def _bvn_column(self, rows: NDArray[np.int64]) -> pa.Array:
         if self.bvns is None or not len(self.bvns):
-            return pa.nulls(len(rows), _SIXTEEN)
+            return pa.nulls(len(rows), SIXTEEN)
         group = self.bvns.group[rows]
         return _binary(self.bvns.identifiers).take(pa.array(group, mask=group < 0))
 
@@ -420,7 +369,7 @@ class _Block:
 
     def add(self, found: Iterable[bytes], counts: NDArray[np.int64]) -> None:
         """Count each key under the group whose identifier it begins with, if there is one."""
-        numbers = Counter(key[:_BYTES] for key in found)
+        numbers = Counter(key[:BYTES] for key in found)
         if numbers:
             for place, identifier in enumerate(self.identifiers, self.start):
                 counts[place] += numbers[identifier]
@@ -428,7 +377,7 @@ class _Block:
 
 def _binary(texts: NDArray[np.uint8]) -> pa.Array:
     buffer = pa.py_buffer(np.ascontiguousarray(texts))
-    return pa.Array.from_buffers(_SIXTEEN, len(texts), [None, buffer])
+    return pa.Array.from_buffers(SIXTEEN, len(texts), [None, buffer])
 
 
 def _count_earlier(
@@ -473,11 +422,11 @@ def _strangers(told: Iterable[bytes], here: set[bytes]) -> tuple[set[bytes], set
     strangers: set[bytes] = set()
     stood: set[bytes] = set()
     for each in told:
-        key, when, bvn = each[: 2 * _BYTES], each[2 * _BYTES : 2 * _BYTES + 1], each[-_BYTES:]
+        key, when, bvn = each[: 2 * BYTES], each[2 * BYTES : 2 * BYTES + 1], each[-BYTES:]
         if key not in here:
             strangers.add(key)
         elif when != ELSEWHERE:
             continue
-        if len(each) > 2 * _BYTES + 1:
-            stood.add(key[:_BYTES] + bvn)
+        if len(each) > 2 * BYTES + 1:
+            stood.add(key[:BYTES] + bvn)
     return strangers, stood
