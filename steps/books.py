@@ -86,7 +86,7 @@ class Books:
     def timeline(self) -> dict[str, list[Any]]:
         """Return balance, spending and answers over the run (`steps.timeline`)."""
         columns = (self._settled, self._cost, self._doubt, self._balance)
-        return timeline(*(np.array(column, dtype=np.int64) for column in columns))
+        return timeline(*(np.frombuffer(column, np.int64) for column in columns))
 
     def balance(self) -> Balance:
         """Return opening, closing and what lies between."""
@@ -150,10 +150,12 @@ class _Sheet:
 
     @classmethod
     def of(cls, *columns: array[int]) -> _Sheet:
-        """Return the sheet of five columns."""
-        plain = [np.array(column, dtype=np.int64) for column in columns]
+        """Return the sheet of five columns, which are brought into order where they lie."""
+        plain = [np.frombuffer(column, np.int64) for column in columns]
         order = np.argsort(plain[0], kind="stable")
-        sent, settled, cost, doubt, balance = (column[order] for column in plain)
+        for column in plain:
+            column[:] = column[order]
+        sent, settled, cost, doubt, balance = plain
         return cls(sent, settled, cost, doubt, balance, np.flatnonzero(balance != _NONE))
 
     def opening(self) -> tuple[int, bool]:

@@ -5,6 +5,7 @@ One reading of the journal's rows, several accounts of it: table, latency, books
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ class CheckCalls:
     in_doubt_micro: int = 0
     troubles: Counter[str] = field(default_factory=Counter)
     by_attempt: Counter[int] = field(default_factory=Counter)
-    latencies_ms: list[float] = field(default_factory=list)
+    latencies_ms: array[float] = field(default_factory=lambda: array("f"))
 
     @property
     def retries(self) -> int:
@@ -74,7 +75,7 @@ class CheckCalls:
         """Return percentiles of the time answers took, in milliseconds."""
         if not self.latencies_ms:
             return {f"p{each}": None for each in _PERCENTILES}
-        values = np.percentile(np.asarray(self.latencies_ms, dtype=np.float32), _PERCENTILES)
+        values = np.percentile(np.frombuffer(self.latencies_ms, np.float32), _PERCENTILES)
         return {f"p{p}": round(float(v), 1) for p, v in zip(_PERCENTILES, values, strict=True)}
 
 

@@ -39,6 +39,7 @@ from steps.price import RECENT_RUNS, approval_reason, rank, seen_rates, worst_co
 from steps.price import quote as make_quote
 from steps.resolved import Resolved, resolve
 from steps.signals import COUNTED, PLACEHOLDERS, Earlier, count_shared
+from storage.allocation import give_back_freed
 from storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
 from storage.journal import Journal, journal_of
 from storage.journal.sightings import Sightings
@@ -155,6 +156,7 @@ def open_line(
         JournalError: the journal cannot be used.
     """
     require_service(settings, quote_only=parameters.quote_only)
+    give_back_freed()
     journal = journal_of(settings, clock=clock)
     try:
         line = _open(parameters, settings, journal, clock)

@@ -47,24 +47,28 @@ def timeline(
     if not len(settled):
         return {name: [] for name in names}
     order = np.argsort(settled, kind="stable")
-    settled, cost, doubt, balance = (each[order] for each in (settled, cost, doubt, balance))
+    settled = settled[order]
     steps = np.diff(settled, prepend=settled[0])
     paused = _pauses(steps)
     active = np.cumsum(np.where(paused, 0, steps))
-    width = active[-1] // POINTS + 1
-    stretch = np.cumsum(paused) * (POINTS + 1) + active // width
+    stretch = np.cumsum(paused) * (POINTS + 1)
+    stretch += active // (active[-1] // POINTS + 1)
     first = np.flatnonzero(np.diff(stretch, prepend=-1))
     last = np.append(first[1:], len(settled)) - 1
-    told = np.where(balance == NO_BALANCE, np.iinfo(np.int64).max, balance)
+    active, settled = active[last], settled[last]
+    paused_before = np.where(paused[first], steps[first], 0)
+    del stretch, steps, paused
+    told = balance[order]
+    told[told == NO_BALANCE] = np.iinfo(np.int64).max
     lowest = np.minimum.reduceat(told, first)
-    spent = np.cumsum(cost)[last]
+    spent = np.cumsum(np.add.reduceat(cost[order], first))
     calls = last - first + 1
-    lost = np.add.reduceat((doubt > 0).astype(np.int64), first)
+    lost = np.add.reduceat((doubt > 0)[order].astype(np.int8), first, dtype=np.int64)
     nothing = np.iinfo(np.int64).max
     return {
-        "at": [instant_text(int(each)) for each in settled[last]],
-        "active_s": [round(int(each) / MICROS, 3) for each in active[last]],
-        "pause_before_s": [int(each) // MICROS for each in np.where(paused, steps, 0)[first]],
+        "at": [instant_text(int(each)) for each in settled],
+        "active_s": [round(int(each) / MICROS, 3) for each in active],
+        "pause_before_s": [int(each) // MICROS for each in paused_before],
         "balance": [None if each == nothing else naira_text(int(each)) for each in lowest],
         "spent": [naira_text(int(each)) for each in spent],
         "calls": calls.tolist(),
