@@ -29,6 +29,7 @@ from steps.identities import identities_report, of_check, standings
 from steps.line import PROBLEMS, QUARANTINE, read_chunk
 from steps.news import news_of
 from steps.plausible import earlier_reports, hold, plausible
+from steps.policy_engine import locked_engine
 from steps.policy_replay import PURPOSE_KEY
 from steps.report import RowTally, RunFacts, check_report, make_report
 from steps.report_page import report_page
@@ -81,15 +82,17 @@ def write_rows(line: Line) -> RowTally:
 
 
 def _enriched(line: Line, assembly: Assembly, tally: RowTally) -> Iterator[pa.Table]:
-    """Yield the enriched rows in order, several chunks at a time: each engine has its price."""
+    """Yield the enriched rows in order, several chunks at a time: each query has its price."""
     policy = None if assembly.test_mode else line.policy
-    for start in range(0, line.chunks, DECIDED_CHUNKS):
-        chunks = range(start, min(start + DECIDED_CHUNKS, line.chunks))
-        tables = [_assembled(line, assembly, tally, number) for number in chunks]
-        together = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-        table = decide(together, policy, purpose=line.wanted.purpose.value)
-        tally.take(table)
-        yield table
+    purpose = line.wanted.purpose.value
+    with locked_engine() as engine:
+        for start in range(0, line.chunks, DECIDED_CHUNKS):
+            chunks = range(start, min(start + DECIDED_CHUNKS, line.chunks))
+            tables = [_assembled(line, assembly, tally, number) for number in chunks]
+            together = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+            table = decide(together, policy, purpose=purpose, engine=engine)
+            tally.take(table)
+            yield table
 
 
 def _assembled(line: Line, assembly: Assembly, tally: RowTally, number: int) -> pa.Table:

@@ -7,6 +7,7 @@ send it to review was left untold. Without a policy every row is `undecided`.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -65,6 +66,7 @@ def decide(
     *,
     purpose: str | None = None,
     timeout_s: float = TIMEOUT_S,
+    engine: duckdb.DuckDBPyConnection | None = None,
 ) -> pa.Table:
     """Return enriched rows with `decision`, `reasons` and `policy` filled in.
 
@@ -76,13 +78,15 @@ def decide(
         policy: the rules; without one the rows stay as they came, `undecided`.
         purpose: the run's purpose, which conditions may name.
         timeout_s: most seconds the rules may take for 131,072 rows.
+        engine: a locked engine of the caller's, to be used again; its own where none is given.
 
     Raises:
         PolicyError: the policy has a mistake, or a condition takes too long.
     """
     if policy is None:
         return rows
-    patterns, of_row = _patterns(judge_rules(rows, policy, purpose=purpose, timeout_s=timeout_s))
+    judged = judge_rules(rows, policy, purpose=purpose, timeout_s=timeout_s, engine=engine)
+    patterns, of_row = _patterns(judged)
     outcomes = [_outcome(policy, pattern) for pattern in patterns.tolist()]
     words = [decision.value for decision in Decision]
     place = np.array([words.index(decision) for decision, _ in outcomes], dtype=np.int32)
@@ -118,6 +122,7 @@ def judge_rules(
     *,
     purpose: str | None = None,
     timeout_s: float = TIMEOUT_S,
+    engine: duckdb.DuckDBPyConnection | None = None,
 ) -> NDArray[np.uint8]:
     """Return what each rule says of each row: a line for each row, a column for each rule.
 
@@ -129,7 +134,7 @@ def judge_rules(
     """
     compiled = _compiled(policy)
     pieces = [np.zeros((0, len(policy.rules) + 1), dtype=np.uint8)]
-    with locked_engine() as connection:
+    with locked_engine() if engine is None else nullcontext(engine) as connection:
         for start in range(0, rows.num_rows, _SLICE_ROWS):
             part = _seen(rows.slice(start, _SLICE_ROWS), compiled.types, purpose)
             connection.register("rows", part)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -130,9 +131,17 @@ class Unchanged:
 
     def mark(self, text: bytes, decision: str) -> bytes:
         """Return the mark of a row and of the decision its customer had the last time."""
-        karma = b"open" if Check.KARMA.value in self.unreached else b""
-        whole = b"\x1f".join((text, decision.encode(), karma))
+        whole = text + self._tail(decision)
         return hashlib.blake2b(whole, digest_size=_MARK_BYTES, key=self._key).digest()
+
+    def _tail(self, decision: str) -> bytes:
+        """Return what a mark is made of behind the row's text."""
+        karma = b"open" if Check.KARMA.value in self.unreached else b""
+        return b"\x1f".join((b"", decision.encode(), karma))
+
+    def _are_compared(self, subjects: bytes) -> NDArray[np.bool_]:
+        places = range(0, len(subjects), 16)
+        return np.array([subjects[place : place + 16] in self.compared for place in places], bool)
 
     def look(self, subjects: bytes, rows: pa.Table) -> Looked:
         """Tell which of some rows say the same as before.
@@ -145,17 +154,19 @@ class Unchanged:
         previous = np.full(rows.num_rows, NO_DECISION, np.int8)
         same = np.zeros(rows.num_rows, bool)
         place = self.marks.places(subjects)
-        words = rows["decision"].cast(pa.string()).to_pylist()
-        decided = has_decision(rows).tolist()
         marked = self.marks.marked(place)
-        for row in np.flatnonzero(marked).tolist():
+        if self.compared:
+            marked &= ~self._are_compared(subjects)
+        decided = has_decision(rows)
+        words = rows["decision"].cast(pa.string()).to_pylist()
+        both = np.flatnonzero(marked & decided)
+        tails = {word: self._tail(word) for word in _NUMBERS}
+        digest = partial(hashlib.blake2b, digest_size=_MARK_BYTES, key=self._key)
+        found = [digest(texts[row] + tails[words[row]]).digest() for row in both.tolist()]
+        same[both] = np.frombuffer(b"".join(found), _SIXTEEN) == self.marks.marks_at(place[both])
+        previous[both] = [_NUMBERS[words[row]] for row in both.tolist()]
+        for row in np.flatnonzero(marked & ~decided).tolist():
             mark = self.marks.mark(int(place[row]))
-            if self.compared and subjects[16 * row : 16 * row + 16] in self.compared:
-                continue
-            if decided[row]:
-                same[row] = mark == self.mark(texts[row], words[row])
-                previous[row] = _NUMBERS[words[row]]
-                continue
             for word, number in _CANDIDATES:
                 if mark == self.mark(texts[row], word):
                     same[row], previous[row] = True, number

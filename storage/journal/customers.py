@@ -87,14 +87,23 @@ class Marks:
     standing: NDArray[np.int8]
     has_mark: NDArray[np.bool_]
     marks: bytes
+    _heads: NDArray[np.uint64] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Lay the first halves of the pseudonyms aside as numbers, which are found quicker."""
+        object.__setattr__(self, "_heads", _heads(self.customers))
 
     def places(self, subjects: bytes) -> NDArray[np.int64]:
         """Return the place of each of some joined pseudonyms, -1 where it is not known."""
         asked = np.frombuffer(subjects, _SIXTEEN)
         if not len(self.customers):
             return np.full(len(asked), -1, np.int64)
-        place = np.minimum(np.searchsorted(self.customers, asked), len(self.customers) - 1)
-        return np.where(self.customers[place] == asked, place, -1)
+        place = np.searchsorted(self._heads, _heads(asked))
+        np.minimum(place, len(self.customers) - 1, out=place)
+        other = np.flatnonzero(self.customers[place] != asked)
+        found = np.minimum(np.searchsorted(self.customers, asked[other]), len(self.customers) - 1)
+        place[other] = np.where(self.customers[found] == asked[other], found, -1)
+        return place
 
     def marked(self, place: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which places are those of customers who are present and have a mark."""
@@ -107,6 +116,10 @@ class Marks:
     def mark(self, place: int) -> bytes:
         """Return a customer's mark."""
         return self.marks[16 * place : 16 * place + 16]
+
+    def marks_at(self, places: NDArray[np.int64]) -> NDArray[np.bytes_]:
+        """Return the marks of some customers."""
+        return np.frombuffer(self.marks, _SIXTEEN)[places]
 
     def customer(self, place: int) -> bytes:
         """Return a customer's pseudonym."""
@@ -217,12 +230,14 @@ class Customers:
         }
 
     def marks(self, batch: str, run_id: str) -> Marks:
-        """Return a batch name's customers with their marks; sixteen bytes each, twice.
+        """Return a batch name's customers with their marks; forty bytes each.
 
         Args:
             batch: the batch name.
             run_id: the run that looks.
         """
+        if self._engine.dialect.name == "sqlite":
+            return _joined(list(self._marks_sqlite(batch, run_id)))
         pieces: list[Marks] = []
         last = b""
         kept = customer_states.c
@@ -237,6 +252,18 @@ class Customers:
                 pieces.append(_marks(rows, run_id))
                 last = bytes(rows[-1][0])
         return _joined(pieces)
+
+    def _marks_sqlite(self, batch: str, run_id: str) -> Iterator[Marks]:
+        """Yield the marks as one value a customer, which is read twice as fast as three."""
+        last = b""
+        with reading(self._engine) as connection:
+            while True:
+                values = (run_id, _NO_MARK, batch, last, SCAN_BLOCK)
+                rows = fetched(connection.exec_driver_sql(_MARKS_SQLITE, values))
+                if not rows:
+                    return
+                yield _marks_of(b"".join(value for (value,) in rows))
+                last = rows[-1][0][:16]
 
     def present(self, customers: Sequence[bytes]) -> Iterator[list[Present]]:
         """Yield by which run and when some customers were last written, in their order."""
@@ -366,6 +393,32 @@ _MARK = Many(
     ),
     ("mark_", "customer_"),
 )
+
+
+_MARKS_SQLITE = (
+    "SELECT CAST(customer || CASE WHEN gone_run_id IS NULL THEN x'00' WHEN gone_run_id = ? "
+    "THEN x'01' ELSE x'02' END || CASE WHEN mark IS NULL THEN x'00' ELSE x'01' END "
+    "|| COALESCE(mark, ?) AS BLOB) FROM customer_states "
+    "WHERE batch = ? AND customer > ? ORDER BY customer LIMIT ?"
+)
+"""Customer, number of its `Standing`, whether it has a mark, and the mark, joined."""
+_MARKED_BYTES = 34
+
+
+def _marks_of(joined: bytes) -> Marks:
+    lines = np.frombuffer(joined, np.uint8).reshape(-1, _MARKED_BYTES)
+    return Marks(
+        np.ascontiguousarray(lines[:, :16]).view(_SIXTEEN).ravel(),
+        lines[:, 16].astype(np.int8),
+        lines[:, 17] == 1,
+        lines[:, 18:].tobytes(),
+    )
+
+
+def _heads(subjects: NDArray[np.bytes_]) -> NDArray[np.uint64]:
+    """Return the first halves of pseudonyms as numbers in the same order."""
+    halves = np.frombuffer(np.ascontiguousarray(subjects).tobytes(), ">u8")
+    return halves[::2].astype(np.uint64)
 
 
 def _marks(rows: Sequence[tuple[Any, ...]], run_id: str) -> Marks:
