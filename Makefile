@@ -25,7 +25,7 @@ demo: $(STAMP) ## screen 10,000 made-up customers twice against the embedded sim
 	$(BIN)/nightscreen demo
 
 test: $(STAMP) ## run the tests, three at a time; what fails beside others is tried once more alone
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile || \
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder || \
 	$(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
 
 check: $(STAMP) ## format, lint, types, import rules, links of the docs

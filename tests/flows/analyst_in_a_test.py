@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Locator, Page
 
-PATIENCE_MS = 90_000
-GLANCE_MS = 4_000
+PATIENCE_MS = 240_000
+GLANCE_MS = 8_000
 _HEIGHTS = "Math.max(...[...document.querySelectorAll('*')].map(each => each.scrollHeight))"
 
 
@@ -92,22 +92,28 @@ class Analyst:
     def open_run(self, name: str, state: str) -> None:
         """Find a run in the list of runs by name, wait for its state, and open it."""
         link = self.page.get_by_role("link", name=name, exact=True).first
-        until(lambda: self._sees(link), f"the run {name} in the list")
+        self.page.goto(f"{self.ui}/runs")
+        self._reload_until(link, f"the run {name} in the list")
         link.click()
         self.wait_for_state(state)
 
-    def _sees(self, link: Locator) -> bool:
-        """Load the list of runs afresh, and tell whether a link comes to stand there."""
-        self.page.goto(f"{self.ui}/runs")
-        try:
-            link.wait_for(timeout=GLANCE_MS)
-        except TimeoutError:
-            return False
-        return True
-
     def wait_for_state(self, state: str) -> None:
         """Wait until the page of a run shows a state."""
-        self.page.locator(".p-tag, .state-badge").get_by_text(state, exact=True).first.wait_for()
+        badges = self.page.locator(".p-tag, .state-badge")
+        self._reload_until(badges.get_by_text(state, exact=True).first, f"the state {state}")
+
+    def _reload_until(self, wanted: Locator, what: str) -> None:
+        """Look for something on the page, and load it afresh while it is not there."""
+
+        def seen() -> bool:
+            try:
+                wanted.wait_for(timeout=GLANCE_MS)
+            except TimeoutError:
+                self.page.reload()
+                return False
+            return True
+
+        until(seen, f"{what} at {self.page.url}", PATIENCE_MS / 1000)
 
     def approve(self) -> str:
         """Open the form of a run that waits, read it, approve; return what was read."""
