@@ -103,13 +103,17 @@ class Signing:
         return self._signer.sign(text).decode("ascii")
 
     def verified(self, signed: str) -> str | None:
-        """Return the text that was signed; None where it was not, or was changed since."""
+        """Return the text that was signed; None where it was not, or was changed since.
+
+        A signature in another spelling (its last letter holds bits that count for nothing) is none.
+        """
         if len(signed) > _LONGEST_TOKEN or not signed.isascii():
             return None
         try:
-            return self._signer.unsign(signed).decode("ascii")
+            text = self._signer.unsign(signed).decode("ascii")
         except BadSignature:
             return None
+        return text if hmac.compare_digest(self.sign(text), signed) else None
 
     def mark(self, text: str) -> str:
         """Return the signature of a text alone."""

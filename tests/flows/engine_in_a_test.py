@@ -83,6 +83,7 @@ class Engine:
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
                 "prefect.server.concurrency.lease_storage.filesystem"
             ),
+            "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
             "PREFECT_WORKER_QUERY_SECONDS": "1",
             "NIGHTSCREEN_INBOX": str(self.home / "inbox"),
             "DO_NOT_TRACK": "1",
