@@ -1,49 +1,158 @@
-"""Peak memory of a run by the number of its rows, cold and warm.
+"""Peak memory of a night by the number of its rows, station by station.
 
-`python -m benchmarks.memory [ROWS ...]`; by default 2,000 and 20,000 rows. Each run is a process of
-its own. The ratio between two sizes is what counts: it must stay near one.
+`python -m benchmarks.memory [ROWS ...]`; by default 2,000 and 20,000 rows. Each night is a process
+of its own. Up to 20,000 rows the simulator is really asked. Above, a first night is carried up to
+the cutting of its shards and then answered straight into the journal, since asking holds a few
+shards at a time whatever the number of rows; the second night and the quote of the same batch
+follow. The ratio to the peak at 100,000 rows (else at the first size) is what counts: it must stay
+near one.
+
+`--folder` keeps what was made; a batch and a first night that lie there already are not made again.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
 import subprocess
 import sys
 import tempfile
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from benchmarks.filled import answer_needed
+from benchmarks.warm import open_night
+from sandbox.batch import make_batch
 from sandbox.process import SandboxProcess
+from steps import asking, closing, line
+from steps.quoting import quote_document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIZES = (2_000, 20_000)
+MOST_ASKED = 20_000
+"""Rows up to which the simulator is asked."""
+BASE_ROWS = 100_000
+_NIGHTS = ("first", "second", "quote")
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
-def measure(rows: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the figures of a first and a second night of one batch."""
-    with tempfile.TemporaryDirectory() as folder, SandboxProcess(balance="900000000") as sandbox:
+class Peaks:
+    """Takes the peak of resident memory from one mark to the next, in megabytes."""
+
+    def __init__(self) -> None:
+        self.by_station: dict[str, int] = {}
+
+    def mark(self, station: str) -> None:
+        """Put the peak since the last mark down to a station."""
+        lines = _STATUS.read_text("utf-8").splitlines()
+        peak = next(each for each in lines if each.startswith("VmHWM"))
+        self.by_station[station] = int(peak.split()[1]) // 1024
+        _CLEAR_REFS.write_text("5", "utf-8")  # begins the peak anew at what is resident now
+
+
+def night(folder: Path, kind: str) -> dict[str, Any]:
+    """Carry a batch along the line, answered straight into the journal; return its peaks."""
+    peaks = Peaks()
+    run = open_night(folder, quote_only=kind == "quote")
+    try:
+        peaks.mark("open")
+        for station, work in _stations(run, quote_only=kind == "quote"):
+            work()
+            peaks.mark(station)
+    finally:
+        run.close()
+    return {"rows": run.rows_read, "lookups": len(run.standing), "peaks": peaks.by_station}
+
+
+def _stations(run: line.Line, *, quote_only: bool) -> list[tuple[str, Callable[[], object]]]:
+    def ask() -> None:
+        open_ = asking.open_asking(run)
+        while shards := asking.next_round(open_):
+            for name in next(iter(shards.values())):
+                open_.layout.space.get(name)
+            answer_needed(run)
+        asyncio.run(open_.close())
+
+    def close() -> None:
+        closing.write_report(run, closing.write_rows(run))
+
+    begin: list[tuple[str, Callable[[], object]]] = [
+        ("intake", lambda: line.take_in(run)),
+        ("plan", lambda: line.make_plan(run)),
+        ("price", lambda: line.make_price(run)),
+    ]
+    if quote_only:
+        return [*begin, ("quote", lambda: quote_document(run))]
+    return [*begin, ("ask", ask), ("close", close)]
+
+
+def measure(rows: int, folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the figures of the nights of one batch, answered straight into the journal."""
+    wanted = _NIGHTS
+    if not (folder / "in.csv").exists():
+        make_batch(folder / "in.csv", rows=rows, seed=1)
+    elif (folder / "home").exists():
+        wanted = _NIGHTS[1:]
+    return {kind: _inside("benchmarks.memory", "--inside", kind, str(folder)) for kind in wanted}
+
+
+def measure_asked(rows: int, folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the figures of a first and a second night that ask the simulator."""
+    found = {}
+    with SandboxProcess(balance="900000000") as sandbox:
         sandbox.post("/_sandbox/latency", {"kind": "none"})
-        command = [sys.executable, "-m", "benchmarks.line", sandbox.url, sandbox.api_key]
-        nights = []
-        for _ in range(2):
-            done = subprocess.run(
-                [*command, str(rows), folder], check=True, capture_output=True, text=True
+        for kind in _NIGHTS[:2]:
+            command = ("benchmarks.line", sandbox.url, sandbox.api_key, str(rows), str(folder))
+            figures = _inside(*command)
+            found[kind] = {**figures, "peaks": {"asked": round(figures["peak_mb"])}}
+    return found
+
+
+def _inside(*command: str) -> dict[str, Any]:
+    """Run a module as a process of its own and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", *command], check=True, stdout=subprocess.PIPE, text=True
+    )
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
+
+
+def _table(sizes: list[int], folder: Path | None) -> None:
+    """Measure each size and print it beside the base."""
+    bases: dict[str, float] = {}
+    print(f"{'rows':>9} {'night':>7} {'lookups':>9} {'peak MB':>8} {'to base':>8}  by station, MB")
+    for rows in sizes:
+        with tempfile.TemporaryDirectory() as made:
+            here = Path(made) if folder is None else folder / str(rows)
+            here.mkdir(parents=True, exist_ok=True)
+            nights = (measure_asked if rows <= MOST_ASKED else measure)(rows, here)
+        for kind, figures in nights.items():
+            peak = max(figures["peaks"].values())
+            if rows == BASE_ROWS or kind not in bases:
+                bases[kind] = peak
+            print(
+                f"{rows:>9,} {kind:>7} {figures['lookups']:>9,} {peak:>8} "
+                f"{peak / bases[kind]:>8.2f}  {figures['peaks']}",
+                flush=True,
             )
-            nights.append(json.loads(done.stdout))
-        return nights[0], nights[1]
 
 
 def main() -> None:
     """Print a table of sizes."""
-    sizes = [int(word) for word in sys.argv[1:]] or list(SIZES)
-    print(f"{'rows':>9} {'lookups':>9} {'cold MB':>8} {'warm MB':>8} {'to first':>8}  CPU us a row")
-    first = 0.0
-    for rows in sizes:
-        cold, warm = measure(rows)
-        first = first or cold["peak_mb"]
-        cpu = {name: round(1e6 * each[0] / rows, 1) for name, each in warm["stations"].items()}
-        print(
-            f"{rows:>9,} {cold['lookups']:>9,} {cold['peak_mb']:>8.0f} {warm['peak_mb']:>8.0f} "
-            f"{cold['peak_mb'] / first:>8.2f}  warm: {cpu}"
-        )
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", nargs="*", type=int, default=list(SIZES))
+    parser.add_argument("--folder", type=Path, help="where to work, and to leave everything")
+    parser.add_argument("--inside", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.inside:
+        kind, folder = given.inside
+        print(json.dumps(night(Path(folder), kind)))
+        return
+    _table(given.rows, given.folder)
 
 
 if __name__ == "__main__":

@@ -88,11 +88,12 @@ def _enriched(line: Line, assembly: Assembly, tally: RowTally) -> Iterator[pa.Ta
     with locked_engine() as engine:
         for start in range(0, line.chunks, DECIDED_CHUNKS):
             chunks = range(start, min(start + DECIDED_CHUNKS, line.chunks))
-            tables = [_assembled(line, assembly, tally, number) for number in chunks]
-            together = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-            table = decide(together, policy, purpose=purpose, engine=engine)
+            table = pa.concat_tables(_assembled(line, assembly, tally, each) for each in chunks)
+            table = table.unify_dictionaries().combine_chunks()
+            table = decide(table, policy, purpose=purpose, engine=engine)
             tally.take(table)
             yield table
+            del table  # before the next is made
 
 
 def _assembled(line: Line, assembly: Assembly, tally: RowTally, number: int) -> pa.Table:

@@ -12,6 +12,8 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +29,11 @@ from schemas.policy import Decision
 from schemas.rows import INSTANT, NAIRA
 from steps.list_columns import NAMES, Columns, words_of
 from storage.decision_files import CSV_FILE, WORKBOOK_FILE, Cell, DecisionFiles, Listed
+from storage.laid_out import LaidOut
 from storage.rejects import unguard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -172,10 +174,11 @@ def _write(
     about: Sequence[tuple[str, str]],
     counts: ListCounts,
 ) -> None:
-    with _laid_out(folder, parts, run_id, reasons, compared, counts) as (table, order):
+    with _laid_out(folder, parts, run_id, reasons, compared, counts) as rows:
         files = DecisionFiles(folder.path / CSV_FILE, folder.path / WORKBOOK_FILE)
         lines = summary(run_id, counts, compared, about)
-        files.write(lines, Listed(table, order), map(_typed_fix, fixes))
+        listed = Listed(rows, np.arange(len(rows)))
+        files.write(lines, listed, map(_typed_fix, fixes))
 
 
 def _typed_fix(fix: Sequence[str]) -> list[Cell]:
@@ -225,19 +228,20 @@ def _laid_out(
     reasons: Mapping[str, Mapping[str, str]],
     compared: Compared | None,
     counts: ListCounts,
-) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
-    """Lay the list's rows into a private file; give it, and the order in which to fetch them."""
+) -> Iterator[LaidOut]:
+    """Lay the list's rows into private files, and give them in the order they are to have."""
     exposures: list[NDArray[np.int64]] = []
     builder = _Builder(run_id, reasons, compared, counts)
-    with NamedTemporaryFile(dir=folder.path, prefix=".decisions.", suffix=".part") as laid:
+    private = partial(NamedTemporaryFile, dir=folder.path, prefix=".decisions.", suffix=".part")
+    with private() as laid, private() as in_order:
         with pa.OSFile(laid.name, "wb") as sink, pa.ipc.new_file(sink, LIST_SCHEMA) as writer:
             for rows in builder.tables(parts):
                 if rows.num_rows:
                     writer.write_table(rows)
                     exposures.append(_kobo(rows))
         kobo = np.concatenate(exposures) if exposures else np.zeros(0, np.int64)
-        with pa.memory_map(laid.name) as source:
-            yield pa.ipc.open_file(source).read_all(), worst_first(kobo)
+        rows_as_they_came = LaidOut.of(Path(laid.name))
+        yield rows_as_they_came.sorted_into(Path(in_order.name), worst_first(kobo))
 
 
 def _kobo(rows: pa.Table) -> NDArray[np.int64]:

@@ -454,6 +454,7 @@ def make_price(line: Line) -> Quote:
         balance_micro=line.journal.runs.last_balance(),
         chains=line.chains,
     )
+    line.ranked = needed.slimmed()
     return line.quote
 
 

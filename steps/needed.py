@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -100,6 +100,10 @@ class Ranked:
     def take(self, places: NDArray[np.bool_]) -> Ranked:
         """Return some of the lookups."""
         return Ranked(*(getattr(self, name)[places] for name in _NAMES))
+
+    def slimmed(self) -> Ranked:
+        """Return what is still asked once all is ranked and priced: of which check each is."""
+        return replace(self, **{name: getattr(self, name)[:0].copy() for name in _NAMES[2:]})
 
     def slots(self) -> list[tuple[str, str]]:
         """Return each check and kind of identity there are lookups of, sorted."""

@@ -18,9 +18,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import openpyxl
-import pyarrow as pa
-import pyarrow.compute as pc
 import xlsxwriter  # type: ignore[import-untyped]  # has no types
 from xlsxwriter.exceptions import FileCreateError  # type: ignore[import-untyped]
 
@@ -46,10 +45,12 @@ from storage.workbook_source import UNREADABLE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
     from xlsxwriter.format import Format  # type: ignore[import-untyped]  # has no types
     from xlsxwriter.worksheet import Worksheet  # type: ignore[import-untyped]  # has no types
+
+    from storage.laid_out import LaidOut
 
 Cell = str | int | Decimal | date | datetime | None
 
@@ -141,26 +142,25 @@ class Listed:
     """A list's rows, in the order they are to have.
 
     Attributes:
-        rows: the rows as they were laid out, columns `DECISION_COLUMNS`.
-        order: which of them come first.
+        rows: the rows in order, columns `DECISION_COLUMNS`.
+        places: which of them are meant, ascending.
     """
 
-    rows: pa.Table
-    order: NDArray[np.int64]
+    rows: LaidOut
+    places: NDArray[np.int64]
 
     def blocks(self) -> Iterator[pa.Table]:
         """Yield the rows in order, some at a time."""
-        for start in range(0, len(self.order), _BLOCK_ROWS):
-            yield self.rows.take(pa.array(self.order[start : start + _BLOCK_ROWS]))
+        return self.rows.take(self.places, _BLOCK_ROWS)
 
     def only(self, decision: Decision) -> Listed:
         """Return the rows of one decision, in the same order."""
-        wanted = pc.equal(self.rows["decision"], decision.value).to_numpy().astype(bool)
-        return Listed(self.rows, self.order[wanted[self.order]])
+        mine = self.rows.having("decision", decision.value)
+        return Listed(self.rows, np.intersect1d(self.places, mine, assume_unique=True))
 
     def part(self, start: int, rows: int) -> Listed:
         """Return some rows on end."""
-        return Listed(self.rows, self.order[start : start + rows])
+        return Listed(self.rows, self.places[start : start + rows])
 
 
 def _write_workbook(
@@ -188,7 +188,7 @@ def _write_workbook(
 
 def _full_sheets(name: str, listed: Listed) -> Iterator[tuple[str, Listed]]:
     """Yield the sheets of one decision, at least one: a sheet holds a million rows."""
-    starts = range(0, max(len(listed.order), 1), SHEET_ROWS)
+    starts = range(0, max(len(listed.places), 1), SHEET_ROWS)
     for number, start in enumerate(starts, start=1):
         title = name if number == 1 else f"{name} {number}"
         yield title, listed.part(start, SHEET_ROWS)
@@ -213,7 +213,7 @@ def _write_frame(
     frame = _Frame(xlsxwriter.Workbook(str(path), options))
     frame.write_summary(summary)
     for name, listed in sheets:
-        frame.add_list(name, len(listed.order))
+        frame.add_list(name, len(listed.places))
     frame.add_fixes(fixes)
     frame.close()
 

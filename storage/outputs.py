@@ -102,6 +102,7 @@ class RunFolder:
         try:
             for table in tables:
                 parts.write(table)
+                del table  # before the next is made
         except BaseException:
             parts.abandon()
             raise
