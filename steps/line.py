@@ -7,6 +7,7 @@ engine's tasks only call these.
 
 from __future__ import annotations
 
+import gc
 import shutil
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
@@ -130,6 +131,7 @@ class Line:
 
     def close(self) -> None:
         """Remove what lay between the stations, and give back the journal."""
+        gc.unfreeze()
         self.workspace.clear()
         if self.parameters.quote_only:
             shutil.rmtree(self.folder.path, ignore_errors=True)
@@ -164,6 +166,7 @@ def open_line(
         journal.close()
         raise
     line.resolve = resolve
+    gc.freeze()  # what is loaded by now is there to the end: the collector need not walk it
     return line
 
 

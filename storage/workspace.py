@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from storage.sealing import Sealer
 
 SHARED = "shared"
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")  # read twice and soon gone
 
 
 def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
