@@ -29,7 +29,7 @@ from steps import asking, closing, line
 from steps.quoting import quote_document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 SIZES = (2_000, 20_000)
 MOST_ASKED = 20_000
@@ -92,7 +92,7 @@ def _stations(run: line.Line, *, quote_only: bool) -> list[tuple[str, Callable[[
 
 def measure(rows: int, folder: Path) -> dict[str, dict[str, Any]]:
     """Return the figures of the nights of one batch, answered straight into the journal."""
-    wanted = _NIGHTS
+    wanted: Sequence[str] = _NIGHTS
     if not (folder / "in.csv").exists():
         make_batch(folder / "in.csv", rows=rows, seed=1)
     elif (folder / "home").exists():

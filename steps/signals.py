@@ -78,7 +78,7 @@ class Shared:
 
     starts: tuple[int, ...]
     lines: NDArray[np.int64]
-    others: dict[IdentityKind, NDArray[np.int32] | NDArray[np.int8]]
+    others: dict[IdentityKind, NDArray[np.int32]]
     account_bvns: NDArray[np.int32]
     _named: dict[IdentityKind, Named] = field(default_factory=dict, repr=False)
 
@@ -111,11 +111,7 @@ class Shared:
 
     def slimmed(self) -> Shared:
         """Return what a plan still asks, once tables and problems were made: placeholders."""
-        few = {
-            kind: np.minimum(self.others[kind], MOST_CUSTOMERS).astype(np.int8)
-            for kind in PLACEHOLDERS
-            if kind in self.others
-        }
+        few = {kind: self.others[kind] for kind in PLACEHOLDERS if kind in self.others}
         nothing = np.zeros(0, np.int32)
         return replace(self, lines=self.lines[:0].copy(), others=few, account_bvns=nothing)
 
@@ -197,7 +193,7 @@ def count_shared(
     starts, lines, customers = _gather(
         chunks, pseudonyms or Pseudonyms(os.urandom(32)), named, whose=bool(counted)
     )
-    others: dict[IdentityKind, NDArray[np.int32] | NDArray[np.int8]] = {}
+    others: dict[IdentityKind, NDArray[np.int32]] = {}
     account_bvns = np.zeros(0, dtype=np.int32)
     pieces: dict[str, int] = {}
     nobody = bvns = Groups.of(Named("", None))
@@ -315,12 +311,12 @@ class _Members:
             identifiers = _texts([self.groups.identifiers[start:end]])
             yield _Block(start, identifiers, rows, self)
 
-    def keys(self, rows: NDArray[np.int64]) -> list[bytes]:
+    def keys(self, rows: NDArray[np.int32]) -> list[bytes]:
         """Return identifier and customer of each of some rows, joined."""
         identifiers = self.groups.identifiers[self.groups.group[rows]]
         return _texts([identifiers, self.customers[rows]])
 
-    def sightings(self, rows: NDArray[np.int64], keys: Sequence[bytes]) -> list[bytes]:
+    def sightings(self, rows: NDArray[np.int32], keys: Sequence[bytes]) -> list[bytes]:
         """Return each row's sighting as one that was written lately is told (`Reading.told`)."""
         if self.bvns is None:
             return [key + LATELY for key in keys]
@@ -329,7 +325,7 @@ class _Members:
         places = zip(keys, bvns, (group >= 0).tolist(), strict=True)
         return [key + LATELY + bvn if known else key + LATELY for key, bvn, known in places]
 
-    def bvn_keys(self, rows: NDArray[np.int64]) -> set[bytes]:
+    def bvn_keys(self, rows: NDArray[np.int32]) -> set[bytes]:
         """Return identifier and BVN of those of some rows that have a BVN, joined."""
         if self.bvns is None:
             return set()
@@ -337,7 +333,7 @@ class _Members:
         identifiers = self.groups.identifiers[self.groups.group[rows]]
         return set(_texts([identifiers, self.bvns.identifiers[self.bvns.group[rows]]]))
 
-    def put(self, workspace: Workspace, kind: IdentityKind, unwritten: NDArray[np.int64]) -> int:
+    def put(self, workspace: Workspace, kind: IdentityKind, unwritten: NDArray[np.int32]) -> int:
         """Lay the sightings of some rows aside in their order; return in how many pieces."""
         starts = range(0, len(unwritten), _PIECE_ROWS)
         for number, start in enumerate(starts):
@@ -351,7 +347,7 @@ class _Members:
             workspace.put(name, pa.table(columns, schema=_PIECE_SCHEMA))
         return len(starts)
 
-    def _bvn_column(self, rows: NDArray[np.int64]) -> pa.Array:
+    def _bvn_column(self, rows: NDArray[np.int32]) -> pa.Array:
         if self.bvns is None or not len(self.bvns):
             return pa.nulls(len(rows), SIXTEEN)
         group = self.bvns.group[rows]
@@ -364,7 +360,7 @@ class _Block:
 
     start: int
     identifiers: list[bytes]
-    rows: NDArray[np.int64]
+    rows: NDArray[np.int32]
     members: _Members
 
     def add(self, found: Iterable[bytes], counts: NDArray[np.int64]) -> None:
@@ -382,7 +378,7 @@ def _binary(texts: NDArray[np.uint8]) -> pa.Array:
 
 def _count_earlier(
     kind: IdentityKind, members: _Members, earlier: Earlier | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
     """Return for each group how many customers, and BVNs, only earlier batches had with it.
 
     And the rows whose sightings are to be written, in their order: those that the journal does not
@@ -392,7 +388,7 @@ def _count_earlier(
     more_bvns = np.zeros(len(members.groups), dtype=np.int64)
     if earlier is None:
         return more, more_bvns, members.groups.rows
-    unwritten = [np.zeros(0, dtype=np.int64)]
+    unwritten = [np.zeros(0, dtype=np.int32)]
     with earlier.sightings.reading_of(kind.value, before=earlier.before) as read:
         for block in members.blocks():
             found = read.told(block.identifiers, earlier.batch, at=earlier.at)

@@ -62,16 +62,16 @@ class LaidOut:
     def take(self, places: NDArray[np.int64], rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
         """Yield rows at some ascending places, some at a time."""
         with pa.OSFile(str(self.path)) as source, pa.ipc.open_file(source) as reader:
-            at_hand: tuple[int, pa.RecordBatch | None] = (-1, None)
+            at_hand, batch = -1, None
             for start in range(0, len(places), rows):
                 mine, found = places[start : start + rows], []
                 batches = np.searchsorted(self.ends, mine, side="right")
                 for number in np.unique(batches).tolist():
-                    if number != at_hand[0]:
-                        at_hand = (number, reader.get_batch(number))
+                    if number != at_hand or batch is None:
+                        at_hand, batch = number, reader.get_batch(number)
                     begin = self.ends[number - 1] if number else 0
                     here = pa.array(mine[batches == number] - begin)
-                    found.append(at_hand[1].take(here))
+                    found.append(batch.take(here))
                 yield pa.Table.from_batches(found, reader.schema)
 
     def sorted_into(self, path: Path, order: NDArray[np.int64]) -> LaidOut:
