@@ -198,13 +198,20 @@ class _Sheet:
             return None
         balance, cost = self.balance[self.told], self.cost[self.told]
         order = np.lexsort((-cost, -balance))
-        chain, before = self.told[order], balance[order] + cost[order]
-        lost = balance[order][:-1] - before[1:]
-        newest = np.maximum.accumulate(self.sent[chain])
-        if (lost < 0).any() or (self.settled[chain][1:] < newest[:-1]).any():
+        had = np.add(balance, cost, out=cost)[order]
+        lost = np.subtract(balance[order][:-1], had[1:], out=had[1:])
+        del balance, cost
+        chain = self.told[order]
+        del order
+        if (lost < 0).any() or self._out_of_turn(chain):
             return None
         open_ = np.flatnonzero(lost)
         return _Gaps(lost[open_], self.sent[chain[open_]], self.settled[chain[open_ + 1]])
+
+    def _out_of_turn(self, chain: NDArray[np.int64]) -> bool:
+        """Tell whether a call of a chain settled before one ahead of it was sent."""
+        newest = np.maximum.accumulate(self.sent[chain])
+        return bool((self.settled[chain][1:] < newest[:-1]).any())
 
     def explained(self, gaps: _Gaps) -> tuple[int, int | None]:
         """Return what calls in doubt account for, gap by gap, and when the first rest appeared.

@@ -46,18 +46,24 @@ def timeline(
     names = ("at", "active_s", "pause_before_s", "balance", "spent", "calls", "in_doubt")
     if not len(settled):
         return {name: [] for name in names}
-    order = np.argsort(settled, kind="stable")
+    order = np.argsort(settled, kind="stable").astype(np.int32)
     settled = settled[order]
     steps = np.diff(settled, prepend=settled[0])
     paused = _pauses(steps)
-    active = np.cumsum(np.where(paused, 0, steps))
-    stretch = np.cumsum(paused) * (POINTS + 1)
-    stretch += active // (active[-1] // POINTS + 1)
-    first = np.flatnonzero(np.diff(stretch, prepend=-1))
+    pauses = steps[paused]
+    steps[paused] = 0
+    active = np.cumsum(steps, out=steps)
+    stretch = active // (active[-1] // POINTS + 1)
+    for place in np.flatnonzero(paused):
+        stretch[place:] += POINTS + 1
+    begins = np.ones(len(settled), dtype=bool)
+    np.not_equal(stretch[1:], stretch[:-1], out=begins[1:])
+    first = np.flatnonzero(begins)
     last = np.append(first[1:], len(settled)) - 1
     active, settled = active[last], settled[last]
-    paused_before = np.where(paused[first], steps[first], 0)
-    del stretch, steps, paused
+    paused_before = np.zeros(len(first), dtype=np.int64)
+    paused_before[np.searchsorted(first, np.flatnonzero(paused))] = pauses
+    del stretch, steps, paused, begins
     told = balance[order]
     told[told == NO_BALANCE] = np.iinfo(np.int64).max
     lowest = np.minimum.reduceat(told, first)
