@@ -58,8 +58,11 @@ class Telephone(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def telephone(at_home: Path) -> Iterator[list[dict[str, str]]]:
-    """Give what rang, and a notification block on the server that makes it ring."""
+def telephone(at_home: Path, engine: Engine) -> Iterator[list[dict[str, str]]]:
+    """Give what rang, and a notification block on the server that makes it ring.
+
+    No automation stays behind: one that waits for seconds only takes any busy run for dead.
+    """
     Telephone.rang = []
     server = HTTPServer(("127.0.0.1", 0), Telephone)
     thread = threading.Thread(target=server.serve_forever)
@@ -73,6 +76,8 @@ def telephone(at_home: Path) -> Iterator[list[dict[str, str]]]:
     if asyncio.iscoroutine(saved):
         asyncio.run(saved)
     yield Telephone.rang
+    for each in engine.post("/automations/filter"):
+        engine.api.delete(f"/automations/{each['id']}").raise_for_status()
     server.shutdown()
     thread.join()
     server.server_close()
