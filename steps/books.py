@@ -69,6 +69,13 @@ class Books:
     _cost: array[int] = field(default_factory=lambda: array("q"))
     _doubt: array[int] = field(default_factory=lambda: array("q"))
     _balance: array[int] = field(default_factory=lambda: array("q"))
+    _told: tuple[Balance, dict[str, list[Any]]] | None = None
+
+    def close(self) -> None:
+        """Balance the books of a run whose calls are all entered, and keep nothing of each call."""
+        self._told = self.balance(), self.timeline()
+        for column in (self._sent, self._settled, self._cost, self._doubt, self._balance):
+            del column[:]
 
     def add(self, calls: Iterable[BookedCall]) -> None:
         """Enter calls."""
@@ -85,11 +92,15 @@ class Books:
 
     def timeline(self) -> dict[str, list[Any]]:
         """Return balance, spending and answers over the run (`steps.timeline`)."""
+        if self._told is not None:
+            return self._told[1]
         columns = (self._settled, self._cost, self._doubt, self._balance)
         return timeline(*(np.frombuffer(column, np.int64) for column in columns))
 
     def balance(self) -> Balance:
         """Return opening, closing and what lies between."""
+        if self._told is not None:
+            return self._told[0]
         sheet = _Sheet.of(self._sent, self._settled, self._cost, self._doubt, self._balance)
         if not len(sheet.told):
             return Balance(None, None, None, 0, 0, exact=False)
@@ -196,11 +207,14 @@ class _Sheet:
         """
         if ((self.cost > 0) & (self.balance == _NONE)).any():
             return None
-        balance, cost = self.balance[self.told], self.cost[self.told]
-        order = np.lexsort((-cost, -balance))
-        had = np.add(balance, cost, out=cost)[order]
-        lost = np.subtract(balance[order][:-1], had[1:], out=had[1:])
-        del balance, cost
+        balance, had = self.balance[self.told], self.cost[self.told]
+        np.negative(balance, out=balance)
+        np.negative(had, out=had)
+        order = np.lexsort((had, balance))
+        had += balance
+        balance, had = balance[order], had[order]
+        lost = np.subtract(had[1:], balance[:-1], out=had[1:])
+        del balance
         chain = self.told[order]
         del order
         if (lost < 0).any() or self._out_of_turn(chain):

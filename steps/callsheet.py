@@ -134,6 +134,7 @@ def write_call_sheet(folder: RunFolder, blocks: Iterable[Sequence[Row[Any]]]) ->
     """Write `calls.parquet`, one row per call, and return the accounts of them."""
     sheet = CallSheet()
     folder.write_parquet("calls.parquet", CALLS, (sheet.take(rows) for rows in blocks))
+    sheet.books.close()
     return sheet
 
 

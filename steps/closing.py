@@ -26,7 +26,7 @@ from steps.enriched import enriched_schema
 from steps.evidence import Evidence
 from steps.findings import findings_of
 from steps.identities import identities_report, of_check, standings
-from steps.line import PROBLEMS, QUARANTINE, read_chunk
+from steps.line import CHUNK_ROWS, PROBLEMS, QUARANTINE, read_chunk
 from steps.news import news_of
 from steps.plausible import earlier_reports, hold, plausible
 from steps.policy_engine import locked_engine
@@ -108,7 +108,8 @@ def _assembled(line: Line, assembly: Assembly, tally: RowTally, number: int) -> 
 
 def write_calls(line: Line) -> CallSheet:
     """Write `calls.parquet`, one row per call of the run, and return the accounts of them."""
-    return write_call_sheet(line.folder, line.journal.runs.calls(line.run_id))
+    blocks = line.journal.runs.calls(line.run_id, block=CHUNK_ROWS)
+    return write_call_sheet(line.folder, blocks)
 
 
 def write_report(line: Line, rows: RowTally) -> dict[str, Any]:

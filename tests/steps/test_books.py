@@ -204,3 +204,20 @@ def test_millions_of_calls_take_bounded_memory() -> None:
     books.add(service.calls)
     kept = (books._sent, books._settled, books._cost, books._doubt, books._balance)
     assert sum(len(column) * column.itemsize for column in kept) == 40_000
+
+
+def test_closed_books_say_the_same_and_keep_nothing_of_each_call() -> None:
+    """What lies between the calls and the report needs their memory."""
+    service = Service()
+    rng = random.Random(3)
+    service.call()
+    service.crowd(300, rng)
+    service.call()
+    books = Books()
+    books.add(service.calls)
+    said = books.balance(), books.timeline()
+    books.close()
+    assert (books.balance(), books.timeline()) == said
+    assert not any(
+        map(len, (books._sent, books._settled, books._cost, books._doubt, books._balance))
+    )
