@@ -32,6 +32,7 @@ import uvloop
 
 from benchmarks import virtual_time
 from benchmarks.measured import load_words
+from client.limiter import Begun
 from sandbox.app import application
 from sandbox.batch import make_batch
 from sandbox.control import set_capacity, set_faults, set_latency
@@ -66,13 +67,12 @@ class FixedCap:
     cap: int
     paused_until: float = 0.0
 
+    def begin(self, in_flight: int) -> Begun:
+        """Take no note of a call."""
+        return Begun(0, in_flight)
+
     def on_result(
-        self,
-        *,
-        strain: bool,
-        now: float,
-        in_flight: int,
-        retry_after_s: float | None = None,
+        self, *, begun: Begun, strain: bool, now: float, retry_after_s: float | None = None
     ) -> None:
         """Take no note of a result."""
 
@@ -206,10 +206,13 @@ def run(
 def after_warm_up(entries: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], float, float]:
     """Return the calls after the warm-up, and where that part begins and ends.
 
-    The end is cut as well, where the last lookups no longer fill a window.
+    The end is cut as well, where nothing is left but what was refused and waits to be tried again:
+    it no longer fills a window.
     """
-    instants = sorted(float(each["at"]) for each in entries)
-    first, last = instants[0], instants[-1]
+    asked: dict[str, float] = {}
+    for each in entries:
+        asked.setdefault(each["identity"], float(each["at"]))
+    first, last = min(asked.values()), max(asked.values())
     start, end = first + WARM_UP * (last - first), last - 5 * LATENCY_S
     return [each for each in entries if start < float(each["at"]) <= end], start, end
 

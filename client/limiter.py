@@ -1,65 +1,110 @@
 """The cap that adapts: how many calls of one check may be in flight at a time.
 
-A pure state machine: it is told of each result and holds no clock, task or socket. It must not
-crawl where the service fails at any load, and must find a limit nobody told it of. So it does not
-react to failures but to *more failures than at smaller caps*: a running test (CUSUM) compares the
-stream of results with the rate known from caps that proved harmless; when it gives alarm the cap
-steps down, the rate there is measured, and only if that is clearly lower is the load to blame.
+A pure state machine: it is told of each call's beginning and result and holds no clock, task or
+socket. It must not crawl where the service fails at any load, and must find a limit nobody told it
+of, which may move. So it does not react to failures but to *more failures than at smaller caps*:
+
+* While nothing strains, each result opens the cap further (a *rush*), up to what was in flight
+  before and a share more; the first strain ends that.
+* A running test (CUSUM) compares results with the rate that proved harmless. Where a smaller cap is
+  known to be well, an alarm takes two strained results and leads back there, or to just below the
+  first call that was refused.
+* Where it is not, the larger cap is only suspected: the cap goes down to the share of calls that
+  did not strain, the rate there is measured, and only if that is clearly lower is the load to
+  blame. Where it is as high, the service fails at any load, and the cap goes back up.
+* Below a known ceiling one call more is tried every few hundred results, and the first that is
+  refused ends it; where it holds, the next rush begins.
+
+Results of calls begun before the cap was moved tell nothing about it and are left out.
 
 What does not belong here: which failures are strain (`data/manners.toml`), retries
-(`client/retry.py`) and the window of workers (`steps/`).
+(`client/retry.py`), counting (`client/tally.py`) and the window of workers (`steps/`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-START, OPENING_PART = 4, 6
+from client.tally import Tally
+
+START, OPENING_PART = 4, 4
 """A cap opens at the first, or at this part of its maximum where that is more."""
 
+OPENING_RUSH, RUSH = 3.0, 0.5
+"""Calls that each result adds while nothing strains: in the opening, and later on."""
+
 FORGET_AFTER = 1500.0
-"""Results that the harmless rate rests on; older ones fade."""
+"""Results that the rate known of a cap rests on; older ones fade."""
+
+ACQUITTAL_LASTS = 400.0
+"""Results after which what was seen when strain was acquitted of load has faded."""
 
 PRIOR_RESULTS, PRIOR_RATE = 10.0, 0.02
 LEAST_RATE, MOST_RATE = 0.005, 0.65
 """Above the second, a service that fails is never thought to fail at any load."""
 
 NOTCH = 0.05
-"""The least share of the cap that is moved by and tested for, once a ceiling is known."""
+"""The least share of the cap that is tested for; so near to a ceiling the cap stays."""
 
 WASTED = 0.8
 """Of the calls beyond a limit, the share that is expected to strain."""
 
-ALARM, TRUST = 9.5, 2.5
-"""Log odds at which a cap is suspected, and at which it is taken for harmless."""
+ALARM, CLIMB_ALARM, PROBE_ALARM = 9.5, 7.0, 2.0
+"""Log odds for an alarm: in general, above a cap known to be well, and while that is tried."""
 
-ALARM_RESULTS, SUSPECT_RESULTS = 8, 15
-"""Results needed before the first alarm is believed, and before a second one in a row is."""
+TRUST, UNDECIDED = 2.5, 150
+"""Log odds at which a cap is taken for harmless, and results after which it is without them."""
 
-SMALLER = 0.85
-"""Rates are compared with those of caps below this share: nearer ones may be strained as well."""
+ALARM_RESULTS, FEW_RESULTS = 8, 8
+"""Results needed before an alarm is believed, and before a cap is taken for harmless."""
 
-STALE_SHARE = 0.25
-"""What older rates count for once strain was acquitted of load: the service has changed."""
+REFUTED = 100
+"""Results at a smaller cap that can refute that the load was to blame."""
 
-MUCH_SMALLER = 4
-"""Strain is acquitted of load only where it is as frequent at a cap so many times smaller."""
+SURE = 100
+"""Results from which a smaller cap is known to be well."""
 
-CLEARLY = 1.8
-"""Standard errors between two rates that are taken to differ."""
+STORM, STORM_RESULTS = 0.8, 5
+"""Share of results at which the cap goes on down at once; so many where each of them strains."""
+
+LESS = 0.35
+"""Strain at the smaller cap, by that at the suspected one, below which the load is to blame."""
+
+JUDGE_RESULTS, MOST_JUDGE_RESULTS, MOST_JUDGE_WINDOWS = 16, 120, 40
+EXPECTED_CLEAN, APART = 4.0, 0.3
+"""Strained results to be expected where there is none; standard error between two rates."""
+
+SMALLER, MUCH_SMALLER, KNOWN = 2, 4, 200
+"""Strain is acquitted of load only where it is as frequent at a cap so many times smaller; at the
+second, where the service was well before, as so many results say."""
 
 UNSURE = 3.0
-"""Standard errors that the rate of smaller caps may be off by."""
+"""Standard errors that the harmless rate may be off by."""
 
-JUDGE_RESULTS, MOST_JUDGE_RESULTS = 40, 120
-FEW_RESULTS = 8
-FIRST_PROBE_AFTER, LAST_PROBE_AFTER = 200, 1200
-"""Results under a known ceiling before it is tried again; doubles with each time it holds."""
+DOUBTFUL = 0.02
+"""Share of strain below a ceiling at which one notch less is tried."""
+
+FIRST_PROBE_AFTER, LAST_PROBE_AFTER, PROBE_GROWTH = 250, 300, 1.1
+"""Results under a known ceiling before it is tried again; more with each time it holds."""
+
+PAUSES = 20
+"""A refusal that costs a pause lets the ceiling be for so many times that pause."""
 
 BUSY_SHARE = 0.75
 """A window that never used this share of the cap proves nothing about it."""
+
+
+class Begun(NamedTuple):
+    """What was so when a call began.
+
+    Attributes:
+        era: how often the cap had been moved.
+        in_flight: calls in flight, itself included.
+    """
+
+    era: int
+    in_flight: int
 
 
 class Cap(Protocol):
@@ -73,43 +118,35 @@ class Cap(Protocol):
     def paused_until(self) -> float:
         """Return the instant, on the caller's clock, before which no call may start."""
 
+    def begin(self, in_flight: int) -> Begun:
+        """Take note that a call begins, itself counted in flight; its result brings this back."""
+
     def on_result(
-        self, *, strain: bool, now: float, in_flight: int, retry_after_s: float | None = None
+        self, *, begun: Begun, strain: bool, now: float, retry_after_s: float | None = None
     ) -> None:
         """Take note of one result."""
 
 
-@dataclass(slots=True)
-class Tally:
-    """Strained results of all results."""
+class Suspicion(NamedTuple):
+    """That a cap is too large: the level it was, and how frequent strain was at which cap."""
 
-    results: float = 0.0
-    strained: float = 0.0
+    level: int
+    at: int
+    tally: Tally
 
-    def add(self, *, strain: bool) -> None:
-        """Count one result."""
-        self.results += 1
-        self.strained += strain
 
-    def rate(self) -> float:
-        """Return the share of strained results."""
-        return self.strained / self.results if self.results else 0.0
-
-    def exceeds(self, other: Tally) -> bool:
-        """Tell whether this rate is clearly higher than another."""
-        if not self.results or not other.results:
-            return False
-        pooled = (self.strained + other.strained + 0.5) / (self.results + other.results + 1)
-        error = math.sqrt(pooled * (1 - pooled) * (1 / self.results + 1 / other.results))
-        return self.rate() - other.rate() > CLEARLY * error
+def _needed_for_verdict(low: float, high: float, cap: int) -> float:
+    """Return how many results tell one rate from another; at a tiny cap they take too long."""
+    needed = high * (1 - high) / (APART * (high - low)) ** 2
+    return min(MOST_JUDGE_RESULTS, MOST_JUDGE_WINDOWS * cap, max(JUDGE_RESULTS, needed))
 
 
 class AdaptiveCap:
     """How many calls of a check may be in flight.
 
-    It opens small and doubles each window until strain is clearly more frequent than at smaller
-    caps; then it steps back, narrows down on the ceiling it found, stays below it and tries it
-    again now and then. It never goes over the maximum nor under 1.
+    It opens small and quickly until strain is clearly more frequent than at smaller caps; then it
+    steps back to below the ceiling it found and tries that again now and then. It never goes over
+    the maximum nor under 1.
 
     Args:
         maximum: the configured cap.
@@ -127,197 +164,303 @@ class AdaptiveCap:
         self.maximum = maximum
         self.cap = min(maximum, start)
         self.paused_until = 0.0
+        self._now = 0.0
+        self._era = 0
+        # what is known of the service
         self._anywhere = Tally(PRIOR_RESULTS, PRIOR_RESULTS * PRIOR_RATE)
         self._by_level: dict[int, Tally] = {}
+        self._known = self._anywhere
         self._harmless, self._unsure = PRIOR_RATE, 0.0
-        self._good = 0
+        self._good = 0  # the last cap taken for harmless
         self._ceiling: int | None = None
-        self._step = self.cap
+        self._suspicion: Suspicion | None = None
+        self._conviction: Suspicion | None = None  # that the load was found to be to blame for
+        # the results at this cap
         self._window = Tally()
-        self._peak = 0
-        self._stale = 0
-        self._alarm = 0.0
-        self._odds = 0.0
-        self._suspect: tuple[int, Tally] | None = None
-        self._held = 0
+        self._base = self.cap  # the cap when the window began
+        self._peak = 0  # the most calls in flight
+        self._least_strained = 0  # the fewest in flight when a strained call began
+        self._odds, self._alarm = 0.0, 0.0
+        self._since = Tally()  # results since the first that raised the alarm
+        # going up
+        self._step = self.cap
+        self._rush, self._part = OPENING_RUSH, 0.0
+        self._stepped = False  # back to a cap that was not known to be well
+        self._held = 0  # results at this cap
         self._probing = False
         self._probe_after = FIRST_PROBE_AFTER
+        self._no_probe_before = 0.0
 
     def __repr__(self) -> str:
         """Show the level and what is known of the ceiling."""
         return f"AdaptiveCap({self.cap} of {self.maximum}, ceiling={self._ceiling})"
 
+    def begin(self, in_flight: int) -> Begun:
+        """Take note that a call begins, itself counted in flight; its result brings this back."""
+        return Begun(self._era, in_flight)
+
     def on_result(
-        self, *, strain: bool, now: float, in_flight: int, retry_after_s: float | None = None
+        self, *, begun: Begun, strain: bool, now: float, retry_after_s: float | None = None
     ) -> None:
         """Take note of one result.
 
         Args:
+            begun: what `begin` said when the call began.
             strain: it was a sign of overload.
             now: the instant, in seconds on any clock that does not run backwards.
-            in_flight: calls in flight just before this result came, itself included.
             retry_after_s: seconds the service asked to be left alone; the whole check pauses.
         """
+        self._now = now
         if retry_after_s is not None and strain:
             self.paused_until = max(self.paused_until, now + retry_after_s)
-        if self._stale > 0:
-            self._stale -= 1
+            self._no_probe_before = max(self._no_probe_before, now + PAUSES * retry_after_s)
+        if begun.era != self._era:
             return
-        self._peak = max(self._peak, in_flight)
-        self._window.add(strain=strain)
-        if self._is_alarmed(strain=strain):
-            self._on_alarm(in_flight)
-        elif self._is_window_full():
-            self._on_harmless_window()
+        self._count(begun, strain=strain)
+        if self._suspicion is not None:
+            self._weigh(self._suspicion)
+        elif self._is_alarmed(strain=strain):
+            self._on_alarm()
+        else:
+            self._open_further()
+            if self._is_window_full():
+                self._on_harmless_window()
 
-    def _is_window_full(self) -> bool:
-        """Tell whether enough was seen to take this cap for harmless."""
-        seen = self._window.results
-        if self._suspect is None:
-            return seen >= max(FEW_RESULTS, self.cap) and self._odds <= -TRUST
-        return seen >= max(
-            JUDGE_RESULTS, self.cap, min(MOST_JUDGE_RESULTS, self._suspect[1].results)
-        )
+    def _count(self, begun: Begun, *, strain: bool) -> None:
+        self._window.add(strain=strain)
+        self._peak = max(self._peak, begun.in_flight)
+        if strain:
+            self._rush = 0.0
+            self._least_strained = min(self._least_strained or begun.in_flight, begun.in_flight)
 
     def _is_alarmed(self, *, strain: bool) -> bool:
         """Weigh one result: is the rate the harmless one, or are the added calls wasted?"""
         low = self._harmless
-        added = 0.0 if self._suspect else 1 - self._good / self.cap
+        added = 1 - self._good / self.cap
         wasted = (1 - low) * WASTED * max(NOTCH, min(0.5, added))
         high = min(0.95, low + max(wasted, self._unsure))
         gain = math.log(high / low) if strain else math.log((1 - high) / (1 - low))
         self._odds += gain
         self._alarm = max(0.0, self._alarm + gain)
-        enough = SUSPECT_RESULTS if self._suspect else ALARM_RESULTS
-        return self._alarm > ALARM and self._window.results >= enough
+        if self._alarm:
+            self._since.add(strain=strain)
+        else:
+            self._since = Tally()
+        if self._is_well_below():
+            return strain and self._alarm > (PROBE_ALARM if self._probing else CLIMB_ALARM)
+        return self._alarm > ALARM and self._window.results >= ALARM_RESULTS
+
+    def _is_well_below(self) -> bool:
+        """Tell whether a smaller cap is known to be well."""
+        if not 0 < self._good < self.cap:
+            return False
+        seen = (each.results for level, each in self._by_level.items() if level <= self._good)
+        return self._conviction is not None or sum(seen) >= SURE
 
     # --- strain is more frequent than it was at smaller caps ---
 
-    def _on_alarm(self, in_flight: int) -> None:
-        level, tally = self._suspect or (self.cap, self._window)
-        if self._suspect is not None and self._is_the_same_everywhere(level, tally):
-            self._acquit(level)
+    def _on_alarm(self) -> None:
+        if self._is_well_below():
+            self._step_back()
             return
-        if self._probing:
-            self._probing, self._probe_after = False, min(LAST_PROBE_AFTER, 2 * self._probe_after)
+        self._probing = False
         self._ceiling = self.cap
-        self._good, back = 0, self._step_down()
-        self._suspect = (level, tally)
+        self._suspect(self.cap, self._since)
+
+    def _step_back(self) -> None:
+        """Go back to where it was well, or to just below the first call that was refused."""
+        if self._probing:
+            self._probing = False
+            self._probe_after = min(LAST_PROBE_AFTER, int(PROBE_GROWTH * self._probe_after))
+        back = self._good
+        tells = self._least_strained < self.cap or self._base < self.cap
+        if tells and not self._stepped:
+            back = max(back, self._least_strained - 1)
+        self._stepped = back > self._good
+        self._ceiling = back + 1
+        self._move(back)
+
+    def _suspect(self, level: int, tally: Tally) -> None:
+        """Go down to the share of calls that did not strain, a half at most, and look there."""
+        self._suspicion = Suspicion(level, self.cap, tally)
+        useful = (1 - tally.rate()) / (1 - self._harmless)
+        down = min(int(self.cap * useful), self.cap - self._notch())
+        self._move(max(1, self.cap // 2, down))
+
+    def _weigh(self, suspicion: Suspicion) -> None:
+        """Decide, from the rate at the smaller cap, whether the larger one was to blame."""
+        level, at, tally = suspicion
+        seen = self._window
+        if self._is_storm(seen):
+            self._suspect(level, seen)
+            return
+        least = tally.at_least()
+        low = min(self._harmless, tally.rate() / 2, least / 2)
+        clean = not seen.strained and seen.results >= max(FEW_RESULTS, EXPECTED_CLEAN / least)
+        if not clean and seen.results < _needed_for_verdict(low, least, self.cap):
+            return
+        smaller = MUCH_SMALLER if self._known.results >= KNOWN else SMALLER
+        smallest = max(1, at // smaller)
+        if clean or seen.rate() < low + LESS * (least - low):
+            self._convict(suspicion)
+        elif self.cap > smallest:
+            self._suspicion = Suspicion(level, self.cap, seen)
+            self._move(max(1, self.cap // smaller))
+        elif seen.rate() > MOST_RATE or seen.exceeds(tally):
+            self._suspect(level, seen)
+        elif tally.exceeds(seen):
+            self._convict(suspicion)
+        else:
+            self._acquit(suspicion)
+
+    def _is_storm(self, seen: Tally) -> bool:
+        enough = STORM_RESULTS if seen.strained == seen.results else FEW_RESULTS
+        return seen.results >= enough and seen.rate() > STORM
+
+    def _convict(self, suspicion: Suspicion) -> None:
+        """Take the load for what was to blame: this cap is well, and the larger one is not."""
+        self._remember()
+        self._suspicion = None
+        self._conviction = suspicion
+        self._good = self.cap
         self._step = 1
-        self._move(max(1, back), in_flight)
+        self._climb()
 
-    def _step_down(self) -> int:
-        """Return where to go after an alarm: the last harmless cap, or what the rate suggests.
+    def _acquit(self, suspicion: Suspicion) -> None:
+        """Take the strain for the service's way at any load, and go back up."""
+        self._by_level.clear()
+        self._anywhere = Tally()
+        self._anywhere.take(self._window)
+        self._anywhere.take(suspicion.tally)
+        self._suspicion, self._ceiling = None, None
+        self._conviction = None
+        self._good = 0
+        self._step = suspicion.level
+        self._move(suspicion.level)
 
-        Where the last harmless cap is this one, the cap shrinks by the share of calls that strain
-        beyond the harmless rate, to a half at most; a second alarm in a row halves it.
+    # --- it is not ---
+
+    def _is_window_full(self) -> bool:
+        """Tell whether enough was seen to take this cap for harmless."""
+        seen = self._window.results
+        if self._rush:
+            return seen >= self._base
+        decided = self._odds <= -TRUST or seen >= UNDECIDED
+        return decided and seen >= max(FEW_RESULTS, self.cap)
+
+    def _open_further(self) -> None:
+        """Let a result open the cap while nothing strains."""
+        if not self._rush:
+            return
+        self._part += self._rush
+        whole = int(self._part)
+        self._part -= whole
+        proved = math.ceil(self._peak * (1 + self._rush))
+        top = self.maximum if self._ceiling is None else self._ceiling - 1
+        self.cap = max(self.cap, min(self.cap + whole, proved, top))
+
+    def _on_harmless_window(self) -> None:
+        if self._conviction is not None and self._is_refuted(self._conviction):
+            self._acquit(self._conviction)
+            return
+        self._remember()
+        self._good = self._base
+        self._stepped = False
+        self._held += int(self._window.results)
+        if self._rush and self.cap > self._base:
+            self._restart_window()
+            return
+        self._rush = 0.0
+        if self._probing:
+            self._probing, self._probe_after = False, FIRST_PROBE_AFTER
+            self._conviction = None
+        if self._peak < BUSY_SHARE * self.cap:
+            self._restart_window()
+        else:
+            self._climb()
+
+    def _is_refuted(self, conviction: Suspicion) -> bool:
+        """Tell whether calls strain here as well, as they would not if the load was to blame."""
+        seen = self._window
+        return seen.results >= REFUTED and seen.rate() > LESS * conviction.tally.rate()
+
+    def _climb(self) -> None:
+        """Go up: by a rush where nothing strains, else by steps that double, or halves of the way.
+
+        Near a ceiling stay, and try one call more now and then.
         """
-        half = self.cap // 2
-        if self._suspect is not None:
-            return half
-        if 0 < self._good < self.cap:
-            return max(half, self._good)
-        useful = (1 - self._window.rate()) / (1 - self._harmless)
-        return max(half, min(int(self.cap * useful), self.cap - self._notch()))
+        near = self._ceiling is not None and self._ceiling - self.cap <= self._notch()
+        up = self.cap
+        if near and self._held >= self._probe_after and self._now >= self._no_probe_before:
+            up = min(self.maximum, self.cap + 1)
+            self._ceiling, self._step, self._probing = None, self._notch(), True
+        elif near and self._is_doubtful():
+            up = self.cap - self._notch()
+            self._ceiling = self.cap
+        elif self.cap == self.maximum or near:
+            pass
+        elif not self._window.strained:
+            self._rush = RUSH
+        elif self._ceiling is None:
+            up = min(self.maximum, self.cap + self._step)
+            self._step *= 2
+        else:
+            up = max(self.cap + self._notch(), (self.cap + self._ceiling) // 2)
+        if up != self.cap:
+            self._move(max(1, up))
+        else:
+            self._restart_window()
+
+    def _is_doubtful(self) -> bool:
+        """Tell whether this cap may strain too, by a call or two, and none below it is known."""
+        if self._conviction is None or self.cap * NOTCH < 1:
+            return False
+        lower = (tally.results for level, tally in self._by_level.items() if level < self.cap)
+        return self._window.rate() > DOUBTFUL and sum(lower) < SURE
 
     def _notch(self) -> int:
         return max(1, math.ceil(NOTCH * self.cap))
 
-    def _is_the_same_everywhere(self, level: int, tally: Tally) -> bool:
-        """Tell whether calls strain as often at a much smaller cap as where the alarm was given."""
-        if self._window.rate() > MOST_RATE:
-            return False
-        small = self.cap <= max(1, level // MUCH_SMALLER)
-        return small and not tally.exceeds(self._window)
-
-    def _acquit(self, level: int) -> None:
-        """Take the strain for the service's way at any load, and go back up."""
-        for tally in (self._anywhere, *self._by_level.values()):
-            tally.results *= STALE_SHARE
-            tally.strained *= STALE_SHARE
-        self._anywhere.results += self._window.results
-        self._anywhere.strained += self._window.strained
-        self._ceiling = None
-        self._suspect = None
-        self._good = 0
-        self._step = level
-        self._move(level, 0)
-
-    # --- it is not ---
-
-    def _on_harmless_window(self) -> None:
-        if self._suspect is not None:
-            self._judge(self._suspect)
-            return
-        if self._probing:
-            self._probing, self._probe_after = False, FIRST_PROBE_AFTER
-        self._good = self.cap
-        self._held += int(self._window.results)
-        if self._peak < BUSY_SHARE * self.cap:
-            self._restart_window()
-            return
-        self._climb()
-
-    def _judge(self, suspect: tuple[int, Tally]) -> None:
-        """Decide, from the rate at the smaller cap, whether the larger one was to blame."""
-        level, tally = suspect
-        if tally.exceeds(self._window):
-            self._suspect = None
-            self._good = self.cap
-            self._climb()
-        elif self.cap > max(1, level // MUCH_SMALLER):
-            self._move(max(1, level // MUCH_SMALLER), self._peak)
-        else:
-            self._acquit(level)
-
-    def _climb(self) -> None:
-        """Go up: freely where no ceiling is known, by halves of the distance below one."""
-        if self._ceiling is None:
-            up = min(self.maximum, self.cap + self._step)
-            self._step *= 2
-        elif self._ceiling - self.cap > self._notch():
-            up = max(self.cap + self._notch(), (self.cap + self._ceiling) // 2)
-        elif self._held >= self._probe_after:
-            up = min(self.maximum, self.cap + self._notch())
-            self._ceiling, self._step, self._probing = None, self._notch(), True
-        else:
-            up = self.cap
-        self._remember()
-        if up > self.cap:
-            self._move(up, 0)
-        else:
-            self._restart_window()
-
     def _remember(self) -> None:
-        """Let a window count towards the rate known of its cap."""
-        known = self._by_level.setdefault(self.cap, Tally())
-        results = known.results + self._window.results
-        fade = min(1.0, FORGET_AFTER / results)
-        known.strained = (known.strained + self._window.strained) * fade
-        known.results = results * fade
+        """Let a window count towards the rate known of its cap; an acquittal fades beside it."""
+        seen = self._window
+        known = self._by_level.setdefault(self._base, Tally())
+        known.take(seen)
+        known.fade(min(1.0, FORGET_AFTER / known.results))
+        kept = self._anywhere.results * (1 - seen.results / ACQUITTAL_LASTS)
+        if self._anywhere.results > PRIOR_RESULTS:
+            self._anywhere.fade(max(PRIOR_RESULTS, kept) / self._anywhere.results)
 
-    def _rate_below(self, cap: int) -> tuple[float, float]:
-        """Return the rate known from smaller caps, and how far beyond it the truth may lie."""
-        below = [tally for level, tally in self._by_level.items() if level <= SMALLER * cap]
-        results = self._anywhere.results + sum(tally.results for tally in below)
-        strained = self._anywhere.strained + sum(tally.strained for tally in below)
-        rate = min(MOST_RATE, max(LEAST_RATE, strained / results))
-        return rate, UNSURE * math.sqrt(rate * (1 - rate) / results)
+    def _learn(self) -> None:
+        """Work out the harmless rate: that of the caps that strain least, and of all alike them.
 
-    def _move(self, cap: int, in_flight: int) -> None:
-        """Go to another cap; results of calls begun before a step down tell nothing about it."""
-        self._stale = max(0, in_flight - 1) if cap < self.cap else 0
+        Load can only add to what fails at any load, so that the least is the nearest to it.
+        """
+        known = Tally()
+        known.take(self._anywhere)
+        for tally in sorted(self._by_level.values(), key=Tally.at_most):
+            if not tally.exceeds(known):
+                known.take(tally)
+        self._known = known
+        self._harmless = min(MOST_RATE, max(LEAST_RATE, known.rate()))
+        spread = self._harmless * (1 - self._harmless) / known.results
+        self._unsure = UNSURE * math.sqrt(spread)
+
+    def _move(self, cap: int) -> None:
+        """Go to another cap; results of calls begun before tell nothing about it."""
+        self._era += 1
         if cap != self.cap:
             self._held = 0
         self.cap = cap
-        self._harmless, self._unsure = self._rate_below(cap)
-        self._alarm = 0.0
+        self._alarm, self._since = 0.0, Tally()
         self._restart_window()
 
     def _restart_window(self) -> None:
         self._window = Tally()
+        self._base = self.cap
+        self._peak, self._least_strained = 0, 0
         self._odds = 0.0
-        self._peak = 0
+        self._learn()
 
 
 class AllottedCap:
@@ -344,10 +487,12 @@ class AllottedCap:
         """Return the instant, on the caller's clock, before which no call may start."""
         return self._inner.paused_until
 
+    def begin(self, in_flight: int) -> Begun:
+        """Take note that a call begins, itself counted in flight; its result brings this back."""
+        return self._inner.begin(in_flight)
+
     def on_result(
-        self, *, strain: bool, now: float, in_flight: int, retry_after_s: float | None = None
+        self, *, begun: Begun, strain: bool, now: float, retry_after_s: float | None = None
     ) -> None:
         """Take note of one result."""
-        self._inner.on_result(
-            strain=strain, now=now, in_flight=in_flight, retry_after_s=retry_after_s
-        )
+        self._inner.on_result(begun=begun, strain=strain, now=now, retry_after_s=retry_after_s)

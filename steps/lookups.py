@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Iterable
 
-    from client.limiter import Cap
+    from client.limiter import Begun, Cap
     from schemas.checks import Asked
     from steps.callbook import CallBook
     from storage.clock import Clock
@@ -333,7 +333,8 @@ class Window:
             if job.bound_micro < self._highest():
                 self._give_back(job, grant, self._requeue)
                 continue
-            flight = loop.create_task(self._fly(job, grant))
+            begun = self._cap.begin(len(self._flights) + 1)
+            flight = loop.create_task(self._fly(job, grant, begun))
             self._flights.add(flight)
             self._progress.in_flight = len(self._flights)
             flight.add_done_callback(self._landed)
@@ -343,7 +344,7 @@ class Window:
         self._progress.in_flight = len(self._flights)
         self._wake.set()
 
-    async def _fly(self, job: Job, grant: Grant) -> None:
+    async def _fly(self, job: Job, grant: Grant, begun: Begun) -> None:
         """Make one attempt and hand in its outcome."""
         mark = self._control.wallet.settled_micro
         sent_at = self._clock()
@@ -359,9 +360,9 @@ class Window:
         if self._control.heard is not None:
             self._control.heard(self._check.value, (now - sent_at) / _MICROS, reading)
         self._cap.on_result(
+            begun=begun,
             strain=reading.strain,
             now=asyncio.get_running_loop().time(),
-            in_flight=len(self._flights),
             retry_after_s=reading.retry_after_s,
         )
         self._note(job, reading, mark, now)
