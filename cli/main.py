@@ -18,6 +18,7 @@ import typer
 from cli.bvn import bvn_app
 from cli.consent import register as register_consent
 from cli.decisions import register as register_decisions
+from cli.entry import STOPPED
 from cli.erase import register as register_erasing
 from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from cli.inbox import register as register_inbox
@@ -74,7 +75,6 @@ register_portal(app)
 
 _INTERRUPTED = 130
 """What Typer makes of Ctrl-C; a run that is open ends by itself instead, with a report."""
-_STOPPED = "stopped before anything was asked; nothing was spent"
 FreshnessOption = Annotated[
     str, typer.Option(help="How old answers may be in this run, such as karma.clear=1 (days).")
 ]
@@ -334,7 +334,7 @@ def run() -> None:
     except typer.Abort:
         _fail("stopped", 3)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        _fail(_STOPPED, 3)
+        _fail(STOPPED, 3)
     except BrokenPipeError:
         _let_go_of_stdout()
         sys.exit(1)
@@ -344,7 +344,7 @@ def run() -> None:
         _fail(str(sanitised(error)), 1)
     else:
         if status == _INTERRUPTED:
-            _fail(_STOPPED, 3)
+            _fail(STOPPED, 3)
         sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -40,6 +40,7 @@ def screen_file(
 ) -> int:
     """Screen a file and return the exit status."""
     parameters = read_parameters(options)
+    from cli import loop
     from cli.beforehand import check_before_engine
     from cli.surroundings import settings_of_command
     from tasks.logs import set_up_logs
@@ -53,7 +54,7 @@ def screen_file(
         if parameters.workers > 1:
             require_engine()
         prepare_engine()
-        report = asyncio.run(run_flow(parameters))
+        report = loop.run(run_flow(parameters))
     if json_output:
         sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     else:
@@ -120,17 +121,17 @@ async def run_flow(parameters: ScreenBatch) -> dict[str, Any]:
 def orderly_interrupt() -> Iterator[None]:
     """Let Ctrl-C stop the run in an orderly way, and outright where no run is open yet.
 
-    It is a handler of the process, not of the loop, because the engine's start keeps the loop busy;
-    and libraries that are being imported may turn the interrupt into an error of theirs.
+    It is a handler of the process, not of the loop, because the engine's start keeps the loop busy.
+    Libraries that are being imported may turn the interrupt into an error of theirs, or swallow it:
+    a run that opens nevertheless asks nothing.
     """
     from tasks import live
 
-    interrupted = False
+    live.interrupted = False
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal interrupted
         if live.newest() is None:
-            interrupted = True
+            live.interrupted = True
             raise KeyboardInterrupt
         asyncio.get_running_loop().call_soon_threadsafe(_stop_newest)
 
@@ -138,7 +139,7 @@ def orderly_interrupt() -> Iterator[None]:
     try:
         yield
     except Exception:
-        if interrupted:
+        if live.interrupted:
             raise KeyboardInterrupt from None
         raise
     finally:

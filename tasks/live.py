@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from schemas.errors import NightscreenError
+from schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,6 +115,9 @@ _RUNS: dict[str, LiveRun | LiveErrand] = {}
 asked_here: Callable[[str], bool] | None = None
 """Asks the person at this process's terminal to approve spending; None where nobody sits there."""
 
+interrupted = False
+"""True once Ctrl-C came before a run was open: one that opens all the same asks nothing."""
+
 asking_person = False
 """True while that person is being asked, so that nothing else is drawn over the question."""
 
@@ -122,6 +126,7 @@ def put(line: Line) -> LiveRun:
     """Make a run known to the tasks of this process."""
     live = LiveRun(line)
     _RUNS[line.run_id] = live
+    _heed(live)
     return live
 
 
@@ -129,7 +134,14 @@ def put_errand(run: ErrandRun) -> LiveErrand:
     """Make a run beside screening known to the tasks of this process."""
     live = LiveErrand(run)
     _RUNS[run.run_id] = live
+    _heed(live)
     return live
+
+
+def _heed(live: Live) -> None:
+    """Let a run ask nothing where it was interrupted before it was open."""
+    if interrupted:
+        live.control.stop_run(StopReason.CANCELLED)
 
 
 def of(run_id: str) -> LiveRun:

@@ -47,7 +47,7 @@ def surroundings(folder: Path, **settings: str) -> dict[str, str]:
 
 
 def nightscreen(
-    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, patience_s: float = 60
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, patience_s: float = 180
 ) -> Ended:
     """Run the command to its end."""
     done = subprocess.run(

@@ -64,7 +64,7 @@ def test_shells_can_complete_it(tmp_path: Path) -> None:
         env=surroundings(tmp_path, **SERVICE),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")

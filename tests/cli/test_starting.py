@@ -37,7 +37,7 @@ def _loaded(folder: Path, *arguments: str) -> set[str]:
         env={**os.environ, **surroundings(folder, **SERVICE)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr

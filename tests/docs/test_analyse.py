@@ -91,7 +91,7 @@ def test_the_notebook_runs_as_it_stands(lender: World) -> None:
     cells = [cell for cell in book.cells if cell.cell_type == "code"]
     assert not any(cell.outputs or cell.execution_count for cell in cells)
     done = NotebookClient(
-        book, timeout=60, kernel_name="python3", resources={"metadata": {"path": lender.folder}}
+        book, timeout=180, kernel_name="python3", resources={"metadata": {"path": lender.folder}}
     ).execute()
     shown = [cell for cell in done.cells if cell.cell_type == "code" and cell.outputs]
     last = [ast.parse(cell.source).body[-1] for cell in cells]

@@ -145,7 +145,7 @@ def test_a_shell_line_runs(line: str, where: str, tmp_path: Path, sandbox: Sandb
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -91,7 +91,7 @@ async def _names() -> list[str]:
 async def test_installing_twice_is_installing_once(telephone: list[Any], engine: Engine) -> None:
     """Four automations, brought up to date and not doubled; a block that is not there is told."""
     typed = command(engine, "automations", "install", "--block", BLOCK, "--json")
-    out, _ = await asyncio.to_thread(typed.communicate, timeout=60)
+    out, _ = await asyncio.to_thread(typed.communicate, timeout=180)
     first = json.loads(out)["automations"]
     again = await install(page_block=BLOCK, summary_block=BLOCK)
     assert [each["name"] for each in first] == [DEAD, PAGES, LATE, SUMMARY]
@@ -169,7 +169,7 @@ async def test_dead_and_late_runs_are_found(
 def asked(engine: Engine, at_home: Path) -> tuple[int, dict[str, Any]]:
     """Ask the doctor from a process of its own."""
     doctor = command(engine, "doctor", "--json")
-    out, err = doctor.communicate(timeout=60)
+    out, err = doctor.communicate(timeout=180)
     assert "Traceback" not in err
     return doctor.returncode, json.loads(out)
 
@@ -201,7 +201,7 @@ def test_a_run_is_looked_at_from_outside_killed_and_resumed(
     assert "answers" in by_name["engine"]["says"]
     assert "alive" in by_name["worker"]["says"]
     os.kill(run.pid, signal.SIGKILL)
-    _, err = run.communicate(timeout=30)
+    _, err = run.communicate(timeout=120)
     lines = [json.loads(line) for line in err.splitlines()]
     assert {"run_opened", "progress"} <= {line["event"] for line in lines}
     sandbox.post("/_sandbox/latency", {"kind": "none"})

@@ -137,7 +137,7 @@ def test_stopped_pull_leaves_an_honest_folder_and_goes_on(
     process = pull()
     until(lambda: _pulled(sandbox) >= 5, "a pull under way")
     process.send_signal(how)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     assert process.returncode == 3, err
     report = json.loads(out)
     assert (report["state"], report["stop_reason"]) == ("stopped", "cancelled")

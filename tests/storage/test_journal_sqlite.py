@@ -245,7 +245,7 @@ def test_processes_that_open_a_new_journal_at_once_share_one(sqlite_place: Place
         "print(journal.journal_id, journal.pseudonyms.subject('bvn', '1').hex())\n"
     )
     started = [start(program, str(sqlite_place.home)) for _ in range(4)]
-    seen = {process.communicate(timeout=60)[0] for process in started}
+    seen = {process.communicate(timeout=180)[0] for process in started}
     assert len(seen) == 1
     assert "" not in seen
 
@@ -266,6 +266,6 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", program, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )

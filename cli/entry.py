@@ -1,0 +1,17 @@
+"""Where the console command begins: Ctrl-C is answered in one line while the rest still loads."""
+
+from __future__ import annotations
+
+import sys
+
+STOPPED = "stopped before anything was asked; nothing was spent"
+
+
+def run() -> None:
+    """Load the command line and run it."""
+    try:
+        from cli.main import run as run_command
+    except KeyboardInterrupt:
+        sys.stderr.write(f"nightscreen: {STOPPED}\n")
+        sys.exit(3)
+    run_command()
