@@ -112,6 +112,6 @@ class SeenIds:
     def _keep(self, run: npt.NDArray[np.uint64]) -> None:
         """Add a sorted run, merging it with those that are no longer than itself."""
         while self._runs and len(self._runs[-1]) <= 2 * len(run):
-            run = np.union1d(self._runs.pop(), run)
+            run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")
         if len(run):
             self._runs.append(run)

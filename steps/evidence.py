@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -276,15 +276,13 @@ def evidence_keys(rows: pa.Table, hand: AtHand) -> bytes:
             np.ascontiguousarray(fixed).view(np.uint8).reshape(size, 8 * fixed.shape[1]),
         ]
     )
-    width = tails.shape[1]
-    texts = joined.cast(pa.binary()).to_pylist()
-    ends = np.ascontiguousarray(tails).tobytes()
-    return b"".join(
-        hashlib.blake2b(
-            text + ends[place * width : (place + 1) * width], digest_size=KEY_BYTES
-        ).digest()
-        for place, text in enumerate(texts)
+    ends = pa.py_buffer(np.ascontiguousarray(tails))
+    tail = pa.Array.from_buffers(pa.binary(tails.shape[1]), size, [None, ends]).cast(pa.binary())
+    whole = pc.call_function(
+        "binary_join_element_wise", [joined.cast(pa.binary()), tail, pa.scalar(b"", pa.binary())]
     )
+    digest = partial(hashlib.blake2b, digest_size=KEY_BYTES)
+    return b"".join([digest(text).digest() for text in whole.to_pylist()])
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -376,6 +376,7 @@ def make_plan(line: Line) -> None:
         placeholders=shared.placeholders,
         subjects=shared.subjects,
         images=_image_judge(line),
+        whole=not quoted,
     )
     judge = AccountJudge(Evidence.of(line.journal, line.batch))
     line.needed, ranked = NeededPieces(line.workspace), []

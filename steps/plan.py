@@ -95,8 +95,10 @@ class Planner:
         placeholders: Callable[[int, IdentityKind], NDArray[np.bool_]] | None = None,
         images: Callable[[Sequence[str]], Mapping[str, Finding]] | None = None,
         subjects: Callable[[int, IdentityKind, NDArray[np.int64]], bytes | None] | None = None,
+        whole: bool = True,
     ) -> None:
         self._at_hand = subjects
+        self._is_whole = whole
         self._placeholders = placeholders
         self._images = images
         self._wanted = wanted
@@ -194,8 +196,9 @@ class Planner:
             if slot.check is Check.SELFIE and self._images is not None:
                 distinct, latest = self._without_unreachable(slot, distinct, latest, read_chunk)
             settled = SettledSlot(slot, distinct, latest, self._stamp)
-            put_row_plans(self._space, settled, self._whys[slot], self._starts)
             self._to_ask[slot] = ToAsk.of(distinct, self._starts)
+            chunks = range(len(self._starts) - 1) if self._is_whole else self._to_ask[slot].chunks()
+            put_row_plans(self._space, settled, self._whys[slot], self._starts, chunks)
             if self._wanted.stop_at_first:
                 self._distinct[slot] = distinct
             counts = self.slots[slot]

@@ -17,7 +17,7 @@ from steps.eligibility import flat
 from storage.journal.answers import Latest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -105,17 +105,19 @@ def put_row_plans(
     settled: SettledSlot,
     whys: Sequence[NDArray[np.int8]],
     starts: Sequence[int],
+    chunks: Iterable[int],
 ) -> None:
-    """Leave a slot's part of every chunk's row plan in the workspace.
+    """Leave a slot's part of chunks' row plans in the workspace.
 
     Args:
         space: the run's workspace.
         settled: the slot.
         whys: for each chunk why a row is not asked.
         starts: the first row of each chunk, and the end.
+        chunks: numbers of those whose plan is to be left.
     """
-    for number, why in enumerate(whys):
-        part = settled.part(why, starts[number])
+    for number in chunks:
+        part = settled.part(whys[number], starts[number])
         stamped = part.replace_schema_metadata({ANSWERS_STAMP: settled.stamp})
         space.put(_ROW_PLAN.format(settled.slot.file_name, number), stamped)
 
@@ -159,6 +161,11 @@ class ToAsk:
         order = np.argsort(chunk, kind="stable")
         bounds = np.searchsorted(chunk[order], np.arange(len(starts)))
         return cls(row[order], distinct.exposure[distinct.needed][order], bounds)
+
+    def chunks(self) -> list[int]:
+        """Return the numbers of the chunks in whose name anything is asked."""
+        found: list[int] = np.flatnonzero(np.diff(self.starts) > 0).tolist()
+        return found
 
     def of_chunk(self, number: int) -> ToAsk:
         """Return what is needed in the name of a chunk's rows."""

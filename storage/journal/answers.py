@@ -28,12 +28,21 @@ if TYPE_CHECKING:
 
 _BLOCK = 1000
 _COLUMNS = ("subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro")
-_STANDING = ("subject", "outcome", "answered_at", "call_id", "cost_micro")
+_STANDING = ("subject", "outcome", "answered_at", "call_id")
 OUTCOMES = tuple(Outcome)
 """Outcomes by the numbers that `Latest` gives them."""
 NONE = -1
 """Stands in `Latest` for no answer, and for a cost that the service did not say."""
-_NUMBERS = {outcome.value: number for number, outcome in enumerate(OUTCOMES)}
+
+
+class _Numbers(dict[str, int]):
+    """Numbers of outcomes; one that is not known counts as none."""
+
+    def __missing__(self, word: str) -> int:
+        return NONE
+
+
+_NUMBERS = _Numbers({outcome.value: number for number, outcome in enumerate(OUTCOMES)})
 _SIXTEEN = "S16"
 _DENSE = 3  # answers for each lookup up to which reading whole ranges is quicker
 _ERASURE = "erasure"
@@ -276,12 +285,12 @@ def _standing(
     connection: Connection, which: str, values: tuple[object, ...]
 ) -> list[tuple[Any, ...]]:
     sql = (
-        f"SELECT {', '.join(_STANDING)}, run_id = ? FROM answers "  # noqa: S608 - nothing of it comes from outside
-        f'WHERE {which} AND "check" = ? ORDER BY subject, answered_at, answer_id'
+        f"SELECT {', '.join(_STANDING)}, COALESCE(cost_micro, {NONE}), run_id = ? "  # noqa: S608 - nothing of it comes from outside
+        f'FROM answers WHERE {which} AND "check" = ? ORDER BY subject, answered_at, answer_id'
     )
     cursor = connection.connection.cursor()
     try:
-        return cursor.execute(sql, values).fetchall()
+        return list(cursor.execute(sql, values))
     finally:
         cursor.close()
 
@@ -289,6 +298,7 @@ def _standing(
 _STANDING_POSTGRESQL = (
     select(
         *(answers.c[name] for name in _STANDING),
+        func.coalesce(answers.c.cost_micro, NONE),
         case((answers.c.run_id == bindparam("run_id"), 1), else_=0),
     )
     .where(
@@ -317,9 +327,9 @@ def _enter(
     place = np.minimum(np.searchsorted(block, answered), len(block) - 1)
     last &= block[place] == answered
     place = start + place[last]
-    costs = [NONE if cost is None else cost for cost in cost_micro]
-    found.outcome[place] = np.array([_NUMBERS.get(word, NONE) for word in outcomes], np.int8)[last]
+    numbers = map(_NUMBERS.__getitem__, outcomes)
+    found.outcome[place] = np.fromiter(numbers, np.int8, len(rows))[last]
     found.answered_at[place] = np.array(answered_at, np.int64)[last]
     found.call_id[place] = np.array(call_id, np.int64)[last]
     found.own_run[place] = np.array(own_run, bool)[last]
-    found.cost_micro[place] = np.array(costs, np.int64)[last]
+    found.cost_micro[place] = np.array(cost_micro, np.int64)[last]

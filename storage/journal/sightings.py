@@ -30,7 +30,7 @@ from storage.journal.statements import Many, insert_into
 from storage.journal.tables import metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, CursorResult, Engine
     from sqlalchemy.sql.dml import UpdateBase
@@ -259,7 +259,7 @@ class Reading:
             return self._rows(f"{query} AND identifier IN ({_marks(len(block))})", dict(each))
         return self._rows(f"{query} AND identifier = ANY(:block)", {"block": list(block)})
 
-    def _rows(self, query: str, given: dict[str, object]) -> Iterable[tuple[Any, ...]]:
+    def _rows(self, query: str, given: Mapping[str, object]) -> Iterable[tuple[Any, ...]]:
         values = {**self._given, **given}
         if self._is_sqlite:
             return _fetched(self._connection.exec_driver_sql(query, values))
@@ -277,7 +277,7 @@ def _marks(number: int) -> str:
     return ",".join(f":{name}" for name in _names(number))
 
 
-def _fetched(result: CursorResult[Any]) -> list[tuple[Any, ...]]:
+def _fetched(result: CursorResult[Any]) -> Sequence[tuple[Any, ...]]:
     """Return all rows of a block as the driver has them."""
     cursor = result.cursor
     rows = [] if cursor is None else cursor.fetchall()

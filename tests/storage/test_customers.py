@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from sqlalchemy import inspect, text
 
@@ -12,7 +13,7 @@ from schemas.decisions import Part, Review, State
 from schemas.errors import JournalDamagedError
 from storage.journal.customer_seals import broken_customer_seals, reseal_customers
 from storage.journal.customer_tables import CUSTOMER_TABLES, ensure
-from storage.journal.customers import SCAN_BLOCK, Customers, Standing, StateWrite
+from storage.journal.customers import SCAN_BLOCK, Customers, Marks, Standing, StateWrite
 from storage.journal.reviews import Reviews
 from storage.sealing import Sealer
 
@@ -233,3 +234,15 @@ def test_seals_that_do_not_open_are_counted(journal: Journal) -> None:
     with journal.engine.connect() as connection:
         assert broken_customer_seals(journal, connection) == []
         assert "2 states" in broken_customer_seals(stranger, connection)[0]
+
+
+def test_customers_are_found_whose_pseudonyms_begin_alike() -> None:
+    """First halves are looked for; where several have the same one, the whole decides."""
+    known = [b"a" * 16, b"b" * 8 + b"c" * 8, b"b" * 8 + b"d" * 8, b"b" * 15 + b"\xff"]
+    known.sort()
+    size = len(known)
+    marks = Marks(
+        np.array(known, "S16"), np.zeros(size, np.int8), np.ones(size, bool), b"m" * 16 * size
+    )
+    asked = [*reversed(known), b"b" * 8 + b"e" * 8, b"\0" * 15 + b"a", b"z" * 16]
+    assert marks.places(b"".join(asked)).tolist() == [3, 2, 1, 0, -1, -1, -1]

@@ -13,7 +13,16 @@ from storage.journal.copying import back_up, restore
 from storage.journal.engine import make_engine, reading, writing
 from storage.journal.erasure import Erasures, Person
 from storage.journal.opening import JOURNAL_FILE, journal_url, open_journal
-from storage.journal.sightings import BLOCK, REWRITTEN_AFTER, Sighting, Sightings, sightings
+from storage.journal.sightings import (
+    BEFORE,
+    BLOCK,
+    ELSEWHERE,
+    LATELY,
+    REWRITTEN_AFTER,
+    Sighting,
+    Sightings,
+    sightings,
+)
 from storage.journal.verify import verify_journal
 from tests.storage.conftest import subject
 from tests.storage.test_journal_opening import FirstVersion
@@ -190,3 +199,23 @@ def test_they_hold_no_identifier(journal: Journal) -> None:
         assert connection.execute(select(func.count()).select_from(sightings)).scalar() == 1
     assert b"8031234567" not in repr(tuple(row)).encode()
     assert b"CUST-1" not in repr(tuple(row)).encode()
+
+
+@pytest.mark.parametrize("strangers", [0, 50])
+def test_one_reading_tells_whose_when_and_under_which_bvn(journal: Journal, strangers: int) -> None:
+    """Of another batch name, of this one a week ago, and of this one lately, whichever way read."""
+    kept, day = Sightings.of(journal), DAY_MICROS
+    kept.keep("nuban", "o'ther", seen((1, 1), bvn=5), at=9 * day)
+    kept.keep("nuban", "book", seen((1, 2)), at=day)
+    kept.keep("nuban", "book", seen((9, 3), bvn=6), at=9 * day)
+    kept.keep("nuban", "book", seen(*((2, 100 + number) for number in range(strangers))), at=day)
+    wanted = [subject(1), subject(9)]
+    with kept.reading_of("nuban") as read:
+        told = {each for each in read.told(wanted, "book", at=10 * day) if each[:16] in wanted}
+        never = read.told(wanted, "book", at=None)
+    assert told == {
+        subject(1) + subject(1) + ELSEWHERE + subject(5),
+        subject(1) + subject(2) + BEFORE,
+        subject(9) + subject(3) + LATELY + subject(6),
+    }
+    assert not any(each[32:33] == LATELY for each in never)
