@@ -203,18 +203,30 @@ def run(
     return service.entries()
 
 
-def after_warm_up(entries: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], float, float]:
+def after_warm_up(
+    entries: Sequence[dict[str, Any]], end: float
+) -> tuple[list[dict[str, Any]], float, float]:
     """Return the calls after the warm-up, and where that part begins and ends.
 
-    The end is cut as well, where nothing is left but what was refused and waits to be tried again:
-    it no longer fills a window.
+    The end is where too little is left to fill a window.
     """
+    first = min(float(each["at"]) for each in entries)
+    start = first + WARM_UP * (end - first)
+    return [each for each in entries if start < float(each["at"]) <= end], start, end
+
+
+def _nearly_all_taken(entries: Sequence[dict[str, Any]]) -> float:
+    """Return the instant from which few calls are left that the service will take."""
+    taken = sorted(float(each["at"]) for each in entries if each["outcome"] != "refused")
+    return taken[-2 * MAXIMUM]
+
+
+def _all_asked(entries: Sequence[dict[str, Any]]) -> float:
+    """Return the instant from which only what failed is left, which waits and fills no window."""
     asked: dict[str, float] = {}
     for each in entries:
         asked.setdefault(each["identity"], float(each["at"]))
-    first, last = min(asked.values()), max(asked.values())
-    start, end = first + WARM_UP * (last - first), last - 5 * LATENCY_S
-    return [each for each in entries if start < float(each["at"]) <= end], start, end
+    return max(asked.values()) - 5 * LATENCY_S
 
 
 def moving_limit(view: str, rows: int, every_s: float, cap: int | None) -> Seen:
@@ -229,7 +241,7 @@ def moving_limit(view: str, rows: int, every_s: float, cap: int | None) -> Seen:
             await moves.go_on()
 
         entries = run(service, rows, cap or MAXIMUM, steer)
-    part, start, end = after_warm_up(entries)
+    part, start, end = after_warm_up(entries, _nearly_all_taken(entries))
     refused = sum(each["outcome"] == "refused" for each in part)
     taken = len(part) - refused
     return Seen(
@@ -249,7 +261,7 @@ def any_load(view: str, rows: int, cap: int, failing: float) -> Seen:
             await service.post("faults", {"rates": {"http_503": failing}})
 
         entries = run(service, rows, cap, steer)
-    part, start, end = after_warm_up(entries)
+    part, start, end = after_warm_up(entries, _all_asked(entries))
     faults = sum(bool(each["fault"]) for each in part)
     calls_s = len(part) / (end - start)
     return Seen(
