@@ -190,8 +190,17 @@ class Engine:
 
 
 @contextmanager
-def running_engine(home: Path, extra: Mapping[str, str], api_key: str) -> Iterator[Engine]:
-    """Start a server, make block and pool, deploy everything and start a worker."""
+def running_engine(
+    home: Path, extra: Mapping[str, str], api_key: str, *, limit: int = 10
+) -> Iterator[Engine]:
+    """Start a server, make block and pool, deploy everything and start a worker.
+
+    Args:
+        home: the engine's PREFECT_HOME.
+        extra: what its processes are given beside their own settings.
+        api_key: the service's key, saved as a block.
+        limit: flow runs that the worker takes at once.
+    """
     engine = Engine(home, extra)
     address = ("--host", "127.0.0.1", "--port", str(engine.port))
     with engine.child("server", "server", "start", *address):
@@ -203,7 +212,8 @@ def running_engine(home: Path, extra: Mapping[str, str], api_key: str) -> Iterat
         )
         engine.prefect("deploy", "--all")
         engine.change_deployment("watch-inbox/inbox", {"paused": True})  # only where a test asks
-        with engine.child("worker", "worker", "start", "--pool", POOL, "--name", "night"):
+        worker = ("worker", "start", "--pool", POOL, "--name", "night", "--limit", str(limit))
+        with engine.child("worker", *worker):
             yield engine
 
 

@@ -44,6 +44,8 @@ LATENCY_MS, SLOW_MS, WAITING_MS = 40, 500, 3000
 UNDER_WAY = 60
 """Charges after which a run, and parts of it, are under way."""
 PART = "-part-"
+PARTS_A_WORKER = 2
+"""Most that one machine takes, so that four parts are on both."""
 
 
 @dataclass
@@ -145,9 +147,10 @@ def site(
     extra = {**settings, "NIGHTSCREEN_HOME": str(homes[0])}
     with ExitStack() as stack:
         home = tmp_path_factory.mktemp("prefect")
-        engine = stack.enter_context(running_engine(home, extra, API_KEY))
+        engine = stack.enter_context(running_engine(home, extra, API_KEY, limit=PARTS_A_WORKER))
         other = Engine(home, {**settings, "NIGHTSCREEN_HOME": str(homes[1])}, engine.port)
-        worker = ("worker", "start", "--pool", POOL, "--name", "second")
+        limit = ("--limit", str(PARTS_A_WORKER))
+        worker = ("worker", "start", "--pool", POOL, "--name", "second", *limit)
         with suppress(ProcessLookupError):  # a test may have killed it
             second = stack.enter_context(other.child("second", *worker))
             yield Site(engine, second, homes, settings)
