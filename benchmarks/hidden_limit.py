@@ -46,7 +46,7 @@ from tests.kill.drive import screen, settings_for
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
-    from steps.asking import Asking
+    from steps.asking.rounds import Asking
 
 LATENCY_S = 0.1
 MAXIMUM = 80

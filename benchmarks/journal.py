@@ -29,10 +29,10 @@ from sandbox.process import SandboxProcess
 from schemas.calls import Ask, Caps, Grant, GrantKind, Settled
 from schemas.checks import Check, IdentityKind, Lookup, Outcome
 from schemas.parameters import ScreenBatch
-from steps.callbook import CallBook
-from steps.control import CheckProgress, Control
-from steps.jobs import Job
-from steps.lookups import Pace, Window
+from steps.asking.callbook import CallBook
+from steps.asking.control import CheckProgress, Control
+from steps.asking.jobs import Job
+from steps.asking.lookups import Pace, Window
 from storage.clock import system_clock
 from storage.journal import open_journal
 from tests.kill.drive import screen, settings_for
@@ -40,8 +40,8 @@ from tests.kill.drive import screen, settings_for
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from steps.asking import Asking
-    from steps.callbook import CallStore
+    from steps.asking.callbook import CallStore
+    from steps.asking.rounds import Asking
 
 CAP = 50
 LATENCY_MS = 100

@@ -16,7 +16,8 @@ from pathlib import Path
 from sandbox.batch import make_batch
 from schemas.parameters import ScreenBatch
 from schemas.settings import read_settings
-from steps import asking, closing, line
+from steps import closing, line
+from steps.asking import rounds as asking
 
 CAP = 50
 

@@ -25,8 +25,9 @@ from benchmarks.filled import answer_needed
 from benchmarks.warm import open_night
 from sandbox.batch import make_batch
 from sandbox.process import SandboxProcess
-from steps import asking, closing, line
-from steps.quoting import quote_document
+from steps import closing, line
+from steps.asking import rounds as asking
+from steps.planning.quoting import quote_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

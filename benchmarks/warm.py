@@ -33,7 +33,7 @@ from sandbox.batch import make_batch
 from schemas.parameters import ScreenBatch
 from schemas.settings import read_settings
 from steps import closing, line
-from steps.quoting import quote_document
+from steps.planning.quoting import quote_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,7 +27,9 @@ from sandbox.batch import make_batch
 from sandbox.process import SandboxProcess
 from schemas.parameters import ScreenBatch
 from schemas.settings import read_settings
-from steps import asking, gathering, line, parts
+from steps import line
+from steps.asking import gathering, parts
+from steps.asking import rounds as asking
 from storage.journal import open_journal
 
 if TYPE_CHECKING:
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
 
     from schemas.checks import Check
     from schemas.settings import Settings
+    from steps.asking.parts import Part
     from steps.line import Line
-    from steps.parts import Part
 
 CAP = 48
 CHECKS = ("bank_account", "karma", "ecosystem")

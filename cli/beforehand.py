@@ -14,8 +14,8 @@ from client.address import parse_address
 from schemas.errors import InputError, OutputError, SettingsError
 from schemas.settings import FreshnessOverrides, overridden
 from steps.line import deadline_instant, require_service
-from steps.policy import load_policy
-from steps.resolved import resolve
+from steps.planning.resolved import resolve
+from steps.policy.loading import load_policy
 from storage.clock import system_clock
 from storage.journal import journal_of
 from storage.journal.opening import journal_exists

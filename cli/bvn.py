@@ -143,8 +143,9 @@ def _carry_out(
 def _quoted(parameters: RequestBvns | ConfirmBvns, settings: Settings) -> dict[str, Any]:
     """Return a quote; nothing is sent, and no engine is needed for it."""
     from schemas.bvn import RequestBvns
-    from steps import bvn_confirming, bvn_requesting
-    from steps.bvn_closing import quote_confirm, quote_request
+    from steps.bvn import confirming as bvn_confirming
+    from steps.bvn import requesting as bvn_requesting
+    from steps.bvn.closing import quote_confirm, quote_request
 
     if isinstance(parameters, RequestBvns):
         run, asking = bvn_requesting.open_request(parameters, settings)
@@ -167,7 +168,7 @@ def _check_input(parameters: RequestBvns | ConfirmBvns) -> None:
     """Tell a file that cannot be read at once, before the engine starts."""
     from schemas.bvn import RequestBvns
     from schemas.errors import InputError
-    from steps.bvn_otps import open_otps
+    from steps.bvn.otps import open_otps
     from storage.mapping import read_mapping
     from storage.tables import open_source
 

@@ -22,9 +22,9 @@ from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from schemas.settings import Settings
-    from steps.consent_desk import Brought
-    from steps.consent_links import Link
-    from steps.consenting import Ending, Redeemed
+    from steps.consents.desk import Brought
+    from steps.consents.keeping import Ending, Redeemed
+    from steps.consents.links import Link
     from storage.journal import Journal
 
 consent_app = typer.Typer(
@@ -56,7 +56,7 @@ def link(
     """Print the link to give to a customer; nothing is sent."""
     from client.aggregator import read_scopes
     from portal.place import place_of
-    from steps.consent_links import ConsentLinks
+    from steps.consents.links import ConsentLinks
 
     settings = settings_of_command()
     require_consent(settings)
@@ -140,7 +140,7 @@ def redeem(
 ) -> None:
     """Exchange a code by hand, where no portal takes the redirect; it works once."""
     from client.aggregator import read_scopes
-    from steps.consent_desk import read_code
+    from steps.consents.desk import read_code
 
     settings = settings_of_command()
     require_consent(settings)
@@ -154,9 +154,9 @@ def redeem(
 async def _redeemed(
     journal: Journal, settings: Settings, customer: str, brought: Brought, scopes: tuple[Any, ...]
 ) -> Redeemed:
-    from steps.consent_desk import consent_by_hand
-    from steps.consent_links import ConsentLinks
-    from steps.consenting import Redeemer
+    from steps.consents.desk import consent_by_hand
+    from steps.consents.keeping import Redeemer
+    from steps.consents.links import ConsentLinks
 
     redeemer = Redeemer(journal, settings)
     try:
@@ -214,7 +214,7 @@ def list_(
     json_output: JsonOption = False,
 ) -> None:
     """List customers' consents, newest first: scopes, state and age, no token."""
-    from steps.consent_desk import grant_rows
+    from steps.consents.desk import grant_rows
     from storage.vault import GrantState
 
     if state and state not in tuple(GrantState):
@@ -246,7 +246,7 @@ def revoke(
     json_output: JsonOption = False,
 ) -> None:
     """Take a consent back: it is used no more and its tokens are destroyed."""
-    from steps.consent_desk import revoke as take_back
+    from steps.consents.desk import revoke as take_back
 
     with opened_journal() as journal:
         done = take_back(journal, customer_id)

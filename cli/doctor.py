@@ -1,6 +1,6 @@
 """`nightscreen doctor`: what is wrong, and what to type next.
 
-What is found out lives in `steps.doctoring` and `tasks.engine_room`; here it becomes words.
+What is found out lives in `steps.oncall.doctoring` and `tasks.engine_room`; here it becomes words.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from storage.clock import LAGOS, MICROS, instant_text, to_instant
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from steps.doctoring import Diagnosis
-    from steps.examining import Finding
+    from steps.oncall.doctoring import Diagnosis
+    from steps.oncall.examining import Finding
 
 _LABEL = 15
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
@@ -30,9 +30,9 @@ _MARKS = {"ok": "", "warning": "! ", "wrong": "!! "}
 
 def doctor(run_id: str, *, json_output: bool) -> int:
     """Print how a run and its surroundings stand; return the exit status."""
-    from steps.doctoring import Diagnosis, diagnose
-    from steps.examining import WRONG, Finding
-    from steps.remedies import DOCTOR, Remedy
+    from steps.oncall.doctoring import Diagnosis, diagnose
+    from steps.oncall.examining import WRONG, Finding
+    from steps.oncall.remedies import DOCTOR, Remedy
 
     try:
         settings = settings_of_command()
@@ -88,7 +88,7 @@ def document_of(found: Diagnosis) -> dict[str, Any]:
 
 
 def _run_document(run: Mapping[str, Any]) -> dict[str, Any]:
-    from steps.condition import deadline_words
+    from steps.oncall.condition import deadline_words
 
     plain = (
         *("run_id", "batch", "state", "stop_reason", "held", "phase", "pid"),
@@ -133,7 +133,7 @@ def lines_of(found: Diagnosis) -> list[str]:
 
 
 def _run_lines(run: Mapping[str, Any]) -> list[str]:
-    from steps.condition import deadline_words, ending, naira_in_doubt
+    from steps.oncall.condition import deadline_words, ending, naira_in_doubt
 
     now = run["now"]
     lines = [f"Run {run['run_id']} of {run['batch']}: {ending(run)}."]

@@ -1,7 +1,7 @@
 """`nightscreen erase` and `purge`: one person removed, and what is too old; both say it in numbers.
 
-What is found and removed is decided in `steps.erasing` and `steps.purging`; nothing printed here
-holds an identifier.
+What is found and removed is decided in `steps.people.erasing` and `steps.people.purging`; nothing
+printed here holds an identifier.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storage.clock import instant_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from steps.erasing import Found
+    from steps.people.erasing import Found
 
 YesOption = Annotated[bool, typer.Option("--yes", help="Remove without asking.")]
 _BVN = re.compile(r"[0-9]{11}")
@@ -58,8 +58,8 @@ def erase(
         raise UsageError("--bvn takes the 11 digits of a BVN")
     if batch and not customer_id:
         raise UsageError("--batch narrows --customer-id; a BVN is erased everywhere")
-    from steps.erasing import Whom, look, mend
-    from steps.erasing import erase as erase_person
+    from steps.people.erasing import Whom, look, mend
+    from steps.people.erasing import erase as erase_person
     from storage.journal.customers import Customers
 
     with opened_journal() as journal:
@@ -132,8 +132,8 @@ def purge(
         _change_hold(hold, release, reason, json_output=json_output)
         return
     from cli.surroundings import settings_of_command
-    from steps.purging import due
-    from steps.purging import purge as purge_due
+    from steps.people.purging import due
+    from steps.people.purging import purge as purge_due
 
     with opened_journal() as journal:
         found = due(journal, settings_of_command().retention, older_than=older_than)
@@ -150,8 +150,8 @@ def purge(
 
 
 def _change_hold(hold: str, release: str, reason: str, *, json_output: bool) -> None:
-    from steps.purging import hold as hold_run
-    from steps.purging import release as release_run
+    from steps.people.purging import hold as hold_run
+    from steps.people.purging import release as release_run
 
     if hold and release:
         raise UsageError("give --hold or --release, not both")

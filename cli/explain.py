@@ -1,6 +1,7 @@
 """`nightscreen explain` and `subject-access`: one customer's decision, and all that is held.
 
-What is said is made in `steps.explaining` and `steps.subject_access`; here it is only shown.
+What is said is made in `steps.people.explaining` and `steps.people.subject_access`; here it is only
+shown.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
     Raises:
         InputError: no batch knows the customer.
     """
-    from steps.explaining import explain
-    from steps.person import find_person
+    from steps.people.explaining import explain
+    from steps.people.person import find_person
     from storage.journal.customers import Customers
     from storage.journal.reviews import Reviews
 
@@ -131,8 +132,8 @@ def hand_over(customer_id: str, *, output: Path, json_output: bool) -> None:
         OutputError: the folder cannot be written.
     """
     from cli.surroundings import settings_of_command
-    from steps.person import find_person
-    from steps.subject_access import access_page, gather
+    from steps.people.person import find_person
+    from steps.people.subject_access import access_page, gather
     from storage.journal.customers import Customers
     from storage.journal.reviews import Reviews
     from storage.private import make_private_folder, write_private

@@ -151,8 +151,8 @@ class _Tally:
     def _add_checks(self, taken: "RowBatch") -> None:
         import pyarrow as pa
 
-        from steps.consent import consent_column
-        from steps.eligibility import why_not
+        from steps.planning.consent import consent_column
+        from steps.planning.eligibility import why_not
 
         consent = consent_column(taken.rows, at=self._now).to_numpy(zero_copy_only=False)
         self._consented += int(consent.sum())
@@ -199,7 +199,7 @@ class _Tally:
 
 def _slots() -> "tuple[Slot, ...]":
     from schemas.checks import Check, IdentityKind
-    from steps.eligibility import slots_of
+    from steps.planning.eligibility import slots_of
 
     kinds = [kind for kind in IdentityKind if kind is not IdentityKind.IMAGE]
     return slots_of(tuple(Check), kinds)
@@ -207,7 +207,7 @@ def _slots() -> "tuple[Slot, ...]":
 
 def _filled(batch: "SourceBatch", at: int, known: str | None) -> int:
     """Return how many rows have a value in a column; words such as NIL are none."""
-    from steps.fields import trimmed
+    from steps.values.fields import trimmed
 
     text = trimmed(batch.columns.column(at), zero_is_value=known in (None, "exposure"))
     return int(len(text) - text.null_count)

@@ -44,7 +44,7 @@ def products(json_output: JsonOption = False) -> None:
     """List the active loan products; nothing is spent."""
     import asyncio
 
-    from steps.loan_products import list_products
+    from steps.loans.products import list_products
 
     listed = asyncio.run(list_products(_settings()))
     if json_output:
@@ -182,14 +182,14 @@ def _offer(
 ) -> int:
     """Run the flow by hand and return the exit status."""
     from cli.errand import run_errand
-    from steps.offer_source import read_source
-    from steps.offering import remembered
+    from steps.loans.offer_source import read_source
+    from steps.loans.offering import remembered
 
     parameters = remembered(parameters, settings)
     read_source(Path(parameters.run_dir), include_stopped=parameters.include_stopped)
     if again:
         from cli.opened import opened_journal
-        from steps.offer_links import ask_again
+        from steps.loans.offer_links import ask_again
 
         with opened_journal() as journal:
             ask_again(journal, parameters, again)
@@ -207,7 +207,7 @@ def _offer(
 
 def _refusal_said(report: Any) -> Any:  # noqa: ANN401 - the report
     """Say on stderr, beside the JSON, that the key is no distributor's; return the report."""
-    from steps.loan_products import NO_DISTRIBUTOR
+    from steps.loans.products import NO_DISTRIBUTOR
 
     if NO_DISTRIBUTOR in report["notices"]:
         typer.echo(f"nightscreen: {NO_DISTRIBUTOR}", err=True)
@@ -216,7 +216,7 @@ def _refusal_said(report: Any) -> Any:  # noqa: ANN401 - the report
 
 def _quote(parameters: OfferLoans, settings: Settings, *, json_output: bool) -> None:
     """Say how many links a run would make; nothing is asked and nothing is left of it."""
-    from steps.offering import quote_offers
+    from steps.loans.offering import quote_offers
 
     document = quote_offers(parameters, settings)
     if json_output:

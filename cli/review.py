@@ -1,6 +1,7 @@
 """`nightscreen review import` and `nightscreen runs release`: what people decided comes back in.
 
-What a returned row means is judged in `steps.reviews`, what is plausible in `steps.plausible`.
+What a returned row means is judged in `steps.results.reviews`, what is plausible in
+`steps.report.plausible`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from schemas.decisions import ReviewFinding
-    from steps.reviews import Judged
+    from steps.results.reviews import Judged
 
 MOST_TOLD = 50
 
@@ -28,7 +29,7 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
     Raises:
         InputError: the file is no decision list, or there is no journal.
     """
-    from steps.reviews import Judge, take_in
+    from steps.results.reviews import Judge, take_in
     from storage.decision_files import read_returned
     from storage.journal.customers import Customers
     from storage.journal.reviews import Reviews
@@ -95,7 +96,7 @@ def release_run(run_id: str, *, reason: str, json_output: bool) -> None:
     Raises:
         InputError: there is no such run, it is not held, or no reason was given.
     """
-    from steps.plausible import release
+    from steps.report.plausible import release
     from storage.journal.reviews import Reviews
 
     with opened_journal() as journal:

@@ -17,7 +17,7 @@ from cli.summary import naira, print_summary
 from cli.transactions import print_pull
 from schemas.errors import InputError
 from schemas.money import naira_text
-from steps.remedies import Again
+from steps.oncall.remedies import Again
 from storage.clock import instant_text
 
 if TYPE_CHECKING:

@@ -148,7 +148,7 @@ def orderly_interrupt() -> Iterator[None]:
 
 def _stop_newest() -> None:
     """Ask nothing more in the run that is open."""
-    from steps.control import StopReason
+    from steps.asking.control import StopReason
     from tasks import live
     from tasks.logs import say_on_stderr
 

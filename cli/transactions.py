@@ -93,7 +93,7 @@ def _grants(customers: Sequence[str]) -> list[str]:
     """
     from cli.opened import opened_journal
     from schemas.errors import InputError
-    from steps.pulling import SCOPE
+    from steps.pull.pulling import SCOPE
     from storage.vault import Vault
 
     found = []

@@ -11,9 +11,9 @@ from prefect.client.schemas.objects import State
 
 from schemas.bvn import ConfirmBvns, RequestBvns
 from schemas.settings import read_settings
-from steps.bvn_closing import close_confirm, close_request, quote_confirm, quote_request
-from steps.bvn_confirming import open_confirm
-from steps.bvn_requesting import open_request
+from steps.bvn.closing import close_confirm, close_request, quote_confirm, quote_request
+from steps.bvn.confirming import open_confirm
+from steps.bvn.requesting import open_request
 from tasks import bvn_consent as stations
 from tasks.edge import sanitising
 from tasks.errands import at_the_desk, named, opened_errand
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from schemas.settings import Settings
-    from steps.errands import ErrandRun
+    from steps.errands.desk import ErrandRun
     from tasks.live import LiveErrand
 
 

@@ -9,8 +9,8 @@ from prefect.client.schemas.objects import State
 
 from schemas.offers import OfferLoans
 from schemas.settings import read_settings
-from steps.offer_report import close_offering
-from steps.offering import open_offering
+from steps.loans.offer_report import close_offering
+from steps.loans.offering import open_offering
 from tasks import loans
 from tasks.edge import sanitising
 from tasks.errands import at_the_desk, named, opened_errand

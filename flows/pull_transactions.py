@@ -10,8 +10,8 @@ from prefect.client.schemas.objects import State
 
 from schemas.pulls import PullTransactions
 from schemas.settings import read_settings
-from steps.pull_report import close_pull
-from steps.pulling import begin_pull, open_pull_run
+from steps.pull.pulling import begin_pull, open_pull_run
+from steps.pull.report import close_pull
 from tasks.edge import sanitising
 from tasks.errands import at_the_desk, named, opened_errand
 from tasks.logs import set_up_logs

@@ -15,11 +15,11 @@ from schemas.errors import UsageError
 from schemas.parameters import ScreenBatch, batch_name
 from schemas.settings import read_settings
 from steps import closing
-from steps.asking import Asking, next_round, open_asking
-from steps.control import StopReason
-from steps.gathering import ask_round, let_go
+from steps.asking.control import StopReason
+from steps.asking.gathering import ask_round, let_go
+from steps.asking.rounds import Asking, next_round, open_asking
 from steps.line import open_line
-from steps.quoting import quote_document
+from steps.planning.quoting import quote_document
 from tasks import live, stations
 from tasks.approval import approved
 from tasks.artifacts import tag_run

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from prefect import flow
 
-from steps.part_numbers import numbers_of
-from steps.parts import ask_shards
+from steps.asking.part_numbers import numbers_of
+from steps.asking.parts import ask_shards
 from tasks.checks import BY_CHECK
 from tasks.edge import sanitising
 from tasks.parts import part_opened

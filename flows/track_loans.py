@@ -9,8 +9,8 @@ from prefect.client.schemas.objects import State
 
 from schemas.offers import TrackLoans
 from schemas.settings import read_settings
-from steps.tracking import open_tracking
-from steps.tracking_report import close_tracking
+from steps.loans.tracking import open_tracking
+from steps.loans.tracking_report import close_tracking
 from tasks import loans
 from tasks.edge import sanitising
 from tasks.errands import at_the_desk, named, opened_errand

@@ -27,9 +27,9 @@ from portal.otp import OtpPages
 from portal.pages import Pages, icon
 from portal.place import place_of
 from schemas.errors import JournalError
-from steps.bvn_links import accept_otp
-from steps.consent_links import ConsentLinks
-from steps.consenting import Redeemer
+from steps.bvn.links import accept_otp
+from steps.consents.keeping import Redeemer
+from steps.consents.links import ConsentLinks
 from storage.journal.engine import reading
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from steps.consent_links import Signing
+from steps.consents.links import Signing
 from storage.clock import MICROS
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from portal.browser import read_form
 from portal.lasting import Pace
 from portal.log import note
 from portal.pages import onward, policy
-from steps.consent_links import Asked, Refusal
-from steps.consenting import Consent, Ending
+from steps.consents.keeping import Consent, Ending
+from steps.consents.links import Asked, Refusal
 from storage.clock import instant_text
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from portal.lasting import Lasting
     from portal.pages import Pages
     from portal.place import Place
-    from steps.consent_links import ConsentLinks
-    from steps.consenting import Redeemed, Redeemer
+    from steps.consents.keeping import Redeemed, Redeemer
+    from steps.consents.links import ConsentLinks
     from storage.clock import Clock
 
 LINK: Final = "/consent/{token}"

@@ -14,7 +14,7 @@ from portal.browser import read_form
 from portal.lasting import Pace
 from portal.log import note
 from portal.pages import onward
-from steps.bvn_links import PATH, LinkView, LinkWord, accept_otp, look_at_link
+from steps.bvn.links import PATH, LinkView, LinkWord, accept_otp, look_at_link
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

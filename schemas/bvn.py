@@ -1,6 +1,6 @@
 """BVN consent in two calls: its states, its parameters, and one request as the journal keeps it.
 
-What does not belong here: how a state follows from an answer (`steps/bvn_consent.py`), and how a
+What does not belong here: how a state follows from an answer (`steps/bvn/consent.py`), and how a
 request is kept (`storage/journal/bvn_consents.py`). No shape here ever holds a one-time password.
 """
 

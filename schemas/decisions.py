@@ -1,6 +1,7 @@
 """Decisions, changes and reviews: the words, columns and shapes that their files and tables share.
 
-How a decision is made is the policy's; how two states are compared is in `steps/changes.py`.
+How a decision is made is the policy's; how two states are compared is in
+`steps/results/changes.py`.
 """
 
 from __future__ import annotations

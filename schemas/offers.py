@@ -1,7 +1,7 @@
 """Offers of loans and loans followed: words, parameters, and one offer as the journal keeps it.
 
 What does not belong here: what the service says of a loan (`schemas/loans.py`), who is offered
-what (`steps/offering.py`), and how an offer is kept (`storage/journal/loan_offers.py`).
+what (`steps/loans/offering.py`), and how an offer is kept (`storage/journal/loan_offers.py`).
 """
 
 from __future__ import annotations

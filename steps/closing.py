@@ -15,26 +15,26 @@ from schemas.checks import Check
 from schemas.money import naira_text
 from schemas.plan import CheckCounts
 from schemas.quote import Quote
-from steps.assemble import Assembly, Chunk
-from steps.bvn_held import BvnsAtHand
-from steps.callsheet import CallSheet, write_call_sheet
-from steps.control import ADDRESS, COMPLETED, TEST_MODE
-from steps.coverage import Coverage
-from steps.decide import decide
-from steps.eligibility import slots_of
-from steps.enriched import enriched_schema
-from steps.evidence import Evidence
-from steps.findings import findings_of
-from steps.identities import identities_report, of_check, standings
+from steps.asking.control import ADDRESS, COMPLETED, TEST_MODE
 from steps.line import CHUNK_ROWS, PROBLEMS, QUARANTINE, read_chunk
-from steps.news import news_of
-from steps.plausible import earlier_reports, hold, plausible
-from steps.policy_engine import locked_engine
-from steps.policy_replay import PURPOSE_KEY
-from steps.report import RowTally, RunFacts, check_report, make_report
-from steps.report_page import report_page
-from steps.row_plan import read_row_plan
-from steps.telling import tell, withdraw
+from steps.planning.eligibility import slots_of
+from steps.planning.row_plan import read_row_plan
+from steps.policy.engine import locked_engine
+from steps.policy.replay import PURPOSE_KEY
+from steps.report.account import RowTally, RunFacts, check_report, make_report
+from steps.report.callsheet import CallSheet, write_call_sheet
+from steps.report.coverage import Coverage
+from steps.report.findings import findings_of
+from steps.report.identities import identities_report, of_check, standings
+from steps.report.news import news_of
+from steps.report.page import report_page
+from steps.report.plausible import earlier_reports, hold, plausible
+from steps.results.assemble import Assembly, Chunk
+from steps.results.bvn_held import BvnsAtHand
+from steps.results.decide import decide
+from steps.results.enriched import enriched_schema
+from steps.results.evidence import Evidence
+from steps.results.telling import tell, withdraw
 from storage.clock import instant_text, spending_day, spending_month
 from storage.journal.asked_again import earlier_outcomes
 from storage.outputs import MANIFEST, REPORT
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from steps.line import Line
-    from steps.telling import Told
+    from steps.results.telling import Told
 
 DECIDED_CHUNKS = 4
 LOW_BALANCE = "the balance is low"

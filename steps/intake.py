@@ -21,12 +21,22 @@ from schemas.rows import (
     RowBatch,
     row_schema,
 )
-from steps.accounts import judge_accounts, judge_banks
-from steps.addresses import judge_domains, judge_emails
-from steps.amounts import judge_amounts
-from steps.bvns import judge_bvns
-from steps.columns import Column, Mask, as_text, at, first_present, joined, matching, present, where
-from steps.customer_ids import (
+from steps.values.accounts import judge_accounts, judge_banks
+from steps.values.addresses import judge_domains, judge_emails
+from steps.values.amounts import judge_amounts
+from steps.values.bvns import judge_bvns
+from steps.values.columns import (
+    Column,
+    Mask,
+    as_text,
+    at,
+    first_present,
+    joined,
+    matching,
+    present,
+    where,
+)
+from steps.values.customer_ids import (
     ID_MISSING,
     ID_REPEATED,
     SUSPECT_PATTERN,
@@ -34,10 +44,10 @@ from steps.customer_ids import (
     judge_customer_id,
     suspects,
 )
-from steps.fields import Finding, Notes, trimmed
-from steps.images import judge_image_urls
-from steps.instants import Edge, judge_dates, judge_instants
-from steps.phones import judge_phones
+from steps.values.fields import Finding, Notes, trimmed
+from steps.values.images import judge_image_urls
+from steps.values.instants import Edge, judge_dates, judge_instants
+from steps.values.phones import judge_phones
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

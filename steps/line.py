@@ -27,19 +27,19 @@ from schemas.errors import InputError, SettingsError
 from schemas.money import to_micro
 from schemas.plan import Plan, Standing
 from schemas.settings import Settings, max_ages, overridden
-from steps.control import Breaker, CapWatch, CheckProgress, Control
-from steps.eligibility import slots_of
-from steps.evidence import AccountJudge, Evidence
-from steps.freshness import Freshness
-from steps.images import ImageJudge
+from steps.asking.control import Breaker, CapWatch, CheckProgress, Control
 from steps.intake import Intake
-from steps.needed import NeededPieces, Ranked
-from steps.plan import Planner, Wanted, plan_batch
-from steps.policy import load_policy
-from steps.price import RECENT_RUNS, approval_reason, rank, seen_rates, worst_costs
-from steps.price import quote as make_quote
-from steps.resolved import Resolved, resolve
-from steps.signals import COUNTED, PLACEHOLDERS, Earlier, count_shared
+from steps.planning.eligibility import slots_of
+from steps.planning.freshness import Freshness
+from steps.planning.needed import NeededPieces, Ranked
+from steps.planning.plan import Planner, Wanted, plan_batch
+from steps.planning.price import RECENT_RUNS, approval_reason, rank, seen_rates, worst_costs
+from steps.planning.price import quote as make_quote
+from steps.planning.resolved import Resolved, resolve
+from steps.planning.signals import COUNTED, PLACEHOLDERS, Earlier, count_shared
+from steps.policy.loading import load_policy
+from steps.results.evidence import AccountJudge, Evidence
+from steps.values.images import ImageJudge
 from storage.allocation import give_back_freed
 from storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
 from storage.journal import Journal, journal_of
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from schemas.policy import Policy
     from schemas.quote import Quote
     from schemas.rows import SourceColumn
-    from steps.sparing import Chains
+    from steps.asking.sparing import Chains
 
 CHUNK_ROWS = 8192
 QUARANTINE = "quarantine.csv"

@@ -1,7 +1,7 @@
 """The decision list as files: CSV and a workbook out, either of them back from a spreadsheet in.
 
-Rows come in order and typed; which they are is decided in `steps/decision_list.py`, what a returned
-row means in `steps/reviews.py`. No cell is a formula, in either direction.
+Rows come in order and typed; which they are is decided in `steps/results/decision_list.py`, what a
+returned row means in `steps/results/reviews.py`. No cell is a formula, in either direction.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A cache under HOME: Arrow pieces sealed under the data key, and one index of what lies in them. It
 may be lost, cut short or distrusted at any time; that costs time and nothing else. Which evidence
-belongs to which row, and what it is made of, is decided in `steps/evidence.py`.
+belongs to which row, and what it is made of, is decided in `steps/results/evidence.py`.
 """
 
 from __future__ import annotations

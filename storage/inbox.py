@@ -2,7 +2,7 @@
 
 `INBOX/` is where people drop files; `taken/` holds those being screened, each in a folder of its
 own (a *ticket*); `done/` and `failed/` those that came to an end. Whether a file has arrived whole
-is judged in `steps.inbox_settling`, what becomes of it in `steps.inbox`.
+is judged in `steps.inbox.settling`, what becomes of it in `steps.inbox.arrivals`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Transactions in the journal: every version of every record, sealed, and how each pull went.
 
 One transaction of the database keeps what a pull brought of one customer, so that a crash leaves
-all of it or nothing. What differs from the last pull is judged in `steps/pull_comparison.py`.
+all of it or nothing. What differs from the last pull is judged in `steps/pull/comparison.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Numbers and ids only, one file a run, replaced whole every few seconds. It lies beside the journal
 and not in it, so that writing it costs the journal nothing and it can be read when the journal
-cannot. What stands in it is made in `steps.vitals`.
+cannot. What stands in it is made in `steps.oncall.vitals`.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from prefect.input import RunInput
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
-from steps.control import StopReason
+from steps.asking.control import StopReason
 from steps.line import needs_approval
-from steps.quoting import quote_document
-from steps.run_summary import quote_tables
+from steps.planning.quoting import quote_document
+from steps.report.summary import quote_tables
 from tasks import live
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """What a run shows of itself in the Prefect UI: quote, summary, charts, tables, and its tags.
 
 Numbers, ids and words only: the engine keeps all of it in clear. What is shown is made in
-`steps.run_summary`. A run never fails for what cannot be shown.
+`steps.report.summary`. A run never fails for what cannot be shown.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 from prefect.context import FlowRunContext
 
 from steps.closing import enriched_parts
-from steps.quoting import quote_document
-from steps.reason_counts import reason_rows
-from steps.run_summary import (
+from steps.planning.quoting import quote_document
+from steps.report.reason_counts import reason_rows
+from steps.report.summary import (
     answer_rows,
     charts_markdown,
     check_rows,

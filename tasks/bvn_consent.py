@@ -12,7 +12,9 @@ from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.money import naira_words
-from steps import bvn_closing, bvn_confirming, bvn_requesting
+from steps.bvn import closing as bvn_closing
+from steps.bvn import confirming as bvn_confirming
+from steps.bvn import requesting as bvn_requesting
 from tasks import live
 from tasks.edge import guarded
 from tasks.events import tell_events

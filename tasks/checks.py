@@ -13,7 +13,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.checks import Check
-from steps import asking
+from steps.asking import rounds as asking
 from tasks import live
 from tasks.edge import UnexpectedFault, guarded
 

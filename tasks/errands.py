@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 from prefect.runtime import flow_run
 
 from schemas.errors import UsageError
-from steps.control import StopReason
-from steps.errands import open_desk
+from steps.asking.control import StopReason
+from steps.errands.desk import open_desk
 from tasks import live
 from tasks.stopping import heeding_sigterm, to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from steps.errands import Desk, ErrandRun
+    from steps.errands.desk import Desk, ErrandRun
     from tasks.live import LiveErrand
 
 

@@ -1,6 +1,6 @@
 """Events of a run for whoever watches the engine: pages for a person now, the rest for the morning.
 
-`nightscreen.page.*` are sent only for what needs a person at once, see `steps.alarms`;
+`nightscreen.page.*` are sent only for what needs a person at once, see `steps.oncall.alarms`;
 `nightscreen.run.*`, `.balance.*` and `.listings.*` tell how a run ended. Numbers, ids and the
 reason's word only: who is told is an automation's.
 """
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from prefect.events import emit_event
 
 from schemas.parameters import batch_name
-from steps.alarms import Alarm
 from steps.closing import LOW_BALANCE
+from steps.oncall.alarms import Alarm
 from storage.clock import instant_text
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Watching the inbox: waits for files, takes them one after the other, knows when to end.
 
 A change in the folder wakes it at once where the system tells of changes, and it looks every few
-seconds anyway, as network shares tell nothing. What becomes of a file is `steps.inbox`.
+seconds anyway, as network shares tell nothing. What becomes of a file is `steps.inbox.arrivals`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from prefect.runtime import deployment, flow_run
 from watchfiles import awatch
 
 from schemas.settings import overridden
-from steps.inbox import Fate, examine, refuse, settle, ticket_name, told_name
-from steps.inbox_settling import LONGER, LOOKS, Settling
+from steps.inbox.arrivals import Fate, examine, refuse, settle, ticket_name, told_name
+from steps.inbox.settling import LONGER, LOOKS, Settling
 from steps.line import require_service
-from steps.policy import load_policy
+from steps.policy.loading import load_policy
 from storage.clock import Clock, system_clock
 from storage.inbox import Inbox, Ticket, is_being_written, is_whole
 from storage.mapping import read_mapping

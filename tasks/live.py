@@ -14,12 +14,12 @@ from schemas.stops import StopReason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steps.asking import Asking
-    from steps.control import Control
-    from steps.errands import Desk, ErrandRun
-    from steps.gathering import Gathering
+    from steps.asking.control import Control
+    from steps.asking.gathering import Gathering
+    from steps.asking.rounds import Asking
+    from steps.errands.desk import Desk, ErrandRun
     from steps.line import Line
-    from steps.report import RowTally
+    from steps.report.account import RowTally
 
 
 class RunNotOpenError(NightscreenError):

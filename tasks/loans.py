@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from steps import offering as offers
-from steps import tracking as following
-from steps.offer_report import close_offering
-from steps.tracking_report import close_tracking
+from steps.loans import offering as offers
+from steps.loans import tracking as following
+from steps.loans.offer_report import close_offering
+from steps.loans.tracking_report import close_tracking
 from tasks import live
 from tasks.edge import guarded
 from tasks.events import tell_events
 from tasks.logs import say_report
 
 if TYPE_CHECKING:
-    from steps.offering import Offering
-    from steps.tracking import Tracking
+    from steps.loans.offering import Offering
+    from steps.loans.tracking import Tracking
 
 
 def offering_of(run_id: str) -> Offering:

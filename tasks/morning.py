@@ -1,6 +1,6 @@
 """The task of the morning summary: it reads the journal and emits one event.
 
-What the summary says is made in `steps.morning`.
+What the summary says is made in `steps.oncall.morning`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from prefect.cache_policies import NO_CACHE
 
 from schemas.errors import JournalError
 from schemas.settings import read_settings
-from steps.morning import night_of
+from steps.oncall.morning import night_of
 from storage.clock import system_clock
 from storage.journal.looking import look_into
 from tasks.edge import guarded

@@ -1,7 +1,7 @@
 """Parts as the engine sees them: each a flow run of its own on a work pool.
 
-Only the run's id and the part's number are handed over. What a part does is in `steps/parts.py`,
-how a run gathers what its parts did in `steps/gathering.py`.
+Only the run's id and the part's number are handed over. What a part does is in
+`steps/asking/parts.py`, how a run gathers what its parts did in `steps/asking/gathering.py`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from prefect.states import Cancelled
 
 from schemas.errors import SettingsError
 from schemas.settings import read_settings
-from steps import gathering as gathers
-from steps import parts
-from steps.control import StopReason
+from steps.asking import gathering as gathers
+from steps.asking import parts
+from steps.asking.control import StopReason
 from tasks import live
 from tasks.checks import BY_CHECK
 from tasks.logs import set_up_logs
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
     from schemas.checks import Check
+    from steps.asking.parts import Part
     from steps.line import Line
-    from steps.parts import Part
     from tasks.live import LiveRun
 
 DEPLOYMENT = "screen-part/part"

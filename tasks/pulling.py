@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from steps.pull_report import close_pull
-from steps.pulling import pull_shard
+from steps.pull.pulling import pull_shard
+from steps.pull.report import close_pull
 from tasks import live
 from tasks.checks import RE_ENTRIES, RE_ENTRY_DELAYS_S, is_unforeseen
 from tasks.edge import guarded
@@ -20,7 +20,7 @@ from tasks.events import tell_events
 from tasks.logs import say_report
 
 if TYPE_CHECKING:
-    from steps.pulling import Pull
+    from steps.pull.pulling import Pull
 
 
 def pull_of(run_id: str) -> Pull:

@@ -3,7 +3,7 @@
 Each check has a limit on the Prefect server, `nightscreen-<check>`. A process holds blocks of its
 slots by leases, gives back what is above its share when others want some, and all of it when it has
 nothing left to ask. No slot, no call: a limit that is missing is made, one that is switched off
-stops the check. What a share is, is in `steps/shares.py`.
+stops the check. What a share is, is in `steps/asking/shares.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL
 
 from schemas.errors import SettingsError
-from steps.shares import blocks, share_of
+from steps.asking.shares import blocks, share_of
 from storage.clock import MICROS
 from storage.journal.claims import Claims
 from tasks.stopping import to_the_end
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from client.limiter import AllottedCap
     from schemas.checks import Check
-    from steps.asking import Asking
+    from steps.asking.rounds import Asking
 
 LEASE_S = 60.0
 """How long a killed process keeps its slots; the engine allows no less."""

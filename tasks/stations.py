@@ -12,7 +12,8 @@ from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.money import naira_words
-from steps import asking, closing, line
+from steps import closing, line
+from steps.asking import rounds as asking
 from tasks import live
 from tasks.artifacts import ending_tags, show_quote, show_report, tag_run
 from tasks.edge import guarded

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from client.classify import Reading
-    from steps.control import CheckProgress
+    from steps.asking.control import CheckProgress
     from steps.line import Line
 
 NAME = PREFIX.rstrip("_").lower()

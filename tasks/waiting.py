@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from steps.asking import seconds_to_resume, take_up_again
-from steps.control import PASSING
+from steps.asking.control import PASSING
+from steps.asking.rounds import seconds_to_resume, take_up_again
 
 if TYPE_CHECKING:
     from steps.line import Line

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from prefect.context import FlowRunContext
 
 from schemas.errors import NightscreenError
-from steps.alarms import Alarms
-from steps.vitals import Pace, phase_of, vitals_of
+from steps.oncall.alarms import Alarms
+from steps.oncall.vitals import Pace, phase_of, vitals_of
 from storage.vitals import sweep_vitals, write_vitals
 from tasks import telemetry
 from tasks.events import tell_alarm, tell_false_start

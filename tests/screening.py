@@ -20,7 +20,8 @@ from sandbox.people import person_of_bvn
 from sandbox.state import Opening, Sandbox
 from schemas.parameters import ScreenBatch
 from schemas.settings import read_settings
-from steps import asking, closing, line
+from steps import closing, line
+from steps.asking import rounds as asking
 from storage.clock import system_clock
 
 if TYPE_CHECKING:

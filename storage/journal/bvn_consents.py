@@ -1,7 +1,7 @@
 """Requests for BVN consent: one row for each time a customer was asked, the newest counts.
 
 Who the customer is, is sealed; a one-time password is never among it, in no form. How a state
-follows from an answer is decided in `steps/bvn_consent.py`.
+follows from an answer is decided in `steps/bvn/consent.py`.
 """
 
 from __future__ import annotations

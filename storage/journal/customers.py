@@ -1,8 +1,8 @@
 """Each customer's last answered state, sealed, and as it was before any run replaced it.
 
 A state is never lost by a run that is taken up again: what it replaced lies in the history, so that
-the run is always compared with the state before it. What differs is judged in `steps/changes.py`;
-reviews are in `reviews`.
+the run is always compared with the state before it. What differs is judged in
+`steps/results/changes.py`; reviews are in `reviews`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A row is written before its call may be sent, under a key that only one process can write: that is
 what keeps two runs from making two links. Who the customer is, reference and link are sealed. What
-a call's end means is decided in `steps/offering.py` and `steps/tracking.py`.
+a call's end means is decided in `steps/loans/offering.py` and `steps/loans/tracking.py`.
 """
 
 from __future__ import annotations

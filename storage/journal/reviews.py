@@ -1,7 +1,7 @@
 """What people decided: reviews of customers, releases of held runs, and the policies' own text.
 
 Reviewer and note are sealed. Whether a row of a returned list is sound is judged in
-`steps/reviews.py`.
+`steps/results/reviews.py`.
 """
 
 from __future__ import annotations

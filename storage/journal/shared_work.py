@@ -2,7 +2,7 @@
 
 These tables hold nothing that lasts: they are made when first needed, belong to no version of the
 journal, are in no backup, and are emptied when a round of asking is over. Names and numbers only;
-what a shard holds lies sealed in the workspace. What a part does is in `steps/parts.py`.
+what a shard holds lies sealed in the workspace. What a part does is in `steps/asking/parts.py`.
 """
 
 from __future__ import annotations

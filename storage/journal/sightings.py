@@ -2,8 +2,8 @@
 
 Keyed pseudonyms on both sides, never an identifier; a customer has one pseudonym for all batch
 names, so that the same `customer_id` of a lender counts once. A sighting of an account tells the
-BVN it stood under. What sharing means is counted in `steps/signals.py`; how a person's sightings
-go is in `erasure`.
+BVN it stood under. What sharing means is counted in `steps/planning/signals.py`; how a person's
+sightings go is in `erasure`.
 """
 
 from __future__ import annotations

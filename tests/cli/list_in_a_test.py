@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import openpyxl
 
 from schemas.decisions import DECISION_COLUMNS
-from steps.decision_list import write_decisions
+from steps.results.decision_list import write_decisions
 from storage.clock import system_clock
 from storage.decision_files import COLUMNS
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox.process import SandboxProcess
-from steps.loan_products import NO_DISTRIBUTOR
+from steps.loans.products import NO_DISTRIBUTOR
 from tests.cli.command import nightscreen, surroundings
 from tests.steps.offers_in_a_test import Lender, borrower
 

@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.policy import policy_app
-from steps.decide import decide
-from steps.policy import load_policy
-from steps.policy_file import DEFAULT_POLICY
-from steps.policy_replay import decide_again, past_run
+from steps.policy.file import DEFAULT_POLICY
+from steps.policy.loading import load_policy
+from steps.policy.replay import decide_again, past_run
+from steps.results.decide import decide
 from tests.steps.policy_rows import NO_HISTORY, enriched, listing
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steps.remedies import COMMANDS
+from steps.oncall.remedies import COMMANDS
 from storage.clock import LAGOS
 from storage.journal import open_journal
 from tests.screening import CONSENT, World, customer

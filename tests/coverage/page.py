@@ -21,7 +21,7 @@ from client.reading import parse_answer
 from client.wire import Request
 from schemas.checks import HITS, Check, Operation
 from schemas.money import from_micro
-from steps.enriched import BVN_FIELDS, CHECK_FIELDS
+from steps.results.enriched import BVN_FIELDS, CHECK_FIELDS
 from tests.coverage.references import ROOT, routes, rules, shown, switches
 from tests.coverage.table import load as load_parts
 from tests.examples import MARKS, Example

@@ -20,7 +20,7 @@ from client.manners import load_manners
 from sandbox import aggregator, loans, magic, magic_customers, validation
 from sandbox.manners import described
 from schemas.settings import PREFIX, setting_names
-from steps.enriched import enriched_schema
+from steps.results.enriched import enriched_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

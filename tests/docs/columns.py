@@ -10,13 +10,13 @@ from schemas.checks import Purpose
 from schemas.decisions import CHANGES, REVIEW_COLUMNS
 from schemas.rows import KNOWN_COLUMNS, SourceColumn
 from schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, max_ages
-from steps.bvn_table import SCHEMA as BVN
-from steps.callsheet import CALLS
-from steps.decision_list import LIST_SCHEMA
-from steps.enriched import enriched_schema
-from steps.offer_report import OFFERS
-from steps.tracking_report import LOANS
-from steps.transaction_fields import load_fields
+from steps.bvn.table import SCHEMA as BVN
+from steps.loans.offer_report import OFFERS
+from steps.loans.tracking_report import LOANS
+from steps.pull.transaction_fields import load_fields
+from steps.report.callsheet import CALLS
+from steps.results.decision_list import LIST_SCHEMA
+from steps.results.enriched import enriched_schema
 from tests.docs.pages import code, meaning, page, table
 
 if TYPE_CHECKING:

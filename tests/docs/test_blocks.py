@@ -17,7 +17,7 @@ from client.api import Client
 from client.manners import load_manners
 from sandbox.process import SandboxProcess
 from schemas.checks import Check, IdentityKind, Lookup
-from steps.policy_check import check_policy
+from steps.policy.check import check_policy
 from storage.mapping import read_mapping
 from tests.docs.blocks import Block, blocks, others
 from tests.docs.pages import ROOT

@@ -12,10 +12,10 @@ from schemas.decisions import ChangeKind
 from schemas.offers import LoanWord, OfferWord
 from schemas.policy import Decision
 from schemas.pulls import PullOutcome
-from steps.assemble import _STATUSES as STATUSES
-from steps.control import COMPLETED, STOPPED, TEST_MODE, StopReason
-from steps.policy import load_policy
-from steps.remedies import ENDS
+from steps.asking.control import COMPLETED, STOPPED, TEST_MODE, StopReason
+from steps.oncall.remedies import ENDS
+from steps.policy.loading import load_policy
+from steps.results.assemble import _STATUSES as STATUSES
 from storage.journal.runs import KILLED, RUNNING
 from tests.docs.pages import code, meaning, meanings, page, table
 

@@ -12,7 +12,7 @@ from flows.screen_batch import screen_batch
 from sandbox.batch import make_batch
 from schemas.errors import JournalError, NightscreenError
 from schemas.parameters import ScreenBatch
-from steps import asking
+from steps.asking import rounds as asking
 from tasks.checks import BY_CHECK, RE_ENTRIES
 
 if TYPE_CHECKING:

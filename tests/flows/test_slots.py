@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from prefect.client.orchestration import PrefectClient
 
-    from steps.asking import Asking
+    from steps.asking.rounds import Asking
     from storage.journal.claims import Claims
 
 LIMIT = 8

@@ -12,7 +12,7 @@ import pytest
 
 from schemas.checks import Check
 from schemas.plan import Standing
-from steps.control import CheckProgress, Control, StopReason
+from steps.asking.control import CheckProgress, Control, StopReason
 from tasks.waiting import waits_and_goes_on
 
 HOUR = 3600 * 1_000_000

@@ -13,7 +13,8 @@ from flows.screen_batch import screen_batch
 from sandbox.batch import make_batch
 from schemas.errors import InputError
 from schemas.parameters import ScreenBatch
-from steps import asking, closing
+from steps import closing
+from steps.asking import rounds as asking
 from tasks.edge import UnexpectedFault
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import until

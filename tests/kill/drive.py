@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from schemas.parameters import ScreenBatch
 from schemas.settings import Settings, read_settings
-from steps.asking import (
+from steps.asking.rounds import (
     ask_shard,
     close_books,
     next_round,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from steps.asking import Asking
+    from steps.asking.rounds import Asking
     from steps.line import Line
     from storage.clock import Clock
 

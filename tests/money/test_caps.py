@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.calls import Caps
-from steps.callbook import CallBook
-from steps.control import CheckProgress, Control
-from steps.lookups import Pace, Window
+from steps.asking.callbook import CallBook
+from steps.asking.control import CheckProgress, Control
+from steps.asking.lookups import Pace, Window
 from storage.journal import open_journal
 from tests.money.caps import measure
 from tests.steps.virtual_time import VirtualLoop, run

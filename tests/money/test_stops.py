@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from client.fakes import Canned
-from steps.control import StopReason
+from steps.asking.control import StopReason
 from storage.clock import to_instant
 from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steps.asking import Asking
+    from steps.asking.rounds import Asking
 
 ROWS = 240
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from schemas.checks import Check
-from steps.alarms import Alarm, Alarms
-from steps.control import CheckProgress, Control, StopReason
-from steps.vitals import Pace
+from steps.asking.control import CheckProgress, Control, StopReason
+from steps.oncall.alarms import Alarm, Alarms
+from steps.oncall.vitals import Pace
 from tests.oncall.signs import MINUTE, signs_in_a_test
 
 WAKING: list[tuple[Alarm, dict[str, Any]]] = [

@@ -10,7 +10,7 @@ import pytest
 
 from cli.doctor import lines_of
 from schemas.settings import read_settings
-from steps.doctoring import diagnose
+from steps.oncall.doctoring import diagnose
 from storage.journal import open_journal
 from storage.vitals import write_vitals
 from tests.oncall.signs import signs_in_a_test
@@ -18,7 +18,7 @@ from tests.oncall.signs import signs_in_a_test
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steps.doctoring import Diagnosis
+    from steps.oncall.doctoring import Diagnosis
     from tests.cli.conftest import Here
 
 OTHER_KEY = base64.b64encode(bytes(range(32))).decode()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from steps.asking import Asking
+    from steps.asking.rounds import Asking
 
 ROWS = 30
 

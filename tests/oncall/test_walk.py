@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from client.fakes import Canned
-from steps.control import StopReason
+from steps.asking.control import StopReason
 from storage.clock import to_instant
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import API_KEY, DENIED, LOST, NO_MONEY, REJECTED, Bureau
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from steps.asking import Asking
+    from steps.asking.rounds import Asking
 
 ROWS = 80
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps.consent_links import ConsentLinks
+from steps.consents.links import ConsentLinks
 from storage.journal import open_journal
 from storage.vault import GrantState, Vault
 from tests.cli.command import COMMAND, nightscreen, surroundings

@@ -13,8 +13,8 @@ from jinja2 import Environment, FileSystemLoader
 from client.aggregator import Scope
 from portal.pages import TEMPLATES, Pages, contact_link, style
 from portal.place import place_of
-from steps.bvn_links import LinkWord
-from steps.consent_links import Refusal
+from steps.bvn.links import LinkWord
+from steps.consents.links import Refusal
 from tests.portal.visiting import LIST, settings_in
 
 if TYPE_CHECKING:

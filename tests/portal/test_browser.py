@@ -12,8 +12,8 @@ from playwright.sync_api import ViewportSize, expect
 
 from sandbox.process import SandboxProcess
 from schemas.settings import read_settings
-from steps.bvn_links import link_for
-from steps.errands import open_desk
+from steps.bvn.links import link_for
+from steps.errands.desk import open_desk
 from storage.journal import open_journal
 from storage.journal.bvn_consents import BvnConsents
 from tests.browser.chromium import chromium

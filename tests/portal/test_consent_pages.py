@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import insert
 
 from sandbox.clients import DEFAULT_CLIENT_ID
-from steps.consent_links import ConsentLinks
+from steps.consents.links import ConsentLinks
 from storage.journal import open_journal
 from storage.journal.engine import writing
 from storage.journal.rotation import rotate_key

@@ -11,7 +11,7 @@ import pytest
 
 from portal.app import application
 from portal.otp import TRIES_A_MINUTE
-from steps.bvn_links import token_for
+from steps.bvn.links import token_for
 from storage.journal import open_journal
 from storage.journal.bvn_consents import BvnConsents
 from tests.portal.visiting import MARK, PORTAL, Clock, settings_in

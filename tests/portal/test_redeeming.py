@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from steps.consenting import Consent, Ending, Redeemer
+from steps.consents.keeping import Consent, Ending, Redeemer
 from storage.journal.verify import verify_journal
 from storage.vault import GrantState, Vault
 from tests.portal.visiting import CUSTOMER, LIST, VIEW

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from portal.place import place_of
-from steps.consent_links import ConsentLinks
+from steps.consents.links import ConsentLinks
 from storage.journal import open_journal
 from storage.vault import Vault
 from tests.cli.command import COMMAND, surroundings

@@ -16,7 +16,7 @@ from portal.app import application
 from sandbox.app import application as sandbox_application
 from sandbox.clients import DEFAULT_CLIENT_ID
 from schemas.settings import Settings, read_settings
-from steps.consent_links import ConsentLinks
+from steps.consents.links import ConsentLinks
 from storage.clock import system_clock
 from storage.journal import Journal, open_journal
 from storage.vault import Grant, Vault
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sandbox.state import Sandbox
-    from steps.consent_links import Link
+    from steps.consents.links import Link
 
 PORTAL = "https://consent.lender.example"
 SCREEN = "https://screen.service.example"

@@ -19,17 +19,19 @@ from sandbox.app import application
 from sandbox.people import person_of_bvn
 from schemas.bvn import ConfirmBvns, RequestBvns
 from schemas.settings import Settings, read_settings
-from steps import bvn_closing, bvn_confirming, bvn_requesting
-from steps.bvn_links import LinkView, accept_otp, look_at_link
-from steps.control import StopReason
-from steps.errands import open_desk
+from steps.asking.control import StopReason
+from steps.bvn import closing as bvn_closing
+from steps.bvn import confirming as bvn_confirming
+from steps.bvn import requesting as bvn_requesting
+from steps.bvn.links import LinkView, accept_otp, look_at_link
+from steps.errands.desk import open_desk
 from storage.journal import open_journal
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from steps.errands import ErrandRun
+    from steps.errands.desk import ErrandRun
 
 
 def asked(number: int, **changes: str) -> dict[str, str]:

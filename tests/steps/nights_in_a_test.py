@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from steps.changes import Compared, keep_states, write_changes
+from steps.results.changes import Compared, keep_states, write_changes
 from storage.journal import open_journal
 from storage.journal.customers import Customers
 from storage.journal.reviews import Reviews

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from sandbox.app import application
 from schemas.offers import OfferLoans, TrackLoans
 from schemas.settings import read_settings
-from steps import offering, tracking
-from steps.errands import open_desk
-from steps.offer_report import close_offering
-from steps.tracking_report import close_tracking
+from steps.errands.desk import open_desk
+from steps.loans import offering, tracking
+from steps.loans.offer_report import close_offering
+from steps.loans.tracking_report import close_tracking
 from tests.screening import Night, World, customer
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from schemas.settings import Settings
-    from steps.errands import Desk, ErrandRun
+    from steps.errands.desk import Desk, ErrandRun
     from storage.clock import Clock
 
 PRODUCT = "LP1001"

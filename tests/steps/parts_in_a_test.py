@@ -14,7 +14,9 @@ import httpx
 from sandbox.app import application
 from schemas.parameters import ScreenBatch
 from schemas.settings import read_settings
-from steps import asking, closing, gathering, line, parts
+from steps import closing, line
+from steps.asking import gathering, parts
+from steps.asking import rounds as asking
 from tests.screening import Night
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from schemas.checks import Check
     from schemas.settings import Settings
-    from steps.parts import Part
+    from steps.asking.parts import Part
     from tests.screening import World
 
 SLOTS = 4

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from schemas.checks import Check
 from schemas.rows import SourceColumn
-from steps.enriched import enriched_schema
+from steps.results.enriched import enriched_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

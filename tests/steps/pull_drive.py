@@ -13,9 +13,9 @@ from typing import Any
 
 from schemas.pulls import PullTransactions
 from schemas.settings import read_settings
-from steps.errands import open_desk
-from steps.pull_report import close_pull
-from steps.pulling import Pull, begin_pull, open_pull_run, pull_shard
+from steps.errands.desk import open_desk
+from steps.pull.pulling import Pull, begin_pull, open_pull_run, pull_shard
+from steps.pull.report import close_pull
 
 
 async def ask(pull: Pull) -> None:

@@ -20,10 +20,10 @@ from sandbox.state import Opening, Sandbox
 from schemas.consented import TokenAnswer
 from schemas.pulls import PullOutcome, PullTransactions
 from schemas.settings import read_settings
-from steps.control import StopReason
-from steps.errands import open_desk
-from steps.pull_report import close_pull
-from steps.pulling import Pull, begin_pull, open_pull_run, pull_shard
+from steps.asking.control import StopReason
+from steps.errands.desk import open_desk
+from steps.pull.pulling import Pull, begin_pull, open_pull_run, pull_shard
+from steps.pull.report import close_pull
 from storage.clock import system_clock
 from storage.journal import open_journal
 from storage.transactions import Transactions

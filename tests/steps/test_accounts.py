@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.rows import Flaw
-from steps.accounts import judge_account, judge_accounts, judge_banks
-from steps.fields import Notes
-from steps.nuban import agrees, check_digit, institution_of
+from steps.values.accounts import judge_account, judge_accounts, judge_banks
+from steps.values.fields import Notes
+from steps.values.nuban import agrees, check_digit, institution_of
 
 GTB = institution_of("058")
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.addresses import (
+from steps.values.addresses import (
     judge_domain,
     judge_domains,
     judge_email,
     judge_emails,
 )
-from steps.fields import Notes
+from steps.values.fields import Notes
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.rows import NAIRA
-from steps.amounts import judge_amount, judge_amounts
-from steps.fields import Notes
+from steps.values.amounts import judge_amount, judge_amounts
+from steps.values.fields import Notes
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from client.fakes import Canned
 from schemas.checks import Check
 from schemas.errors import JournalError, ServiceAddressError
 from schemas.plan import Standing
-from steps.asking import ask_shard, next_round
+from steps.asking.rounds import ask_shard, next_round
 from tests.money.service_in_memory import DENIED, LOST, Bureau
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steps.asking import Asking
+    from steps.asking.rounds import Asking
 
 BEARING = {"bank_account", "ecosystem"}
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from schemas.errors import SettingsError
 from schemas.rows import Flaw
-from steps.banks import bank_table, folded, load_banks
-from steps.nuban import institution_of
+from steps.values.banks import bank_table, folded, load_banks
+from steps.values.nuban import institution_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.books import Balance, BookedCall, Books, explain
+from steps.report.books import Balance, BookedCall, Books, explain
 
 PRICE = 10_000_000
 

@@ -14,12 +14,12 @@ from sandbox.faults import FaultPlan, Scripted
 from sandbox.people import bvn_details, person_of_bvn
 from schemas.errors import InputError
 from schemas.settings import Retention
-from steps import bvn_requesting
-from steps.bvn_consent import Transitions
-from steps.erasing import Whom, erase, look
-from steps.person import find_person
-from steps.purging import due, purge
-from steps.subject_access import access_page, gather
+from steps.bvn import requesting as bvn_requesting
+from steps.bvn.consent import Transitions
+from steps.people.erasing import Whom, erase, look
+from steps.people.person import find_person
+from steps.people.purging import due, purge
+from steps.people.subject_access import access_page, gather
 from storage.clock import LAGOS, MICROS, system_clock
 from storage.journal import open_journal
 from storage.journal.bvn_consents import BvnConsents
@@ -321,7 +321,7 @@ def test_killed_between_intent_and_state_is_told_by_the_journal(
 ) -> None:
     """A process that dies after the answer leaves a request that the next run understands."""
     monkeypatch.setattr(bvn_requesting, "_learn", lambda *_: None)
-    monkeypatch.setattr("steps.bvn_closing.bring_up_to_date", lambda *_a, **_k: _nothing())
+    monkeypatch.setattr("steps.bvn.closing.bring_up_to_date", lambda *_a, **_k: _nothing())
     world.request([asked(1)])
     monkeypatch.undo()
     told = world.request([asked(1)])

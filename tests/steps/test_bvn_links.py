@@ -11,7 +11,7 @@ import pytest
 
 from sandbox.app import application
 from sandbox.faults import FaultPlan, Scripted
-from steps.bvn_links import LinkWord, accept_otp
+from steps.bvn.links import LinkWord, accept_otp
 from storage.clock import MICROS, system_clock
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.rows import Flaw
-from steps.bvns import judge_bvn
+from steps.values.bvns import judge_bvn
 
 BVN = "22123456789"
 

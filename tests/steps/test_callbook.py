@@ -9,7 +9,7 @@ import pytest
 
 from schemas.calls import Ask, CallState, Caps, Grant, GrantKind, Settled
 from schemas.errors import JournalError
-from steps.callbook import CallBook
+from steps.asking.callbook import CallBook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

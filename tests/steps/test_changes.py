@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.decisions import CHANGES, ChangeKind, Part, State
-from steps.answered import Compare, Tracked, answered_states
-from steps.changes import differences, field_kind, merged, unreached_checks
+from steps.results.answered import Compare, Tracked, answered_states
+from steps.results.changes import differences, field_kind, merged, unreached_checks
 from tests.steps.enriched_in_a_test import (
     ASKED_AT,
     CLEAR,

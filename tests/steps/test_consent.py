@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.rows import Flaw, row_schema
-from steps.consent import consent_column, consent_valid, twelve_months_after
+from steps.planning.consent import consent_column, consent_valid, twelve_months_after
 
 AT = datetime(2025, 6, 30, 12, 0, tzinfo=UTC)
 GIVEN = datetime(2025, 1, 1, tzinfo=UTC)

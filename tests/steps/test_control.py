@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.checks import Check
 from schemas.plan import Standing
-from steps.control import (
+from steps.asking.control import (
     ALIKE_ANSWERS,
     ALIKE_HITS,
     Breaker,

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from schemas.errors import PolicyError
 from schemas.policy import Policy, Rule
-from steps.decide import decide
-from steps.policy import load_policy
-from steps.policy_columns import words
+from steps.policy.columns import words
+from steps.policy.loading import load_policy
+from steps.results.decide import decide
 from tests.steps.policy_rows import NO_HISTORY, STATUSES, enriched, listing
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from schemas.decisions import DECISION_COLUMNS, REVIEW_COLUMNS
 from schemas.errors import InputError
-from steps.decision_list import quarantined, team_sentences, worst_first, write_decisions
-from steps.policy import load_policy
+from steps.policy.loading import load_policy
+from steps.results.decision_list import quarantined, team_sentences, worst_first, write_decisions
 from storage import decision_files
 from storage.decision_files import csv_text, read_returned
 from storage.outputs import RunFolder
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from steps.decision_list import ListCounts
+    from steps.results.decision_list import ListCounts
 
 REASONS = {
     "KARMA_BVN": {"decline": "Listed by BVN."},

@@ -17,8 +17,8 @@ from schemas.errors import InputError, OutputError
 from schemas.parameters import ScreenBatch
 from schemas.settings import read_settings
 from steps import line
-from steps.erasing import Whom, erase, look, mend
-from steps.person import find_person
+from steps.people.erasing import Whom, erase, look, mend
+from steps.people.person import find_person
 from storage.journal import open_journal
 from storage.journal.customers import Customers
 from storage.journal.erasure import TOMBSTONE, Erasures

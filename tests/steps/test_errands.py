@@ -17,20 +17,20 @@ from schemas.errands import ErrandParameters
 from schemas.errors import InputError
 from schemas.plan import Standing
 from schemas.settings import read_settings
-from steps.callsheet import write_call_sheet
-from steps.errand_report import (
+from steps.errands.desk import Desk, ErrandRun, open_desk, open_errand_run
+from steps.errands.report import (
     errand_report,
     finish,
     operation_report,
     standings_of,
 )
-from steps.errands import Desk, ErrandRun, open_desk, open_errand_run
+from steps.report.callsheet import write_call_sheet
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from steps.jobs import Job
+    from steps.asking.jobs import Job
 
 CUSTOMER = b"customer of ours"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from schemas.checks import Check, Purpose
-from steps.erasing import Whom, erase, look
+from steps.people.erasing import Whom, erase, look
 from storage.clock import DAY_MICROS, system_clock
 from storage.evidence import drop_evidence
 from storage.journal import open_journal

@@ -13,11 +13,11 @@ from schemas.calls import Ask, CallState, Caps, Settled
 from schemas.decisions import Review
 from schemas.errors import InputError
 from schemas.settings import Retention
-from steps.decision_list import write_decisions
-from steps.explaining import explain, masked
-from steps.person import Person, find_person
-from steps.policy import load_policy
-from steps.subject_access import WITHHELD, access_page, gather, own_row
+from steps.people.explaining import explain, masked
+from steps.people.person import Person, find_person
+from steps.people.subject_access import WITHHELD, access_page, gather, own_row
+from steps.policy.loading import load_policy
+from steps.results.decision_list import write_decisions
 from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, SECOND, Nights
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.money import to_micro
-from steps.shards import families
-from steps.shares import blocks, share_of
-from steps.sparing import Chains
+from steps.asking.shards import families
+from steps.asking.shares import blocks, share_of
+from steps.asking.sparing import Chains
 from storage.journal import open_journal
 from tests.screening import CONSENT, Night, World, customer
 from tests.steps.parts_in_a_test import TaskCrew, screen_in_parts

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from client.resolving import resolve_hosts
 from schemas.errors import SettingsError
 from schemas.settings import read_settings
-from steps.fields import Notes
-from steps.images import ImageJudge, is_public_address, judge_image_url, judge_image_urls
+from steps.values.fields import Notes
+from steps.values.images import ImageJudge, is_public_address, judge_image_url, judge_image_urls
 from storage.clock import system_clock
 from tests.screening import CONSENT, World, customer
 from tests.steps.test_addresses import anything, hosts

@@ -16,8 +16,8 @@ import pytest
 from schemas.errors import InputError
 from schemas.parameters import WatchInbox
 from schemas.settings import Retention, read_settings
-from steps.inbox import MOST_ATTEMPTS, Examined, Fate, examine, refuse, settle, told_name
-from steps.purging import due, purge
+from steps.inbox.arrivals import MOST_ATTEMPTS, Examined, Fate, examine, refuse, settle, told_name
+from steps.people.purging import due, purge
 from storage.clock import system_clock
 from storage.inbox import Inbox
 from storage.journal import open_journal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steps.inbox_settling import LONGER, LOOKS, Settling
+from steps.inbox.settling import LONGER, LOOKS, Settling
 from storage.inbox import Stamp
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.rows import INSTANT, Flaw
-from steps.fields import Notes
-from steps.instants import Edge, judge_date, judge_dates, judge_instant, judge_instants
+from steps.values.fields import Notes
+from steps.values.instants import Edge, judge_date, judge_dates, judge_instant, judge_instants
 
 
 @pytest.mark.parametrize(

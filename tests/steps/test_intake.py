@@ -23,7 +23,7 @@ from schemas.rows import (
     row_schema,
 )
 from steps.intake import Intake
-from steps.nuban import check_digit, institution_of
+from steps.values.nuban import check_digit, institution_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

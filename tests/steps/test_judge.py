@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.answers import BankAccountAnswer
-from steps.judge import bvn_agrees, judge_account
+from steps.results.judge import bvn_agrees, judge_account
 
 OURS = "22123456789"
 ROW = {"flaws": 0, "first_name": None, "middle_name": None, "last_name": None, "full_name": None}

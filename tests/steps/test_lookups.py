@@ -14,8 +14,8 @@ from schemas.calls import CallState, Caps, GrantKind
 from schemas.checks import Check, IdentityKind, Lookup
 from schemas.errors import JournalError, NightscreenError, UsageError
 from schemas.plan import Standing
-from steps.control import Breaker, Control, StopReason
-from steps.jobs import RELEASED
+from steps.asking.control import Breaker, Control, StopReason
+from steps.asking.jobs import RELEASED
 from tests.steps.virtual_time import VirtualLoop, run
 from tests.steps.window_in_a_test import (
     NAIRA,
@@ -34,7 +34,7 @@ from tests.steps.window_in_a_test import (
 if TYPE_CHECKING:
     from client.classify import Reading
     from schemas.calls import Ask
-    from steps.jobs import Job
+    from steps.asking.jobs import Job
 
 MICROS = 1_000_000
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.name_tokens import NAMES_DIR, Likeness, alike, fold, read_name
-from steps.names import match_names
+from steps.values.name_tokens import NAMES_DIR, Likeness, alike, fold, read_name
+from steps.values.names import match_names
 
 WORDS = (
     "MUSA", "BELLO", "IBRAHIM", "MUHAMMAD", "MOHD", "ABDULRAHMAN", "ABDULRAHEEM", "ABDUL", "RAHMAN",
@@ -192,7 +192,10 @@ def test_explanation_names_both_sides_of_a_contradiction() -> None:
 
 def test_nothing_is_read_at_import() -> None:
     """Importing the module opens no word list."""
-    code = "import steps.names, steps.name_tokens as t; print(t.lexicon.cache_info().currsize)"
+    code = (
+        "import steps.values.names, steps.values.name_tokens as t; "
+        "print(t.lexicon.cache_info().currsize)"
+    )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True

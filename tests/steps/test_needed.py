@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.plan import NEEDED
-from steps import needed
-from steps.distinct import ascending, make_distinct
-from steps.needed import NeededPieces, Ranked
+from steps.planning import needed
+from steps.planning.distinct import ascending, make_distinct
+from steps.planning.needed import NeededPieces, Ranked
 from storage.sealing import Sealer
 from storage.workspace import Workspace
 

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.nuban import NO_CHECK, agreeing, agrees, check_digit, institution_of, institution_sum
+from steps.values.nuban import (
+    NO_CHECK,
+    agreeing,
+    agrees,
+    check_digit,
+    institution_of,
+    institution_sum,
+)
 
 DIGITS = "0123456789"
 serials = st.text(DIGITS, min_size=9, max_size=9)

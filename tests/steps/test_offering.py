@@ -21,11 +21,11 @@ from schemas.checks import Operation
 from schemas.decisions import Review
 from schemas.errors import InputError, UsageError
 from schemas.offers import OfferLoans
-from steps import offering
-from steps.answered import evidence_digest
-from steps.loan_products import NO_DISTRIBUTOR
-from steps.offer_links import ask_again
-from steps.offering import quote_offers
+from steps.loans import offering
+from steps.loans.offer_links import ask_again
+from steps.loans.offering import quote_offers
+from steps.loans.products import NO_DISTRIBUTOR
+from steps.results.answered import evidence_digest
 from storage.journal import open_journal
 from storage.journal.customers import Customers
 from storage.journal.loan_offers import LoanOffers
@@ -38,7 +38,7 @@ from tests.steps.offers_in_a_test import PRODUCT, Lender, borrower
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steps.errands import Desk
+    from steps.errands.desk import Desk
 
 NUMBERS = range(1, 13)
 
@@ -520,9 +520,9 @@ PROGRAM = """
 import asyncio, json, sys
 from schemas.offers import OfferLoans
 from schemas.settings import read_settings
-from steps import offering
-from steps.errands import open_desk
-from steps.offer_report import close_offering
+from steps.loans import offering
+from steps.errands.desk import open_desk
+from steps.loans.offer_report import close_offering
 
 async def whole():
     url, key, home, run_dir, out = sys.argv[1:]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from schemas.settings import Retention
-from steps.erasing import Whom, erase, look
-from steps.offers_access import offered_data
-from steps.person import find_person
-from steps.purging import due, purge
-from steps.subject_access import access_page, gather
+from steps.loans.access import offered_data
+from steps.people.erasing import Whom, erase, look
+from steps.people.person import find_person
+from steps.people.purging import due, purge
+from steps.people.subject_access import access_page, gather
 from storage.clock import DAY_MICROS, system_clock
 from storage.journal import open_journal
 from storage.journal.customers import Customers

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.rows import Flaw
-from steps.columns import matching
-from steps.fields import Notes
-from steps.phones import judge_phone, judge_phones, plain_pattern
+from steps.values.columns import matching
+from steps.values.fields import Notes
+from steps.values.phones import judge_phone, judge_phones, plain_pattern
 
 PHONE = "+2348031234567"
 

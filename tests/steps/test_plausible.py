@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import InputError
-from steps.plausible import earlier_reports, hold, plausible, release
+from steps.report.plausible import earlier_reports, hold, plausible, release
 from tests.steps.nights_in_a_test import BATCH, Nights
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def test_a_held_run_is_released_with_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Journal, report and manifest say publishable from then on, and why."""
-    monkeypatch.setattr("steps.plausible.report_page", lambda _: "page")
+    monkeypatch.setattr("steps.report.plausible.report_page", lambda _: "page")
     nights, folder = held_run(tmp_path)
     release(nights.journal, nights.reviews, "run-1", "A new branch of salaried customers.")
     written = json.loads((folder.path / "report.json").read_text("utf-8"))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from schemas.errors import PolicyError
-from steps.policy import load_policy
-from steps.policy_check import check_policy
-from steps.policy_file import DEFAULT_POLICY
+from steps.policy.check import check_policy
+from steps.policy.file import DEFAULT_POLICY
+from steps.policy.loading import load_policy
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from schemas.errors import PolicyError
-from steps.policy_engine import bounded, locked_engine
-from steps.policy_sql import read_condition
+from steps.policy.engine import bounded, locked_engine
+from steps.policy.sql import read_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

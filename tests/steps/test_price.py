@@ -15,9 +15,9 @@ from schemas.money import MICRO
 from schemas.plan import NEEDED
 from schemas.quote import First
 from schemas.settings import MaxInFlight
-from steps.needed import Ranked
-from steps.price import Seen, approval_reason, fund, quote, rank, seen_rates
-from steps.quoting import quote_document
+from steps.planning.needed import Ranked
+from steps.planning.price import Seen, approval_reason, fund, quote, rank, seen_rates
+from steps.planning.quoting import quote_document
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:

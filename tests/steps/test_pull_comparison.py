@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.pulls import Answered, Known
-from steps.pull_comparison import HELD_TAIL, LONG_LIST, changed_fields, compare, read_records
-from steps.raw_records import json_text, parse_text, read_list
-from steps.transaction_fields import Drift, load_fields
+from steps.pull.comparison import HELD_TAIL, LONG_LIST, changed_fields, compare, read_records
+from steps.pull.raw_records import json_text, parse_text, read_list
+from steps.pull.transaction_fields import Drift, load_fields
 from storage.sealing import Pseudonyms
 
 if TYPE_CHECKING:

@@ -12,17 +12,17 @@ import pytest
 from client import aggregator
 from sandbox.transactions import changes_between, transactions_of
 from schemas.errors import InputError, ScopeNotGrantedError
-from steps.control import StopReason
-from steps.pull_report import close_pull
-from steps.pulling import within_scope
-from steps.raw_records import NumberText, parse_text
+from steps.asking.control import StopReason
+from steps.pull.pulling import within_scope
+from steps.pull.raw_records import NumberText, parse_text
+from steps.pull.report import close_pull
 from storage.transactions import Transactions
 from tests.steps.pulls_in_a_test import LIST, Lender, quick_sandbox, username
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steps.pulling import Pull
+    from steps.pull.pulling import Pull
 
 
 @pytest.fixture

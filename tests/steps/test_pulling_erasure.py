@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas.settings import Retention
-from steps.consented_access import consented_data
-from steps.erasing import Whom, erase, look
-from steps.purging import due, purge
+from steps.consents.access import consented_data
+from steps.people.erasing import Whom, erase, look
+from steps.people.purging import due, purge
 from storage.clock import DAY_MICROS, system_clock
 from storage.journal.customers import Customers
 from storage.journal.verify import verify_journal

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.errors import InputError
 from schemas.settings import Retention
-from steps.purging import due, hold, purge, release
+from steps.people.purging import due, hold, purge, release
 from storage.clock import DAY_MICROS, system_clock
 from storage.journal import open_journal
 from storage.journal.erasure import Erasures

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.checks import Check
-from steps.changes import Compared
-from steps.coverage import CAUSES, OPEN, Coverage, share_pct
-from steps.findings import findings_of
-from steps.news import News
-from steps.timeline import NO_BALANCE, POINTS, timeline
+from steps.report.coverage import CAUSES, OPEN, Coverage, share_pct
+from steps.report.findings import findings_of
+from steps.report.news import News
+from steps.report.timeline import NO_BALANCE, POINTS, timeline
+from steps.results.changes import Compared
 from storage.clock import DAY_MICROS, instant_text
 from tests.screening import CONSENT, World, customer
 

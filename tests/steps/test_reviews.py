@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.decisions import ReviewRow
-from steps.decision_list import write_decisions
-from steps.reviews import (
+from steps.results.decision_list import write_decisions
+from steps.results.reviews import (
     Judge,
     Judged,
     active_reviews,

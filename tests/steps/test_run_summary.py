@@ -8,9 +8,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from steps.reason_counts import NO_REASON, reason_rows
-from steps.report_words import count, naira, sentence
-from steps.run_summary import (
+from steps.report.reason_counts import NO_REASON, reason_rows
+from steps.report.summary import (
     answer_rows,
     charts_markdown,
     check_rows,
@@ -18,6 +17,7 @@ from steps.run_summary import (
     next_steps,
     summary_markdown,
 )
+from steps.report.words import count, naira, sentence
 from tests.screening import CONSENT, Night, World, customer
 
 ROWS = 24

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from schemas.checks import IdentityKind
 from schemas.rows import Flaw, row_schema
-from steps.signals import SIGNALS, count_shared
+from steps.planning.signals import SIGNALS, count_shared
 
 some = st.sampled_from([None, "1", "2", "3"])
 rows_drawn = st.lists(

@@ -10,11 +10,11 @@ import pytest
 from schemas.parameters import ScreenBatch
 from schemas.settings import Retention, read_settings
 from steps import line
-from steps.erasing import Whom, erase, look
-from steps.explaining import explain
-from steps.person import find_person
-from steps.purging import due, purge
-from steps.subject_access import access_page, gather
+from steps.people.erasing import Whom, erase, look
+from steps.people.explaining import explain
+from steps.people.person import find_person
+from steps.people.purging import due, purge
+from steps.people.subject_access import access_page, gather
 from storage.clock import DAY_MICROS, system_clock
 from storage.journal import open_journal
 from storage.journal.customers import Customers

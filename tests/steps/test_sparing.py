@@ -20,9 +20,10 @@ from schemas.checks import Check
 from schemas.parameters import ScreenBatch
 from schemas.plan import Standing
 from schemas.settings import read_settings
-from steps import asking, line
-from steps.quoting import quote_batch
-from steps.sparing import NOTHING, Chains, Sparing, Step
+from steps import line
+from steps.asking import rounds as asking
+from steps.asking.sparing import NOTHING, Chains, Sparing, Step
+from steps.planning.quoting import quote_batch
 from tests.money.service_in_memory import LOST, Bureau
 from tests.screening import World, customer
 

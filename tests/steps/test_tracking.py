@@ -12,9 +12,9 @@ import pytest
 
 from sandbox.faults import FaultPlan, Scripted
 from schemas.offers import TrackLoans
-from steps import tracking
-from steps.loan_products import NO_DISTRIBUTOR, list_products
-from steps.tracking_report import close_tracking
+from steps.loans import tracking
+from steps.loans.products import NO_DISTRIBUTOR, list_products
+from steps.loans.tracking_report import close_tracking
 from storage.journal import open_journal
 from storage.journal.rotation import rotate_key
 from storage.journal.verify import verify_journal
@@ -23,7 +23,7 @@ from tests.steps.offers_in_a_test import Between, Lender, Offered, borrower
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steps.errands import Desk
+    from steps.errands.desk import Desk
 
 DAYS = (0, 1, 2, 3, 4, 5, 6, 20, 35, 70, 130)
 

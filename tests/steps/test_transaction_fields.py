@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import SettingsError
-from steps.raw_records import parse_text
-from steps.transaction_fields import OTHER_NAME, Drift, load_fields
+from steps.pull.raw_records import parse_text
+from steps.pull.transaction_fields import OTHER_NAME, Drift, load_fields
 
 if TYPE_CHECKING:
     from pathlib import Path

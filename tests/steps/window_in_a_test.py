@@ -16,10 +16,10 @@ from client.limiter import AdaptiveCap
 from client.manners import Stop, StopScope, Trouble
 from schemas.calls import Ask, CallState, Caps, Grant, GrantKind, Settled
 from schemas.checks import Check, IdentityKind, Lookup, Outcome
-from steps.callbook import CallBook
-from steps.control import CheckProgress, Control
-from steps.jobs import Job
-from steps.lookups import Pace, Window
+from steps.asking.callbook import CallBook
+from steps.asking.control import CheckProgress, Control
+from steps.asking.jobs import Job
+from steps.asking.lookups import Pace, Window
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -1,0 +1,1 @@
+"""The calls of a run: rounds, shards, windows, and how one process or several share them."""

@@ -1,0 +1,456 @@
+"""Lookups: a sliding window of calls for one check, shared by all shards in flight.
+
+Intents are committed a block ahead, a call waiting to retry holds no slot, the cap adapts. A shard
+hands in its lookups and waits for them; the window outlives it, so that a shard that is cancelled
+or re-entered never leaves or repeats a call. How a call is written, read and retried is the
+client's; what was funded is `price`'s; a lookup on its way is `jobs`'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from client.classify import Reading, Verdict
+from client.retry import next_attempt
+from schemas.calls import Grant, GrantKind
+from schemas.checks import HITS
+from schemas.plan import Standing
+from steps.asking.control import ADDRESS, TEST_MODE, Control, StopReason
+from steps.asking.jobs import Batch, Errand, Job, most_charged, outcome_of, released
+from steps.asking.sparing import Spares, Step
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Awaitable, Iterable
+
+    from client.limiter import Begun, Cap
+    from schemas.checks import Asked
+    from steps.asking.callbook import CallBook
+    from storage.clock import Clock
+
+__all__ = ["Job", "Pace", "Sender", "Window"]
+
+_MICROS = 1_000_000
+_HELD_POLL_S = 0.5
+_LEAST_WAIT_S = 0.001
+
+
+Sender = Callable[[Any], "Awaitable[Reading]"]
+"""Makes one attempt at what a job asks; never raises for what the network or the service does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a window goes about it.
+
+    Attributes:
+        attempts: attempts a lookup, resends of calls in doubt included.
+        random: where jitter comes from.
+    """
+
+    attempts: int
+    random: random.Random
+
+
+class Window:
+    """Keeps up to a cap of calls of one check in flight.
+
+    Args:
+        check: the check.
+        send: makes one attempt.
+        book: where intents and outcomes go.
+        cap: how many calls may be in flight now.
+        control: the run's stops and numbers.
+        pace: attempts and jitter.
+        clock: the present instant, in microseconds.
+        note: told of each lookup that came to an end, whoever waits for it.
+        sparing: tells which lookups wait for others, and which are not needed any more.
+    """
+
+    def __init__(
+        self,
+        check: Asked,
+        *,
+        send: Sender,
+        book: CallBook,
+        cap: Cap,
+        control: Control,
+        pace: Pace,
+        clock: Clock,
+        note: Callable[[Job], None] | None = None,
+        sparing: Spares | None = None,
+    ) -> None:
+        self._check = check
+        self._send = send
+        self._book = book
+        self._cap = cap
+        self._control = control
+        self._progress = control.progress[check]
+        self._pace = pace
+        self._clock = clock
+        self._tell = note
+        self._sparing = sparing
+        self._held: dict[int, Job] = {}
+        self._queue: deque[Job] = deque()
+        self._ready: deque[tuple[Job, Grant]] = deque()
+        self._later: list[tuple[float, int, Job]] = []
+        self._open: dict[bytes, Job] = {}
+        self._flights: set[asyncio.Task[None]] = set()
+        self._intending: asyncio.Task[None] | None = None
+        self._used_up = False
+        self._wake = asyncio.Event()
+        self._order = itertools.count()
+        self._runner: asyncio.Task[None] | None = None
+        control.on_stop(self._wake.set)
+
+    @property
+    def in_flight(self) -> int:
+        """Return how many calls are on the wire."""
+        return len(self._flights)
+
+    @property
+    def open(self) -> int:
+        """Return how many lookups have not come to an end."""
+        return len(self._open)
+
+    def nudge(self) -> None:
+        """Look again at what may be sent: the cap was changed from outside."""
+        self._wake.set()
+
+    async def ask(self, jobs: Iterable[Job]) -> list[Job]:
+        """Make the lookups and wait until each has come to an end or the run has stopped.
+
+        A lookup that is already under way is joined, not repeated.
+
+        Returns:
+            The jobs as they stand; those still `WAITING` were not reached.
+
+        Raises:
+            NightscreenError: the journal could not be written, or a call could not be made; what
+                was sent and not answered since is in doubt.
+        """
+        loop = asyncio.get_running_loop()
+        batch = Batch(loop.create_future())
+        mine = [self._enter(job, batch) for job in jobs]
+        if not mine:
+            return mine
+        if self._runner is None or self._runner.done():
+            self._runner = loop.create_task(self._run())
+        self._wake.set()
+        await asyncio.shield(batch.done)
+        if self._book.broken is not None:
+            raise self._book.broken
+        return mine
+
+    def _enter(self, job: Job, batch: Batch) -> Job:
+        """Queue a lookup, or join it where it is under way."""
+        known = self._open.setdefault(job.subject, job)
+        if known is job:
+            self._queue.append(job)
+        known.waiters.append(batch)
+        batch.left += 1
+        return known
+
+    async def drain(self) -> None:
+        """Wait until nothing is in flight and every outcome is committed."""
+        while self._runner is not None and not self._runner.done():
+            self._wake.set()
+            await asyncio.wait([self._runner])
+        await self._book.drain()
+
+    # --- the loop ---
+
+    async def _run(self) -> None:
+        """Keep the window full until nothing is left to do; leave nobody waiting, come what may."""
+        try:
+            while self._open:
+                self._wake.clear()
+                halted = self._halted()
+                if halted:
+                    self._let_go()
+                else:
+                    self._bring_back_due()
+                    self._launch()
+                    self._intend()
+                    self._leave_stranded()
+                self._progress.cap = self._cap.cap
+                if self._open:
+                    await self._wait(None if halted else self._until_due())
+        except Exception as error:  # noqa: BLE001 - callers would wait for ever: each is told of it
+            self._book.breaks(error)
+            for job in list(self._open.values()):
+                self._end(job, Standing.WAITING, 0)
+
+    def _halted(self) -> bool:
+        if self._book.broken is not None:
+            return True
+        if self._used_up and not (self._ready or self._flights or self._intending):
+            self._control.stop_check(self._check, StopReason.QUOTA)
+        return not self._control.may_send(self._check, self._clock())
+
+    async def _wait(self, due_s: float | None) -> None:
+        """Sleep until something settles, falls due or stops."""
+        timer = None
+        if due_s is not None:
+            timer = asyncio.get_running_loop().call_later(due_s, self._wake.set)
+        await self._wake.wait()
+        if timer is not None:
+            timer.cancel()
+
+    def _until_due(self) -> float | None:
+        """Return seconds until something falls due by itself."""
+        now = asyncio.get_running_loop().time()
+        due = [self._later[0][0] - now] if self._later else []
+        if self._cap.paused_until > now:
+            due.append(self._cap.paused_until - now)
+        control = self._control
+        if control.breaker.opened_at is not None or control.deadline_at is not None:
+            instant = self._clock()
+            instants = (control.resume_at(instant), control.deadline_at)
+            due += [(at - instant) / _MICROS for at in instants if at is not None]
+        return max(_LEAST_WAIT_S, min(due)) if due else None
+
+    def _bring_back_due(self) -> None:
+        """Put lookups whose wait is over before all others, those due first in front."""
+        if not self._later:
+            return
+        now = asyncio.get_running_loop().time()
+        due: list[Job] = []
+        while self._later and self._later[0][0] <= now:
+            due.append(heapq.heappop(self._later)[2])
+        self._queue.extendleft(reversed(due))
+
+    # --- intents ---
+
+    def _intend(self) -> None:
+        """Commit the next block of intents where the window will soon need it."""
+        if self._intending is not None or self._used_up or not self._queue or self._paused():
+            return
+        if len(self._ready) >= max(1, self._cap.cap // 2):
+            return
+        block = self._block(min(len(self._queue), self._cap.cap))
+        if block:
+            self._intending = asyncio.get_running_loop().create_task(self._commit(block))
+
+    def _block(self, size: int) -> list[Job]:
+        """Take the next lookups, at the highest price seen so far, as far as the floor allows."""
+        highest, now = self._highest(), self._clock()
+        block: list[Job] = []
+        while self._queue and len(block) < size:
+            job = self._queue[0]
+            if job.consent_ends_at is not None and now >= job.consent_ends_at:
+                self._end(self._queue.popleft(), Standing.LAPSED, 0)
+                continue
+            if self._set_aside(job):
+                continue
+            job.bound_micro = max(job.worst_micro, highest)
+            if not self._control.bind(job.bound_micro):
+                break
+            block.append(self._queue.popleft())
+        return block
+
+    def _set_aside(self, job: Job) -> bool:
+        """Take the next lookup out of the queue where it waits for another, or is spared.
+
+        What has been sent before is neither: it may have been charged, and wants its answer.
+        """
+        step = Step.ASK if self._sparing is None or job.attempts else self._sparing.step(job.index)
+        if self._sparing is None or step is Step.ASK:
+            return False
+        self._queue.popleft()
+        if step is Step.SPARE:
+            self._end(job, Standing.SPARED, 0)
+        else:
+            self._held[job.index] = job
+            self._sparing.hold(job.index, lambda: self._release(job.index))
+        return True
+
+    def _release(self, index: int) -> None:
+        """Put a lookup first in the queue, now that it is known what is to be done about it."""
+        job = self._held.pop(index, None)
+        if job is not None:
+            self._queue.appendleft(job)
+            self._wake.set()
+
+    def _leave_stranded(self) -> None:
+        """Leave for a later round what waits for lookups that are not under way."""
+        if self._held and len(self._held) == len(self._open):
+            held = list(self._held.values())
+            self._held.clear()
+            for job in held:
+                self._end(job, Standing.WAITING, 0)
+
+    def _highest(self) -> int:
+        return self._control.highest_micro.get(self._check, 0)
+
+    async def _commit(self, block: list[Job]) -> None:
+        try:
+            grants = await self._book.reserve([job.ask() for job in block])
+        except Exception as error:  # noqa: BLE001 - handed to every waiter; nothing was sent
+            self._book.breaks(error)
+            grants = [Grant(GrantKind.HELD)] * len(block)
+        self._intending = None
+        for job, grant in zip(block, grants, strict=True):
+            self._take(job, grant)
+        self._wake.set()
+
+    def _take(self, job: Job, grant: Grant) -> None:
+        if grant.kind is not GrantKind.GRANTED:
+            self._control.unbind(job.bound_micro)
+        match grant.kind:
+            case GrantKind.GRANTED:
+                self._ready.append((job, grant))
+            case GrantKind.ANSWERED:
+                self._end(job, Standing.REUSED, 0)
+            case GrantKind.HELD:
+                self._put_off(job, _HELD_POLL_S)
+            case GrantKind.UNAFFORDABLE:
+                self._end(job, Standing.IN_DOUBT if job.doubted else Standing.WAITING, 0)
+            case GrantKind.QUOTA:
+                self._used_up = True
+                self._put_off(job, 0.0)
+
+    def _paused(self) -> bool:
+        if self._cap.paused_until > asyncio.get_running_loop().time():
+            return True
+        if self._control.breaker.opened_at is None:
+            return False
+        return self._control.resume_at(self._clock()) is not None
+
+    # --- calls ---
+
+    def _launch(self) -> None:
+        """Send what is ready; what was reserved at a price since risen is reserved anew."""
+        loop = asyncio.get_running_loop()
+        while self._ready and len(self._flights) < self._cap.cap and not self._paused():
+            job, grant = self._ready.popleft()
+            if job.bound_micro < self._highest():
+                self._give_back(job, grant, self._requeue)
+                continue
+            begun = self._cap.begin(len(self._flights) + 1)
+            flight = loop.create_task(self._fly(job, grant, begun))
+            self._flights.add(flight)
+            self._progress.in_flight = len(self._flights)
+            flight.add_done_callback(self._landed)
+
+    def _landed(self, flight: asyncio.Task[None]) -> None:
+        self._flights.discard(flight)
+        self._progress.in_flight = len(self._flights)
+        self._wake.set()
+
+    async def _fly(self, job: Job, grant: Grant, begun: Begun) -> None:
+        """Make one attempt and hand in its outcome."""
+        mark = self._control.wallet.settled_micro
+        sent_at = self._clock()
+        job.attempts += 1
+        try:
+            reading = await self._send(job.lookup)
+        except Exception as error:  # noqa: BLE001 - a fault of ours: told to every waiter; in doubt
+            self._book.breaks(error)
+            self._control.unbind(job.bound_micro)
+            self._end(job, Standing.WAITING, 0)
+            return
+        now = self._clock()
+        if self._control.heard is not None:
+            self._control.heard(self._check.value, (now - sent_at) / _MICROS, reading)
+        self._cap.on_result(
+            begun=begun,
+            strain=reading.strain,
+            now=asyncio.get_running_loop().time(),
+            retry_after_s=reading.retry_after_s,
+        )
+        self._note(job, reading, mark, now)
+        delay = next_attempt(reading, job.attempts, self._pace.attempts, random=self._pace.random)
+        ended = job.ends_as(reading, delay)
+        settled = outcome_of(job, grant, reading, ended=ended, sent_at=sent_at, now=now)
+        self._book.settle(settled, lambda: self._settled(job, ended, delay, reading))
+
+    def _note(self, job: Job, reading: Reading, mark: int, now: int) -> None:
+        """Bring the run's numbers up to date."""
+        control = self._control
+        self._progress.attempts += 1
+        control.came_back(most_charged(job, reading), reading.balance_micro, mark)
+        if reading.stop is not None:
+            self._stop(reading)
+        if reading.verdict is Verdict.ANSWERED:
+            job.outcome = reading.outcome
+            control.saw_answer(self._check, reading.cost_micro, job.bound_micro)
+            if not isinstance(job.lookup, Errand):  # answers to errands may well be alike
+                hit = reading.outcome in HITS
+                control.saw_body(self._check, reading.body, reading.cost_micro, hit=hit)
+            return
+        silence = reading.verdict in {Verdict.NOT_SENT, Verdict.IN_DOUBT}
+        control.saw_trouble(self._check, str(reading.trouble), silence=silence, now=now)
+
+    def _stop(self, reading: Reading) -> None:
+        word = str(reading.stop)
+        if word in {ADDRESS, TEST_MODE} or str(reading.stop_scope) == "run":
+            self._control.stop_run(word)
+        else:
+            self._control.stop_check(self._check, word)
+
+    # --- outcomes ---
+
+    def _settled(
+        self, job: Job, ended: Standing | None, delay: float | None, reading: Reading
+    ) -> None:
+        """Go on with a lookup once its outcome is committed."""
+        self._control.unbind(job.bound_micro)
+        self._wake.set()
+        if isinstance(job.lookup, Errand):
+            job.reading = reading
+        if self._book.broken is not None:
+            self._end(job, Standing.WAITING, 0)
+        elif ended is not None:
+            self._end(job, ended, reading.cost_micro or 0)
+        elif delay is not None:
+            self._put_off(job, delay)
+        else:
+            self._end(job, Standing.WAITING, 0)
+
+    def _put_off(self, job: Job, delay_s: float) -> None:
+        due = asyncio.get_running_loop().time() + delay_s
+        heapq.heappush(self._later, (due, next(self._order), job))
+
+    def _requeue(self, job: Job) -> None:
+        self._control.unbind(job.bound_micro)
+        self._put_off(job, 0.0)
+        self._wake.set()
+
+    def _end(self, job: Job, standing: Standing, cost_micro: int) -> None:
+        job.standing = standing
+        self._open.pop(job.subject, None)
+        self._control.ended(self._check, standing, cost_micro)
+        if self._tell is not None:
+            self._tell(job)
+        for batch in job.waiters:
+            batch.count()
+        job.waiters.clear()
+
+    # --- stops ---
+
+    def _let_go(self) -> None:
+        """Give back what was not sent; what is in flight settles by itself."""
+        while self._ready:
+            self._give_back(*self._ready.popleft(), self._released)
+        waiting = [*self._queue, *(job for _, _, job in self._later), *self._held.values()]
+        self._queue.clear()
+        self._held.clear()
+        self._later.clear()
+        for job in waiting:
+            self._end(job, Standing.WAITING, 0)
+
+    def _give_back(self, job: Job, grant: Grant, then: Callable[[Job], None]) -> None:
+        """Give an intent back unsent."""
+        self._book.settle(released(job, grant, self._clock()), lambda: then(job))
+
+    def _released(self, job: Job) -> None:
+        self._control.unbind(job.bound_micro)
+        self._end(job, Standing.WAITING, 0)
+        self._wake.set()

@@ -1,0 +1,442 @@
+"""Asking: the funded lookups of a run, round by round, between an opening and a closing call.
+
+Each round funds the next lookups in rank with the money there is; what settles below its
+reservation funds the next round. The calls themselves are made by `lookups`.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from client.api import Client
+from client.limiter import AdaptiveCap, AllottedCap, Cap
+from client.manners import Trouble
+from client.wire import lookup_request
+from schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Outcome
+from schemas.errors import ServiceAddressError
+from schemas.plan import Standing
+from steps.asking.callbook import CallBook
+from steps.asking.control import ADDRESS, PASSING, StopReason
+from steps.asking.jobs import Job
+from steps.asking.lookups import Pace, Window
+from steps.asking.shards import Layout, chains_of
+from steps.asking.sparing import Spares, Sparing
+from steps.line import money_left
+from steps.planning.needed import check_number, check_of
+from steps.planning.price import fund
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import httpx
+    from numpy.typing import NDArray
+
+    from client.classify import Reading
+    from schemas.calls import Caps
+    from steps.line import Line
+
+
+@dataclass(slots=True)
+class Asking:
+    """What is open while a run asks.
+
+    Attributes:
+        layout: where the shards of a round lie.
+        allotted: the caps that are shared with other processes; empty where they are our own.
+        round: number of the round under way.
+        waiting: lookups that waited when the last round was funded; -1 before the first.
+        closing: the lookup held back to close the books with, as a row of the needed lookups.
+        short: lookups are left that the money did not reach in rounds.
+        attempts: attempts made at each needed lookup in this session.
+        sparing: what waits for what, where karma stops at the first listing.
+    """
+
+    line: Line
+    client: Client
+    book: CallBook
+    layout: Layout
+    windows: dict[Check, Window] = field(default_factory=dict)
+    allotted: dict[Check, AllottedCap] = field(default_factory=dict)
+    round: int = 0
+    waiting: int = -1
+    closing: int | None = None
+    short: bool = False
+    attempts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, np.int16))
+    sparing: Spares | None = None
+
+    def note(self, job: Job) -> None:
+        """Write down what became of a lookup, whoever waits for it."""
+        self.line.standing[job.index] = job.standing.value
+        self.attempts[job.index] = job.attempts
+        if self.sparing is not None and job.standing is not Standing.WAITING:
+            listed = self._is_listed(job)
+            self.line.listed[job.index] = listed
+            self.sparing.end(job.index, listed=listed)
+
+    def _is_listed(self, job: Job) -> bool:
+        """Tell whether a lookup brought a listing, of ours or of another run meanwhile."""
+        if job.standing is not Standing.REUSED:
+            return job.outcome is Outcome.LISTED
+        check = job.lookup.check
+        found = self.line.journal.answers.latest(check, [job.subject], bodies=False)
+        return any(answer.outcome == Outcome.LISTED for answer in found.values())
+
+    async def close(self) -> None:
+        """Let everything in flight settle, then close connections and the journal's thread.
+
+        Where lookups are still under way, since whoever asked for them failed, nothing new is sent.
+        """
+        if any(window.open for window in self.windows.values()):
+            self.line.control.stop_run(StopReason.CANCELLED)
+        for window in self.windows.values():
+            await window.drain()
+        await self.book.drain()
+        await self.client.aclose()
+        self.book.close()
+
+
+def open_asking(
+    line: Line,
+    *,
+    transport: httpx.AsyncBaseTransport | None = None,
+    layout: Layout | None = None,
+    sparing: Spares | None = None,
+    shared_caps: bool = False,
+) -> Asking:
+    """Open the client, the call book and a window for each check.
+
+    Args:
+        line: the run.
+        transport: carries calls in place of sockets.
+        layout: where shards lie; None is the run's own workspace.
+        sparing: what waits for what; None is what the run's chains say.
+        shared_caps: nothing is sent before the caps were allotted, since others share them.
+    """
+    settings = line.settings
+    client = _client(line, transport)
+    book = CallBook(
+        line.journal.calls,
+        run_id=line.run_id,
+        purpose=line.wanted.purpose.value,
+        caps=line.caps,
+        since=line.freshness.at,
+    )
+    layout = layout or Layout(line.workspace, settings.shard_rows)
+    attempts = np.zeros(len(line.standing), np.int16)
+    asking = Asking(line, client, book, layout, attempts=attempts, sparing=sparing)
+    if line.chains is not None:
+        ended = line.standing != Standing.WAITING.value
+        asking.sparing = Sparing(line.chains, ended=ended, listed=line.listed)
+    pace = Pace(settings.attempts, random.Random())  # noqa: S311 - jitter, not a secret
+
+    async def send(lookup: Lookup) -> Reading:
+        return await client.send(lookup_request(lookup))
+
+    for check in line.wanted.checks:
+        cap: Cap = AdaptiveCap(getattr(settings.max_in_flight, check.value))
+        if shared_caps:
+            cap = asking.allotted[check] = AllottedCap(cap)
+        asking.windows[check] = Window(
+            check,
+            send=send,
+            book=book,
+            cap=cap,
+            control=line.control,
+            pace=pace,
+            clock=line.clock,
+            note=asking.note,
+            sparing=asking.sparing,
+        )
+    return asking
+
+
+def _client(line: Line, transport: httpx.AsyncBaseTransport | None) -> Client:
+    """Return a client with connections for the checks of the run."""
+    settings = line.settings
+    in_flight = settings.max_in_flight.model_dump()
+    wanted = {check.value for check in line.wanted.checks}
+    return Client(
+        settings.base_url,
+        settings.api_key.get_secret_value(),
+        timeouts_s=settings.timeout_s.model_dump(),
+        max_in_flight={name: cap if name in wanted else 1 for name, cap in in_flight.items()},
+        transport=transport,
+    )
+
+
+def make_jobs(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> list[Job]:
+    """Return one job for each lookup of a table in the shape of `schemas.plan.NEEDED`."""
+    line = asking.line
+    return [
+        Job(
+            lookup=Lookup(
+                Check(row["check"]), IdentityKind(row["kind"]), row["identity"], row["image_url"]
+            ),
+            subject=row["subject"],
+            worst_micro=int(line.worst[index]),
+            consent_reference=row["consent_reference"],
+            consent_ends_at=row["consent_ends_at"],
+            index=int(index),
+            attempts=int(asking.attempts[index]),
+        )
+        for index, row in zip(indexes, table.to_pylist(), strict=True)
+    ]
+
+
+async def ask_indexes(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> None:
+    """Ask lookups of one check, but for those that came to an end before; each end is noted."""
+    open_ = asking.line.standing[indexes] == Standing.WAITING.value
+    if not open_.any():
+        return
+    jobs = make_jobs(asking, table.filter(pa.array(open_)), indexes[open_])
+    await asking.windows[Check(table["check"][0].as_py())].ask(jobs)
+
+
+async def _ask_one(asking: Asking, index: int) -> None:
+    one = np.array([index], dtype=np.int64)
+    await ask_indexes(asking, asking.line.needed.one(index), one)
+
+
+# --- opening ---
+
+
+async def open_books(asking: Asking) -> None:
+    """Ask one lookup alone, so that the opening balance is exact and the service is known.
+
+    Raises:
+        ServiceAddressError: the address answers, but not as the service does.
+    """
+    line = asking.line
+    for candidates in _openers(line):
+        if line.control.stop is not None:
+            break
+        first = int(candidates[0])
+        await _ask_one(asking, first)
+        if line.standing[first] in {Standing.PAID, Standing.FREE}:
+            break
+        if line.control.answered == 0 and _no_sign_of_the_service(line):
+            line.control.stop_run(StopReason.OUTAGE)
+    spent = line.journal.money.of_run(line.run_id).bound_micro
+    if line.control.stop == ADDRESS and line.control.answered == 0 and not spent:
+        raise ServiceAddressError(
+            f"{line.settings.base_url} answers, but not as the service does (an unknown 404 or a "
+            "redirect): correct NIGHTSCREEN_BASE_URL; nothing was spent"
+        )
+
+
+def _no_sign_of_the_service(line: Line) -> bool:
+    """Tell whether nothing listens at the address, or what answers there is never readable."""
+    silent = {Trouble.NOT_SENT.value, Trouble.UNREADABLE.value}
+    troubles = {trouble for _, trouble in line.control.troubles}
+    return bool(troubles) and troubles <= silent
+
+
+def _openers(line: Line) -> list[NDArray[np.int64]]:
+    """Return funded lookups that can open the books, by check, those with a sure balance first."""
+    funded = fund(_waiting(line), line.worst, money_left(line))
+    by_check = {
+        check: funded[line.ranked.check[funded] == check_number(check.value)]
+        for check in line.wanted.checks
+    }
+    sure = [by_check[check] for check in BALANCE_ON_EVERY_ANSWER if check in by_check]
+    rest = [found for check, found in by_check.items() if check not in BALANCE_ON_EVERY_ANSWER]
+    return [found for found in (*sure, *rest) if len(found)]
+
+
+# --- rounds ---
+
+
+def _waiting(line: Line) -> NDArray[np.int64]:
+    """Return the lookups that wait, in rank, without those of checks that stopped."""
+    waiting: NDArray[np.int64] = line.order[line.standing[line.order] == Standing.WAITING.value]
+    stopped = [check_number(check.value) for check in line.control.stopped_checks]
+    if not stopped:
+        return waiting
+    return waiting.compress(~np.isin(line.ranked.check[waiting], stopped))
+
+
+def _follow_prices(line: Line) -> None:
+    """Take the highest price seen in this run for the least that a lookup may cost at worst."""
+    for check, highest in line.control.highest_micro.items():
+        mine = line.ranked.is_of(check.value)
+        line.worst[mine] = np.maximum(line.worst[mine], highest)
+
+
+def next_round(asking: Asking) -> dict[Check, list[str]]:
+    """Fund the next lookups in rank and lay them out as shards in the workspace.
+
+    Returns:
+        Names of the shards of each check; empty where nothing more is needed or can be funded.
+    """
+    line = asking.line
+    if line.control.stop is not None:
+        return {}
+    _follow_prices(line)
+    waiting = _waiting(line)
+    asking.closing = _still_closing(asking, waiting)
+    waiting = waiting[waiting != asking.closing] if asking.closing is not None else waiting
+    funded = _funded(asking, waiting)
+    if asking.closing is None and len(funded):
+        asking.closing = _closer(line, funded)
+        funded = funded[funded != asking.closing] if asking.closing is not None else funded
+    stuck = len(waiting) == asking.waiting
+    asking.waiting = len(waiting)
+    left = len(waiting) - (asking.closing is not None and asking.closing in waiting)
+    if stuck or not len(funded):
+        asking.short = left > 0
+        return {}
+    asking.round += 1
+    asking.book.caps = _keeping_back(asking)
+    return _lay_out(asking, funded)
+
+
+def _still_closing(asking: Asking, waiting: NDArray[np.int64]) -> int | None:
+    """Return the lookup held back, unless its check has stopped meanwhile."""
+    closing = asking.closing
+    return closing if closing is not None and closing in waiting else None
+
+
+def _funded(asking: Asking, waiting: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the next lookups that the caps pay for, and the wallet as far as it is known.
+
+    A wallet that seems too low does not end a run: the service knows better and says so (402).
+    """
+    line = asking.line
+    kept_back = 0 if asking.closing is None else int(line.worst[asking.closing])
+    money = money_left(line)
+    capped = fund(waiting, line.worst, None if money is None else max(0, money - kept_back))
+    least = line.control.wallet.least_micro
+    if least is None:
+        return capped
+    floor = line.control.balance_floor_micro or 0
+    within = fund(capped, line.worst, max(0, least - floor - kept_back))
+    return within if len(within) else capped
+
+
+def _keeping_back(asking: Asking) -> Caps:
+    """Return the caps less what the closing call may cost, so that no resend takes its money."""
+    line = asking.line
+    if asking.closing is None:
+        return line.caps
+    kept = int(line.worst[asking.closing])
+    names = ("run_micro", "day_micro", "month_micro")
+    limits = {name: getattr(line.caps, name) for name in names}
+    lower = {name: max(0, cap - kept) for name, cap in limits.items() if cap is not None}
+    return replace(line.caps, **lower)
+
+
+def _closer(line: Line, funded: NDArray[np.int64]) -> int | None:
+    """Choose the last funded lookup that is sure to bear a balance, to close the books with."""
+    sure = [check_number(check.value) for check in BALANCE_ON_EVERY_ANSWER]
+    bearing = funded[np.isin(line.ranked.check[funded], sure)]
+    return int(bearing[-1]) if len(bearing) else None
+
+
+def _lay_out(asking: Asking, funded: NDArray[np.int64]) -> dict[Check, list[str]]:
+    line, layout = asking.line, asking.layout
+    shards: dict[Check, list[str]] = {}
+    names: list[str] = []
+    cut: list[NDArray[np.int64]] = []
+    checks = line.ranked.check[funded]
+    for check in line.wanted.checks:
+        mine = funded[checks == check_number(check.value)]
+        for number, places in enumerate(layout.cut(mine)):
+            name = f"lookups-{check.value}-{asking.round:03d}-{number:05d}"
+            names.append(name)
+            cut.append(mine[places])
+            shards.setdefault(check, []).append(name)
+    for name, indexes, table in zip(names, cut, line.needed.shards(cut), strict=True):
+        shard = table.append_column("index", pa.array(indexes))
+        if layout.is_shared:
+            shard = shard.append_column("worst", pa.array(line.worst[indexes]))
+            if layout.chains is not None and name in shards.get(Check.KARMA, ()):
+                ended = line.standing != Standing.WAITING.value
+                waits = chains_of(layout.chains, indexes, ended, line.listed)
+                layout.space.put(f"chains-{name}", waits)
+        layout.space.put(name, shard)
+    return shards
+
+
+async def ask_shard(asking: Asking, name: str) -> Mapping[str, int]:
+    """Ask one shard's lookups; return how many came to which end."""
+    table = asking.layout.space.get(name)
+    indexes = table["index"].to_numpy()
+    await ask_indexes(asking, table, indexes)
+    ends, counts = np.unique(asking.line.standing[indexes], return_counts=True)
+    return {
+        Standing(int(end)).name.lower(): int(number)
+        for end, number in zip(ends, counts, strict=True)
+    }
+
+
+# --- closing ---
+
+
+async def close_books(asking: Asking) -> None:
+    """Ask the lookup that was held back, once all else has settled, for an exact closing.
+
+    Where money ran short and this call cost less than was held back for it, the next in rank that
+    can be paid for is asked as well, one at a time, until nothing fits.
+    """
+    line = asking.line
+    asking.book.caps = line.caps
+    last = asking.closing
+    while line.control.stop is None and (last is not None or asking.short):
+        if last is None:
+            last = _next_affordable(line)
+        if last is None:
+            line.control.stop_run(StopReason.BUDGET)
+            return
+        for window in asking.windows.values():
+            await window.drain()
+        await _ask_one(asking, last)
+        stopped = check_of(line.ranked.check[last]) in line.control.stopped_checks
+        if line.standing[last] == Standing.WAITING.value and not stopped:
+            line.control.stop_run(StopReason.BUDGET)
+        asking.closing = last = None
+
+
+def _next_affordable(line: Line) -> int | None:
+    """Return the first lookup in rank that the money pays for, None where there is none."""
+    _follow_prices(line)
+    waiting = _waiting(line)
+    money = money_left(line)
+    if money is not None:
+        waiting = waiting[line.worst[waiting] <= money]
+    return int(waiting[0]) if len(waiting) else None
+
+
+# --- after a stop that may pass ---
+
+
+def seconds_to_resume(line: Line) -> float | None:
+    """Return how long to wait before a stopped run is tried again; None where it has ended.
+
+    An outage or a low balance may pass by itself; it is waited for where a deadline is set.
+    """
+    control = line.control
+    if control.stop not in PASSING or control.deadline_at is None:
+        return None
+    every_s = line.settings.resume_every.total_seconds()
+    left_s = timedelta(microseconds=control.deadline_at - line.clock()).total_seconds()
+    return every_s if every_s < left_s else None
+
+
+def take_up_again(line: Line) -> None:
+    """Go on after a stop that may have passed: what was lost or failed waits to be asked again.
+
+    Open a new `Asking` next: it begins with fresh attempts.
+    """
+    lost = np.isin(line.standing, (Standing.FAILED.value, Standing.IN_DOUBT.value))
+    for check, progress in line.control.progress.items():
+        mine = line.standing[lost & line.ranked.is_of(check.value)]
+        progress.failed -= int((mine == Standing.FAILED.value).sum())
+        progress.in_doubt -= int((mine == Standing.IN_DOUBT.value).sum())
+    line.standing[lost] = Standing.WAITING.value
+    line.control.go_on()

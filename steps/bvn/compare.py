@@ -1,0 +1,105 @@
+"""A BVN record held against what the lender has: name, date of birth and phone, each explained.
+
+An explanation is for the analyst and stands in the BVN output alone: it quotes what was compared.
+A record may be incomplete (specification, BVN details): what it lacks is not held against anybody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from schemas.answers import BvnAccount, BvnDetails
+from steps.values.names import match_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
+    from schemas.bvn import HeldCustomer
+    from steps.values.names import NameMatch
+
+_NATIONAL_DIGITS = 10
+_BEST_FIRST = ("strong", "likely", "weak", "none", "business")
+_NOT_IN_ACCOUNTS = "the answer is a list of accounts, which has none"
+_NOT_IN_RECORD = "the BVN record has none"
+_NOT_HELD = "we hold none"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What agrees: a grade or a truth for each, None where one side is missing, and why."""
+
+    name: str | None
+    name_explained: str
+    dob: bool | None
+    dob_explained: str
+    phone: bool | None
+    phone_explained: str
+
+
+def compare(held: HeldCustomer, answer: BvnDetails | tuple[BvnAccount, ...]) -> Compared:
+    """Compare a customer with a BVN answer in either of its shapes."""
+    if not isinstance(answer, BvnDetails):
+        name, explained = _best_account(held, answer)
+        return Compared(name, explained, None, _NOT_IN_ACCOUNTS, None, _NOT_IN_ACCOUNTS)
+    parts = (answer.first_name, answer.middle_name, answer.last_name)
+    theirs = " ".join(part for part in parts if part)
+    name, explained = _told(match_names(held.names, theirs or None), theirs)
+    dob, dob_explained = _dates(held.date_of_birth, answer.dob)
+    phone, phone_explained = _phones(held.phone, answer.mobile)
+    return Compared(name, explained, dob, dob_explained, phone, phone_explained)
+
+
+def _told(match: NameMatch | None, theirs: str) -> tuple[str | None, str]:
+    if match is None:
+        return None, _NOT_HELD if theirs else _NOT_IN_RECORD
+    return match.grade, match.explained
+
+
+def _best_account(held: HeldCustomer, accounts: Sequence[BvnAccount]) -> tuple[str | None, str]:
+    """Return how well the best of the accounts' names agrees."""
+    matches = [match_names(held.names, each.account_name) for each in accounts]
+    known = [match for match in matches if match is not None]
+    if not known:
+        return None, "nothing to compare on one side"
+    best = min(known, key=lambda match: _BEST_FIRST.index(match.grade))
+    return best.grade, f"best of {len(accounts)}: {best.explained}"
+
+
+def _dates(ours: date | None, theirs: date | None) -> tuple[bool | None, str]:
+    if theirs is None:
+        return None, _NOT_IN_RECORD
+    if ours is None:
+        return None, _NOT_HELD
+    if ours == theirs:
+        return True, f"agree: {theirs}"
+    hint = ""
+    if (ours.year, ours.month, ours.day) == (theirs.year, theirs.day, theirs.month):
+        hint = "; day and month changed places"
+    elif (ours.month, ours.day) == (theirs.month, theirs.day):
+        hint = "; only the year differs"
+    return False, f"against: {ours} / {theirs}{hint}"
+
+
+def _phones(ours: str | None, theirs: str | None) -> tuple[bool | None, str]:
+    """Compare the last ten digits; digits the service masks agree with anything."""
+    mine, others = _national(ours), _national(theirs)
+    if not others:
+        return None, _NOT_IN_RECORD
+    if not mine:
+        return None, _NOT_HELD
+    if len(mine) < _NATIONAL_DIGITS or len(others) < _NATIONAL_DIGITS:
+        return None, "one of the two is no whole phone number"
+    shown = [(one, other) for one, other in zip(mine, others, strict=True) if other != "*"]
+    if not shown:
+        return None, "the BVN record shows no digit"
+    if all(one == other for one, other in shown):
+        covered = "" if len(shown) == _NATIONAL_DIGITS else f" on the {len(shown)} digits shown"
+        return True, f"agree{covered}: ...{others[-4:]}"
+    return False, f"against: ...{mine[-4:]} / ...{others[-4:]}"
+
+
+def _national(phone: str | None) -> str:
+    digits = [each for each in phone or "" if each in "0123456789*"]
+    return "".join(digits)[-_NATIONAL_DIGITS:]

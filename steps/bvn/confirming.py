@@ -1,0 +1,329 @@
+"""Confirming BVN consent: sending on the passwords that customers supplied, and learning from them.
+
+The charge falls here. A wrong password is never tried again, one whose answer was lost never sent
+again, by machine. Reading the file is `bvn_otps`, the portal's way in `bvn_links`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from client import wire
+from schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
+from schemas.checks import Operation, SubjectKind
+from schemas.parameters import batch_name
+from schemas.plan import Standing
+from schemas.rows import Action, Problem, RefusedRow
+from steps.bvn.consent import (
+    Transitions,
+    bring_up_to_date,
+    call_of,
+    end_short,
+    finished,
+    standing_of,
+)
+from steps.bvn.opening import batch_asked, keyed_digest, remembered
+from steps.bvn.otps import QUARANTINED, OtpFile, Supplied, read_otps, tidy_otp
+from steps.bvn.requesting import quote
+from steps.errands.desk import open_errand_run
+from steps.line import PROBLEMS, QUARANTINE, require_service
+from storage.clock import system_clock
+from storage.journal import journal_of
+from storage.journal.bvn_consents import BvnConsents
+from storage.journal.customers import Customers
+from storage.mapping import read_mapping
+from storage.rejects import ProblemsWriter, QuarantineWriter
+
+if TYPE_CHECKING:
+    from schemas.settings import BvnConsent, Settings
+    from steps.asking.jobs import Job
+    from steps.errands.desk import Desk, ErrandRun
+    from storage.clock import Clock
+
+FLOW = "confirm_bvns"
+
+UNKNOWN = ("customer_unknown", "No such customer was ever asked or screened; nothing was sent.")
+NO_REQUEST = (
+    "no_request",
+    "The customer was not asked for BVN consent: nightscreen bvn request; nothing was sent.",
+)
+CONSENT_ENDED = (
+    "consent_ended",
+    "The customer's consent has expired or was withdrawn since; nothing was sent.",
+)
+ALREADY_TRIED = (
+    "already_tried",
+    "This very file was tried before; the customer must supply another password.",
+)
+ATTEMPTS_USED_UP = (
+    "attempts_used_up",
+    "Too many wrong passwords; ask the customer again on purpose: bvn request --again.",
+)
+IN_DOUBT = (
+    "finish_in_doubt",
+    "A password was sent and its answer lost: it may be used up and charged. Ask the customer "  # noqa: ISC004 - one sentence too long for a line
+    "again on purpose: bvn request --again.",
+)
+UNDER_WAY = ("under_way", "Another process is sending this customer's password right now.")
+_ENDED = {
+    BvnState.CONFIRMED: ("already_confirmed", "The BVN is confirmed already; nothing was sent."),
+    BvnState.EXPIRED: (
+        "request_expired",
+        "The password came too late; ask the customer again on purpose: bvn request --again.",
+    ),
+    BvnState.UNREACHABLE: (
+        "request_unreachable",
+        "The customer could not be reached, so no password is valid; nothing was sent.",
+    ),
+    BvnState.ABANDONED: (
+        "request_abandoned",
+        "The request waited too long; ask the customer again on purpose: bvn request --again.",
+    ),
+}
+
+
+@dataclass(slots=True)
+class Given:
+    """One customer's password on its way, held in memory alone; gone once the call is made."""
+
+    line: int
+    request: BvnRequest
+    otp: str = field(repr=False)
+    job: Job | None = None
+
+
+@dataclass(slots=True)
+class Confirming:
+    """What the stations of one run share.
+
+    Attributes:
+        batches: batch names of the requests that the file is about.
+        earlier: requests of the file that an earlier session of the run has dealt with.
+    """
+
+    parameters: ConfirmBvns
+    input: Path
+    file: OtpFile = field(default_factory=OtpFile)
+    given: list[Given] = field(default_factory=list)
+    earlier: list[BvnRequest] = field(default_factory=list)
+    batches: set[str] = field(default_factory=set)
+    moved: Transitions = field(default_factory=Transitions)
+    spent_before_micro: int = 0
+
+    def forget(self) -> None:
+        """Let go of every password."""
+        self.file.supplied.clear()
+        for each in self.given:
+            each.otp = ""
+
+
+def open_confirm(
+    parameters: ConfirmBvns, settings: Settings, *, clock: Clock = system_clock
+) -> tuple[ErrandRun, Confirming]:
+    """Open a run that sends passwords on; nothing is sent.
+
+    Raises:
+        UsageError: settings, parameters or input are wrong, in one line that says what to do.
+        JournalError: the journal cannot be used.
+    """
+    require_service(settings, quote_only=False)
+    parameters = remembered(parameters, settings, FLOW, clock=clock)
+    given = Path(parameters.input)
+    digest, batch = "", batch_name(given)
+    if parameters.input:
+        mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
+        file = read_otps(given, settings.bvn_consent.otp_digits, mapping=mapping)
+        with journal_of(settings, clock=clock) as journal:
+            digest = keyed_digest(journal, given)
+            batch = batch_asked(journal, [each.customer_id for each in file.supplied]) or batch
+    run = open_errand_run(
+        parameters,
+        settings,
+        flow=FLOW,
+        batch=batch,
+        operation=Operation.BVN_FINISH,
+        input_digest=digest,
+        clock=clock,
+    )
+    return run, Confirming(parameters, given)
+
+
+def take_in(run: ErrandRun, confirming: Confirming) -> None:
+    """Read the passwords into memory and judge each customer's request; write quarantine."""
+    given = confirming.parameters
+    mapping = read_mapping(Path(given.mapping)) if given.mapping else None
+    digits = run.settings.bvn_consent.otp_digits
+    confirming.moved = bring_up_to_date(run.journal, run.settings.bvn_consent, run_id=run.run_id)
+    confirming.file = read_otps(confirming.input, digits, mapping=mapping)
+    _match(run, confirming)
+    file = confirming.file
+    file.supplied.clear()
+    with QuarantineWriter(run.folder.path / QUARANTINE, QUARANTINED) as quarantine:
+        quarantine.write(sorted(file.refused, key=lambda each: each.line))
+    with ProblemsWriter(run.folder.path / PROBLEMS) as problems:
+        problems.write(sorted(file.problems, key=lambda each: each.line))
+    run.folder.rows |= {QUARANTINE: len(file.refused), PROBLEMS: len(file.problems)}
+
+
+def _match(run: ErrandRun, confirming: Confirming) -> None:
+    """Find each customer's request; refuse a password that may not be sent."""
+    file, digits = confirming.file, run.settings.bvn_consent.otp_digits
+    name = run.journal.pseudonyms.customers_anywhere
+    customers = {each.customer_id: name([each.customer_id]) for each in file.supplied}
+    known = BvnConsents.of(run.journal).current(list(customers.values()))
+    tried = Tried(run)
+    for each in file.supplied:
+        request = known.get(customers[each.customer_id])
+        if request is None:
+            _refuse_unknown(run, file, each, digits)
+            continue
+        confirming.batches.add(request.batch)
+        if tried.in_this_run(request):
+            confirming.earlier.append(request)
+            continue
+        finding = refusal(request, run.settings.bvn_consent, run.clock())
+        if finding is None and tried.by_this_file(request):
+            finding = ALREADY_TRIED
+        if finding is None:
+            confirming.given.append(Given(each.line, request, each.otp))
+        else:
+            _refuse(file, each.line, each.customer_id, finding)
+
+
+def _refuse_unknown(run: ErrandRun, file: OtpFile, each: Supplied, digits: int) -> None:
+    """Refuse a customer without a request; an id that could be a password is not shown."""
+    customers = Customers.of(run.journal)
+    pseudonyms = [
+        run.journal.pseudonyms.customer(batch, each.customer_id) for batch in customers.batches()
+    ]
+    if customers.known(pseudonyms):
+        _refuse(file, each.line, each.customer_id, NO_REQUEST)
+    else:
+        shown = "" if tidy_otp(each.customer_id, digits) else each.customer_id
+        _refuse(file, each.line, shown, UNKNOWN)
+
+
+def _refuse(file: OtpFile, line: int, customer_id: str, finding: tuple[str, str]) -> None:
+    code, hint = finding
+    file.refused.append(RefusedRow(line, "customer_id", code, hint, (customer_id,)))
+    file.problems.append(Problem(line, "customer_id", code, hint, Action.REFUSED))
+
+
+def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> tuple[str, str] | None:
+    """Return why a password for a request may not be sent on, as code and hint; None where it may.
+
+    Args:
+        request: the customer's newest request.
+        settings: how many wrong passwords are borne.
+        now: the present instant, microseconds.
+    """
+    if request.state in _ENDED:
+        return _ENDED[request.state]
+    if request.doubt is Doubt.FINISH:
+        return IN_DOUBT
+    if request.finishing or (request.state is BvnState.REQUESTED and request.doubt is None):
+        return UNDER_WAY
+    if request.attempts >= settings.otp_attempts:
+        return ATTEMPTS_USED_UP
+    return CONSENT_ENDED if now >= request.consent_ends_at else None
+
+
+class Tried:
+    """Tells which requests this run, or this very file, has dealt with before."""
+
+    def __init__(self, run: ErrandRun) -> None:
+        self._run = run
+        self._digests: dict[str, str] = {}
+
+    def in_this_run(self, request: BvnRequest) -> bool:
+        """Tell whether an earlier session of the run made the call and knows its end."""
+        return request.finish_run_id == self._run.run_id and request.finishing is None
+
+    def by_this_file(self, request: BvnRequest) -> bool:
+        """Tell whether the last password of a request came from a file with the same content."""
+        run_id = request.finish_run_id
+        if run_id is None or request.state is not BvnState.WRONG_OTP:
+            return False
+        if run_id not in self._digests:
+            earlier = self._run.journal.runs.find(run_id)
+            self._digests[run_id] = "" if earlier is None else earlier.input_digest
+        return self._digests[run_id] == self._run.input_digest
+
+
+def price(run: ErrandRun, confirming: Confirming) -> int:
+    """Quote the passwords that are to be sent; return their number."""
+    wanted = len(confirming.given)
+    run.quote = quote(run, Operation.BVN_FINISH, wanted)
+    run.control.progress[Operation.BVN_FINISH].wanted = wanted
+    confirming.spent_before_micro = run.journal.money.of_run(run.run_id).spent_micro
+    return wanted
+
+
+async def send(desk: Desk, confirming: Confirming) -> int:
+    """Send every password on, once; return how many customers are confirmed now."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in confirming.given:
+                group.create_task(_send_one(desk, confirming, each))
+    finally:
+        confirming.forget()
+    end_short(desk.run.control, [each.job for each in confirming.given if each.job is not None])
+    return sum(each.request.state is BvnState.CONFIRMED for each in confirming.given)
+
+
+async def _send_one(desk: Desk, confirming: Confirming, given: Given) -> None:
+    before = given.request.state.value
+    given.job, given.request = await supply(desk, given.request, given.otp)
+    confirming.moved.note(before, given.request)
+
+
+async def supply(desk: Desk, request: BvnRequest, otp: str) -> tuple[Job | None, BvnRequest]:
+    """Send one password on and write down what came of it; it is not kept anywhere.
+
+    Returns:
+        The call, and the request as it stands then; no call where another process was quicker.
+    """
+    consents = BvnConsents.of(desk.run.journal)
+    if not await asyncio.to_thread(consents.claim, request, desk.run.run_id):
+        return None, request
+    job = desk.job(
+        wire.bvn_finish(request.held.bvn, otp),
+        kind=SubjectKind.BVN,
+        subject=request.subject,
+        consent_reference=request.consent_reference,
+        consent_ends_at=request.consent_ends_at,
+    )
+    job = await desk.one(job)
+    return job, await asyncio.to_thread(_learn, desk.run, consents, request, job)
+
+
+def _learn(run: ErrandRun, consents: BvnConsents, request: BvnRequest, job: Job) -> BvnRequest:
+    claimed = consents.find(request.request_id)
+    if claimed is None:  # erased meanwhile
+        return request
+    after = finished(claimed, call_of(job, run.clock()))
+    consents.put(after)
+    return after
+
+
+def look_again(run: ErrandRun, confirming: Confirming) -> None:
+    """Read the requests again, of which some may have been settled after a cancellation."""
+    consents = BvnConsents.of(run.journal)
+    for each in confirming.given:
+        each.request = consents.find(each.request.request_id) or each.request
+
+
+def standings(run: ErrandRun, confirming: Confirming) -> list[Standing]:
+    """Return how the run's calls ended, those of its earlier sessions included."""
+    found = [standing_of(each, Doubt.FINISH) for each in confirming.earlier]
+    for each in confirming.given:
+        if each.job is not None:
+            found.append(each.job.standing)
+        elif each.request.finish_run_id == run.run_id:
+            found.append(standing_of(each.request, Doubt.FINISH))
+        else:
+            found.append(Standing.WAITING)
+    return found

@@ -1,0 +1,206 @@
+"""BVN consent: how the state of a request follows from what came of its two calls.
+
+The same rule reads a call that has just come back and one whose process died: the journal of calls
+knows both. A call whose answer was lost is never made again by machine. Whom to ask is decided in
+`bvn_requesting`, whose password is sent on in `bvn_confirming` and `bvn_links`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from client.classify import Trouble
+from client.reading import parse_answer
+from schemas.answers import BvnStarted
+from schemas.bvn import BvnRequest, BvnState, Doubt
+from schemas.calls import CallState
+from schemas.checks import Operation
+from schemas.plan import Standing
+from steps.asking.control import COMPLETED, StopReason
+from steps.asking.jobs import CALL_STATES
+from storage.journal.bvn_consents import BvnConsents, LastCall
+from storage.journal.runs import RUNNING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from schemas.settings import BvnConsent
+    from steps.asking.control import Control
+    from steps.asking.jobs import Job
+    from storage.journal import Journal
+
+_LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value})
+_SAID = {
+    Trouble.OTP_WRONG.value: BvnState.WRONG_OTP,
+    Trouble.OTP_EXPIRED.value: BvnState.EXPIRED,
+    Trouble.OTP_UNASKED.value: BvnState.EXPIRED,
+}
+_MASKS = frozenset("*•xX#")
+_SHOWN_FIRST, _SHOWN_LAST = 4, 3
+
+
+@dataclass(slots=True)
+class Transitions:
+    """How requests moved from state to state in a run; the words are those of the states.
+
+    Attributes:
+        moves: requests by the state before (empty where there was none) and after.
+        rows: request, state before and state after.
+    """
+
+    moves: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rows: list[tuple[BvnRequest, str, str]] = field(default_factory=list)
+
+    def note(self, before: str, after: BvnRequest) -> None:
+        """Take note of a request that may have moved."""
+        if before != after.state.value:
+            self.moves[(before, after.state.value)] += 1
+            self.rows.append((after, before, after.state.value))
+
+
+def call_of(job: Job, now: int) -> LastCall | None:
+    """Return how a call that has just come back ended; None where it never left."""
+    reading = job.reading
+    if reading is None or job.standing is Standing.LAPSED:
+        return None
+    trouble = None if reading.trouble is None else reading.trouble.value
+    return LastCall(CALL_STATES[reading.verdict].value, trouble, reading.cost_micro, now)
+
+
+def started(request: BvnRequest, call: LastCall | None, contact: str | None) -> BvnRequest | None:
+    """Return a request after its first call; None where the customer was not sent anything.
+
+    Args:
+        request: in the state `requested`.
+        call: how its call ended.
+        contact: where the service says it sent the password, where it does.
+    """
+    if call is None:
+        return None
+    if call.state == CallState.ANSWERED.value:
+        held = replace(request.held, masked_contact=masked(contact))
+        cost_micro = request.cost_micro + (call.cost_micro or 0)
+        return replace(request, state=BvnState.AWAITING_OTP, held=held, cost_micro=cost_micro)
+    if call.state in _LOST:
+        return replace(request, doubt=Doubt.START, trouble=call.trouble)
+    if call.trouble == Trouble.UNREACHABLE.value:
+        return replace(
+            request,
+            state=BvnState.UNREACHABLE,
+            trouble=call.trouble,
+            settled_at=call.settled_at,
+        )
+    return None
+
+
+def finished(request: BvnRequest, call: LastCall | None) -> BvnRequest:
+    """Return a request after its second call, free again for another password if it may have one.
+
+    A wrong password is counted; one whose answer was lost may have been used up and charged.
+    """
+    free = replace(request, finishing=None)
+    if call is None:
+        return free
+    said = replace(free, finish_run_id=request.finishing)
+    if call.state == CallState.ANSWERED.value:
+        return replace(
+            said,
+            state=BvnState.CONFIRMED,
+            doubt=None,
+            trouble=None,
+            settled_at=call.settled_at,
+            cost_micro=request.cost_micro + (call.cost_micro or 0),
+        )
+    if call.state in _LOST:
+        return replace(
+            said, doubt=Doubt.FINISH, trouble=call.trouble, attempts=request.attempts + 1
+        )
+    state = _SAID.get(call.trouble or "")
+    if state is None:
+        return replace(free, trouble=call.trouble)
+    return replace(
+        said,
+        state=state,
+        doubt=None,
+        trouble=call.trouble,
+        settled_at=call.settled_at,
+        attempts=request.attempts + 1,
+    )
+
+
+def masked(contact: str | None) -> str | None:
+    """Return a contact as the service masked it, masked by ourselves where it did not."""
+    if contact is None or _MASKS & set(contact):
+        return contact
+    name, at, host = contact.partition("@")
+    if at:
+        return f"{name[:1]}***@{host}"
+    return f"{contact[:_SHOWN_FIRST]}***{contact[-_SHOWN_LAST:]}"
+
+
+def contact_said(body: bytes) -> str | None:
+    """Return where the service says it sent the password."""
+    answer = parse_answer(Operation.BVN_START, body)
+    return answer.masked_contact if isinstance(answer, BvnStarted) else None
+
+
+def bring_up_to_date(journal: Journal, settings: BvnConsent, *, run_id: str = "") -> Transitions:
+    """Learn what came of calls whose process died, and give up what has waited too long.
+
+    Args:
+        journal: the journal; its clock says how long a request has waited.
+        settings: how long a request may wait.
+        run_id: the run that is taken up again, whose calls are not under way.
+    """
+    consents = BvnConsents.of(journal)
+    moved = Transitions()
+    for request in consents.under_way():
+        worker = request.finishing or request.run_id
+        if worker != run_id and _is_live(journal, worker):
+            continue
+        after = _learnt(journal, consents, request, worker)
+        if after is None:
+            consents.drop(request)
+        else:
+            consents.put(after)
+            moved.note(request.state.value, after)
+    now = journal.clock()
+    consents.abandon(now - settings.abandon_after // timedelta(microseconds=1), now)
+    return moved
+
+
+def _is_live(journal: Journal, run_id: str) -> bool:
+    run = journal.runs.find(run_id)
+    return run is not None and run.state == RUNNING
+
+
+def _learnt(
+    journal: Journal, consents: BvnConsents, request: BvnRequest, run_id: str
+) -> BvnRequest | None:
+    """Return a request after the call that its process did not live to see the end of."""
+    if request.finishing:
+        return finished(request, consents.last_call(request, Operation.BVN_FINISH.value, run_id))
+    check = Operation.BVN_START.value
+    call = consents.last_call(request, check, run_id)
+    stored = journal.answers.latest(check, [request.subject]).get(request.subject)
+    contact = None
+    if stored is not None and stored.run_id == run_id:
+        contact = contact_said(journal.answers.body(check, stored))
+    return started(request, call, contact)
+
+
+def end_short(control: Control, jobs: Iterable[Job]) -> None:
+    """Stop a run by its cap where calls were left that nothing else kept from being made."""
+    left = any(job.standing is Standing.WAITING for job in jobs)
+    if left and control.ending()[0] == COMPLETED:
+        control.stop_run(StopReason.BUDGET)
+
+
+def standing_of(request: BvnRequest, doubt: Doubt) -> Standing:
+    """Return how a call of an earlier session of a run ended."""
+    if request.doubt is doubt:
+        return Standing.IN_DOUBT
+    return Standing.PAID if request.cost_micro else Standing.FREE

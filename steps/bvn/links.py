@@ -1,0 +1,243 @@
+"""Links under which customers supply their passwords themselves: made, looked at, and used.
+
+One link for each request, signed with a key that only the journal has and so never stored; it ends
+with the request, when too much time has passed, or after too many wrong passwords. The pages that
+customers see are the portal's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from itsdangerous import BadSignature, Signer
+
+from schemas.bvn import BvnRequest, BvnState, Doubt
+from schemas.checks import Operation
+from schemas.errands import ErrandParameters
+from steps.asking.control import StopReason
+from steps.bvn.confirming import refusal, supply
+from steps.bvn.consent import bring_up_to_date
+from steps.bvn.otps import tidy_otp
+from steps.errands.desk import open_desk, open_errand_run
+from steps.errands.report import errand_report, finish, operation_report, standings_of
+from steps.report.callsheet import write_call_sheet
+from storage.clock import system_clock
+from storage.journal import journal_of
+from storage.journal.bvn_consents import BvnConsents
+
+if TYPE_CHECKING:
+    import httpx
+
+    from schemas.settings import Settings
+    from steps.asking.jobs import Job
+    from steps.errands.desk import ErrandRun
+    from storage.clock import Clock
+    from storage.journal import Journal
+
+FLOW = "confirm_by_link"
+PATH = "/otp/"
+"""Where the portal has the page; the token follows."""
+_FOLDER = "portal"
+
+
+class LinkWord(StrEnum):
+    """What became of a link, or of a password that was typed under it."""
+
+    OPEN = "open"
+    """The customer may type a password."""
+    CONFIRMED = "confirmed"
+    WRONG_OTP = "wrong_otp"
+    MALFORMED = "malformed"
+    """It cannot be a password; nothing was sent, and it does not count."""
+    EXPIRED = "expired"
+    """The password or the request is too old, or the service knows of none."""
+    CLOSED = "closed"
+    """There is no such link, it has been used, or too many passwords were wrong."""
+    BUSY = "busy"
+    """A password is being looked at right now."""
+    IN_DOUBT = "in_doubt"
+    """The password was sent and its answer lost: it is not sent again."""
+    UNAVAILABLE = "unavailable"
+    """Nothing was sent: the service is away, or a limit of the lender's is reached; try later."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkView:
+    """What a page may show of a link: nothing that says who the customer is.
+
+    Attributes:
+        masked_contact: where the service sent the password; None where that is not to be shown.
+        attempts_left: passwords that may still be tried.
+    """
+
+    word: LinkWord
+    masked_contact: str | None = None
+    attempts_left: int = 0
+
+
+_ENDED = {
+    BvnState.CONFIRMED: LinkWord.CONFIRMED,
+    BvnState.EXPIRED: LinkWord.EXPIRED,
+    BvnState.ABANDONED: LinkWord.EXPIRED,
+    BvnState.UNREACHABLE: LinkWord.CLOSED,
+}
+
+
+def _signer(journal: Journal) -> Signer:
+    key = hmac.digest(journal.pseudonyms.key, b"nightscreen BVN links", "sha256")
+    return Signer(key, salt="bvn request", digest_method=hashlib.sha256)
+
+
+def token_for(journal: Journal, request: BvnRequest) -> str:
+    """Return the token of a request's link; always the same for the same request."""
+    name = base64.urlsafe_b64encode(request.request_id).rstrip(b"=")
+    return _signer(journal).sign(name).decode()
+
+
+def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
+    """Return a request's link, at the portal's host where that is known."""
+    parts = urlsplit(settings.portal_url or settings.redirect_uri)
+    host = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
+    return f"{host}{PATH}{token_for(journal, request)}"
+
+
+def find_request(journal: Journal, token: str) -> BvnRequest | None:
+    """Return the request of a token; None where it was not made here, or the request is gone."""
+    try:
+        name = _signer(journal).unsign(token.encode())
+        request_id = base64.urlsafe_b64decode(name + b"=" * (-len(name) % 4))
+    except (BadSignature, ValueError):
+        return None
+    return BvnConsents.of(journal).find(request_id)
+
+
+def look_at_link(journal: Journal, settings: Settings, token: str) -> LinkView:
+    """Return what a link is good for at this moment; nothing is sent."""
+    request = find_request(journal, token)
+    if request is None or not _is_newest(journal, request):
+        return LinkView(LinkWord.CLOSED)
+    return view(request, settings, journal.clock())
+
+
+def _is_newest(journal: Journal, request: BvnRequest) -> bool:
+    newest = BvnConsents.of(journal).current([request.customer]).get(request.customer)
+    return newest is not None and newest.request_id == request.request_id
+
+
+def view(request: BvnRequest, settings: Settings, now: int) -> LinkView:
+    """Return what the link of a request is good for at an instant in microseconds."""
+    given = settings.bvn_consent
+    left = max(0, given.otp_attempts - request.attempts)
+    if request.state in _ENDED:
+        return LinkView(_ENDED[request.state])
+    if now - request.requested_at >= given.abandon_after // timedelta(microseconds=1):
+        return LinkView(LinkWord.EXPIRED)
+    if request.doubt is Doubt.FINISH:
+        return LinkView(LinkWord.IN_DOUBT)
+    if request.finishing is not None:
+        return LinkView(LinkWord.BUSY, request.held.masked_contact, left)
+    if refusal(request, given, now) is not None:
+        return LinkView(LinkWord.CLOSED)
+    word = LinkWord.WRONG_OTP if request.state is BvnState.WRONG_OTP else LinkWord.OPEN
+    return LinkView(word, request.held.masked_contact, left)
+
+
+async def accept_otp(
+    settings: Settings,
+    token: str,
+    otp: str,
+    *,
+    clock: Clock = system_clock,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> LinkView:
+    """Send on a password that a customer typed under their link, at once, and tell what came of it.
+
+    The password is kept nowhere. The call is written into the journal before it is sent and counts
+    under every cap; two at a time for one link are one.
+
+    Args:
+        settings: where and how.
+        token: of the link.
+        otp: as it was typed.
+        clock: the present instant.
+        transport: in place of the network.
+
+    Raises:
+        UsageError: the settings are wrong.
+        JournalError: the journal cannot be used; nothing was sent, or what was sent is in doubt.
+    """
+    request, before = await asyncio.to_thread(_look_first, settings, token, clock)
+    if request is None or before.word not in {LinkWord.OPEN, LinkWord.WRONG_OTP}:
+        return before
+    digits = tidy_otp(otp, settings.bvn_consent.otp_digits)
+    if digits is None:
+        return LinkView(LinkWord.MALFORMED, before.masked_contact, before.attempts_left)
+    run = await asyncio.to_thread(_open, settings, clock)
+    try:
+        return await _send(run, request, digits, transport)
+    finally:
+        run.close()
+
+
+def _look_first(settings: Settings, token: str, clock: Clock) -> tuple[BvnRequest | None, LinkView]:
+    """Look before a run is opened, so that a link that is none costs nothing."""
+    with journal_of(settings, clock=clock) as journal:
+        bring_up_to_date(journal, settings.bvn_consent)
+        return find_request(journal, token), look_at_link(journal, settings, token)
+
+
+def _open(settings: Settings, clock: Clock) -> ErrandRun:
+    parameters = ErrandParameters(output=str((settings.home / _FOLDER).absolute()))
+    return open_errand_run(
+        parameters,
+        settings,
+        flow=FLOW,
+        batch=FLOW,
+        operation=Operation.BVN_FINISH,
+        clock=clock,
+    )
+
+
+async def _send(
+    run: ErrandRun, request: BvnRequest, otp: str, transport: httpx.AsyncBaseTransport | None
+) -> LinkView:
+    """Make the one call of a run and write the run's report."""
+    run.batch = request.batch
+    run.control.progress[Operation.BVN_FINISH].wanted = 1
+    desk = open_desk(run, transport=transport)
+    job: Job | None = None
+    after = request
+    try:
+        job, after = await supply(desk, request, otp)
+    finally:
+        await desk.close()
+        await asyncio.to_thread(_close, run, job)
+    if job is None:
+        return LinkView(LinkWord.BUSY, request.held.masked_contact)
+    untouched = (after.state, after.attempts) == (request.state, request.attempts)
+    if untouched and after.doubt is not Doubt.FINISH:
+        return LinkView(LinkWord.UNAVAILABLE, request.held.masked_contact)
+    return view(after, run.settings, run.clock())
+
+
+def _close(run: ErrandRun, job: Job | None) -> None:
+    if job is None:
+        run.withdraw()
+        return
+    if job.reading is None and run.control.stop is None:
+        run.control.stop_run(StopReason.BUDGET)
+    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id))
+    part = operation_report(
+        sheet, Operation.BVN_FINISH, standings_of([job]), answers={}, test_mode=False
+    )
+    rows = {"read": 1, "screened": 1, "quarantined": 0}
+    checks = {Operation.BVN_FINISH.value: part}
+    finish(run, errand_report(run, sheet, rows=rows, checks=checks, more={}))

@@ -1,0 +1,1 @@
+"""Consent of customers to share their transactions: links, codes, grants."""

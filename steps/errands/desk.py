@@ -1,0 +1,301 @@
+"""Errands: what runs beside screening have open, and how their calls are made.
+
+A pull, a BVN consent, an offer: each call belongs to one customer, is written into the journal
+before it is sent, counts under every cap and is retried by the one table, as a lookup is. What is
+asked and what an answer means is decided by each line of its own (`pulling`, `bvn_consent`, ...).
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import shutil
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from client.api import Client
+from client.limiter import AdaptiveCap
+from client.limits import FAMILIES
+from schemas.errors import InputError
+from schemas.parameters import new_run_id
+from schemas.quote import Quote
+from steps.asking.callbook import CallBook
+from steps.asking.control import Breaker, CheckProgress, Control, StopReason
+from steps.asking.jobs import Errand, Job
+from steps.asking.lookups import Pace, Window
+from steps.line import cap_watches, caps_of, deadline_instant, known_prices, require_service
+from storage.clock import LAGOS, system_clock, to_instant
+from storage.journal import journal_of
+from storage.outputs import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import httpx
+
+    from client.classify import Reading
+    from client.wire import Request
+    from schemas.calls import Caps
+    from schemas.checks import Operation, SubjectKind
+    from schemas.errands import ErrandParameters
+    from schemas.settings import Settings
+    from storage.clock import Clock
+    from storage.journal import Journal
+    from storage.journal.runs import Run
+
+NEVER = 2**62
+"""An instant no answer is later than: who repeats an errand does so on purpose."""
+
+
+@dataclass(slots=True)
+class ErrandRun:
+    """One run beside screening, under way.
+
+    Attributes:
+        flow: name of its flow, such as `pull_transactions`.
+        batch: what its nights are compared by.
+        operation: what its calls are counted under; those of one family share a window.
+        worst_micro: the most a call may cost, by operation, micro-naira.
+        is_new: it was begun now, not resumed.
+    """
+
+    run_id: str
+    flow: str
+    batch: str
+    operation: Operation
+    parameters: ErrandParameters
+    settings: Settings
+    journal: Journal
+    folder: RunFolder
+    control: Control
+    caps: Caps
+    clock: Clock
+    started_at: int
+    worst_micro: dict[str, int]
+    is_new: bool
+    input_digest: str = ""
+    quote: Quote = field(default_factory=Quote)
+
+    def withdraw(self) -> None:
+        """Leave nothing of a new run that came to nothing before anything was sent."""
+        if self.is_new and not any(self.journal.runs.calls(self.run_id)):
+            self.journal.runs.withdraw(self.run_id)
+            shutil.rmtree(self.folder.path, ignore_errors=True)
+
+    def close(self) -> None:
+        """Give back the journal."""
+        self.journal.close()
+
+
+def open_errand_run(
+    parameters: ErrandParameters,
+    settings: Settings,
+    *,
+    flow: str,
+    batch: str,
+    operation: Operation,
+    input_digest: str = "",
+    clock: Clock = system_clock,
+) -> ErrandRun:
+    """Open journal and folder and write the run down; nothing is sent.
+
+    Raises:
+        UsageError: settings or parameters are wrong, in one line that says what to do.
+        JournalError: the journal cannot be used.
+    """
+    require_service(settings, quote_only=False)
+    journal = journal_of(settings, clock=clock)
+    try:
+        earlier = _earlier(journal, parameters, flow, input_digest)
+        return _begin(
+            journal,
+            parameters,
+            settings,
+            flow=flow,
+            batch=batch,
+            operation=operation,
+            input_digest=input_digest,
+            earlier=earlier,
+        )
+    except BaseException:
+        journal.close()
+        raise
+
+
+def _earlier(
+    journal: Journal, parameters: ErrandParameters, flow: str, input_digest: str
+) -> Run | None:
+    """Return the run that is taken up again, if one is."""
+    if not parameters.run:
+        return None
+    earlier = journal.runs.find(parameters.run)
+    if earlier is None or earlier.flow != flow:
+        raise InputError(
+            f"there is no run {parameters.run} of {flow} in this journal; "
+            "see the runs there are with: nightscreen runs list"
+        )
+    if journal.runs.held_elsewhere(parameters.run):
+        raise InputError(
+            f"run {parameters.run} is still under way in another process; wait for it or stop it"
+        )
+    if input_digest and earlier.input_digest != input_digest:
+        raise InputError(
+            f"the input is not that of run {parameters.run}: its content differs; give the file "
+            "it was begun with, or start a new run"
+        )
+    return earlier
+
+
+def _begin(
+    journal: Journal,
+    parameters: ErrandParameters,
+    settings: Settings,
+    *,
+    flow: str,
+    batch: str,
+    operation: Operation,
+    input_digest: str,
+    earlier: Run | None,
+) -> ErrandRun:
+    now = journal.clock()
+    deadline_at = deadline_instant(parameters.deadline, now)
+    run_id = new_run_id(to_instant(now).astimezone(LAGOS), secrets.token_hex(3))
+    output = Path(parameters.output)
+    if earlier is not None:
+        run_id, output = earlier.run_id, Path(earlier.folder).parent
+    folder = RunFolder.make(output, run_id)
+    journal.calls.recover()
+    caps = caps_of(parameters, settings)
+    run = journal.runs.begin(
+        run_id,
+        flow=flow,
+        batch=batch,
+        purpose=flow,
+        input_digest=input_digest,
+        folder=str(folder.path.absolute()),
+        cap_micro=caps.run_micro,
+        parameters=parameters.model_dump(exclude={"run"}),
+    )
+    folder.begin()
+    control = Control(
+        tolerated_failure_pct=settings.tolerated_failure_pct,
+        deadline_at=deadline_at,
+        breaker=Breaker(give_up_after=settings.outage_give_up // timedelta(microseconds=1)),
+        watches=cap_watches(journal, run_id, caps),
+        progress={operation: CheckProgress()},
+    )
+    return ErrandRun(
+        run_id=run_id,
+        flow=flow,
+        batch=batch,
+        operation=operation,
+        parameters=parameters,
+        settings=settings,
+        journal=journal,
+        folder=folder,
+        control=control,
+        caps=caps,
+        clock=journal.clock,
+        started_at=run.started_at,
+        worst_micro=known_prices(journal)[1],
+        is_new=earlier is None,
+        input_digest=input_digest,
+    )
+
+
+@dataclass(slots=True)
+class Desk:
+    """What is open while a run makes its calls: the client, and one window for the family."""
+
+    run: ErrandRun
+    client: Client
+    book: CallBook
+    window: Window
+
+    def job(
+        self,
+        request: Request,
+        *,
+        kind: SubjectKind,
+        subject: bytes,
+        keeps_body: bool = True,
+        consent_reference: str | None = None,
+        consent_ends_at: int | None = None,
+    ) -> Job:
+        """Return a call to be made.
+
+        Args:
+            request: what is sent.
+            kind: what the subject is the pseudonym of.
+            subject: pseudonym of the person or thing it is about; two calls of one operation about
+                the same subject are never in flight at once, in whatever process.
+            keeps_body: the journal keeps the answer, sealed.
+            consent_reference: the consent that authorises it, as the journal shows it.
+            consent_ends_at: instant from which it does not any more, microseconds.
+        """
+        return Job(
+            lookup=Errand(request.operation, kind, request, keeps_body=keeps_body),
+            subject=subject,
+            worst_micro=self.run.worst_micro[request.operation.value],
+            consent_reference=consent_reference,
+            consent_ends_at=consent_ends_at,
+        )
+
+    async def make(self, jobs: Iterable[Job]) -> list[Job]:
+        """Make calls and wait for their ends; each has its standing, and a reading where one came.
+
+        Jobs left `WAITING` were not reached, or met a stop: `run.control.stop` says which.
+
+        Raises:
+            NightscreenError: the journal could not be written.
+        """
+        return await self.window.ask(jobs)
+
+    async def one(self, job: Job) -> Job:
+        """Make one call and wait for its end."""
+        return (await self.window.ask([job]))[0]
+
+    async def close(self) -> None:
+        """Let what is in flight settle, then close connections and the journal's thread."""
+        if self.window.open:
+            self.run.control.stop_run(StopReason.CANCELLED)
+        await self.window.drain()
+        await self.book.drain()
+        await self.client.aclose()
+        self.book.close()
+
+
+def open_desk(run: ErrandRun, *, transport: httpx.AsyncBaseTransport | None = None) -> Desk:
+    """Open the client and the window of a run's family of operations."""
+    settings = run.settings
+    family = next(word for word, each in FAMILIES.items() if run.operation in each)
+    cap = int(getattr(settings.max_in_flight, family))
+    client = Client(
+        settings.base_url,
+        settings.api_key.get_secret_value(),
+        timeouts_s=settings.timeout_s.model_dump(),
+        max_in_flight={
+            name: cap if name == family else 1 for name in settings.max_in_flight.model_dump()
+        },
+        key_with_token=settings.aggregator_sends_key,
+        transport=transport,
+    )
+    book = CallBook(
+        run.journal.calls, run_id=run.run_id, purpose=run.flow, caps=run.caps, since=NEVER
+    )
+
+    async def send(errand: Errand) -> Reading:
+        return await client.send(errand.request)
+
+    window = Window(
+        run.operation,
+        send=send,
+        book=book,
+        cap=AdaptiveCap(cap),
+        control=run.control,
+        pace=Pace(settings.attempts, random.Random()),  # noqa: S311 - jitter, not a secret
+        clock=run.clock,
+    )
+    return Desk(run, client, book, window)

@@ -1,0 +1,1 @@
+"""Files dropped into the inbox: arrived, new, screened, told of."""

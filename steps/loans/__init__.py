@@ -1,0 +1,1 @@
+"""Loan offers and loans followed."""

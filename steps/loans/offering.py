@@ -1,0 +1,426 @@
+"""Offering: one link for each customer and product, whatever folder, run or process asks for it.
+
+An offer is written into the journal before its call may be sent, under a key that only one process
+can write; what a process left behind is learnt from the journal of calls. A call whose answer was
+lost is never made again by machine. Who may be offered anything is decided in `offer_source`; the
+files and the report are `offer_report`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from client import loans
+from client.classify import Verdict
+from schemas.checks import Operation, SubjectKind
+from schemas.errors import InputError, UsageError
+from schemas.money import naira_text
+from schemas.offers import (
+    OFFER_BATCH,
+    OFFER_FLOW,
+    HeldOffer,
+    LinkState,
+    Offer,
+    OfferLoans,
+    OfferWord,
+)
+from schemas.plan import Standing
+from steps.asking.control import StopReason
+from steps.errands.desk import open_errand_run
+from steps.line import known_prices
+from steps.loans.offer_links import bring_up_to_date, linked
+from steps.loans.offer_source import candidates, read_source
+from steps.loans.products import fetch_products, tell_distributor, unknown_product
+from storage.clock import system_clock
+from storage.journal import journal_of
+from storage.journal.loan_offers import LoanOffers
+from storage.journal.opening import journal_exists
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from schemas.loans import LoanProduct
+    from schemas.settings import Settings
+    from steps.asking.jobs import Job
+    from steps.errands.desk import Desk, ErrandRun
+    from steps.loans.offer_source import Candidate, Source
+    from storage.clock import Clock
+    from storage.journal import Journal
+
+BLOCK = 64
+"""Offers written down at a time before they are sent: what a crash can leave to be learnt."""
+
+WAIT_S = 0.5
+_START = Operation.LOAN_START
+_NOT_KEPT = frozenset({"run", "deadline", "max_spend"})
+
+
+@dataclass(slots=True)
+class Row:
+    """One candidate, and what became of it in this run."""
+
+    candidate: Candidate = field(repr=False)
+    word: OfferWord = OfferWord.PENDING
+    offer: Offer | None = field(default=None, repr=False)
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class Offering:
+    """A run of offers under way.
+
+    Attributes:
+        rows_read: rows of the screening run in all.
+        rows: those with a chosen decision, in their order.
+        product: the product offered, once it was found on the list.
+        made: new links so far.
+        ended: calls of each operation by how they came out.
+    """
+
+    run: ErrandRun
+    parameters: OfferLoans
+    source: Source
+    rows_read: int
+    rows: list[Row]
+    store: LoanOffers
+    product: LoanProduct | None = None
+    made: int = 0
+    ended: dict[Operation, Counter[Standing]] = field(
+        default_factory=lambda: {
+            Operation.LOAN_PRODUCTS: Counter(),
+            Operation.LOAN_START: Counter(),
+        }
+    )
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows came to which word."""
+        words = Counter(row.word for row in self.rows)
+        return {word.value: words[word] for word in OfferWord}
+
+
+# --- opening ---
+
+
+def remembered(
+    parameters: OfferLoans, settings: Settings, *, clock: Clock = system_clock
+) -> OfferLoans:
+    """Return parameters with paths that hold from any folder, those of a resumed run filled in.
+
+    Raises:
+        InputError: no folder or product was given, and no earlier run tells of one.
+    """
+    values = {name: getattr(parameters, name) for name in parameters.model_fields_set}
+    if parameters.run and journal_exists(settings.home, settings.journal_url):
+        with _journal(settings, clock) as journal:
+            earlier = journal.runs.find(parameters.run)
+        if earlier is not None and earlier.flow == OFFER_FLOW:
+            kept = {k: v for k, v in earlier.parameters.items() if k not in _NOT_KEPT}
+            values = {**kept, **values}
+    found = OfferLoans.model_validate(values)
+    if not found.run_dir:
+        raise InputError("name the folder of a finished screening run, such as out/RUN_ID")
+    if not found.product:
+        raise InputError("name the product with --product; see: nightscreen loans products")
+    paths = {name: str(Path(getattr(found, name)).absolute()) for name in ("run_dir", "output")}
+    return found.model_copy(update=paths)
+
+
+def _journal(settings: Settings, clock: Clock) -> Journal:
+    return journal_of(settings, clock=clock)
+
+
+def open_offering(
+    parameters: OfferLoans, settings: Settings, *, clock: Clock = system_clock
+) -> ErrandRun:
+    """Look at the screening run's folder and open a run of offers; nothing is sent.
+
+    Raises:
+        UsageError: the folder, the settings or the parameters are wrong.
+        JournalError: the journal cannot be used.
+    """
+    given = remembered(parameters, settings, clock=clock)
+    source = read_source(Path(given.run_dir), include_stopped=given.include_stopped)
+    return open_errand_run(
+        given,
+        settings,
+        flow=OFFER_FLOW,
+        batch=OFFER_BATCH,
+        operation=_START,
+        input_digest=f"run:{source.run_id} product:{given.product}",
+        clock=clock,
+    )
+
+
+def take_rows(run: ErrandRun) -> Offering:
+    """Read the rows with a chosen decision, and learn what earlier runs left behind.
+
+    Raises:
+        InputError: the run's files were changed.
+    """
+    parameters = run.parameters
+    assert isinstance(parameters, OfferLoans)  # noqa: S101 - opened by `open_offering`
+    source = read_source(Path(parameters.run_dir), include_stopped=parameters.include_stopped)
+    found, rows_read = candidates(run.journal, source, parameters.decisions)
+    bring_up_to_date(run.journal, run_id=run.run_id)
+    rows = rows_for(run.journal, found, parameters, run_id=run.run_id)
+    offering = Offering(run, parameters, source, rows_read, rows, LoanOffers.of(run.journal))
+    wanted = sum(1 for row in rows if row.word is OfferWord.PENDING)
+    run.control.progress[_START].wanted = min(wanted, parameters.most or wanted) + 1
+    return offering
+
+
+def rows_for(
+    journal: Journal, found: Sequence[Candidate], parameters: OfferLoans, *, run_id: str = ""
+) -> list[Row]:
+    """Return candidates as they stand before anything is sent."""
+    rows = [Row(each, _word_before(each, parameters)) for each in found]
+    _look_up(LoanOffers.of(journal), parameters.product, rows, run_id)
+    return rows
+
+
+def _word_before(candidate: Candidate, parameters: OfferLoans) -> OfferWord:
+    """Return what is clear of a row before anything is known of offers."""
+    if candidate.superseded:
+        return OfferWord.SUPERSEDED
+    if parameters.prefill and not _contacts(candidate, parameters):
+        return OfferWord.NO_CONTACT
+    return OfferWord.PENDING
+
+
+def _contacts(candidate: Candidate, parameters: OfferLoans) -> dict[str, str]:
+    """Return what the service is told of a customer."""
+    given = {"email": candidate.email, "phone": candidate.phone}
+    return {name: text for name in parameters.prefill if (text := given[name])}
+
+
+def look_up(offering: Offering, rows: Sequence[Row]) -> list[Row]:
+    """Tell of rows what the journal has of them now; return those another process is making."""
+    return _look_up(offering.store, offering.parameters.product, rows, offering.run.run_id)
+
+
+def _look_up(store: LoanOffers, product_id: str, rows: Sequence[Row], run_id: str) -> list[Row]:
+    asked = [row for row in rows if row.word is not OfferWord.SUPERSEDED]
+    known = store.newest([row.candidate.customer for row in asked], product_id)
+    others: list[Row] = []
+    for row in asked:
+        row.offer = known.get(row.candidate.customer)
+        if row.offer is None or row.offer.renewed:
+            continue
+        if row.offer.state is LinkState.OFFERED:
+            ours = row.offer.run_id == run_id
+            row.word = OfferWord.OFFERED if ours else OfferWord.ALREADY_OFFERED
+        elif row.offer.state is LinkState.IN_DOUBT:
+            row.word = OfferWord.IN_DOUBT
+        else:
+            others.append(row)
+    return others
+
+
+async def check_product(offering: Offering, desk: Desk) -> bool:
+    """Find the product on the list; False where the run goes no further.
+
+    Raises:
+        UsageError: the list does not have it; nothing is left of the run.
+    """
+    run, wanted = offering.run, offering.parameters.product
+    listed, job = await fetch_products(desk)
+    offering.ended[Operation.LOAN_PRODUCTS][job.standing] += 1
+    if listed is None:
+        if run.control.stop is None:
+            run.control.notices.append("the list of products did not come; resume the run later")
+            run.control.stop_run(StopReason.OUTAGE)
+        return False
+    offering.product = next((one for one in listed.products if one.product_id == wanted), None)
+    if offering.product is not None:
+        return True
+    await asyncio.to_thread(_nothing_left, run)
+    raise UsageError(unknown_product(listed))
+
+
+def _nothing_left(run: ErrandRun) -> None:
+    """Leave nothing of a new run that has asked for the list of products and no more."""
+    if run.is_new:
+        run.journal.runs.withdraw(run.run_id)
+        shutil.rmtree(run.folder.path, ignore_errors=True)
+    else:
+        report = run.journal.runs.find(run.run_id)
+        kept = (report.report if report is not None else None) or {}
+        run.journal.runs.finish(run.run_id, state="stopped", stop_reason="failures", report=kept)
+
+
+def learn_rest(offering: Offering) -> None:
+    """Learn what became of rows that the run was cut off from; no call is under way any more."""
+    bring_up_to_date(offering.run.journal, run_id=offering.run.run_id)
+    look_up(offering, [row for row in offering.rows if row.word is OfferWord.PENDING])
+
+
+# --- making links ---
+
+
+async def make_links(offering: Offering, desk: Desk) -> int:
+    """Make a link for each row that has none; return how many were made.
+
+    Rows that another process is making wait for it: it may yet give them back.
+    """
+    left = [row for row in offering.rows if row.word is OfferWord.PENDING]
+    while left and _may_go_on(offering):
+        later: list[Row] = []
+        while left and _may_go_on(offering):
+            size = _room(offering)
+            block, left = left[:size], left[size:]
+            later += await _make_block(offering, desk, block)
+        left = later
+        if left and _may_go_on(offering):
+            await asyncio.sleep(WAIT_S)
+            await asyncio.to_thread(bring_up_to_date, offering.run.journal)
+    return offering.made
+
+
+def _room(offering: Offering) -> int:
+    """Return how many links may be made in the next block."""
+    most = offering.parameters.most
+    return BLOCK if most is None else min(BLOCK, most - offering.made)
+
+
+def _may_go_on(offering: Offering) -> bool:
+    run = offering.run
+    return run.control.may_send(_START, run.clock()) and _room(offering) > 0
+
+
+async def _make_block(offering: Offering, desk: Desk, rows: Sequence[Row]) -> list[Row]:
+    """Write a block down, send it, and note what came; return the rows others are making."""
+    mine, others = await asyncio.to_thread(_claim, offering, rows)
+    jobs = await desk.make([_job(offering, desk, row) for row in mine])
+    for job in jobs:
+        offering.ended[_START][job.standing] += 1
+    await asyncio.to_thread(_note, offering, list(zip(mine, jobs, strict=True)))
+    return others
+
+
+def _claim(offering: Offering, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Write offers down before they may be sent; return ours, and those others are making."""
+    for row in rows:
+        row.offer = None
+    others = look_up(offering, rows)
+    waiting = {id(row) for row in others}
+    free = [row for row in rows if row.word is OfferWord.PENDING and id(row) not in waiting]
+    now = offering.run.clock()
+    for row in free:
+        row.offer = _new_offer(offering, row, now)
+    mine = offering.store.claim(row.offer for row in free if row.offer is not None)
+    ours = [row for row in free if row.offer is not None and row.offer.offer_id in mine]
+    taken = [row for row in free if row.offer is None or row.offer.offer_id not in mine]
+    return ours, [*others, *taken]
+
+
+def _new_offer(offering: Offering, row: Row, now: int) -> Offer:
+    candidate, parameters = row.candidate, offering.parameters
+    number = 1 if row.offer is None else row.offer.number + 1
+    told = _contacts(candidate, parameters)
+    product = offering.product
+    return Offer(
+        offer_id=_offer_id(offering.run.journal, candidate, parameters.product, number),
+        customer=candidate.customer,
+        batch=offering.source.batch,
+        product_id=parameters.product,
+        number=number,
+        run_id=offering.run.run_id,
+        source_run_id=offering.source.run_id,
+        decision=candidate.decision,
+        state=LinkState.STARTING,
+        started_at=now,
+        held=HeldOffer(
+            customer_id=candidate.customer_id,
+            product_name=None if product is None else product.name,
+            email=told.get("email"),
+            phone=told.get("phone"),
+        ),
+    )
+
+
+def _offer_id(journal: Journal, candidate: Candidate, product_id: str, number: int) -> bytes:
+    identity = f"{product_id}\x1f{number}\x1f{candidate.customer_id}"
+    return journal.pseudonyms.subject("loan offer", identity)
+
+
+def _job(offering: Offering, desk: Desk, row: Row) -> Job:
+    assert row.offer is not None  # noqa: S101 - claimed in the lines above
+    held = row.offer.held
+    request = loans.initialize(
+        offering.parameters.product, email=held.email or "", phone_number=held.phone or ""
+    )
+    return desk.job(request, kind=SubjectKind.CUSTOMER, subject=row.offer.offer_id)
+
+
+def _give_back(offering: Offering, rows: Sequence[Row]) -> None:
+    offering.store.drop([row.offer for row in rows if row.offer is not None])
+    for row in rows:
+        row.offer = None
+
+
+def _note(offering: Offering, made: Sequence[tuple[Row, Job]]) -> None:
+    """Write down what came of a block's calls."""
+    journal, now = offering.run.journal, offering.run.clock()
+    kept: list[Offer] = []
+    unmade: list[Row] = []
+    for row, job in made:
+        assert row.offer is not None  # noqa: S101 - it was sent
+        reading = job.reading
+        if reading is not None and reading.verdict is Verdict.ANSWERED:
+            row.offer = linked(journal, row.offer, reading.body, now)
+            kept.append(row.offer)
+        elif job.standing is Standing.IN_DOUBT or (
+            reading is not None and reading.verdict is Verdict.IN_DOUBT
+        ):
+            row.offer = replace(row.offer, state=LinkState.IN_DOUBT)
+            kept.append(row.offer)
+        else:
+            failed = job.standing is Standing.FAILED
+            row.word = OfferWord.FAILED if failed else OfferWord.PENDING
+            unmade.append(row)
+        tell_distributor(offering.run.control, reading)
+        row.problem = None if reading is None or reading.trouble is None else str(reading.trouble)
+        if row.offer.state is LinkState.OFFERED:
+            row.word = OfferWord.OFFERED
+            offering.made += 1
+        elif row.offer.state is LinkState.IN_DOUBT:
+            row.word = OfferWord.IN_DOUBT
+    offering.store.put(kept)
+    _give_back(offering, unmade)
+
+
+# --- beforehand ---
+
+
+def quote_offers(
+    parameters: OfferLoans, settings: Settings, *, clock: Clock = system_clock
+) -> dict[str, Any]:
+    """Return how many links a run would make, and at what known price; nothing is asked.
+
+    Raises:
+        UsageError: the folder, the settings or the parameters are wrong.
+    """
+    given = remembered(parameters, settings, clock=clock)
+    source = read_source(Path(given.run_dir), include_stopped=given.include_stopped)
+    with _journal(settings, clock) as journal:
+        found, rows_read = candidates(journal, source, given.decisions)
+        rows = rows_for(journal, found, given)
+        words = Counter(row.word for row in rows)
+        links = min(words[OfferWord.PENDING], given.most or len(rows))
+        price_micro = known_prices(journal)[1][_START.value]
+    cost = naira_text(links * price_micro)
+    return {
+        "schema_version": 1,
+        "run_id": None,
+        "source": {"run_id": source.run_id, "batch": source.batch},
+        "product": {"product_id": given.product},
+        "quoted": {"low": naira_text(0), "expected": cost, "high": cost},
+        "rows": {"read": rows_read, "screened": rows_read, "quarantined": 0},
+        "links": links,
+        "offers": {"chosen": len(rows), **{word.value: words[word] for word in OfferWord}},
+    }

@@ -1,0 +1,109 @@
+"""The list of active products, and the one line for a key that is no distributor's.
+
+Everything of area C begins with it: what the list does not have is never offered.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING
+
+from client import loans
+from client.classify import Trouble, Verdict
+from client.reading import parse_answer
+from schemas.checks import Operation, SubjectKind
+from schemas.errands import ErrandParameters
+from schemas.errors import StoppedError
+from schemas.loans import LoanProducts
+from steps.errands.desk import open_desk, open_errand_run
+from storage.clock import system_clock
+
+if TYPE_CHECKING:
+    import httpx
+
+    from client.classify import Reading
+    from schemas.settings import Settings
+    from steps.asking.control import Control
+    from steps.asking.jobs import Job
+    from steps.errands.desk import Desk
+    from storage.clock import Clock
+
+NO_DISTRIBUTOR = (
+    "the key is no distributor's, so the service shows it no loans: ask the service's support to "
+    "set the account up as a distributor, then use the key they send"
+)
+
+
+def tell_distributor(control: Control, reading: Reading | None) -> None:
+    """Give notice, once, where a key turned out to be no distributor's."""
+    refused = reading is not None and reading.trouble is Trouble.DISTRIBUTOR
+    if refused and NO_DISTRIBUTOR not in control.notices:
+        control.notices.append(NO_DISTRIBUTOR)
+
+
+async def fetch_products(desk: Desk) -> tuple[LoanProducts | None, Job]:
+    """Ask for the list of active products; None where it did not come.
+
+    A key that is no distributor's is told in one line (a notice), and stops the run.
+    """
+    run = desk.run
+    subject = run.journal.pseudonyms.subject(SubjectKind.PRODUCT.value, "list")
+    job = await desk.one(desk.job(loans.products(), kind=SubjectKind.PRODUCT, subject=subject))
+    reading = job.reading
+    tell_distributor(run.control, reading)
+    if reading is None or reading.verdict is not Verdict.ANSWERED:
+        return None, job
+    found = parse_answer(Operation.LOAN_PRODUCTS, reading.body)
+    return (found if isinstance(found, LoanProducts) else None), job
+
+
+def unknown_product(listed: LoanProducts) -> str:
+    """Say that a product is not on the list, and what is."""
+    ids = ", ".join(str(one.product_id) for one in listed.products) or "none"
+    return f"--product: the service lists no such active product; there are: {ids}"
+
+
+async def list_products(
+    settings: Settings,
+    *,
+    clock: Clock = system_clock,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> LoanProducts:
+    """Return the active products by themselves; the call is in the journal, a run is not.
+
+    Raises:
+        StoppedError: the list did not come, and why.
+        UsageError: the settings are wrong.
+    """
+    with tempfile.TemporaryDirectory(prefix="nightscreen-") as folder:
+        run = open_errand_run(
+            ErrandParameters(output=folder),
+            settings,
+            flow="loan_products",
+            batch="loan-products",
+            operation=Operation.LOAN_PRODUCTS,
+            clock=clock,
+        )
+        try:
+            desk = open_desk(run, transport=transport)
+            try:
+                listed, job = await fetch_products(desk)
+            finally:
+                await desk.close()
+            if listed is None:
+                raise StoppedError(_why(run.control, job))
+            return listed
+        finally:
+            run.journal.runs.withdraw(run.run_id)
+            run.close()
+
+
+def _why(control: Control, job: Job) -> str:
+    if NO_DISTRIBUTOR in control.notices:
+        return NO_DISTRIBUTOR
+    _, reason = control.ending()
+    trouble = "" if job.reading is None or job.reading.trouble is None else job.reading.trouble
+    return (
+        f"the list of products did not come ({reason or trouble or 'no answer'}); try again later, "
+        "and see: nightscreen doctor"
+    )

@@ -1,0 +1,230 @@
+"""Following loans: every open reference is asked about, and what differs is told once.
+
+A loan has ended where its word is one of `CLOSED_WORDS`; any other word, a new one too, is kept and
+followed. What is seen and what is new of it are written down together, so that two runs at once
+never tell the same; what a run that died has seen is told by the next. The files and the report
+are `tracking_report`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from client import loans
+from client.classify import Verdict
+from client.reading import parse_answer
+from schemas.checks import Operation, Outcome, SubjectKind
+from schemas.loans import LoanState
+from schemas.offers import (
+    CLOSED_WORDS,
+    TRACK_BATCH,
+    TRACK_FLOW,
+    LoanNews,
+    LoanWord,
+    Offer,
+    Seen,
+    TrackLoans,
+)
+from schemas.plan import Standing
+from steps.errands.desk import open_errand_run
+from steps.loans.offer_links import bring_up_to_date
+from steps.loans.products import tell_distributor
+from storage.clock import system_clock
+from storage.journal.loan_offers import LoanOffers
+from storage.journal.runs import KILLED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from schemas.settings import Settings
+    from steps.asking.jobs import Job
+    from steps.errands.desk import Desk, ErrandRun
+    from storage.clock import Clock
+
+BLOCK = 128
+"""Loans asked about before what was seen of them is written down."""
+_TOO_MUCH = Decimal(10) ** 15
+
+
+@dataclass(slots=True)
+class Followed:
+    """One loan, and what became of it in this run."""
+
+    offer: Offer = field(repr=False)
+    word: LoanWord = LoanWord.PENDING
+
+
+@dataclass(slots=True)
+class Tracking:
+    """A run that follows loans, under way.
+
+    Attributes:
+        loans: every loan there is a reference for, in the order they were offered.
+        ended: calls by how they came out.
+    """
+
+    run: ErrandRun
+    loans: list[Followed]
+    store: LoanOffers
+    ended: Counter[Standing] = field(default_factory=Counter)
+
+    @property
+    def due(self) -> list[Followed]:
+        """Return the loans that are to be asked about and were not yet."""
+        return [each for each in self.loans if each.word is LoanWord.PENDING]
+
+
+def open_tracking(
+    parameters: TrackLoans, settings: Settings, *, clock: Clock = system_clock
+) -> ErrandRun:
+    """Open a run that follows loans; nothing is sent.
+
+    Raises:
+        UsageError: the settings or the parameters are wrong.
+        JournalError: the journal cannot be used.
+    """
+    return open_errand_run(
+        parameters,
+        settings,
+        flow=TRACK_FLOW,
+        batch=TRACK_BATCH,
+        operation=Operation.LOAN_VIEW,
+        clock=clock,
+    )
+
+
+def take_loans(run: ErrandRun) -> Tracking:
+    """Find every loan there is a reference for, and take over what dead runs did not tell."""
+    store = LoanOffers.of(run.journal)
+    bring_up_to_date(run.journal)
+    dead = [each for each in store.telling() if each != run.run_id and _is_dead(run, each)]
+    store.hand_over(dead, run.run_id)
+    found = [
+        Followed(each, LoanWord.PENDING if each.closed_at is None else LoanWord.CLOSED)
+        for each in store.linked()
+    ]
+    tracking = Tracking(run, found, store)
+    run.control.progress[Operation.LOAN_VIEW].wanted = len(tracking.due)
+    return tracking
+
+
+def _is_dead(run: ErrandRun, run_id: str) -> bool:
+    found = run.journal.runs.find(run_id)
+    return found is None or found.state == KILLED
+
+
+async def follow_loans(tracking: Tracking, desk: Desk) -> int:
+    """Ask about every open loan and write down what was seen; return how many answered.
+
+    The first is asked about alone: a key that may not ask is told by one call.
+    """
+    due = tracking.due
+    blocks = [due[:1], *(due[start : start + BLOCK] for start in range(1, len(due), BLOCK))]
+    for block in blocks:
+        jobs = await desk.make([_job(desk, each.offer) for each in block])
+        tracking.ended.update(job.standing for job in jobs)
+        await asyncio.to_thread(_note, tracking, list(zip(block, jobs, strict=True)))
+        if tracking.run.control.stop is not None:
+            break
+    answered = {LoanWord.FOLLOWED, LoanWord.UNKNOWN_REFERENCE}
+    return sum(each.word in answered for each in tracking.loans)
+
+
+def _job(desk: Desk, offer: Offer) -> Job:
+    assert offer.loan is not None  # noqa: S101 - it has a reference
+    request = loans.loan(offer.held.reference or "")
+    return desk.job(request, kind=SubjectKind.LOAN, subject=offer.loan)
+
+
+def _note(tracking: Tracking, made: Sequence[tuple[Followed, Job]]) -> None:
+    """Write down what was seen in a block, and what is new."""
+    now = tracking.run.clock()
+    views: list[tuple[Offer, Offer, LoanNews | None]] = []
+    for each, job in made:
+        tell_distributor(tracking.run.control, job.reading)
+        seen = _seen(each.offer, job)
+        if seen is None:
+            if job.standing in {Standing.FAILED, Standing.IN_DOUBT}:
+                each.word = LoanWord.FAILED
+            continue
+        each.word = LoanWord.FOLLOWED if seen.known else LoanWord.UNKNOWN_REFERENCE
+        after = _after(each.offer, seen, now)
+        views.append((each.offer, after, _news(tracking.run.run_id, each.offer, seen, now)))
+        each.offer = after
+    written = tracking.store.follow(views)
+    others = {after.offer_id for _, after, _ in views} - written
+    if others:
+        fresh = {each.offer_id: each for each in tracking.store.linked()}
+        for each, _ in made:
+            if each.offer.offer_id in others:
+                each.offer = fresh.get(each.offer.offer_id, each.offer)
+
+
+def _seen(offer: Offer, job: Job) -> Seen | None:
+    """Return what an answer says of a loan; None where none came."""
+    reading = job.reading
+    if reading is None or reading.verdict is not Verdict.ANSWERED:
+        return None
+    before = offer.held.seen
+    if reading.outcome is Outcome.NOT_FOUND:
+        return replace(before, known=False) if before else Seen(known=False)
+    loan = parse_answer(Operation.LOAN_VIEW, reading.body)
+    if not isinstance(loan, LoanState) or not loan.status:
+        return None
+    return Seen(
+        status=loan.status,
+        loan_amount=_text(loan.loan_amount),
+        amount_disbursed=_text(loan.amount_disbursed),
+        paid=_text(loan.paid),
+        reject_reason=loan.reject_reason,
+        can_request=loan.can_request,
+        can_cancel=loan.can_cancel,
+    )
+
+
+def _text(amount: Decimal | None) -> str | None:
+    """Return an amount as decimal text, the same however many zeros it came with.
+
+    One beyond what a column of naira holds is no amount of money.
+    """
+    if amount is None or abs(amount) >= _TOO_MUCH:
+        return None
+    return f"{amount.quantize(Decimal('0.01')):f}"
+
+
+def _after(offer: Offer, seen: Seen, now: int) -> Offer:
+    """Return an offer as it is after its loan was seen."""
+    moved = seen.status != offer.status
+    return replace(
+        offer,
+        held=replace(offer.held, seen=seen),
+        status=seen.status,
+        status_at=now if moved else offer.status_at,
+        followed_at=now,
+        closed_at=now if has_ended(seen) else None,
+    )
+
+
+def has_ended(seen: Seen) -> bool:
+    """Tell whether a loan is not to be asked about any more."""
+    return seen.known and (seen.status or "").strip().upper() in CLOSED_WORDS
+
+
+def _news(run_id: str, offer: Offer, seen: Seen, now: int) -> LoanNews | None:
+    """Return what a view tells; None where nothing differs."""
+    before = offer.held.seen
+    if seen == before:
+        return None
+    return LoanNews(
+        offer_id=offer.offer_id,
+        customer=offer.customer,
+        run_id=run_id,
+        seen_at=now,
+        now=seen,
+        before=before,
+        before_at=offer.followed_at,
+    )

@@ -1,0 +1,1 @@
+"""How runs and their surroundings stand, what needs a person, and what to type next."""

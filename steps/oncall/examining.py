@@ -1,0 +1,149 @@
+"""Examining: journal, key, disk, settings and the way to the service, each looked at by itself.
+
+A part that is broken is told in words and stops nothing. Nothing is changed, no paid call is made.
+How a run stands is in `condition`, what follows from all of it in `doctoring`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from client.address import parse_address
+from schemas.errors import JournalBusyError, JournalDamagedError, JournalError, NightscreenError
+from steps.oncall.remedies import DOCTOR, Remedy
+from storage.disk import LEAST_FREE_BYTES, free_bytes
+from storage.journal.looking import Look, look_into, pids_at_work
+from storage.journal.opening import JOURNAL_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from schemas.settings import Settings
+    from storage.clock import Clock
+
+OK, WARNING, WRONG = "ok", "warning", "wrong"
+_GIGA = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: what it is.
+        standing: ok, warning, or wrong where no run can go on before it is mended.
+        says: how it stands, in words.
+        remedy: what to do about it, None where nothing is to be done; a remedy without a command
+            is followed by what the run needs.
+    """
+
+    name: str
+    standing: str
+    says: str
+    remedy: Remedy | None = None
+
+
+def find_journal(settings: Settings, clock: Clock) -> tuple[Look | None, list[Finding]]:
+    """Look into the journal; where that fails, say so and go on without it."""
+    try:
+        look = look_into(
+            settings.home,
+            url=settings.journal_url,
+            data_key=settings.data_key.get_secret_value(),
+            clock=clock,
+        )
+    except NightscreenError as error:
+        return None, [journal_trouble(settings, error)]
+    except OSError as error:
+        trouble = JournalError(f"the journal cannot be read: {error.strerror}")
+        return None, [journal_trouble(settings, trouble)]
+    if look is None:
+        says = f"none under {settings.home} yet: the first run makes it"
+        return None, [Finding("journal", OK, says)]
+    return look, [Finding("journal", OK, "can be read"), _key(look)]
+
+
+def journal_trouble(settings: Settings, error: NightscreenError) -> Finding:
+    """Say what is wrong with the journal, and what to type."""
+    file = settings.home / JOURNAL_FILE
+    first, command = "mend the journal as told above", DOCTOR
+    if isinstance(error, JournalBusyError):
+        pids = ", ".join(map(str, pids_at_work(settings.home, settings.journal_url)))
+        which = f"process {pids}" if pids else "the process that keeps it locked"
+        first = f"wait for {which}, or end it"
+    elif isinstance(error, JournalDamagedError):
+        first = f"move it away: mkdir damaged; mv {file}* damaged/"
+        command = "nightscreen journal restore BACKUP_DIR"
+    return Finding("journal", WRONG, str(error), Remedy(first, command))
+
+
+def _key(look: Look) -> Finding:
+    if look.key_trouble is None:
+        return Finding("key", OK, f"fits the journal (fingerprint {look.fingerprint[:8]})")
+    remedy = Remedy("put the right data key back", "")
+    says = f"{look.key_trouble} (the journal's has the fingerprint {look.fingerprint[:8]})"
+    return Finding("key", WRONG, says, remedy)
+
+
+def find_surroundings(
+    settings: Settings, run: Mapping[str, Any] | None, reaching: Callable[[str], str | None]
+) -> list[Finding]:
+    """Look at disk, settings and the way to the service."""
+    output = Path(run["folder"]).parent if run is not None and run["folder"] else Path("out")
+    found = [_disk("home", settings.home), _disk("output", output), _settings(settings)]
+    if settings.base_url:
+        found.append(_service(settings.base_url, reaching))
+    return found
+
+
+def _disk(name: str, folder: Path) -> Finding:
+    free = free_bytes(folder)
+    label = f"disk ({name})"
+    if free is None:
+        return Finding(label, WARNING, f"{folder} cannot be looked at; mend its permissions")
+    says = f"{free / _GIGA:,.1f} GB free under {folder}"
+    if free >= LEAST_FREE_BYTES:
+        return Finding(label, OK, says)
+    remedy = Remedy(
+        f"free some disk under {folder}; nightscreen purge --dry-run says what may go", ""
+    )
+    return Finding(label, WRONG, f"nearly full: {says}", remedy)
+
+
+def _settings(settings: Settings) -> Finding:
+    missing = [
+        name
+        for name, value in (
+            ("NIGHTSCREEN_BASE_URL", settings.base_url),
+            ("NIGHTSCREEN_API_KEY", settings.api_key.get_secret_value()),
+        )
+        if not value
+    ]
+    if missing:
+        names = " and ".join(missing)
+        return Finding(
+            "settings",
+            WRONG,
+            f"{names} not set",
+            Remedy(f"write {names} into .env", ""),
+        )
+    return Finding("settings", OK, "complete")
+
+
+def _service(base_url: str, reaching: Callable[[str], str | None]) -> Finding:
+    trouble = reaching(base_url)
+    if trouble is None:
+        host = _host(base_url)
+        return Finding("service", OK, f"{host} can be reached (connected only, nothing asked)")
+    return Finding(
+        "service",
+        WARNING,
+        trouble,
+        Remedy("mend the network or NIGHTSCREEN_BASE_URL", ""),
+    )
+
+
+def _host(base_url: str) -> str:
+    return parse_address(base_url).url.netloc.decode("ascii")

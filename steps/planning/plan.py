@@ -1,0 +1,455 @@
+"""Plan: what each row needs, judged by eligibility, consent and freshness, before any money.
+
+Consent is judged here per row, before sharing and reuse: a row without it neither asks nor sees an
+ecosystem or selfie answer, even where one is at hand. Prices and order belong to `price`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
+from schemas.plan import NEEDED, CheckCounts, Plan, Slot, Why
+from schemas.rows import Problem
+from steps.asking.sparing import Chains, make_chains
+from steps.planning.consent import consent_column, consent_ends
+from steps.planning.distinct import UNKNOWN_EXPOSURE, Distinct, make_distinct, number_needed
+from steps.planning.eligibility import flat, identities, slots_of, why_not
+from steps.planning.row_plan import (
+    SettledSlot,
+    ToAsk,
+    put_row_plans,
+    put_subjects,
+    read_subjects,
+    take_subjects,
+)
+from steps.results.evidence import AtHand
+from steps.values.references import references
+from storage.journal.answers import NONE, OUTCOMES, Latest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from steps.planning.freshness import Freshness
+    from steps.values.fields import Finding
+    from storage.sealing import Pseudonyms
+    from storage.workspace import Workspace
+
+_HALF, _TWICE = 0.5, 2.0
+
+
+class AnswerBook(Protocol):
+    """What a plan asks of the journal."""
+
+    def latest_columns(self, check: str, subjects: bytes, run_id: str) -> Latest:
+        """Return the latest answer to each of some lookups."""
+
+    def stamp(self) -> str:
+        """Return a text that stays the same while no answer comes or goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a run is asked to do.
+
+    Attributes:
+        checks: the checks of the run.
+        karma_kinds: which identities karma is asked by.
+        purpose: why; decides freshness and order.
+        run_id: the run; its own earlier answers always count.
+        stop_at_first: karma asks no further about a row once one identity is listed.
+    """
+
+    checks: tuple[Check, ...]
+    karma_kinds: tuple[IdentityKind, ...]
+    purpose: Purpose
+    run_id: str
+    stop_at_first: bool = False
+
+
+class Planner:
+    """Makes the plan of one batch in two passes over its chunks.
+
+    `gather` each chunk in order, `settle` once, which leaves the row plans in the workspace, then
+    ask `needed_of` for each chunk. One slot at a time is in memory for the whole batch; what is
+    gathered of the others, and what was settled of them, lies sealed chunk by chunk.
+    """
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        *,
+        at: datetime,
+        freshness: Freshness,
+        pseudonyms: Pseudonyms,
+        answers: AnswerBook,
+        workspace: Workspace,
+        placeholders: Callable[[int, IdentityKind], NDArray[np.bool_]] | None = None,
+        images: Callable[[Sequence[str]], Mapping[str, Finding]] | None = None,
+        subjects: Callable[[int, IdentityKind, NDArray[np.int64]], bytes | None] | None = None,
+        whole: bool = True,
+    ) -> None:
+        self._at_hand = subjects
+        self._is_whole = whole
+        self._placeholders = placeholders
+        self._images = images
+        self._wanted = wanted
+        self._at = at
+        self._freshness = freshness
+        self._pseudonyms = pseudonyms
+        self._answers = answers
+        self._slots = slots_of(wanted.checks, wanted.karma_kinds)
+        self._space = workspace
+        self._whys: dict[Slot, list[NDArray[np.int8]]] = {slot: [] for slot in self._slots}
+        self._distinct: dict[Slot, Distinct] = {}
+        self._to_ask: dict[Slot, ToAsk] = {}
+        self._stamp = ""
+        self._starts = [0]
+        self._exposures: list[NDArray[np.int64]] = []
+        self._screened_before: NDArray[np.bool_] = np.zeros(0, dtype=bool)
+        self.counts = {check: CheckCounts() for check in wanted.checks}
+        self.slots = {slot: CheckCounts() for slot in self._slots}
+        self.problems: list[Problem] = []
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows were gathered."""
+        return self._starts[-1]
+
+    def gather(self, rows: pa.Table) -> None:
+        """Judge eligibility and consent of a chunk, and make pseudonyms of what it asks."""
+        consent = consent_column(rows.combine_chunks().to_batches()[0], at=self._at)
+        allowed = consent.to_numpy(zero_copy_only=False).astype(bool)
+        for slot in self._slots:
+            why = self._without_placeholders(why_not(rows, slot, allowed), slot)
+            asking = np.flatnonzero(why == Why.ASK.value)
+            put_subjects(
+                self._space, slot, len(self._starts) - 1, self._subjects(rows, slot, asking)
+            )
+            self._whys[slot].append(why)
+        self._count_rows()
+        self._exposures.append(_exposure_kobo(rows))
+        self._starts.append(self.rows + rows.num_rows)
+
+    def _without_placeholders(self, why: NDArray[np.int8], slot: Slot) -> NDArray[np.int8]:
+        """Ask nothing about an email or phone that is nobody's own: it is taken as absent."""
+        if self._placeholders is not None:
+            nobodys = self._placeholders(len(self._starts) - 1, slot.kind)
+            why[nobodys & (why == Why.ASK.value)] = Why.INELIGIBLE.value
+        return why
+
+    def _subjects(self, rows: pa.Table, slot: Slot, asking: NDArray[np.int64]) -> bytes:
+        if self._at_hand is not None and slot.check is not Check.SELFIE:
+            found = self._at_hand(len(self._starts) - 1, slot.kind, asking)
+            if found is not None:
+                return found
+        named = identities(rows, slot).take(pa.array(asking)).to_pylist()
+        subject, kind = self._pseudonyms.subject, slot.kind.value
+        if slot.check is Check.SELFIE:
+            images = flat(rows["image_url"]).take(pa.array(asking)).to_pylist()
+            pairs = zip(named, images, strict=True)
+            return b"".join(subject(kind, name, image) for name, image in pairs)
+        return self._pseudonyms.subjects(kind, named)
+
+    def _asking(self, slot: Slot) -> NDArray[np.int32]:
+        """Return the rows of the batch that ask a slot."""
+        parts = [np.flatnonzero(why == Why.ASK.value) for why in self._whys[slot]]
+        moved = [
+            (part + start).astype(np.int32)
+            for part, start in zip(parts, self._starts[:-1], strict=True)
+        ]
+        return np.concatenate([np.zeros(0, np.int32), *moved])
+
+    def _count_rows(self) -> None:
+        """Count the rows of the chunk just gathered that a check leaves out whole."""
+        for check, counts in self.counts.items():
+            whys = [self._whys[slot][-1] for slot in self._slots if slot.check is check]
+            _count_why(counts, row_why(whys))
+        for slot, counts in self.slots.items():
+            _count_why(counts, self._whys[slot][-1])
+
+    def settle(self, read_chunk: Callable[[int], pa.Table], judge: RowJudge) -> None:
+        """Find the distinct lookups and which of them have a fresh answer.
+
+        Args:
+            read_chunk: gives a chunk again, for the few answers whose age depends on the row.
+            judge: tells whether a stored bank account answer contradicts a row.
+        """
+        self._stamp = self._answers.stamp()
+        exposure = np.concatenate([np.zeros(0, np.int64), *self._exposures])
+        self._exposures.clear()
+        self._screened_before = np.zeros(self.rows, dtype=bool)
+        for slot in self._slots:
+            subjects = take_subjects(self._space, slot, len(self._starts) - 1)
+            distinct = make_distinct(subjects, self._asking(slot), exposure)
+            latest = self._match_stored(slot, distinct)
+            if distinct.banded.any():
+                self._judge_banded(slot, distinct, latest, read_chunk, judge)
+            if slot.check is Check.SELFIE and self._images is not None:
+                distinct, latest = self._without_unreachable(slot, distinct, latest, read_chunk)
+            settled = SettledSlot(slot, distinct, latest, self._stamp)
+            self._to_ask[slot] = ToAsk.of(distinct, self._starts)
+            chunks = range(len(self._starts) - 1) if self._is_whole else self._to_ask[slot].chunks()
+            put_row_plans(self._space, settled, self._whys[slot], self._starts, chunks)
+            if self._wanted.stop_at_first:
+                self._distinct[slot] = distinct
+            counts = self.slots[slot]
+            counts.lookups += len(distinct.asking)
+            counts.distinct += len(distinct)
+            self.counts[slot.check].add_lookups(counts)
+
+    def _without_unreachable(
+        self,
+        slot: Slot,
+        distinct: Distinct,
+        latest: Latest,
+        read_chunk: Callable[[int], pa.Table],
+    ) -> tuple[Distinct, Latest]:
+        """Leave out what is to be asked of an image the service cannot fetch; its rows are invalid.
+
+        What is at hand stays: nothing has to be fetched for it.
+        """
+        asked = distinct.needed[distinct.inverse]
+        urls: list[str] = []
+        for _, rows, here in self._chunks_of(distinct.asking, asked, read_chunk):
+            urls += flat(rows["image_url"]).take(pa.array(here)).to_pylist()
+        findings = {} if self._images is None else self._images(urls)
+        places = np.flatnonzero(asked)
+        bad = [place for place, url in zip(places, urls, strict=True) if url in findings]
+        dropped = np.zeros(len(distinct), dtype=bool)
+        dropped[distinct.inverse[bad]] = True
+        marked = np.zeros(len(distinct.asking), dtype=bool)
+        marked[bad] = True
+        said = iter(findings[url] for url in urls if url in findings)
+        for number, rows, here in self._chunks_of(distinct.asking, marked, read_chunk):
+            self._whys[slot][number][here] = Why.INVALID.value
+            lines = flat(rows["line"]).take(pa.array(here)).to_pylist()
+            for line, finding in zip(lines, said, strict=False):
+                self.problems.append(
+                    Problem(line, "image_url", finding.code, finding.hint, finding.action)
+                )
+        self.counts[slot.check].rows_invalid += len(bad)
+        self.slots[slot].rows_invalid += len(bad)
+        return distinct.without(dropped), latest.take(~dropped)
+
+    def _chunks_of(
+        self,
+        rows: NDArray[np.int32],
+        wanted: NDArray[np.bool_],
+        read_chunk: Callable[[int], pa.Table],
+    ) -> Iterator[tuple[int, pa.Table, NDArray[np.int64]]]:
+        """Yield each chunk that has some of these rows: its number, itself, and which they are."""
+        for number in range(len(self._starts) - 1):
+            part = self._here(rows, number)
+            here = rows[part][wanted[part]].astype(np.int64) - self._starts[number]
+            if len(here):
+                yield number, read_chunk(number), here
+
+    def _match_stored(self, slot: Slot, distinct: Distinct) -> Latest:
+        """Hold each distinct lookup against the journal's latest answer, and return those."""
+        run_id = self._wanted.run_id
+        latest = self._answers.latest_columns(slot.check.value, distinct.subjects, run_id)
+        known = latest.outcome != NONE
+        for number, outcome in enumerate(OUTCOMES):
+            here = np.flatnonzero(latest.outcome == number)
+            if len(here):
+                self._judge_stored(slot, distinct, outcome, here, latest.take(here))
+        self._screened_before[distinct.asking[known[distinct.inverse]]] = True
+        return latest
+
+    def _judge_stored(
+        self,
+        slot: Slot,
+        distinct: Distinct,
+        outcome: Outcome,
+        here: NDArray[np.int64],
+        latest: Latest,
+    ) -> None:
+        """Judge the answers of one outcome: this run's own, fresh, or of middle age."""
+        check, counts, at = slot.check, self.slots[slot], latest.answered_at
+        self._weigh_age(counts, check, outcome, latest)
+        own = latest.own_run
+        free = own & (latest.cost_micro == 0)
+        counts.free += int(free.sum())
+        counts.paid += int((own & ~free).sum())
+        fresh = ~own & self._freshness.fresh(check, outcome.value, at)
+        self._count_reuse(counts, latest.take(fresh))
+        distinct.needed[here] = ~(own | fresh)
+        distinct.banded[here] = ~(own | fresh) & self._freshness.banded(check, outcome.value, at)
+        distinct.listed[here] = ~distinct.needed[here] & (outcome is Outcome.LISTED)
+
+    def _weigh_age(
+        self, counts: CheckCounts, check: Check, outcome: Outcome, latest: Latest
+    ) -> None:
+        """Note whether half or twice the age limit would change what is asked."""
+        share = self._freshness.age_share(check, outcome.value, latest.answered_at)
+        cost_micro = np.maximum(latest.cost_micro, 0)
+        stricter, looser = (share > _HALF) & (share <= 1), (share > 1) & (share <= _TWICE)
+        counts.stricter.add(int(cost_micro[stricter].sum()), int(stricter.sum()))
+        counts.looser.add(int(cost_micro[looser].sum()), int(looser.sum()))
+
+    def _count_reuse(self, counts: CheckCounts, latest: Latest) -> None:
+        if not len(latest.outcome):
+            return
+        counts.reused += len(latest.outcome)
+        counts.saved_by_reuse_micro += int(np.maximum(latest.cost_micro, 0).sum())
+        first_at = int(latest.answered_at.min())
+        counts.oldest_reused_at = min(counts.oldest_reused_at or first_at, first_at)
+
+    def _judge_banded(
+        self,
+        slot: Slot,
+        distinct: Distinct,
+        latest: Latest,
+        read_chunk: Callable[[int], pa.Table],
+        judge: RowJudge,
+    ) -> None:
+        """Reuse an answer of middle age unless it contradicts one of the rows that need it."""
+        contradicted = np.zeros(len(distinct), dtype=bool)
+        asked = distinct.banded[distinct.inverse]
+        for number, rows, here in self._chunks_of(distinct.asking, asked, read_chunk):
+            part = self._here(distinct.asking, number)
+            lookups = distinct.inverse[part][asked[part]].astype(np.int64)
+            subjects = np.frombuffer(distinct.subjects, "V16")[lookups].tobytes()
+            middling = latest.take(lookups)
+            hand = AtHand(here, subjects, middling.answered_at, middling.call_id)
+            contradicted[lookups[judge.contradicts(rows, hand)]] = True
+        reused = distinct.banded & ~contradicted
+        distinct.needed[reused] = False
+        self._count_reuse(self.slots[slot], latest.take(reused))
+
+    def _here(self, sorted_rows: NDArray[np.int32], number: int) -> slice:
+        """Return which of some ascending row numbers fall into a chunk."""
+        bounds = np.searchsorted(sorted_rows, self._starts[number : number + 2])
+        return slice(int(bounds[0]), int(bounds[1]))
+
+    def needed_of(self, number: int, read_chunk: Callable[[int], pa.Table]) -> pa.Table:
+        """Return the lookups to be asked in the name of a chunk's rows (`schemas.plan.NEEDED`).
+
+        The chunk is read only where there are any: on a warm night it mostly stays sealed.
+        """
+        found = {slot: each.of_chunk(number) for slot, each in self._to_ask.items()}
+        if not any(len(each.row) for each in found.values()):
+            return NEEDED.empty_table()
+        rows = read_chunk(number)
+        return pa.concat_tables(
+            self._needed_rows(slot, each, number, rows)
+            for slot, each in found.items()
+            if len(each.row)
+        )
+
+    def _needed_rows(self, slot: Slot, to_ask: ToAsk, number: int, rows: pa.Table) -> pa.Table:
+        size = len(to_ask.row)
+        here = pa.array(to_ask.row - self._starts[number])
+        owners = rows.take(here)
+        gated = slot.check in CONSENT_GATED
+        nothing = pa.nulls(size, pa.string())
+        first = self._wanted.purpose is Purpose.ORIGINATION
+        seen = self._screened_before[to_ask.row] & (not first)
+        return pa.table(
+            {
+                "check": pa.array([slot.check.value] * size),
+                "kind": pa.array([slot.kind.value] * size),
+                "subject": read_subjects(self._space, slot, number).take(here),
+                "identity": identities(owners, slot),
+                "image_url": flat(owners["image_url"]) if slot.check is Check.SELFIE else nothing,
+                "consent_reference": references(owners) if gated else nothing,
+                "consent_ends_at": _ends(owners) if gated else pa.nulls(size, pa.int64()),
+                "tier": pa.array(seen.astype(np.int8)),
+                "exposure_kobo": pa.array(to_ask.exposure),
+                "row": pa.array(to_ask.row.astype(np.int64)),
+            },
+            schema=NEEDED,
+        )
+
+    def chains(self) -> Chains:
+        """Return which needed lookups karma asks about each row, in the order of its identities.
+
+        Only where the run stops at the first listing; else nothing is kept for it.
+        """
+        slots = [self._distinct[slot] for slot in self._slots]
+        numbers = number_needed(slots, self._starts)
+        each = zip(self._slots, slots, numbers, strict=True)
+        return make_chains(
+            [(slot.kind.value, one, at) for slot, one, at in each if slot.check is Check.KARMA],
+            self.rows,
+            needed=sum(int(each.needed.sum()) for each in slots),
+        )
+
+    def result(self, planned_at: int, needed: int) -> Plan:
+        """Return the plan's numbers."""
+        return Plan(
+            chunks=len(self._starts) - 1,
+            rows=self.rows,
+            planned_at=planned_at,
+            checks=self.counts,
+            slots=self.slots,
+            needed=needed,
+        )
+
+
+class RowJudge(Protocol):
+    """Tells which rows a stored bank account answer contradicts."""
+
+    def contradicts(self, rows: pa.Table, hand: AtHand) -> NDArray[np.bool_]:
+        """Return for each answer at hand whether it contradicts its row."""
+
+
+def row_why(whys: Sequence[NDArray[np.int8]]) -> NDArray[np.int8]:
+    """Return why a check of several slots leaves a row out: asked where any slot is asked.
+
+    Where none is asked, a malformed identifier is told before an absent one: it can be mended.
+    """
+    stacked = np.vstack(whys)
+    asked = (stacked == Why.ASK.value).any(axis=0)
+    refused = (stacked == Why.REFUSED.value).any(axis=0)
+    invalid = (stacked == Why.INVALID.value).any(axis=0)
+    return np.select(
+        [asked, refused, invalid],
+        [Why.ASK.value, Why.REFUSED.value, Why.INVALID.value],
+        Why.INELIGIBLE.value,
+    ).astype(np.int8)
+
+
+def _count_why(counts: CheckCounts, whys: NDArray[np.int8]) -> None:
+    counts.rows_ineligible += int((whys == Why.INELIGIBLE.value).sum())
+    counts.rows_invalid += int((whys == Why.INVALID.value).sum())
+    counts.rows_refused += int((whys == Why.REFUSED.value).sum())
+
+
+def _ends(rows: pa.Table) -> pa.Array:
+    return pa.array(consent_ends(rows.combine_chunks().to_batches()[0]))
+
+
+def _exposure_kobo(rows: pa.Table) -> NDArray[np.int64]:
+    """Return naira at risk in kobo; an unknown exposure is -1, since it is not zero.
+
+    A decimal of two places is stored as a 128-bit number of kobo, whose low half is read.
+    """
+    column = flat(rows["exposure"])
+    halves = np.frombuffer(column.buffers()[1] or b"", dtype=np.int64).reshape(-1, 2)
+    kobo = halves[column.offset : column.offset + len(column), 0]
+    known = pc.is_valid(column).to_numpy(zero_copy_only=False)
+    return np.where(known, np.maximum(kobo, 0), UNKNOWN_EXPOSURE)
+
+
+def plan_batch(
+    planner: Planner,
+    chunks: int,
+    read_chunk: Callable[[int], pa.Table],
+    judge: RowJudge,
+) -> Iterator[pa.Table]:
+    """Plan a whole batch; yield each chunk's needed lookups, in order."""
+    for number in range(chunks):
+        planner.gather(read_chunk(number))
+    planner.settle(read_chunk, judge)
+    for number in range(chunks):
+        yield planner.needed_of(number, read_chunk)

@@ -1,0 +1,1 @@
+"""The policy language: read, checked, explained, evaluated, tried on past runs."""

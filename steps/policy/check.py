@@ -1,0 +1,251 @@
+"""Every mistake of a policy, each at its place: what `policy check` tells.
+
+A policy that passes here can be applied to any batch. How conditions are read is in `policy_sql`,
+how rules fit together in `policy_logic`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from schemas.policy import Effect, Policy, Rule
+from steps.policy.columns import known_columns, outputs_of_a_decision, suggestion
+from steps.policy.conditions import CheckedCondition, check_condition, empty_rows
+from steps.policy.engine import locked_engine
+from steps.policy.file import PolicyText, parse
+from steps.policy.logic import rule_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_TOP = tuple(Policy.model_fields)
+_RULE = tuple(Rule.model_fields)
+_SENTENCES = {
+    "team": "the sentence for the team is missing: say what it means and what to do",
+    "customer": "the sentence for the customer is missing: say what they may be told",
+}
+_SHAPES = {
+    "missing": "is missing",
+    "string_pattern_mismatch": "must be short and plain: CAPITALS_AND_DIGITS for a code; letters, "
+    "digits, dots and dashes for a name",
+    "string_too_short": "is blank",
+    "string_type": "must be text in quotes",
+    "bool_type": "must be true or false",
+    "tuple_type": "must be written as [[rules]], once for each rule",
+    "model_type": "must be written as [[rules]] with its entries below",
+    "too_short": "there are none: a policy needs at least one [[rules]]",
+}
+_EFFECTS = tuple(effect.value for effect in Effect)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mistake:
+    """One mistake in a policy file.
+
+    Attributes:
+        line: where, from 1.
+        rule: the rule's code, or its number where it has none; empty above the rules.
+        message: what is wrong and what to do.
+    """
+
+    line: int
+    rule: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What checking a policy gave: the policy and its conditions, or mistakes in order of line."""
+
+    policy: Policy | None
+    mistakes: tuple[Mistake, ...]
+    conditions: tuple[CheckedCondition, ...] = ()
+
+
+def check_policy(text: str) -> Checked:
+    """Check the text of a policy file; nothing of it touches anything outside."""
+    source = parse(text)
+    if source.fault is not None:
+        line, message = source.fault
+        return Checked(None, (Mistake(line, "", message),))
+    found = sorted(set(_shape_mistakes(source)))
+    rules, carried, sensitive = _sound_rules(source)
+    conditions = _checked_conditions(rules, carried, allow_sensitive=sensitive)
+    found += _condition_mistakes(source, conditions)
+    found += _logic_mistakes(source, rules, conditions)
+    if found:
+        return Checked(None, tuple(sorted(set(found))))
+    policy = Policy.model_validate(source.document)
+    return Checked(policy, (), tuple(conditions[number] for number in range(len(policy.rules))))
+
+
+def check_rules(policy: Policy) -> tuple[CheckedCondition, ...] | str:
+    """Return the checked conditions of a policy that did not come from a file, or what is wrong."""
+    rules = dict(enumerate(policy.rules))
+    found = _checked_conditions(rules, policy.carried, allow_sensitive=policy.allow_sensitive)
+    for number, rule in rules.items():
+        for finding in found[number].findings:
+            return f"the rule {rule.code} {finding.message}"
+    for number, message in rule_problems(rules, found):
+        return f"the rule {rules[number].code} {message}"
+    return tuple(found[number] for number in rules)
+
+
+def _checked_conditions(
+    rules: Mapping[int, Rule], carried: tuple[str, ...], *, allow_sensitive: bool
+) -> dict[int, CheckedCondition]:
+    with locked_engine() as connection:
+        connection.register("rows", empty_rows(carried))
+        return {
+            number: check_condition(
+                connection, rule.when, carried=carried, allow_sensitive=allow_sensitive
+            )
+            for number, rule in rules.items()
+        }
+
+
+def _rule_name(entries: object, number: int) -> str:
+    code = entries.get("code") if isinstance(entries, dict) else None
+    return code if isinstance(code, str) and code.strip() else f"rule {number + 1}"
+
+
+def _shape_mistakes(source: PolicyText) -> Iterator[Mistake]:
+    """Yield what is missing, misspelt or of the wrong kind, before any condition is read."""
+    document = source.document
+    for name in document:
+        if name not in _TOP:
+            line = source.top.line(name)
+            yield Mistake(line, "", f"{name} is unknown{suggestion(name, _TOP)}")
+    yield from _carried_mistakes(source)
+    rules = document.get("rules")
+    listed = rules if isinstance(rules, list) else []
+    for number, entries in enumerate(listed):
+        yield from _rule_mistakes(source, number, entries)
+    try:
+        Policy.model_validate(document)
+    except ValidationError as error:
+        for each in error.errors():
+            counted = each["type"] == "too_short" and bool(listed)
+            if each["type"] != "extra_forbidden" and not counted:
+                words = _SHAPES.get(each["type"], each["msg"])
+                yield from _model_mistake(source, each["loc"], words)
+
+
+def _carried_mistakes(source: PolicyText) -> Iterator[Mistake]:
+    carried = source.document.get("carried", [])
+    for name in carried if isinstance(carried, list) else []:
+        if str(name) in known_columns() or str(name) in outputs_of_a_decision():
+            yield Mistake(
+                source.top.line("carried"),
+                "",
+                f"carried: {name} is a column of the results; a carried column of that name is "
+                f"renamed input_{name}",
+            )
+
+
+def _rule_mistakes(source: PolicyText, number: int, entries: object) -> Iterator[Mistake]:
+    """Yield the mistakes of a rule that deserve better words than those of its shape."""
+    if not isinstance(entries, dict):
+        return
+    places, rule = source.rule(number), _rule_name(entries, number)
+    for name in entries:
+        if name not in _RULE:
+            known = suggestion(name, _RULE)
+            yield Mistake(places.line(name), rule, f"{name} is unknown{known}")
+    effect = entries.get("effect")
+    if isinstance(effect, str) and effect not in _EFFECTS:
+        choices = ", ".join(_EFFECTS)
+        message = f"the effect {effect} is unknown; it is one of {choices}"
+        near = suggestion(effect, _EFFECTS)
+        yield Mistake(places.line("effect"), rule, message + near)
+    for name, message in _SENTENCES.items():
+        value = entries.get(name, "")
+        if isinstance(value, str) and not value.strip():
+            yield Mistake(places.line(name), rule, message)
+
+
+def _model_mistake(
+    source: PolicyText, place: tuple[int | str, ...], message: str
+) -> Iterator[Mistake]:
+    """Yield a mistake of the policy's shape, unless it was told in better words already."""
+    words = message.removeprefix("Value error, ")
+    words = words[:1].lower() + words[1:]
+    if place[:1] != ("rules",) or len(place) == 1:
+        name = str(place[0])
+        yield Mistake(source.top.line(name), "", f"{name}: {words}")
+        return
+    number = int(place[1])
+    entries = source.document["rules"][number]
+    name = str(place[2]) if len(place) > 2 else "rule"  # noqa: PLR2004 - rules, number, entry
+    value = entries.get(name, "") if isinstance(entries, dict) else ""
+    blank = isinstance(value, str) and not value.strip()
+    told = (name in _SENTENCES and blank) or (name == "effect" and isinstance(value, str) and value)
+    if not told:
+        rule = _rule_name(entries, number)
+        yield Mistake(source.rule(number).line(name), rule, f"{name}: {words}")
+
+
+def _sound_rules(source: PolicyText) -> tuple[dict[int, Rule], tuple[str, ...], bool]:
+    """Return the rules whose condition can be read, though other entries may be wrong."""
+    rules: dict[int, Rule] = {}
+    listed = source.document.get("rules")
+    for number, entries in enumerate(listed if isinstance(listed, list) else []):
+        rule = _readable(entries, number)
+        if rule is not None:
+            rules[number] = rule
+    carried = source.document.get("carried", [])
+    names = tuple(map(str, carried)) if isinstance(carried, list) else ()
+    return rules, names, source.document.get("allow_sensitive") is True
+
+
+def _readable(entries: object, number: int) -> Rule | None:
+    """Return a rule with its own condition, stand-ins taking the place of what is wrong."""
+    if not isinstance(entries, dict) or not isinstance(entries.get("when"), str):
+        return None
+    stand_ins: dict[str, Any] = {
+        "code": f"RULE_{number + 1}",
+        "effect": "note",
+        "team": "-",
+        "customer": "-",
+    }
+    kept = {name: entries[name] for name in _RULE if name in entries}
+    for replaced in ((), ("team", "customer"), ("team", "customer", "effect"), tuple(stand_ins)):
+        trial = {**stand_ins, **kept, **{name: stand_ins[name] for name in replaced}}
+        try:
+            return Rule.model_validate(trial)
+        except ValidationError:
+            continue
+    return None
+
+
+def _condition_mistakes(
+    source: PolicyText, conditions: Mapping[int, CheckedCondition]
+) -> Iterator[Mistake]:
+    for number, condition in conditions.items():
+        entries = source.document["rules"][number]
+        first = source.rule(number).line("when")
+        written = str(entries["when"])
+        lead = len(written) - len(written.lstrip())
+        for finding in condition.findings:
+            line = first + written[: lead + finding.at].count("\n")
+            yield Mistake(line, _rule_name(entries, number), finding.message)
+
+
+def _logic_mistakes(
+    source: PolicyText, rules: Mapping[int, Rule], conditions: Mapping[int, CheckedCondition]
+) -> Iterator[Mistake]:
+    """Yield what rules say of each other; what stands in for a misspelt effect says nothing."""
+    meant = {
+        number: rule
+        for number, rule in rules.items()
+        if source.document["rules"][number].get("effect", rule.effect) == rule.effect
+    }
+    for number, message in rule_problems(meant, conditions):
+        entries = source.document["rules"][number]
+        yield Mistake(source.rule(number).line("when"), _rule_name(entries, number), message)
+
+
+__all__ = ["Checked", "Mistake", "check_policy", "check_rules"]

@@ -1,0 +1,161 @@
+"""What a condition may name: the columns, their types, their words, and which are sensitive.
+
+The columns of `enriched` come from `enriched` itself; what later stations add is known here too, so
+that a policy may name a column before any batch has it. How conditions are read is in `policy_sql`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.answers import BvnDetails
+from schemas.checks import Check, NoAnswer, Outcome, Purpose, Source
+from schemas.rows import INSTANT, KNOWN_COLUMNS, row_schema
+from steps.planning.signals import SIGNALS
+from steps.results.enriched import CHECK_FIELDS, COST, DECISION_FIELDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PURPOSE = "purpose"
+SENSITIVE = ("gender", "marital status", "state of origin")
+_SENSITIVE_PARTS = ("gender", "marital", "stateoforigin", "originstate", "lgaoforigin")
+_SENSITIVE_WORDS = frozenset({"sex", "married", "spouse"})
+_NAIVE_INSTANT = pa.timestamp("us")
+_BVN_HIDDEN = frozenset({"bvn", "reference", "extra"})
+
+NO_ANSWER = tuple(word.value for word in NoAnswer)
+OPEN = tuple(
+    word.value
+    for word in (
+        NoAnswer.TEST_MODE,
+        NoAnswer.IN_DOUBT,
+        NoAnswer.FAILED,
+        NoAnswer.PENDING,
+        NoAnswer.SPARED,
+    )
+)
+"""Statuses of a check that was asked for and has no answer: such a row is never approved."""
+SILENT = (*NO_ANSWER, Outcome.NOT_FOUND.value, Outcome.CLEAR.value)
+"""Statuses under which a check's other columns have nothing to say, and rightly so."""
+
+_GRADES = ("strong", "likely", "weak", "none", "business")
+_ANSWERS: dict[Check, tuple[str, ...]] = {
+    Check.BANK_ACCOUNT: ("verified", "mismatch", "unconfirmed", "not_found"),
+    Check.KARMA: ("listed", "clear"),
+    Check.ECOSYSTEM: ("found", "not_found"),
+    Check.SELFIE: ("match", "no_match", "unsure"),
+}
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type a condition sees: words are text, instants are UTC without a zone."""
+    if pa.types.is_dictionary(kind):
+        return pa.string()
+    return _NAIVE_INSTANT if kind == INSTANT else kind
+
+
+def _bvn_columns() -> dict[str, pa.DataType]:
+    """Return the columns of BVN details; the service sends `watchlisted` as 0 or 1."""
+    found: dict[str, pa.DataType] = {}
+    for name, field in BvnDetails.model_fields.items():
+        if name not in _BVN_HIDDEN:
+            day = field.annotation == (date | None)
+            found[f"bvn_{name}"] = pa.date32() if day else pa.string()
+    return found | {"bvn_watchlisted": pa.int64(), "bvn_checked_at": _NAIVE_INSTANT}
+
+
+@cache
+def known_columns() -> dict[str, pa.DataType]:
+    """Return every column a condition may name, with the type it sees."""
+    rows = row_schema()
+    found = {name: _plain(rows.field(name).type) for name in KNOWN_COLUMNS}
+    for check in Check:
+        found |= {name: _plain(kind) for name, kind in CHECK_FIELDS[check]}
+    found |= _bvn_columns()
+    found |= dict.fromkeys(SIGNALS, pa.int64())
+    return found | {"cost": COST, PURPOSE: pa.string()}
+
+
+@cache
+def check_columns() -> dict[str, Check]:
+    """Return which check each of the checks' columns belongs to."""
+    return {name: check for check in Check for name, _ in CHECK_FIELDS[check]}
+
+
+@cache
+def words() -> dict[str, tuple[str, ...]]:
+    """Return the words of each column that has only certain words."""
+    found: dict[str, tuple[str, ...]] = {}
+    for check in Check:
+        found[f"{check.value}_status"] = (*_ANSWERS[check], *NO_ANSWER)
+        found[f"{check.value}_source"] = tuple(each.value for each in Source)
+    found["name_match"] = found["ecosystem_name_match"] = _GRADES
+    found[PURPOSE] = tuple(each.value for each in Purpose)
+    return found
+
+
+def outputs_of_a_decision() -> frozenset[str]:
+    """Return the columns a decision writes and so cannot rest on."""
+    return frozenset(name for name, _ in DECISION_FIELDS if name != "cost")
+
+
+def may_be_absent(name: str) -> bool:
+    """Tell whether a column may be empty without anything being missing.
+
+    That is so of BVN details, which are held of few customers, and of the signals of a batch.
+    """
+    return name in _bvn_columns() or name in SIGNALS
+
+
+def is_sensitive(text: str) -> bool:
+    """Tell whether a name of a column or field speaks of gender, marital status or origin."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
+    tokens = re.findall(r"[a-z]+", spaced.casefold())
+    joined = "".join(tokens)
+    return any(part in joined for part in _SENSITIVE_PARTS) or not _SENSITIVE_WORDS.isdisjoint(
+        tokens
+    )
+
+
+def suggestion(word: str, among: Iterable[str]) -> str:
+    """Return `; did you mean …?` where something close is known, else nothing."""
+    known = list(among)
+    near = get_close_matches(word.casefold(), known, n=1, cutoff=0.6)
+    if not near:
+        near = [each for each in known if each.endswith(f"_{word.casefold()}")][:1]
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def fitted(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """Return a column as conditions see it; null where the table has none of that kind.
+
+    A column of text does not stand for a number, a date or a flag: an input that carries a column
+    under the name of a later station's is no evidence.
+    """
+    if name not in table.column_names:
+        return pa.nulls(table.num_rows, kind)
+    column = table[name]
+    if column.type == kind:
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string(column.type) != pa.types.is_string(kind):
+        return pa.nulls(table.num_rows, kind)
+    if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(kind):
+        return column.cast(pa.timestamp("us", tz="UTC")).cast(kind)
+    return _cast(column, kind)
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> Any:  # noqa: ANN401 - Arrow has no types
+    try:
+        return pc.cast(column, kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.nulls(len(column), kind)

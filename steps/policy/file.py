@@ -1,0 +1,125 @@
+"""A policy file as text: what it says, and on which line each thing stands.
+
+Judging what it says is the business of `policy_check`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schemas.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_POLICY = Path(__file__).parents[2] / "data" / "policy.toml"
+_MOST_BYTES = 1_000_000
+_RULES = "rules"
+_HEADER = re.compile(r"^\s*\[\[\s*(?:rules|\"rules\"|'rules')\s*\]\]")
+_KEY = re.compile(r"^\s*[\"']?([A-Za-z0-9_-]+)[\"']?\s*=\s*(.*)$")
+_QUOTES = re.compile(r"'''|\"\"\"")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """On which line, from 1, a rule and its entries begin."""
+
+    header: int = 1
+    entries: Mapping[str, int] = field(default_factory=dict)
+
+    def line(self, entry: str = "") -> int:
+        """Return the line of an entry, or of the rule where it has none."""
+        return self.entries.get(entry, self.header)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyText:
+    """A policy file after reading, before judging.
+
+    Attributes:
+        document: what TOML makes of it; empty where it is no TOML.
+        top: places of what stands above the rules.
+        rules: places of each rule, in order.
+        fault: line and message where it is no TOML.
+    """
+
+    document: Mapping[str, Any]
+    top: Places
+    rules: tuple[Places, ...]
+    fault: tuple[int, str] | None = None
+
+    def rule(self, number: int) -> Places:
+        """Return the places of a rule; rules written inline stand where `rules` stands."""
+        if number < len(self.rules):
+            return self.rules[number]
+        return Places(self.top.line(_RULES))
+
+
+def read_text(path: Path | None) -> str:
+    """Return the text of a policy file, the default one where none is named.
+
+    Raises:
+        PolicyError: it cannot be read, is no text, or is far too long.
+    """
+    path = path or DEFAULT_POLICY
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise PolicyError(f"the policy {path} cannot be read: {error.strerror}") from None
+    if len(content) > _MOST_BYTES:
+        raise PolicyError(f"the policy {path} is longer than a policy can be")
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise PolicyError(f"the policy {path} is no UTF-8 text; save it as UTF-8") from None
+
+
+def parse(text: str) -> PolicyText:
+    """Read a policy's TOML and note where everything stands."""
+    top, rules = _places(text)
+    try:
+        return PolicyText(tomllib.loads(text), top, rules)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        last = max(len(text.splitlines()), 1)
+        line = int(found.group(1)) if found else last
+        message = re.sub(r" \(at .*\)$", "", str(error))
+        return PolicyText({}, top, rules, (line, f"is no TOML: {message}"))
+    except RecursionError:
+        return PolicyText({}, top, rules, (1, "is no TOML: it is nested too deep"))
+
+
+def _places(text: str) -> tuple[Places, tuple[Places, ...]]:
+    """Return the places of the top and of each rule, by reading lines outside of long texts."""
+    top: dict[str, int] = {}
+    rules: list[Places] = []
+    entries, closing = top, ""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not closing:
+            if _HEADER.match(line):
+                entries = {}
+                rules.append(Places(number, entries))
+            elif found := _KEY.match(line):
+                entries.setdefault(found.group(1), _value_line(number, found.group(2)))
+        closing = _open_quotes(line, closing)
+    return Places(1, top), tuple(rules)
+
+
+def _value_line(number: int, value: str) -> int:
+    """Return the line a value's text begins on: the next one where the quotes stand alone."""
+    return number + 1 if value.strip() in {"'''", '"""'} else number
+
+
+def _open_quotes(line: str, closing: str) -> str:
+    """Return the quotes that are still open after a line."""
+    for quotes in _QUOTES.findall(line):
+        if not closing:
+            closing = quotes
+        elif quotes == closing:
+            closing = ""
+    return closing

@@ -1,0 +1,112 @@
+"""What became of a run's lookups, by check and identity, and karma's account of each identity.
+
+The report as a whole is made in `report`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.checks import Check
+from schemas.money import naira_text
+from schemas.plan import Standing
+from steps.report.account import settled_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from schemas.plan import CheckCounts, Slot
+    from steps.line import Line
+    from steps.report.callsheet import CallSheet
+
+Ends = dict[tuple[str, str], Counter[Standing]]
+"""How many lookups of a check and an identity came to which end."""
+
+_EARLIER = {"in_doubt": Standing.IN_DOUBT, "failed": Standing.FAILED}
+
+
+def standings(line: Line) -> Ends:
+    """Return what became of the needed lookups, by check and identity.
+
+    What this session did not reach, or failed to get, may have been lost or used up in an earlier
+    one: the journal knows.
+    """
+    found: Ends = {}
+    open_ = np.isin(line.standing, (Standing.WAITING.value, Standing.FAILED.value))
+    for check, kind in line.ranked.slots():
+        mine = ~open_ & line.ranked.is_of(check, kind)
+        ends, numbers = np.unique(line.standing[mine], return_counts=True)
+        pairs = zip(ends, numbers, strict=True)
+        found[(check, kind)] = Counter({Standing(int(end)): int(number) for end, number in pairs})
+    if open_.any():
+        _count_earlier(line, open_, found)
+    return found
+
+
+def _count_earlier(line: Line, unreached: NDArray[np.bool_], found: Ends) -> None:
+    earlier = line.journal.runs.unanswered(line.run_id)
+    if not earlier:
+        return
+    for start, piece in line.needed.pieces():
+        mine = np.flatnonzero(unreached[start : start + piece.num_rows])
+        rows = piece.select(["check", "kind", "subject"]).take(pa.array(mine))
+        for row in rows.to_pylist():
+            standing = _EARLIER.get(earlier.get((row["check"], row["subject"]), ""))
+            if standing is not None:
+                found[(row["check"], row["kind"])][standing] += 1
+
+
+def of_check(ends: Ends, check: Check) -> Counter[Standing]:
+    """Return how many lookups of a check came to which end, whatever they were asked by."""
+    total = Counter[Standing]()
+    for (name, _), each in ends.items():
+        if name == check.value:
+            total.update(each)
+    return total
+
+
+def identities_report(
+    slots: Mapping[Slot, CheckCounts],
+    ends: Ends,
+    sheet: CallSheet,
+    listed_by: Mapping[str, int],
+    *,
+    test_mode: bool,
+) -> dict[str, dict[str, Any]]:
+    """Return karma's part of the report for each identity, in the order of asking.
+
+    They add up to the numbers of the check, but for its rows: a row may be asked by several.
+
+    Args:
+        slots: how the plan stood before anything was asked.
+        ends: what became of the lookups that were to be asked.
+        sheet: the run's calls.
+        listed_by: rows listed by each identity.
+        test_mode: nothing that was said counts: all is pending.
+    """
+    found = {}
+    for slot, counts in slots.items():
+        if slot.check is not Check.KARMA:
+            continue
+        kind = slot.kind.value
+        calls = sheet.identities[(slot.check.value, kind)]
+        settled = settled_counts(
+            counts, ends.get((slot.check.value, kind), Counter()), test_mode=test_mode
+        )
+        found[kind] = {
+            "rows_ineligible": counts.rows_ineligible,
+            "rows_invalid": counts.rows_invalid,
+            "rows_listed": listed_by.get(kind, 0),
+            "lookups": counts.lookups,
+            "distinct": counts.distinct,
+            **settled,
+            "attempts": calls.attempts,
+            "cost": naira_text(calls.cost_micro),
+        }
+    return found

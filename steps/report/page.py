@@ -1,0 +1,82 @@
+"""The report as a page for people: one file, no scripts, no network, no identifiers.
+
+Everything on it comes from the report's dictionary; nothing is counted here. The first screen is
+made in `report_first`, the rest in `report_risk` and `report_money`, the charts in `report_charts`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from steps.report import money, risk
+from steps.report.first_screen import attention, subtitle, tiles, verdict
+from steps.report.words import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from steps.report.first_screen import Verdict
+    from steps.report.parts import Picture, Section, Tile
+
+TEMPLATES = Path(__file__).resolve().parents[2] / "data" / "pages"
+
+
+def words(name: str) -> str:
+    """Return a snake_case word as people write it."""
+    return plain(name)
+
+
+def report_page(report: Mapping[str, Any]) -> str:
+    """Return the page as HTML; the same bytes for the same report."""
+    sections = (
+        risk.decisions(report),
+        risk.coverage(report),
+        money.money(report),
+        money.balance(report),
+        risk.answers(report),
+        money.service(report),
+        risk.findings(report),
+        money.provenance(report),
+    )
+    opening = (risk.decision_picture(report), money.limit_picture(report))
+    return laid_out(
+        title=report["batch"],
+        subtitle=subtitle(report),
+        verdict=verdict(report),
+        attention=attention(report),
+        tiles=tiles(report),
+        opening=[each for each in opening if each is not None],
+        sections=[each for each in sections if each is not None],
+    )
+
+
+def laid_out(
+    *,
+    title: str,
+    subtitle: Sequence[str],
+    verdict: Verdict,
+    attention: Sequence[str],
+    tiles: Sequence[Tile],
+    opening: Sequence[Picture],
+    sections: Sequence[Section],
+) -> str:
+    """Return a page of a first screen and sections as HTML."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(
+        batch=title,
+        subtitle=subtitle,
+        verdict=verdict,
+        attention=attention,
+        tiles=tiles,
+        opening=opening,
+        sections=sections,
+    )

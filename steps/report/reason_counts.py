@@ -1,0 +1,77 @@
+"""Decisions by reason: customers and naira at risk behind each reason's code.
+
+Counted from the enriched rows part by part; a customer with several reasons counts under each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from steps.report.words import DECISIONS, count, naira, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+NO_REASON = "without a reason: evidence is missing, or no rule applies"
+
+
+def reason_rows(parts: Iterable[Path]) -> list[dict[str, str]]:
+    """Return decisions by reason as rows of a table, the most frequent of each decision first."""
+    rows: Counter[tuple[str, str]] = Counter()
+    kobo: Counter[tuple[str, str]] = Counter()
+    for part in parts:
+        with pq.ParquetFile(part) as file:
+            names = {"decision", "reasons", "exposure"} & set(file.schema_arrow.names)
+            for batch in file.iter_batches(columns=sorted(names)):
+                _take(pa.Table.from_batches([batch]), rows, kobo)
+    order = {word: place for place, word in enumerate(DECISIONS)}
+    found = sorted(rows, key=lambda key: (order.get(key[0], len(order)), -rows[key], key[1]))
+    return [
+        {
+            "Decision": DECISIONS.get(decision, sentence(decision)),
+            "Reason": sentence(reason.casefold()),
+            "Customers": count(rows[decision, reason]),
+            "Exposure": naira(f"{kobo[decision, reason] / 100:.2f}"),
+        }
+        for decision, reason in found
+    ]
+
+
+def _take(table: pa.Table, rows: Counter[tuple[str, str]], kobo: Counter[tuple[str, str]]) -> None:
+    """Enter some rows."""
+    reasons = table["reasons"].combine_chunks()
+    decision = table["decision"].cast(pa.string())
+    place = pc.list_parent_indices(reasons)
+    without = pc.equal(pc.list_value_length(reasons), 0)
+    amount = table["exposure"] if "exposure" in table.column_names else pa.nulls(len(table))
+    amount = pc.fill_null(pc.cast(amount, pa.decimal128(20, 2)), pa.scalar(0, pa.decimal128(20, 2)))
+    each = pa.table(
+        {
+            "decision": pa.chunked_array(
+                [*decision.take(place).chunks, *decision.filter(without).chunks], pa.string()
+            ),
+            "reason": pa.chunked_array(
+                [
+                    pc.list_flatten(reasons),
+                    pa.array([NO_REASON] * (pc.sum(without).as_py() or 0), pa.string()),
+                ],
+                pa.string(),
+            ),
+            "exposure": pa.chunked_array(
+                [*amount.take(place).chunks, *amount.filter(without).chunks]
+            ),
+        }
+    )
+    summed = each.group_by(["decision", "reason"]).aggregate(
+        [([], "count_all"), ("exposure", "sum")]
+    )
+    for row in summed.to_pylist():
+        key = (row["decision"] or "undecided", row["reason"])
+        rows[key] += row["count_all"]
+        kobo[key] += int(row["exposure_sum"] * 100)

@@ -1,0 +1,318 @@
+"""The report's sections on risk: what is new, what is not screened, evidence, answers, findings.
+
+Everything is read off the report's dictionary, of which an earlier version may lack parts.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from schemas.checks import Check
+from steps.report.charts import Bars, Series
+from steps.report.parts import Picture, Section, Table, picture, spoken
+from steps.report.words import (
+    CAUSES,
+    CHECKS,
+    DECISIONS,
+    STATUSES,
+    count,
+    days_old,
+    moment,
+    naira,
+    naira_tight,
+    plain,
+    sentence,
+    share,
+    some,
+    untight,
+)
+from steps.results.answered import ANSWERED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_AGES = {1: "Under a day", 7: "1 to 7 days", 30: "8 to 30 days", 90: "31 to 90 days"}
+_OLDER, _WITHOUT = "Over 90 days", "No answer at all"
+_GOOD = frozenset({"verified", "clear", "found", "match"})
+_BAD = frozenset({"mismatch", "listed", "no_match"})
+_CHANGES = {
+    "customers": "Customers with any change",
+    "new_listing": "Newly listed",
+    "worse": "Worse",
+    "changed": "Changed otherwise",
+    "cleared": "No longer listed",
+    "better": "Better",
+    "new": "New in the batch",
+    "gone": "No longer in the batch",
+}
+_ACTIONS = {"invalid": "not used", "repaired": "repaired", "warned": "kept, with a warning"}
+
+_NEW = (
+    "New: the policy decided otherwise when the customer was last decided on. First: no decision "
+    "was made before. A customer may show several kinds of change."
+)
+
+
+def decision_picture(report: Mapping[str, Any]) -> Picture | None:
+    """Return exposure by decision, what is new set apart; customers where no exposure is known."""
+    news = report.get("news")
+    if not news or not report["rows"]["screened"]:
+        return None
+    by_naira = Decimal(report["exposure"]["total"]) > 0
+    size, unit = _size(by_naira=by_naira), "exposure" if by_naira else "customers"
+    decisions = [(title, news["decisions"][word]) for word, title in DECISIONS.items()]
+    kept = [size(each) - size(each["turned"]) - size(each["first"]) for _, each in decisions]
+    turned = [size(each["turned"]) for _, each in decisions]
+    first = [size(each["first"]) for _, each in decisions]
+    chart = Bars(
+        [title for title, _ in decisions],
+        [_weight(each, by_naira=by_naira) for _, each in decisions],
+        [
+            Series("as before", "plain", kept),
+            Series("decided otherwise before", "warn", turned, "///"),
+            Series("first decision", "other", first, "||"),
+        ],
+    )
+    text = " ".join(
+        f"{title}: {_weight(each, by_naira=by_naira)}, of which decided otherwise before "
+        f"{_weight(each['turned'], by_naira=by_naira)}, first decision "
+        f"{_weight(each['first'], by_naira=by_naira)}."
+        for title, each in decisions
+    )
+    text = untight(text)
+    title = f"{unit.capitalize()} by decision, and what is new"
+    return picture(chart, name="decisions", title=title, text=text)
+
+
+def _size(*, by_naira: bool) -> Callable[[Mapping[str, Any]], float]:
+    if by_naira:
+        return lambda weight: float(Decimal(weight["exposure"]))
+    return lambda weight: float(weight["rows"])
+
+
+def _weight(weight: Mapping[str, Any], *, by_naira: bool) -> str:
+    rows = count(weight["rows"])
+    return f"{naira_tight(weight['exposure'])} · {rows}" if by_naira else rows
+
+
+def decisions(report: Mapping[str, Any]) -> Section | None:
+    """Return the section on decisions and changes."""
+    news = report.get("news")
+    if not news or not report["rows"]["screened"]:
+        return None
+    rows = []
+    for word, title in DECISIONS.items():
+        each = news["decisions"][word]
+        rows.append(
+            [
+                title,
+                count(each["rows"]),
+                naira(each["exposure"]),
+                count(each["turned"]["rows"]),
+                naira(each["turned"]["exposure"]),
+                count(each["first"]["rows"]),
+            ]
+        )
+    heads = (
+        "Decision",
+        "Customers",
+        "Exposure",
+        "New: customers",
+        "New: exposure",
+        "First: customers",
+    )
+    table = Table("Customers and known exposure by decision", heads, rows)
+    changes = [[title, count(report["changes"].get(name, 0))] for name, title in _CHANGES.items()]
+    told = Table(
+        "Customers by kind of change since their last answers", ("Change", "Customers"), changes
+    )
+    return Section("news", "Decisions and what is new", [_NEW], (), (table, told))
+
+
+def coverage(report: Mapping[str, Any]) -> Section | None:
+    """Return the section on exposure that is not fully screened, and on the age of evidence."""
+    weight = report["exposure"].get("not_screened")
+    if weight is None or not report["rows"]["screened"]:
+        return None
+    by_naira = Decimal(report["exposure"]["total"]) > 0
+    pictures = [_age_picture(report, by_naira=by_naira)]
+    tables = [_age_table(report)]
+    intro = [_oldest(report)]
+    if weight["rows"]:
+        pictures.insert(0, _cause_picture(report, weight, by_naira=by_naira))
+        tables.insert(0, _cause_table(weight))
+        intro.insert(
+            0,
+            "Each customer is counted once, under the first cause that applies to any check. What "
+            "was not reached, failed or is in doubt comes with another run; consent and malformed "
+            "identifiers need somebody.",
+        )
+    else:
+        intro.insert(0, "Every customer is screened in every check that can be asked.")
+    return Section("coverage", "What is screened, and how fresh it is", intro, pictures, tables)
+
+
+def _cause_picture(
+    report: Mapping[str, Any], weight: Mapping[str, Any], *, by_naira: bool
+) -> Picture:
+    size = _size(by_naira=by_naira)
+    causes = list(weight["causes"].items())
+    whole = float(Decimal(report["exposure"]["total"])) if by_naira else report["rows"]["screened"]
+    chart = Bars(
+        [CAUSES[word] for word, _ in causes],
+        [_weight(each, by_naira=by_naira) for _, each in causes],
+        [Series("not screened", "bad", [size(each) for _, each in causes], "///")],
+        whole=float(whole),
+    )
+    unit = "Exposure" if by_naira else "Customers"
+    return picture(
+        chart,
+        name="causes",
+        title=f"{unit} not screened in full, by cause",
+        text=spoken(chart),
+        caption="A full bar would be the whole batch.",
+    )
+
+
+def _cause_table(weight: Mapping[str, Any]) -> Table:
+    causes = [(CAUSES[word], each) for word, each in weight["causes"].items()]
+    rows = [
+        [title, count(each["rows"]), naira(each["exposure"]), count(each["unknown_rows"])]
+        for title, each in [*causes, ("Together", weight)]
+    ]
+    heads = ("Cause", "Customers", "Exposure", "Exposure not known")
+    return Table("Not screened in full, by cause", heads, rows, totals=True)
+
+
+def _ages(report: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [
+        (_AGES.get(each["days"], _OLDER) if each["evidence"] else _WITHOUT, each)
+        for each in report["freshness"]["ages"]
+    ]
+
+
+def _age_picture(report: Mapping[str, Any], *, by_naira: bool) -> Picture:
+    size = _size(by_naira=by_naira)
+    shown = [(title, each) for title, each in _ages(report) if each["rows"]]
+    chart = Bars(
+        [title for title, _ in shown],
+        [_weight(each, by_naira=by_naira) for _, each in shown],
+        [Series("evidence", "plain", [size(each) for _, each in shown])],
+    )
+    unit = "Exposure" if by_naira else "Customers"
+    title = f"{unit} by age of the customer's oldest answer"
+    return picture(chart, name="ages", title=title, text=spoken(chart))
+
+
+def _age_table(report: Mapping[str, Any]) -> Table:
+    rows = [
+        [title, count(each["rows"]), naira(each["exposure"])]
+        for title, each in _ages(report)
+        if each["rows"]
+    ]
+    return Table("Age of each customer's oldest answer", ("Age", "Customers", "Exposure"), rows)
+
+
+def _oldest(report: Mapping[str, Any]) -> str:
+    freshness = report["freshness"]
+    days = freshness["oldest_evidence_days"]
+    if days is None:
+        return "No answer of an earlier run was used."
+    half, twice = freshness["at_half_the_limits"], freshness["at_twice_the_limits"]
+    when = moment(freshness["oldest_evidence_at"])
+    return (
+        f"The oldest answer reused is of {when}, {days_old(days)} old. Half the age limits would "
+        f"have asked {some(half['lookups'], 'lookup')} again, which cost {naira(half['cost'])} "
+        f"last time; twice the limits would have saved {some(twice['lookups'], 'lookup')} "
+        f"({naira(twice['cost'])})."
+    )
+
+
+def answers(report: Mapping[str, Any]) -> Section:
+    """Return the section on how the answers of each check split."""
+    pictures = [
+        _answer_picture(name, part["answers"])
+        for name, part in report["checks"].items()
+        if sum(part["answers"].values())
+    ]
+    return Section("answers", "How answers split", (), pictures)
+
+
+def status(word: str) -> str:
+    """Return a status as people read it."""
+    said = STATUSES.get(word, plain(word))
+    return said[:1].upper() + said[1:]
+
+
+def _by_size(answers: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return statuses, answers before their absence, most frequent first."""
+    given = {word for words in ANSWERED.values() for word in words}
+    return sorted(answers.items(), key=lambda each: (each[0] not in given, -each[1], each[0]))
+
+
+def _answer_picture(name: str, answers: Mapping[str, int]) -> Picture:
+    total = sum(answers.values())
+    words = _by_size(answers)
+    given = set(ANSWERED[Check(name)])
+    tones = [_tone(word, given) for word, _ in words]
+    series = [
+        Series(
+            title, tone, [float(n) if place == at else 0.0 for place in range(len(words))], pattern
+        )
+        for at, ((title, n), (tone, pattern)) in enumerate(zip(words, tones, strict=True))
+    ]
+    figures = [f"{count(n)} · {share(n, total)}" for _, n in words]
+    chart = Bars(
+        [status(word) for word, _ in words], figures, series, whole=float(total), legend=False
+    )
+    return picture(chart, name=f"answers-{name}", title=CHECKS[name], text=spoken(chart))
+
+
+def _tone(word: str, given: set[str]) -> tuple[str, str]:
+    if word in _GOOD:
+        return "good", ""
+    if word in _BAD:
+        return "bad", "xx"
+    return ("warn", "///") if word in given else ("other", "|")
+
+
+def findings(report: Mapping[str, Any]) -> Section | None:
+    """Return the section on quarantine and flawed values, by cause."""
+    found = report.get("findings")
+    if not found:
+        return None
+    rows = report["rows"]
+    refused = list(found["quarantined"].items())
+    read, screened, refused_rows = (rows[name] for name in ("read", "screened", "quarantined"))
+    counted = f"{count(screened)} screened, {count(refused_rows)} in quarantine"
+    intro = [f"{some(read, 'row')} read, {counted}."]
+    tables, pictures = [], []
+    if refused:
+        intro.append(
+            "Rows in quarantine are in quarantine.csv: mend them there and feed them back."
+        )
+        chart = Bars(
+            [sentence(code) for code, _ in refused],
+            [count(number) for _, number in refused],
+            [Series("rows", "warn", [float(number) for _, number in refused], "///")],
+        )
+        title = "Rows in quarantine, by cause"
+        pictures.append(picture(chart, name="quarantine", title=title, text=spoken(chart)))
+        lines = [[sentence(code), code, count(number)] for code, number in refused]
+        heads = ("Cause", "Code", "Rows")
+        tables.append(Table(title, heads, lines, words=frozenset({1})))
+    if found["values"]:
+        lines = [
+            [
+                sentence(each["code"]),
+                _ACTIONS.get(each["action"], each["action"]),
+                count(each["count"]),
+            ]
+            for each in found["values"]
+        ]
+        title = "Values found wanting in rows that were kept"
+        tables.append(
+            Table(title, ("Finding", "What was done", "Values"), lines, words=frozenset({1}))
+        )
+    return Section("findings", "Quarantine and findings", intro, pictures, tables)

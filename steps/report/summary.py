@@ -1,0 +1,294 @@
+"""A finished run in a few words and numbers, for whoever started it: Markdown, tables, next steps.
+
+Made from the report's dictionary alone, which names nobody; nothing is counted here. Where it is
+shown belongs to `tasks/`, the page for the head of risk is `report_page`.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from steps.report.first_screen import attention, verdict
+from steps.report.money import limit_picture
+from steps.report.risk import decision_picture
+from steps.report.words import (
+    CHECKS,
+    DECISIONS,
+    PURPOSES,
+    STATUSES,
+    count,
+    from_to,
+    naira,
+    plain,
+    sentence,
+    share,
+    some,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from steps.report.parts import Picture
+
+_FILES = {
+    "decisions.xlsx": "the list to work on: who to decline or review, and why",
+    "report.html": "the report with its charts, for a browser",
+    "quarantine.csv": "rows that were refused, to be corrected",
+    "problems.csv": "every finding in the file, line by line",
+}
+_IDENTITIES = {"bvn": "BVN", "nuban": "account number"}
+_COLOURS = {
+    "ink": "#1b2733",
+    "soft": "#55636f",
+    "line": "#ccd5dd",
+    "good": "#2c7a5b",
+    "warn": "#b7791f",
+    "bad": "#b3372f",
+    "plain": "#2f6690",
+    "other": "#7d8ca0",
+    "quiet": "#e8edf2",
+    "paper": "#ffffff",
+}
+"""Colours of a chart on white: a picture in a picture knows nothing of the page's style."""
+_TONE = re.compile(r"var\(--(\w+)\)")
+_ROUND = 14
+
+
+def lists_of(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the files a person opens after a run, and what they are; empty ones left out."""
+    rows = {**report["files"], "report.html": 1}
+    return [(name, what) for name, what in _FILES.items() if rows.get(name)]
+
+
+def next_steps(report: Mapping[str, Any]) -> list[str]:
+    """Return what to do now, the most important first."""
+    run_id, state = report["run_id"], report["state"]
+    if state == "test_mode":
+        return ["Have the service switched to live in its console, then run again."]
+    steps = []
+    if state != "completed":
+        steps.append(
+            f"To go on, fill in Resume run with {run_id} in the form of the deployment adhoc, or "
+            f"type nightscreen screen --run {run_id}. Nothing answered is paid for twice."
+        )
+    elif not report["publishable"]:
+        steps.append(
+            "It is held back: look at what is named above. If all is well, type "
+            f"nightscreen runs release {run_id} --reason '...'."
+        )
+    flagged = sum(report["decisions"].get(word, 0) for word in ("decline", "review"))
+    if flagged:
+        steps.append(
+            f"Open decisions.xlsx: {some(flagged, 'customer')} to decline or review. Fill in "
+            "reviewer_decision and hand the list back with nightscreen review import."
+        )
+    if report["rows"]["quarantined"]:
+        rows = some(report["rows"]["quarantined"], "row")
+        steps.append(
+            f"Correct quarantine.csv ({rows}), name it {report['batch']}.csv and drop it into the "
+            "inbox, or screen it as before: only what was refused is asked about."
+        )
+    return steps
+
+
+def summary_markdown(report: Mapping[str, Any], folder: str) -> str:
+    """Return the summary as Markdown: verdict, money, exposure, where the files are, what next.
+
+    Args:
+        report: the finished run's report.
+        folder: the run's folder, as whoever reads it finds it.
+    """
+    said = verdict(report)
+    purpose = PURPOSES.get(report["purpose"], plain(report["purpose"]))
+    parts = [
+        f"# {said.mark} {said.line}",
+        *said.more,
+        (
+            f"Batch **{_escaped(report['batch'])}**, {purpose}. Run `{report['run_id']}`, "
+            f"{from_to(report)}."
+        ),
+    ]
+    looks = attention(report)
+    if looks:
+        parts.append("## To look at\n\n" + _bullets(looks))
+    parts.append("## At a glance\n\n" + _table(("Figure", "This run"), _glance(report)))
+    parts.append("## Files\n\n" + _table(("In the folder", f"`{folder}`"), _file_rows(report)))
+    steps = next_steps(report)
+    if steps:
+        parts.append("## What to do next\n\n" + _bullets(steps))
+    return "\n\n".join(parts) + "\n"
+
+
+def _glance(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    cost, balance, rows = report["cost"], report["balance"], report["rows"]
+    exposure = report["exposure"]
+    missing = exposure.get("not_screened")
+    found = [
+        ("Customers screened", f"{count(rows['screened'])} of {count(rows['read'])} rows"),
+        ("In quarantine", count(rows["quarantined"])),
+        *(
+            (title, f"{count(report['decisions'].get(word, 0))}{_at_risk(exposure, word)}")
+            for word, title in DECISIONS.items()
+        ),
+    ]
+    if missing is not None:
+        found.append(
+            (
+                "Exposure not screened in full",
+                f"{naira(missing['exposure'])} of {naira(exposure['total'])}",
+            )
+        )
+    found.append(
+        (
+            "Spent",
+            (
+                f"{naira(cost['total'])}, quoted {naira(cost['quoted']['expected'])} "
+                f"(at most {naira(cost['quoted']['high'])})"
+            ),
+        )
+    )
+    if cost["cap"] is not None:
+        used = share(cost["total"], cost["cap"]) or "all"
+        found.append(("Cap", f"{naira(cost['cap'])}, {used} of it used"))
+    if Decimal(cost["in_doubt_exposure"]):
+        found.append(("In doubt", f"up to {naira(cost['in_doubt_exposure'])} more"))
+    saved = Decimal(cost["saved_by_reuse"]) + Decimal(cost["saved_by_sharing"])
+    found.append(("Saved by answers at hand", naira(str(saved))))
+    if balance["closing"] is not None:
+        nights = balance["nights_left"]
+        lasts = "" if nights is None else f", lasts {count(nights)} nights"
+        found.append(("Balance", f"{naira(balance['closing'])}{lasts}"))
+    return found
+
+
+def _at_risk(exposure: Mapping[str, Any], word: str) -> str:
+    amount = exposure.get(f"decision_{word}")
+    return f", {naira(amount)} at risk" if amount and Decimal(amount) else ""
+
+
+def _file_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(f"`{name}`", what) for name, what in lists_of(report)]
+
+
+def charts_markdown(report: Mapping[str, Any]) -> str | None:
+    """Return the charts of the report's first screen as pictures in Markdown, or None."""
+    pictures = [decision_picture(report), limit_picture(report)]
+    shown = [_picture(each) for each in pictures if each is not None]
+    return "\n\n".join(shown) if shown else None
+
+
+def _picture(picture: Picture) -> str:
+    """Return a chart as an image on white that needs no style from the page."""
+    svg = _TONE.sub(lambda match: _COLOURS[match[1]], str(picture.svg))
+    box = [float(each) for each in re.findall(r'viewBox="([^"]*)"', svg)[0].split()]
+    edge = _ROUND
+    width, height = box[2] + 2 * edge, box[3] + 2 * edge
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width * 1.6:.0f}" '
+        f'height="{height * 1.6:.0f}" viewBox="{-edge} {-edge} {width:g} {height:g}" '
+        'font-family="sans-serif">'
+        f'<rect x="{-edge}" y="{-edge}" width="{width:g}" height="{height:g}" rx="8" fill="#fff"/>'
+    )
+    body = svg[svg.index(">") + 1 :]
+    data = base64.b64encode((head + body).encode()).decode()
+    caption = f"\n\n{picture.caption}" if picture.caption else ""
+    return f"## {picture.title}\n\n![{picture.title}](data:image/svg+xml;base64,{data}){caption}"
+
+
+def decision_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the decisions as rows of a table; exposure in naira."""
+    exposure, news = report["exposure"], (report.get("news") or {}).get("decisions", {})
+    return [
+        {
+            "Decision": title,
+            "Customers": count(report["decisions"].get(word, 0)),
+            "Exposure": naira(exposure.get(f"decision_{word}", "0.00")),
+            "Decided otherwise before": _weight(news.get(word, {}).get("turned")),
+            "First decision": _weight(news.get(word, {}).get("first")),
+        }
+        for word, title in DECISIONS.items()
+    ]
+
+
+def _weight(weight: Mapping[str, Any] | None) -> str:
+    return count(weight["rows"]) if weight else "0"
+
+
+def check_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return what was asked of each check and what it cost, as rows of a table."""
+    return [
+        {
+            "Check": CHECKS.get(name, sentence(name)),
+            "Lookups": count(each["distinct"]),
+            "Answered": count(each["paid"] + each["free"]),
+            "Fresh already": count(each["reused"]),
+            "Not answered": count(each["failed"] + each["pending"] + each["in_doubt"]),
+            "Cost": naira(each["cost"]),
+        }
+        for name, each in report["checks"].items()
+    ]
+
+
+def answer_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return what was found out of how many customers, as rows of a table."""
+    return [
+        {
+            "Check": CHECKS.get(name, sentence(name)),
+            "Answer": sentence(STATUSES.get(word, word)),
+            "Customers": count(number),
+        }
+        for name, each in report["checks"].items()
+        for word, number in sorted(each["answers"].items(), key=lambda one: -one[1])
+    ]
+
+
+def _table(heads: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
+    lines = [f"| {heads[0]} | {heads[1]} |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {left} | {right} |" for left, right in rows)])
+
+
+def _bullets(texts: Sequence[str]) -> str:
+    return "\n".join(f"- {text}" for text in texts)
+
+
+def _escaped(text: str) -> str:
+    """Return text of which Markdown makes nothing."""
+    return re.sub(r"([\\`*_{}\[\]()#+|<>~])", r"\\\1", text)
+
+
+def quote_markdown(quote: Mapping[str, Any]) -> str:
+    """Return a quote as Markdown: what it says, then its tables."""
+    expected = naira(quote["quoted"]["expected"])
+    return f"# {expected} expected for {count(quote['calls'])} calls\n\n{quote_tables(quote)}"
+
+
+def quote_tables(quote: Mapping[str, Any]) -> str:
+    """Return the tables of a quote in Markdown, for whoever is to approve the spending."""
+    rows, quoted = quote["rows"], quote["quoted"]
+    glance = [
+        ("Customers", f"{count(rows['screened'])}, and {count(rows['quarantined'])} rows refused"),
+        ("Expected", naira(quoted["expected"])),
+        ("Range", f"{naira(quoted['low'])} to {naira(quoted['high'])}"),
+        ("Cap", naira(quote["cap"]) if quote["cap"] is not None else "none"),
+        ("Balance last told", naira(quote["balance"]) if quote["balance"] else "not known"),
+        ("Saved by fresh answers", naira(quote["saved_by_reuse"])),
+    ]
+    lines = [
+        {
+            "Check": CHECKS.get(each["check"], each["check"]),
+            "By": _IDENTITIES.get(each["identity"], plain(each["identity"])),
+            "Calls": count(each["calls"]),
+            "Expected": naira(each["expected"]),
+        }
+        for each in quote["lines"]
+    ]
+    parts = [_table(("Figure", "This run"), glance)]
+    if lines:
+        heads = list(lines[0])
+        table = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+        table += [f"| {' | '.join(each.values())} |" for each in lines]
+        parts.append("\n".join(table))
+    return "\n\n".join(parts) + "\n"

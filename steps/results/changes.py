@@ -1,0 +1,489 @@
+"""Changes: each customer held against the last answered state, field by field, told once.
+
+`write_changes` reads the enriched parts, writes `changes.parquet` and lays the new states aside;
+`keep_states` puts them into the journal once the report is written. A run that is taken up again is
+compared with the state before its own first writing, so that it tells the same. What a state is
+made of is in `answered`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.checks import Check
+from schemas.decisions import (
+    CHANGES,
+    DECISION_PART,
+    DIFFERS,
+    LISTED_PART,
+    Change,
+    ChangeKind,
+    Part,
+    State,
+)
+from schemas.policy import Decision
+from steps.results.answered import (
+    LISTINGS,
+    READ,
+    TRACKED,
+    Compare,
+    Tracked,
+    answered_states,
+    evidence_digest,
+)
+from steps.results.unchanged import Unchanged
+from storage.journal.customers import Standing, StateWrite
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from schemas.decisions import KnownCustomer
+    from storage.journal.customers import Customers
+    from storage.outputs import RunFolder
+    from storage.sealing import Pseudonyms
+    from storage.workspace import Workspace
+
+CHANGES_FILE = "changes.parquet"
+BLOCK_ROWS = 8192
+_PIECE = "states-{:05d}"
+_GONE = "gone"
+_KINDS = tuple(ChangeKind)
+_DECISIONS = tuple(Decision)
+_KARMA = Check.KARMA.value
+_NONE = -1
+_PREVIOUS, _CHANGE, _QUIET = range(3)
+_PIECE_SCHEMA = pa.schema(
+    [
+        pa.field("customer", pa.binary(16)),
+        pa.field("sealed", pa.binary()),
+        pa.field("differs", pa.bool_()),
+        pa.field("mark", pa.binary()),
+    ]
+)
+_GONE_SCHEMA = pa.schema([pa.field("customer", pa.binary(16))])
+
+
+def differences(old: State, new: State, *, unreached: Collection[str] = ()) -> list[Change]:
+    """Return what differs between a customer's last answered state and the present one.
+
+    A check without a new answer, or without an old one, is no change but for the first answer of a
+    blacklist that lists: that is a new listing.
+
+    Args:
+        old: the last answered state.
+        new: what was answered now.
+        unreached: checks of which this run left lookups without an answer: what they no longer
+            list may not have been asked.
+    """
+    found: list[Change] = []
+    for check, fields in TRACKED.items():
+        then, now = old.get(check), new.get(check)
+        if now is None or (then is None and now.values.get("karma_status") != "listed"):
+            continue
+        was = Part(0, "", {}) if then is None else then
+        if check == _KARMA and check in unreached:
+            now = keep_unreached(was, now)
+        if was.values != now.values:
+            found += _field_changes(check, fields, was, now)
+    return found
+
+
+def keep_unreached(then: Part, now: Part) -> Part:
+    """Return a blacklist's answer with the listings that may only not have been asked this time."""
+    if not then.values.get(LISTINGS) or now.values.get("karma_status") != "listed":
+        return now
+    values = dict(now.values)
+    for name in ("karma_listed_by", LISTINGS):
+        words = {*_words(then.values.get(name)), *_words(values.get(name))}
+        values[name] = ", ".join(sorted(words))
+    amounts = [each.values.get("karma_amount_in_contention") for each in (then, now)]
+    known = [each for each in amounts if each is not None]
+    if known:
+        values["karma_amount_in_contention"] = max(known, key=Decimal)
+    return now._replace(values=values)
+
+
+def _field_changes(
+    check: str, fields: Sequence[Tracked], then: Part, now: Part
+) -> Iterator[Change]:
+    status = f"{check}_status"
+    turned = then.values.get(status) != now.values.get(status)
+    for each in fields:
+        old, new = then.values.get(each.name), now.values.get(each.name)
+        if old == new:
+            continue
+        kind = _turned_kind(now) if check == _KARMA and turned else field_kind(each, old, new)
+        shown_old, shown_new = _shown(each, old, new)
+        previous = (then.run_id or None, then.at or None)
+        yield Change(check, each.name, kind, shown_old, shown_new, *previous)
+
+
+def _turned_kind(now: Part) -> ChangeKind:
+    listed = now.values.get("karma_status") == "listed"
+    return ChangeKind.NEW_LISTING if listed else ChangeKind.CLEARED
+
+
+def field_kind(tracked: Tracked, old: str | None, new: str | None) -> ChangeKind:
+    """Return whether a field that differs is worse, better, a new listing, or only changed."""
+    match tracked.compare:
+        case Compare.LISTING:
+            gained = set(_words(new)) - set(_words(old))
+            return ChangeKind.NEW_LISTING if gained else ChangeKind.BETTER
+        case Compare.RANK if old in tracked.ranks and new in tracked.ranks:
+            worse = tracked.ranks.index(str(new)) > tracked.ranks.index(str(old))
+            return ChangeKind.WORSE if worse else ChangeKind.BETTER
+        case Compare.MORE_IS_WORSE:
+            before, after = _number(old), _number(new)
+            if before == after:
+                return ChangeKind.CHANGED
+            return ChangeKind.WORSE if after > before else ChangeKind.BETTER
+        case _:
+            return ChangeKind.CHANGED
+
+
+def _number(text: str | None) -> Decimal:
+    try:
+        return Decimal(text or 0)
+    except InvalidOperation:
+        return Decimal(0)
+
+
+def _words(text: str | None) -> list[str]:
+    return text.split(", ") if text else []
+
+
+def _shown(tracked: Tracked, old: str | None, new: str | None) -> tuple[str | None, str | None]:
+    """Return old and new as they may be shown."""
+    if tracked.compare is Compare.IDENTIFYING:
+        return None, DIFFERS
+    if tracked.name == LISTINGS:
+        return str(len(_words(old))), str(len(_words(new)))
+    return old, new
+
+
+def merged(old: State, new: State, *, unreached: Collection[str] = ()) -> State:
+    """Return a state with the newest answer of each check."""
+    found = dict(old)
+    for name, now in new.items():
+        then = old.get(name)
+        if then is not None and name == _KARMA and name in unreached:
+            now = keep_unreached(then, now)  # noqa: PLW2901 - the answer as it is to be kept
+        if then is None or _supersedes(now, then, name):
+            found[name] = now
+    return found
+
+
+def _supersedes(now: Part, then: Part, name: str) -> bool:
+    """Tell whether an answer is to be kept; one that says and dates the same is not."""
+    if now.values == then.values and name in (DECISION_PART, LISTED_PART):
+        return False
+    return now.at > then.at or (now.at == then.at and now.values != then.values)
+
+
+def _same(old: State, new: State) -> bool:
+    """Tell whether two states say the same, whenever it was answered."""
+    return old.keys() == new.keys() and all(old[name].values == new[name].values for name in new)
+
+
+@dataclass(slots=True)
+class Compared:
+    """What the comparison found, in the order of the enriched rows.
+
+    Attributes:
+        counts: customers by kind of change, as the report has it, and `customers`: those with any.
+        pieces: how many pieces of new states lie in the workspace.
+        previous: number of each row's previous decision among `Decision`, -1 where none.
+        change: number of each row's most telling kind among `ChangeKind`, -1 where none.
+        quiet: 1 where somebody reviewed the row's very evidence.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    pieces: int = 0
+    previous: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    change: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    quiet: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+
+    def previous_decision(self, row: int) -> str | None:
+        """Return the decision a row had the last time one could be made."""
+        return None if self.previous[row] < 0 else _DECISIONS[self.previous[row]].value
+
+    def kind(self, row: int) -> str | None:
+        """Return the most telling kind of a row's changes."""
+        return None if self.change[row] < 0 else _KINDS[self.change[row]].value
+
+    def report(self) -> dict[str, int]:
+        """Return the counts as `report.json` has them."""
+        names = ("customers", *(kind.value for kind in _KINDS))
+        return {name: self.counts[name] for name in names}
+
+
+class _Comparison:
+    """One pass over a run's rows.
+
+    Args:
+        run_id: the run; `batch` its batch name.
+        customers: the journal's states.
+        pseudonyms: make the customers' pseudonyms.
+        workspace: where new states are laid aside.
+        unreached: checks with lookups left without an answer.
+        reviewed: digest of the evidence somebody reviewed, by customer.
+        at: when the rows were decided.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        batch: str,
+        customers: Customers,
+        pseudonyms: Pseudonyms,
+        workspace: Workspace,
+        unreached: Collection[str],
+        reviewed: Mapping[bytes, bytes],
+        at: int,
+    ) -> None:
+        self._run_id = run_id
+        self._batch = batch
+        self._customers = customers
+        self._pseudonyms = pseudonyms
+        self._workspace = workspace
+        self._unreached = unreached
+        self._reviewed = reviewed
+        self._at = at
+        commit = customers.commit_of(run_id)
+        self._before = None if commit is None else commit.first_at
+        self._marks = customers.marks(batch, run_id)
+        self._unchanged = Unchanged.of(self._marks, pseudonyms, unreached, reviewed)
+        self._here = np.zeros(len(self._marks.customers), bool)
+        self._rows: list[NDArray[np.int8]] = []
+        self.result = Compared()
+
+    def tables(self, parts: Sequence[Path], *, whole: bool = True) -> Iterator[pa.Table]:
+        """Yield the changes of the rows, block by block, then the customers that are gone."""
+        for part in parts:
+            with pq.ParquetFile(part) as file:
+                for batch in file.iter_batches(BLOCK_ROWS, columns=READ):
+                    table = self._block(pa.Table.from_batches([batch]))
+                    if table.num_rows:
+                        yield table
+        yield from self._gone(whole=whole)
+        noted = np.concatenate(self._rows, axis=1) if self._rows else np.zeros((3, 0), np.int8)
+        self.result.previous, self.result.change, self.result.quiet = noted
+
+    def _block(self, rows: pa.Table) -> pa.Table:
+        subjects = self._pseudonyms.customers(self._batch, rows["customer_id"].to_pylist())
+        place = self._marks.places(subjects)
+        self._here[place[place >= 0]] = True
+        looked = self._unchanged.look(subjects, rows)
+        noted = np.full((3, rows.num_rows), _NONE, np.int8)
+        noted[_PREVIOUS], noted[_QUIET] = looked.previous, 0
+        self._rows.append(noted)
+        same = looked.same if self._before is None else np.zeros(rows.num_rows, bool)
+        return self._compare(rows, subjects, np.flatnonzero(~same), looked.texts, noted)
+
+    def _compare(
+        self,
+        rows: pa.Table,
+        joined: bytes,
+        places: NDArray[np.int64],
+        texts: Sequence[bytes],
+        noted: NDArray[np.int8],
+    ) -> pa.Table:
+        """Compare some rows of a block with the states of their customers."""
+        numbers: list[int] = places.tolist()
+        subjects = [joined[16 * number : 16 * number + 16] for number in numbers]
+        known = self._customers.known(subjects)
+        base = known
+        if self._before is not None:
+            base = self._customers.known_before(subjects, self._before)
+        states = answered_states(rows.take(pa.array(places)), run_id=self._run_id, at=self._at)
+        changes: list[tuple[bytes, Change]] = []
+        writes: list[StateWrite] = []
+        for subject, state, number in zip(subjects, states, numbers, strict=True):
+            then, now = base.get(subject), known.get(subject)
+            told = self._told(then, state)
+            changes += [(subject, each) for each in told]
+            new = merged({} if now is None else now.state, state, unreached=self._unreached)
+            writes += self._write(subject, now, state, new, texts[number])
+            quiet = subject in self._reviewed and self._reviewed[subject] == evidence_digest(new)
+            noted[:, number] = (*self._note(then, told), int(quiet))
+        self._put_aside(writes)
+        return changes_table(changes, self._run_id)
+
+    def _told(self, base: KnownCustomer | None, state: State) -> list[Change]:
+        if base is None:
+            return [Change(None, None, ChangeKind.NEW)]
+        found = differences(base.state, state, unreached=self._unreached)
+        if base.gone_run_id is None:
+            return found
+        return [
+            Change(None, "customer", ChangeKind.CHANGED, "gone", "present", *_last(base)),
+            *found,
+        ]
+
+    def _write(
+        self, subject: bytes, known: KnownCustomer | None, state: State, new: State, text: bytes
+    ) -> list[StateWrite]:
+        """Return the write that brings a customer's state or mark up to date, if one is needed."""
+        old: State = {} if known is None else known.state
+        back = known is not None and known.gone_run_id is not None
+        mark = self._mark(state, new, text)
+        if new == old and not back:
+            return [] if mark is None else [StateWrite(subject, None, differs=False, mark=mark)]
+        differs = known is not None and (back or not _same(old, new))
+        return [StateWrite(subject, self._customers.seal(subject, new), differs, mark)]
+
+    def _mark(self, state: State, new: State, text: bytes) -> bytes | None:
+        """Return the mark of a row that would change nothing if it came again, else None."""
+        again = merged(new, state, unreached=self._unreached)
+        settled = (
+            again == new
+            and new[LISTED_PART].values == state[LISTED_PART].values
+            and not differences(new, state, unreached=self._unreached)
+        )
+        if not settled:
+            return None
+        decided = new.get(DECISION_PART)
+        return self._unchanged.mark(text, "" if decided is None else decided.values["decision"])
+
+    def _note(self, base: KnownCustomer | None, told: Sequence[Change]) -> tuple[int, int]:
+        """Enter the counts; return what the decision list says of a row."""
+        then = None if base is None else base.state.get(DECISION_PART)
+        word = None if then is None else then.values.get("decision")
+        kinds = sorted({_KINDS.index(each.kind) for each in told})
+        for kind in kinds:
+            self.result.counts[_KINDS[kind].value] += 1
+        self.result.counts["customers"] += bool(kinds)
+        previous = _NONE if word is None else _DECISIONS.index(Decision(word))
+        return previous, kinds[0] if kinds else _NONE
+
+    def _put_aside(self, writes: Sequence[StateWrite]) -> None:
+        if not writes:
+            return
+        rows = [each._asdict() for each in writes]
+        piece = pa.Table.from_pylist(rows, schema=_PIECE_SCHEMA)
+        self._workspace.put(_PIECE.format(self.result.pieces), piece)
+        self.result.pieces += 1
+
+    def _gone(self, *, whole: bool) -> Iterator[pa.Table]:
+        """Tell who was in the batch and is not in this run; lay their pseudonyms aside."""
+        missing = ~self._here & (self._marks.standing != Standing.GONE.value)
+        gone = [self._marks.customer(place) for place in np.flatnonzero(missing & whole).tolist()]
+        for block in self._customers.present(gone):
+            yield changes_table(
+                [
+                    (each.customer, Change(None, None, ChangeKind.GONE, None, None, *each[1:]))
+                    for each in block
+                ],
+                self._run_id,
+            )
+        self.result.counts[ChangeKind.GONE.value] += len(gone)
+        self.result.counts["customers"] += len(gone)
+        table = pa.table([pa.array(gone, pa.binary(16))], schema=_GONE_SCHEMA)
+        self._workspace.put(_GONE, table)
+
+
+def _last(known: KnownCustomer) -> tuple[str, int]:
+    """Return by which run and when a customer's state was last written."""
+    return known.run_id, known.decided_at
+
+
+def changes_table(changes: Sequence[tuple[bytes, Change]], run_id: str) -> pa.Table:
+    """Return changes as a table of the schema `CHANGES`."""
+    columns = [
+        [subject.hex() for subject, _ in changes],
+        [each.check for _, each in changes],
+        [each.field for _, each in changes],
+        [each.kind.value for _, each in changes],
+        [each.old for _, each in changes],
+        [each.new for _, each in changes],
+        [each.previous_run_id for _, each in changes],
+        [each.previous_at for _, each in changes],
+        [run_id] * len(changes),
+    ]
+    arrays = []
+    for column, each in zip(columns, CHANGES, strict=True):
+        plain = pa.int64() if pa.types.is_timestamp(each.type) else pa.string()
+        array = pa.array(column, plain)
+        word = pa.types.is_dictionary(each.type)
+        arrays.append(array.dictionary_encode().cast(each.type) if word else array.cast(each.type))
+    return pa.table(arrays, schema=CHANGES)
+
+
+def write_changes(
+    folder: RunFolder,
+    parts: Sequence[Path],
+    *,
+    run_id: str,
+    batch: str,
+    customers: Customers,
+    pseudonyms: Pseudonyms,
+    workspace: Workspace,
+    at: int,
+    unreached: Collection[str] = (),
+    reviewed: Mapping[bytes, bytes] | None = None,
+    whole: bool = True,
+) -> Compared:
+    """Write `changes.parquet` and lay the customers' new states aside.
+
+    Args:
+        folder: the run's folder.
+        parts: its enriched parts, in order.
+        run_id: the run.
+        batch: its batch name.
+        customers: the journal's states.
+        pseudonyms: make the customers' pseudonyms.
+        workspace: the run's; new states lie there sealed until `keep_states`.
+        at: the present instant, microseconds.
+        unreached: checks of which lookups were left without an answer.
+        reviewed: digest of the evidence somebody reviewed, by customer
+            (`steps.results.reviews.reviewed_evidence`).
+        whole: the run has the whole batch; of a part nobody can be told to be gone.
+    """
+    comparison = _Comparison(
+        run_id, batch, customers, pseudonyms, workspace, unreached, reviewed or {}, at
+    )
+    folder.write_parquet(CHANGES_FILE, CHANGES, comparison.tables(parts, whole=whole))
+    return comparison.result
+
+
+def keep_states(
+    compared: Compared, *, run_id: str, batch: str, customers: Customers, workspace: Workspace
+) -> None:
+    """Put the states that were laid aside into the journal; safe to do again after a crash."""
+    at = customers.begin(run_id, batch)
+    for number in range(compared.pieces):
+        piece = workspace.get(_PIECE.format(number))
+        columns = (piece[name].to_pylist() for name in _PIECE_SCHEMA.names)
+        writes = [StateWrite(*each) for each in zip(*columns, strict=True)]
+        customers.replace(run_id, batch, at, writes)
+    customers.mark_gone(run_id, workspace.get(_GONE)["customer"].to_pylist())
+
+
+def unreached_checks(checks: Mapping[str, Mapping[str, int]]) -> frozenset[str]:
+    """Return the checks of a report of which lookups were left without an answer."""
+    open_words = ("pending", "failed", "in_doubt", "spared")
+    return frozenset(
+        check for check, counts in checks.items() if any(counts[word] for word in open_words)
+    )
+
+
+__all__ = [
+    "CHANGES_FILE",
+    "LISTED_PART",
+    "Compared",
+    "differences",
+    "keep_states",
+    "merged",
+    "unreached_checks",
+    "write_changes",
+]

@@ -1,0 +1,166 @@
+"""The enriched table: its columns and their types, in the order of the output.
+
+How they are filled is in `assemble`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.answers import EcosystemRecord
+from schemas.checks import Check
+from schemas.rows import EXTRA_PREFIX, INSTANT, NAIRA, SourceColumn, row_schema
+from steps.planning.signals import SIGNALS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+WORD = pa.dictionary(pa.int32(), pa.string())
+AMOUNT = pa.decimal128(24, 6)
+COST = pa.decimal128(20, 6)
+
+LISTING = pa.struct(
+    [
+        pa.field("identity_kind", pa.string()),
+        pa.field("karma_type", pa.string()),
+        pa.field("identity_type", pa.string()),
+        pa.field("amount_in_contention", NAIRA),
+        pa.field("default_date", pa.date32()),
+        pa.field("reason", pa.string()),
+        pa.field("reporting_entity_name", pa.string()),
+        pa.field("reporting_entity_email", pa.string()),
+    ]
+)
+
+_COUNTS = frozenset(
+    {
+        "age",
+        "lenders",
+        "loans",
+        "settled_loans",
+        "running_loans",
+        "past_due_loans",
+        "delayed_paid_loans",
+        "logins",
+        "credit_delinquency",
+    }
+)
+_AMOUNTS = frozenset(
+    {
+        "loan_amount_minimum",
+        "loan_amount_maximum",
+        "loan_amount_average",
+        "past_due_loan_amount_due",
+    }
+)
+_INSTANTS = frozenset(
+    {"first_account", "last_account", "first_login", "last_login", "processed_on"}
+)
+
+ECOSYSTEM_FIELDS = tuple(name for name in EcosystemRecord.model_fields if name != "extra")
+
+
+def ecosystem_type(name: str) -> pa.DataType:
+    """Return the column type of a field of the ecosystem record."""
+    if name in _COUNTS:
+        return pa.int64()
+    if name in _AMOUNTS:
+        return AMOUNT
+    if name in _INSTANTS:
+        return INSTANT
+    return pa.date32() if name == "date_of_birth" else pa.string()
+
+
+def _check_fields(check: Check) -> list[tuple[str, pa.DataType]]:
+    base = [
+        (f"{check.value}_status", WORD),
+        (f"{check.value}_checked_at", INSTANT),
+        (f"{check.value}_source", WORD),
+    ]
+    match check:
+        case Check.BANK_ACCOUNT:
+            return [
+                *base,
+                ("bank_account_name", pa.string()),
+                ("bank_account_bvn_match", pa.bool_()),
+                ("name_match", WORD),
+                ("name_explained", pa.string()),
+            ]
+        case Check.KARMA:
+            return [
+                *base,
+                ("karma_listings", pa.list_(LISTING)),
+                ("karma_listed_by", pa.list_(pa.string())),
+                ("karma_amount_in_contention", NAIRA),
+            ]
+        case Check.ECOSYSTEM:
+            fields = [(f"ecosystem_{name}", ecosystem_type(name)) for name in ECOSYSTEM_FIELDS]
+            return [
+                *base,
+                *fields,
+                ("ecosystem_extra", pa.string()),
+                ("ecosystem_name_match", WORD),
+                ("ecosystem_dob_match", pa.bool_()),
+            ]
+        case Check.SELFIE:
+            return [*base, ("selfie_similarity", pa.float64())]
+
+
+CHECK_FIELDS = {check: _check_fields(check) for check in Check}
+BVN_FIELDS: list[tuple[str, pa.DataType]] = [
+    ("bvn_watchlisted", pa.int64()),
+    ("bvn_checked_at", INSTANT),
+]
+"""Of BVN details that were confirmed before and that the row's consent allows to be seen."""
+DECISION_FIELDS: list[tuple[str, pa.DataType]] = [
+    ("cost", COST),
+    ("decision", WORD),
+    ("reasons", pa.list_(pa.string())),
+    ("policy", WORD),
+]
+
+
+def input_columns(columns: Sequence[SourceColumn]) -> list[tuple[str, str]]:
+    """Return output name and row column of each input column, in input order, each once.
+
+    Where a file names banks and has no codes, the code each name was translated to stands beside
+    it: the account was asked for by it.
+    """
+    found: dict[str, str] = {}
+    known = {column.known for column in columns}
+    for column in columns:
+        source = column.known or f"{EXTRA_PREFIX}{column.output}"
+        found.setdefault(column.known or column.output, source)
+        if column.known == "bank_name" and "bank_code" not in known:
+            found.setdefault("bank_code", "bank_code")
+    return list(found.items())
+
+
+def extra_names(columns: Sequence[SourceColumn]) -> list[str]:
+    """Return the output names of the columns that are only carried through."""
+    return [column.output for column in columns if column.known is None]
+
+
+def enriched_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
+    """Return the schema of `enriched/part-*.parquet` for an input of these columns."""
+    rows = row_schema(extra_names(columns))
+    fields = [pa.field(name, rows.field(source).type) for name, source in input_columns(columns)]
+    for check in Check:
+        fields += [pa.field(name, kind) for name, kind in CHECK_FIELDS[check]]
+    fields += [pa.field(name, kind) for name, kind in BVN_FIELDS]
+    fields += [pa.field(name, pa.int64()) for name in SIGNALS]
+    fields += [pa.field(name, kind) for name, kind in DECISION_FIELDS]
+    return pa.schema(fields)
+
+
+def naira_of_micro(micro: NDArray[np.int64]) -> pa.Array:
+    """Return micro-naira as a column of decimal naira (`COST`), exactly."""
+    buffer = np.zeros((len(micro), 2), dtype=np.int64)
+    buffer[:, 0] = micro
+    buffer[:, 1] = np.where(micro < 0, -1, 0)
+    return pa.Array.from_buffers(COST, len(micro), [None, pa.py_buffer(buffer)])

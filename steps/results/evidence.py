@@ -1,0 +1,359 @@
+"""Evidence: what an answer means for a row, as typed columns, worked out once for each pair.
+
+Opening, reading and comparing an answer costs far more than all else a warm night does, and is the
+same every night as long as answer and row are the same. So it is kept: under a key made of the
+very answer and of all that was compared with it. Which answer a row may be shown, by eligibility,
+consent and freshness, is judged anew each night in `plan` and `assemble`; evidence never decides
+that. How it is kept at rest is in `storage/evidence.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from client.reading import parse_answer
+from schemas.answers import BankAccountAnswer, EcosystemRecord
+from schemas.checks import Check
+from schemas.rows import Flaw
+from steps.results.enriched import CHECK_FIELDS, ECOSYSTEM_FIELDS
+from steps.results.judge import NAME_FIELDS, dob_agrees, history_name, judge_account
+from storage.evidence import KEY_BYTES, EvidenceFiles, Keys, Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from storage.journal import Journal
+    from storage.journal.answers import Answers
+
+JUDGED = ("flaws", "bvn", *NAME_FIELDS, "date_of_birth")
+"""All columns of a row that any answer is compared with."""
+
+WORTH_OPENING = 64
+"""Fewer rows than these are worked out anew rather than another piece opened for them."""
+_AGREEING = 0.98
+"""Share of a chunk's rows from which on the piece that served them stays as it is."""
+_SEPARATOR, _ABSENT = "\x1f", "\x00"
+_ROOT = Path(__file__).resolve().parents[2]
+_SOURCES = (
+    *(
+        "steps/results/evidence.py",
+        "steps/results/judge.py",
+        "steps/values/names.py",
+        "steps/values/name_tokens.py",
+    ),
+    *("steps/results/enriched.py", "client/reading.py", "schemas/answers.py", "schemas/rows.py"),
+)
+
+ACCOUNT = pa.schema(
+    [
+        pa.field("status", pa.string()),
+        pa.field("bank_account_name", pa.string()),
+        pa.field("bank_account_bvn_match", pa.bool_()),
+        pa.field("name_match", pa.string()),
+        pa.field("name_explained", pa.string()),
+    ]
+)
+_HISTORY_TYPES = dict(CHECK_FIELDS[Check.ECOSYSTEM])
+_HISTORY_NAMES = (
+    *(f"ecosystem_{name}" for name in ECOSYSTEM_FIELDS),
+    *("ecosystem_extra", "ecosystem_name_match", "ecosystem_dob_match"),
+)
+HISTORY = pa.schema(
+    [
+        pa.field("there", pa.bool_()),
+        *(
+            pa.field(name, kind if not pa.types.is_dictionary(kind) else pa.string())
+            for name in _HISTORY_NAMES
+            for kind in [_HISTORY_TYPES[name]]
+        ),
+    ]
+)
+SCHEMAS = {Check.BANK_ACCOUNT: ACCOUNT, Check.ECOSYSTEM: HISTORY}
+
+
+@dataclass(frozen=True, slots=True)
+class AtHand:
+    """Answers at hand for some rows of a chunk.
+
+    Attributes:
+        rows: numbers of the rows, ascending.
+        subjects: the answers' pseudonyms, sixteen bytes each, joined in the rows' order.
+        answered_at: when each was given.
+        call_id: the call that brought each.
+    """
+
+    rows: NDArray[np.int64]
+    subjects: bytes
+    answered_at: NDArray[np.int64]
+    call_id: NDArray[np.int64]
+
+    def subject(self, place: int) -> bytes:
+        """Return the pseudonym of one of the answers."""
+        return self.subjects[16 * place : 16 * place + 16]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is to be kept of this night, and which pieces are taken over as they are."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Gives evidence for answers at hand: from the last night where it is the same, else anew."""
+
+    _answers: Answers = field(repr=False)
+    _files: EvidenceFiles | None = None
+    _pieces: dict[Check, list[Piece]] = field(default_factory=dict, init=False, repr=False)
+    _keys: dict[Check, Keys] = field(default_factory=dict, init=False, repr=False)
+    _kept: _Kept = field(default_factory=_Kept, init=False, repr=False)
+    reused: Counter[Check] = field(default_factory=Counter, init=False)
+    made: Counter[Check] = field(default_factory=Counter, init=False)
+
+    @classmethod
+    def of(cls, journal: Journal, batch: str) -> Evidence:
+        """Return the evidence of a batch name, as its last night left it."""
+        name = journal.pseudonyms.subject("evidence", batch).hex()
+        stamp = f"{version()}.{journal.answers.erased()}.{journal.journal_id}".encode()
+        return cls(journal.answers, EvidenceFiles.of(journal.home, name, journal.sealer, stamp))
+
+    def columns(self, check: Check, rows: pa.Table, hand: AtHand, *, keep: bool) -> pa.Table:
+        """Return the evidence of a chunk's answers, a line for each in the order of `hand.rows`.
+
+        Columns are those of `SCHEMAS`; the first is null where the answer is there no longer.
+
+        Args:
+            check: bank account or ecosystem.
+            rows: the chunk.
+            hand: its answers at hand, all of them hits.
+            keep: lay it aside for the next night.
+        """
+        keys = evidence_keys(rows, hand)
+        table, origin = self._find(check, keys)
+        new = np.flatnonzero(origin < 0)
+        if len(new):
+            made = self._make(check, rows, hand, new)
+            order = np.where(origin >= 0, np.cumsum(origin >= 0) - 1, 0)
+            order[new] = table.num_rows + np.arange(len(new))
+            table = pa.concat_tables([table, made]).take(pa.array(order))
+        self.made[check] += len(new)
+        self.reused[check] += len(origin) - len(new)
+        if keep and len(origin):
+            self._keep(check, keys, hand, table, origin)
+        return table
+
+    def _find(self, check: Check, keys: bytes) -> tuple[pa.Table, NDArray[np.int32]]:
+        """Return what is at hand of earlier evidence in the order of its keys, and whence it is.
+
+        The second is each key's piece, -1 where its evidence has to be made.
+        """
+        pieces = self._of_check(check)
+        piece, row = self._keys[check].places(keys)
+        piece = piece.copy()
+        numbers, counts = np.unique(piece[piece >= 0], return_counts=True)
+        taken: list[pa.Table] = [SCHEMAS[check].empty_table()]
+        places: list[NDArray[np.int64]] = []
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            here = np.flatnonzero(piece == number)
+            worth = count >= min(WORTH_OPENING, len(piece))
+            table = self._open(check, pieces[number]) if worth else None
+            if table is None:
+                piece[here] = -1
+                continue
+            whole = count == table.num_rows and (row[here] == np.arange(count)).all()
+            taken.append(table if whole else table.take(pa.array(row[here])))
+            places.append(here)
+        found = pa.concat_tables(taken)
+        if len(places) > 1:
+            found = found.take(pa.array(np.argsort(np.concatenate(places), kind="stable")))
+        return found, piece
+
+    def _open(self, check: Check, piece: Piece) -> pa.Table | None:
+        """Return a piece where it is what the index says."""
+        table = None if self._files is None else self._files.piece(piece.name)
+        if table is None or table.schema != SCHEMAS[check]:
+            return None
+        return table if table.num_rows * KEY_BYTES == len(piece.keys) else None
+
+    def _of_check(self, check: Check) -> list[Piece]:
+        if not self._pieces:
+            index = [] if self._files is None else self._files.index()
+            for each in SCHEMAS:
+                self._pieces[each] = [piece for piece in index if piece.kind == each.value]
+                self._keys[each] = Keys(self._pieces[each])
+        return self._pieces[check]
+
+    def _make(self, check: Check, rows: pa.Table, hand: AtHand, new: NDArray[np.int64]) -> pa.Table:
+        """Open some answers and hold each against its row."""
+        judged = rows.select(list(JUDGED)).take(pa.array(hand.rows[new])).to_pylist()
+        wanted = {int(hand.call_id[place]): hand.subject(int(place)) for place in new}
+        bodies = {
+            call_id: self._answers.body(check.value, stored)
+            for call_id, stored in self._answers.of_calls(check.value, wanted)
+        }
+        make = _MAKERS[check]
+        lines = [
+            None if body is None else make(row, body)
+            for row, body in zip(
+                judged, (bodies.get(int(hand.call_id[place])) for place in new), strict=True
+            )
+        ]
+        return _table(lines, SCHEMAS[check])
+
+    def _keep(
+        self,
+        check: Check,
+        keys: bytes,
+        hand: AtHand,
+        table: pa.Table,
+        origin: NDArray[np.int32],
+    ) -> None:
+        """Keep the piece that served, where it served nearly all; else lay a new one aside."""
+        if self._files is None:
+            return
+        numbers, counts = np.unique(origin[origin >= 0], return_counts=True)
+        if len(numbers):
+            best = self._pieces[check][int(numbers[counts.argmax()])]
+            agree = counts.max() >= _AGREEING * max(len(origin), len(best.keys) / KEY_BYTES)
+            if agree and best.name not in self._kept.names:
+                self._kept.names.add(best.name)
+                self._kept.pieces.append(best)
+                return
+        oldest_at = int(hand.answered_at.min())
+        piece = self._files.put(check.value, keys, oldest_at, table)
+        if piece is not None:
+            self._kept.pieces.append(piece)
+
+    def close(self) -> None:
+        """Make what was kept all that the next night finds."""
+        if self._files is None:
+            return
+        before = {piece.name for pieces in self._pieces.values() for piece in pieces}
+        if before != {piece.name for piece in self._kept.pieces}:
+            self._files.replace(self._kept.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountJudge:
+    """Tells which rows a stored bank account answer contradicts, for answers of middle age."""
+
+    _evidence: Evidence
+
+    def contradicts(self, rows: pa.Table, hand: AtHand) -> NDArray[np.bool_]:
+        """Return for each answer at hand whether it contradicts its row, or is there no longer."""
+        lines = self._evidence.columns(Check.BANK_ACCOUNT, rows, hand, keep=False)
+        contrary = pc.fill_null(pc.equal(lines["status"], "mismatch"), fill_value=True)
+        found: NDArray[np.bool_] = contrary.to_numpy().astype(bool)
+        return found
+
+
+def evidence_keys(rows: pa.Table, hand: AtHand) -> bytes:
+    """Return a key for each answer at hand and all of its row that it may be compared with.
+
+    Lengths are part of it, so that no two rows are alike by where their words end.
+    """
+    mine = rows.select(list(JUDGED)).take(pa.array(hand.rows)).combine_chunks()
+    columns = [_one(mine[name]) for name in JUDGED if name not in ("flaws", "date_of_birth")]
+    flawed = pc.not_equal(pc.bit_wise_and(_one(mine["flaws"]), pa.scalar(int(Flaw.BVN))), 0)
+    columns[0] = pc.if_else(flawed, pa.scalar(None, pa.string()), columns[0])
+    columns.append(_one(mine["date_of_birth"]).cast(pa.string()))
+    options = pc.JoinOptions(null_handling="replace", null_replacement=_ABSENT)
+    joined = pc.call_function("binary_join_element_wise", [*columns, _SEPARATOR], options)
+    lengths = [pc.binary_length(each).fill_null(-1).to_numpy() for each in columns]
+    fixed = np.column_stack([*lengths, hand.answered_at, hand.call_id]).astype(np.int64)
+    size = len(hand.rows)
+    tails = np.hstack(
+        [
+            np.frombuffer(hand.subjects, np.uint8).reshape(size, 16),
+            np.ascontiguousarray(fixed).view(np.uint8).reshape(size, 8 * fixed.shape[1]),
+        ]
+    )
+    ends = pa.py_buffer(np.ascontiguousarray(tails))
+    tail = pa.Array.from_buffers(pa.binary(tails.shape[1]), size, [None, ends]).cast(pa.binary())
+    whole = pc.call_function(
+        "binary_join_element_wise", [joined.cast(pa.binary()), tail, pa.scalar(b"", pa.binary())]
+    )
+    digest = partial(hashlib.blake2b, digest_size=KEY_BYTES)
+    return b"".join([digest(text).digest() for text in whole.to_pylist()])
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _account(row: Mapping[str, Any], body: bytes) -> tuple[Any, ...]:
+    """Return a line of `ACCOUNT`."""
+    answer = parse_answer(Check.BANK_ACCOUNT, body)
+    account = answer if isinstance(answer, BankAccountAnswer) else None
+    verdict = judge_account(row, account)
+    grade, explained = (None, None)
+    if verdict.name is not None:
+        grade, explained = verdict.name.grade, verdict.name.explained
+    return verdict.status, verdict.account_name, verdict.bvn_match, grade, explained
+
+
+def _history(row: Mapping[str, Any], body: bytes) -> tuple[Any, ...]:
+    """Return a line of `HISTORY`; empty where the body holds no record."""
+    record = parse_answer(Check.ECOSYSTEM, body)
+    if not isinstance(record, EcosystemRecord):
+        return (True, *([None] * len(_HISTORY_NAMES)))
+    name_match = history_name(row, record)
+    return (
+        True,
+        *(getattr(record, name) for name in ECOSYSTEM_FIELDS),
+        record.extra_json() if record.extra else None,
+        None if name_match is None else name_match.grade,
+        dob_agrees(row["date_of_birth"], record.date_of_birth),
+    )
+
+
+_MAKERS: dict[Check, Callable[[Mapping[str, Any], bytes], tuple[Any, ...]]] = {
+    Check.BANK_ACCOUNT: _account,
+    Check.ECOSYSTEM: _history,
+}
+
+
+def _table(lines: Sequence[tuple[Any, ...] | None], schema: pa.Schema) -> pa.Table:
+    """Return lines as a table; an answer that is there no longer leaves its line empty."""
+    nothing = (None,) * len(schema)
+    columns = zip(*(nothing if line is None else line for line in lines), strict=True)
+    return pa.table(
+        [
+            typed_column(list(values), each.type)
+            for values, each in zip(columns, schema, strict=True)
+        ],
+        schema=schema,
+    )
+
+
+def typed_column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return values as a column of a type; decimals are rounded to its places."""
+    if pa.types.is_decimal(kind):
+        values = [None if value is None else round(value, kind.scale) for value in values]
+    return pa.array(values, kind)
+
+
+@cache
+def version() -> str:
+    """Return a digest of the code and data that evidence rests on: another one, other evidence."""
+    found = hashlib.sha256()
+    names = sorted((_ROOT / "data" / "names").rglob("*.*"))
+    for path in [*(_ROOT / source for source in _SOURCES), *names]:
+        found.update(path.name.encode() + b"\x1f" + path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+__all__ = ["ACCOUNT", "HISTORY", "AccountJudge", "AtHand", "Evidence", "typed_column"]

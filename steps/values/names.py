@@ -1,0 +1,362 @@
+"""Decide whether the holder of an account is the customer, from two written names.
+
+Here live the pairing of two bags of words, the signs of a business, and the grade that
+follows. How a name is read into words, and when two words are one name, is in
+``steps.values.name_tokens``; what a grade means for a customer is not decided here.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from steps.values.name_tokens import CACHED_WORDS, Likeness, Name, alike, fold, lexicon, read_name
+
+Grade = Literal["strong", "likely", "weak", "none", "business"]
+
+_ENOUGH_NAMES = 2
+_EXPLAINED_WORDS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class NameMatch:
+    """How well two names agree, and why in a few words (they quote words of the names)."""
+
+    grade: Grade
+    explained: str
+
+
+class _Pairing(NamedTuple):
+    """What agrees and what does not between two names, each word used at most once.
+
+    ``sure`` and ``doubtful`` are pairs of full words, ``halves`` initials that agree, and
+    ``ours`` and ``theirs`` the full words left over on each side.
+    """
+
+    sure: tuple[tuple[str, str], ...]
+    doubtful: tuple[tuple[str, str], ...] = ()
+    halves: tuple[str, ...] = ()
+    ours: tuple[str, ...] = ()
+    theirs: tuple[str, ...] = ()
+    contrary_initial: bool = False
+    contrary_generation: bool = False
+
+    @property
+    def names(self) -> int:
+        """Number of full words that agree."""
+        return len(self.sure) + len(self.doubtful)
+
+    @property
+    def against(self) -> float:
+        """Number of contradictions; an initial counts half."""
+        full = min(len(self.ours), len(self.theirs))
+        return full + 0.5 * self.contrary_initial + self.contrary_generation
+
+
+def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | None:
+    """Say whether an account held in one name is the customer's.
+
+    Args:
+        ours: every name field of the customer's row, in any split and order.
+        theirs: the account's name as the bank writes it.
+
+    Returns:
+        The grade and why, or None where there is nothing to compare on one side: ``strong``
+        is two names and nothing against, ``likely`` two and at most one against, ``weak`` less
+        than that, ``none`` no name, ``business`` an account that is a company's.
+    """
+    if not theirs:
+        return None
+    fields = [field for field in ours if field]
+    customer = _customer(" ".join(fields))
+    if customer is None:
+        return None
+    folded = fold(theirs).split()
+    word = _business_word(folded, customer.words)
+    if word is not None:
+        return NameMatch("business", f"a business: {word}")
+    holder = read_name(folded)
+    if holder is None:
+        return None
+    pairing = _pair(customer, holder)
+    if len(set(folded)) < len(folded):
+        pairing = _with_repeats(pairing, fields, folded)
+    return NameMatch(_grade(pairing), _explain(pairing))
+
+
+def _with_repeats(pairing: _Pairing, fields: Sequence[str], folded: Sequence[str]) -> _Pairing:
+    """Return a pairing in which a word that both sides bear twice agrees twice.
+
+    A customer bears a word twice where two fields of one word have it, or one field of several;
+    a full name beside its parts repeats nothing.
+    """
+    read = [fold(field).split() for field in fields]
+    parts = [words[0] for words in read if len(words) == 1]
+    agreeing = {ours for ours, theirs in pairing.sure if ours == theirs}
+    twice = tuple(
+        (word, word)
+        for word in sorted(agreeing)
+        if folded.count(word) > 1
+        and pairing.sure.count((word, word)) == 1
+        and max(parts.count(word), *(words.count(word) for words in read)) > 1
+    )
+    return pairing._replace(sure=pairing.sure + twice) if twice else pairing
+
+
+@lru_cache(maxsize=1024)
+def _customer(fields: str) -> Name | None:
+    """Read the customer's fields; one customer is often compared several times in a row."""
+    return read_name(fold(fields).split())
+
+
+def _business_word(folded: Sequence[str], borne: frozenset[str]) -> str | None:
+    """Return the word that makes a name a business's, if there is one.
+
+    Args:
+        folded: the words of a name as the bank writes it, folded.
+        borne: the words of the customer's own name; some words of businesses are surnames too.
+    """
+    joint: dict[str, None] = {}
+    before = ""
+    for written in folded:
+        for word, kind in _business_kinds(written):
+            if kind == "sure" or (kind == "unless_ours" and word not in borne):
+                return word
+            if kind == "after_and" and before == "AND":
+                return word
+            if kind == "joint":
+                joint[word] = None
+        before = written
+    return " ".join(joint) if len(joint) > 1 else None
+
+
+@lru_cache(maxsize=CACHED_WORDS)
+def _business_kinds(written: str) -> tuple[tuple[str, str], ...]:
+    """Return the words of businesses within one folded word, each with its kind."""
+    kinds = lexicon().business
+    parts = written.replace(".", "-").split("-")
+    words = dict.fromkeys((*parts, "".join(parts)))
+    return tuple((word, kinds[word]) for word in words if word in kinds)
+
+
+def _grade(pairing: _Pairing) -> Grade:
+    """Return the grade that agreements and contradictions add up to."""
+    against = pairing.against
+    if len(pairing.sure) >= _ENOUGH_NAMES and not against:
+        return "strong"
+    if pairing.names >= _ENOUGH_NAMES and against <= 1:
+        return "likely"
+    weight = pairing.names + len(pairing.halves) / 2
+    if pairing.names and weight >= _ENOUGH_NAMES and not against:
+        return "likely"
+    return "weak" if weight >= 1 else "none"
+
+
+def _pair(ours: Name, theirs: Name) -> _Pairing:
+    """Pair the words of two names one to one, the surest first."""
+    generations = ours.generations and theirs.generations
+    contrary = bool(generations) and ours.generations.isdisjoint(theirs.generations)
+    if _same_as_written(ours, theirs):
+        same = tuple((word, word) for word in sorted(ours.written))
+        return _Pairing(same, halves=ours.initials, contrary_generation=contrary)
+    mine, others = _written_alike(ours, theirs)
+    sure = [(word, word) for word in sorted(mine & others)]
+    doubtful: list[tuple[str, str]] = []
+    left, right = sorted(mine - others), sorted(others - mine)
+    if left and right:
+        for one, other in _assign(left, right):
+            pairs = sure if alike(one, other) is Likeness.SURE else doubtful
+            pairs.append((one, other))
+    met = sure + doubtful
+    if (left and right) or ours.initials or theirs.initials:
+        left = _contrary([one for one, _ in met], left)
+        right = _contrary([other for _, other in met], right)
+    halves, left, right, contrary_initial = _initials(ours, theirs, left, right)
+    if len(sure) == 1 and not left and not right:
+        sure += _second_names(ours, theirs)
+    return _Pairing(
+        tuple(sure),
+        tuple(doubtful),
+        halves,
+        tuple(left),
+        tuple(right),
+        contrary_initial,
+        contrary,
+    )
+
+
+def _same_as_written(ours: Name, theirs: Name) -> bool:
+    """Tell whether both names consist of the same words, at least two of them."""
+    return (
+        ours.written == theirs.written
+        and len(ours.written) >= _ENOUGH_NAMES
+        and ours.initials == theirs.initials
+    )
+
+
+def _second_names(ours: Name, theirs: Name) -> list[tuple[str, str]]:
+    """Return a second agreement of names that have one word: a name borne twice or an honour."""
+    if _is_one_word_repeated(ours) and _is_one_word_repeated(theirs):
+        return [(min(ours.words), min(theirs.words))]
+    if len(ours.words) > 1 or len(theirs.words) > 1:
+        return []
+    return [(word, word) for word in sorted(ours.honours & theirs.honours)]
+
+
+def _is_one_word_repeated(name: Name) -> bool:
+    """Tell whether a name is one word written twice, perhaps in two spellings."""
+    first = min(name.words)
+    return name.written_words > 1 and all(
+        alike(first, word) is Likeness.SURE for word in name.words
+    )
+
+
+def _written_alike(ours: Name, theirs: Name) -> tuple[set[str], set[str]]:
+    """Return both bags with split and hyphenated words written as on the other side."""
+    mine, others = set(ours.words), set(theirs.words)
+    for parts in sorted(ours.compounds | theirs.compounds):
+        _compound_alike(parts, mine, others, both=parts in ours.compounds & theirs.compounds)
+    _join_split(mine, ours.fillers, others)
+    _join_split(others, theirs.fillers, mine)
+    return mine, others
+
+
+def _compound_alike(
+    parts: tuple[str, ...], mine: set[str], others: set[str], *, both: bool
+) -> None:
+    """Take a hyphenated word for one name where the other side has all of it.
+
+    Where it is the whole of a name, and the other side writes it apart, its parts stay names.
+    """
+    joined, bits = "".join(parts), set(parts)
+    if bits <= mine and joined in others:
+        sides = [mine]
+    elif bits <= others and joined in mine:
+        sides = [others]
+    elif bits <= mine & others and (both or (mine - bits and others - bits)):
+        sides = [mine, others]
+    else:
+        return
+    for side in sides:
+        side.difference_update(bits)
+        side.add(joined)
+
+
+def _join_split(words: set[str], fillers: frozenset[str], other: set[str]) -> None:
+    """Write two words together where the other side does."""
+    for joined in sorted(other - words):
+        usable = words | fillers
+        openings = [first for first in usable if joined.startswith(first)]
+        for first in sorted(openings):
+            second = joined.removeprefix(first)
+            if second != first and second in usable:
+                words -= {first, second}
+                words.add(joined)
+                break
+
+
+def _assign(left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str]]:
+    """Return a largest one-to-one assignment of words that are alike, sure ones first."""
+    likeness = [[alike(one, other) for other in right] for one in left]
+    holder: dict[int, int] = {}
+    for least in (Likeness.SURE, Likeness.DOUBTFUL):
+        placed = set(holder.values())
+        for row in range(len(left)):
+            if row not in placed:
+                _place(row, likeness, least, holder, set())
+    return [(left[row], right[column]) for column, row in sorted(holder.items())]
+
+
+def _place(
+    row: int,
+    likeness: list[list[Likeness]],
+    least: Likeness,
+    holder: dict[int, int],
+    tried: set[int],
+) -> bool:
+    """Find a place for one word, moving others where they fit elsewhere too."""
+    for column, value in enumerate(likeness[row]):
+        if value < least or column in tried:
+            continue
+        tried.add(column)
+        if column not in holder or _place(holder[column], likeness, least, holder, tried):
+            holder[column] = row
+            return True
+    return False
+
+
+def _contrary(met: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Return the words that have met nothing and only repeat no word that has."""
+    return [
+        word
+        for word in words
+        if word not in met and not any(alike(word, other) is Likeness.SURE for other in met)
+    ]
+
+
+def _initials(
+    ours: Name, theirs: Name, left: list[str], right: list[str]
+) -> tuple[tuple[str, ...], list[str], list[str], bool]:
+    """Pair initials with words left over and with each other.
+
+    Returns:
+        The initials that agree, the full words still left on each side, and whether an initial
+        contradicts what is left beyond the contradictions of full words.
+    """
+    if not ours.initials and not theirs.initials:
+        return (), left, right, False
+    halves: list[str] = []
+    mine, right = _spell_out(ours.initials, right, halves)
+    others, left = _spell_out(theirs.initials, left, halves)
+    for initial in list(mine):
+        if initial in others:
+            mine.remove(initial)
+            others.remove(initial)
+            halves.append(initial)
+    mine = [initial for initial in mine if initial not in halves]
+    others = [initial for initial in others if initial not in halves]
+    full = min(len(left), len(right))
+    mine_against = bool(mine) and len(right) + len(others) > full
+    others_against = bool(others) and len(left) + len(mine) > full
+    return tuple(sorted(halves)), left, right, mine_against or others_against
+
+
+def _spell_out(
+    initials: Sequence[str], words: Sequence[str], halves: list[str]
+) -> tuple[list[str], list[str]]:
+    """Pair initials with words that begin with them; return what is left of both."""
+    words, open_initials = list(words), []
+    for initial in initials:
+        word = next((word for word in words if word.startswith(initial)), None)
+        if word is None:
+            open_initials.append(initial)
+        else:
+            words.remove(word)
+            halves.append(initial)
+    return open_initials, words
+
+
+def _explain(pairing: _Pairing) -> str:
+    """Say in a few words what agrees and what speaks against."""
+    said = []
+    if pairing.sure:
+        said.append(f"agree: {_quoted(pairing.sure)}")
+    if pairing.doubtful:
+        said.append(f"perhaps a short form: {_quoted(pairing.doubtful)}")
+    if pairing.halves:
+        said.append(f"initials agree: {' '.join(pairing.halves[:_EXPLAINED_WORDS])}")
+    if pairing.ours and pairing.theirs:
+        ours = " ".join(pairing.ours[:_EXPLAINED_WORDS])
+        theirs = " ".join(pairing.theirs[:_EXPLAINED_WORDS])
+        said.append(f"against: {ours} / {theirs}")
+    if pairing.contrary_initial:
+        said.append("an initial contradicts")
+    if pairing.contrary_generation:
+        said.append("junior and senior differ")
+    return "; ".join(said) or "no name agrees"
+
+
+def _quoted(pairs: Sequence[tuple[str, str]]) -> str:
+    """Return pairs of words, each said once where both sides write it alike."""
+    shown = [one if one == other else f"{one} = {other}" for one, other in pairs]
+    return ", ".join(shown[:_EXPLAINED_WORDS])
