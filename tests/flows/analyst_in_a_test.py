@@ -14,6 +14,7 @@ from playwright.sync_api import TimeoutError  # noqa: A004 - the browser's own
 from tests.flows.engine_in_a_test import until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from playwright.sync_api import Locator, Page
@@ -90,30 +91,34 @@ class Analyst:
         return "" if answer.value.ok else answer.value.text()
 
     def open_run(self, name: str, state: str) -> None:
-        """Find a run in the list of runs by name, wait for its state, and open it."""
+        """Find a run in the list of runs by name, open it, and wait for its state."""
         link = self.page.get_by_role("link", name=name, exact=True).first
         self.page.goto(f"{self.ui}/runs")
-        self._reload_until(link, f"the run {name} in the list")
-        link.click()
+
+        def opened() -> None:
+            link.click(timeout=GLANCE_MS)
+            self.page.wait_for_url("**/runs/flow-run/**", timeout=GLANCE_MS)
+
+        self._reload_until(opened, f"the run {name} in the list")
         self.wait_for_state(state)
 
     def wait_for_state(self, state: str) -> None:
         """Wait until the page of a run shows a state."""
-        badges = self.page.locator(".p-tag, .state-badge")
-        self._reload_until(badges.get_by_text(state, exact=True).first, f"the state {state}")
+        badge = self.page.locator(".p-tag, .state-badge").get_by_text(state, exact=True).first
+        self._reload_until(lambda: badge.wait_for(timeout=GLANCE_MS), f"the state {state}")
 
-    def _reload_until(self, wanted: Locator, what: str) -> None:
-        """Look for something on the page, and load it afresh while it is not there."""
+    def _reload_until(self, succeed: Callable[[], None], what: str) -> None:
+        """Try something on the page, and load it afresh while it does not come about in time."""
 
-        def seen() -> bool:
+        def succeeded() -> bool:
             try:
-                wanted.wait_for(timeout=GLANCE_MS)
+                succeed()
             except TimeoutError:
                 self.page.reload()
                 return False
             return True
 
-        until(seen, f"{what} at {self.page.url}", PATIENCE_MS / 1000)
+        until(succeeded, f"{what} at {self.page.url}", PATIENCE_MS / 1000)
 
     def approve(self) -> str:
         """Open the form of a run that waits, read it, approve; return what was read."""

@@ -92,14 +92,14 @@ def test_from_a_dropped_spreadsheet_to_the_decision_list(
     analyst: Analyst, inbox: Path, sandbox: SandboxProcess, tmp_path: Path
 ) -> None:
     """Dropped, quoted, approved in the UI, watched to its end, read; then the list is opened."""
-    make_spreadsheet(tmp_path / "applicants-20260301.xlsx")
-    shutil.copy(tmp_path / "applicants-20260301.xlsx", inbox)
+    make_spreadsheet(tmp_path / "walkers-20260301.xlsx")
+    shutil.copy(tmp_path / "walkers-20260301.xlsx", inbox)
     analyst.open_form("inbox")
     analyst.field("Watch for (minutes)").fill("0")
     analyst.picture("inbox-form")
     assert not analyst.submit()
 
-    analyst.open_run("applicants-portfolio", "Paused")
+    analyst.open_run("walkers-portfolio", "Paused")
     assert sandbox.totals()["totals"]["requests"] == 0, "nothing is spent before it is approved"
     (quote,) = inbox.glob("taken/*/quote.txt")
     said = analyst.approve()
@@ -110,22 +110,22 @@ def test_from_a_dropped_spreadsheet_to_the_decision_list(
 
     folder = until(lambda: next(inbox.glob("done/*/result.txt"), None), "the result").parent
     report = json.loads((folder / "report.json").read_text())
-    summary = analyst.open_artifact("applicants-summary")
+    summary = analyst.open_artifact("walkers-summary")
     assert f"Complete: {ROWS} of {ROWS} due rows answered; publishable: yes." in summary
     assert f"{float(report['cost']['total']):,.2f}" in summary
     assert str(folder) in summary
     analyst.page.go_back()
-    analyst.open_artifact("applicants-charts")
+    analyst.open_artifact("walkers-charts")
     assert analyst.widths_of_pictures() == [pytest.approx(620, abs=20)] * 2
     analyst.page.go_back()
-    reasons = analyst.open_artifact("applicants-reasons")
+    reasons = analyst.open_artifact("walkers-reasons")
     assert "Decline" in reasons
 
     for sheet, customers in listed(folder / "decisions.xlsx").items():
         assert len(customers) == report["decisions"][sheet.lower()] > 0
         assert {row["decision"] for row in customers} == {sheet.lower()}
         assert all(row["reason_text"] for row in customers)
-    assert (folder / "input" / "applicants-20260301.xlsx").exists()
+    assert (folder / "input" / "walkers-20260301.xlsx").exists()
     assert list((inbox / "taken").iterdir()) == []
 
 
@@ -133,12 +133,12 @@ def test_the_form_asks_in_words_and_takes_no_nonsense(
     analyst: Analyst, engine: Engine, tmp_path: Path
 ) -> None:
     """What matters most comes first; a wrong amount is told at once; then there is a quote."""
-    make_batch(tmp_path / "book-20260301.csv", rows=ROWS, seed=78)
+    make_batch(tmp_path / "ledger-20260301.csv", rows=ROWS, seed=78)
     analyst.open_form("adhoc")
     titles = [title for title in analyst.titles() if title != "parameters"]
     assert titles[: len(FIRST)] == FIRST
     assert "Spending is approved" in titles[-2:]
-    analyst.field("Input file").fill(str(tmp_path / "book-20260301.csv"))
+    analyst.field("Input file").fill(str(tmp_path / "ledger-20260301.csv"))
     analyst.field("Spend at most (naira)").fill("ten thousand")
     assert "'ten thousand' does not match" in analyst.submit()
     analyst.page.get_by_text("'ten thousand' does not match").first.wait_for()
@@ -146,7 +146,7 @@ def test_the_form_asks_in_words_and_takes_no_nonsense(
     analyst.switch("Quote only")
     analyst.picture("form")
     assert not analyst.submit()
-    analyst.open_run("book-portfolio", "Completed")
-    quote = analyst.open_artifact("book-quote")
+    analyst.open_run("ledger-portfolio", "Completed")
+    quote = analyst.open_artifact("ledger-quote")
     assert "expected for" in quote
     assert "₦5,000.00" in quote

@@ -8,6 +8,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from coolname.data import config
 
 from flows.screen_batch import screen_batch
 from sandbox.batch import make_batch
@@ -36,6 +37,10 @@ FAULTS = {
     "cut_after_charge": 0.04,
     "unreadable": 0.04,
 }
+OWN_WORDS = {
+    word for part in config.values() if isinstance(part, dict) for word in part.get("words", ())
+}
+"""Of these the engine makes names for its runs: Precious, Patience and Rose among them."""
 LEAST_LETTERS = 6
 """Shorter names may stand in the engine's own words."""
 
@@ -55,6 +60,8 @@ def markers(path: Path) -> set[str]:
             found.add((row["phone"] or "").removeprefix("0").removeprefix("+234"))
             for name in ("first_name", "middle_name", "last_name"):
                 given = (row[name] or "").strip().lower()
+                if given in OWN_WORDS:
+                    continue
                 found.add(f'{given}"' if len(given) < LEAST_LETTERS else given)
     return {value for value in found if len(value) >= LEAST_LETTERS}
 
