@@ -16,7 +16,7 @@ from schemas.money import naira_text
 from schemas.plan import CheckCounts
 from schemas.quote import Quote
 from steps.asking.control import ADDRESS, COMPLETED, TEST_MODE
-from steps.line import CHUNK_ROWS, PROBLEMS, QUARANTINE, read_chunk
+from steps.line import CHUNK_ROWS, PROBLEMS, read_chunk
 from steps.planning.eligibility import slots_of
 from steps.planning.row_plan import read_row_plan
 from steps.policy.engine import locked_engine
@@ -37,7 +37,7 @@ from steps.results.evidence import Evidence
 from steps.results.telling import tell, withdraw
 from storage.clock import instant_text, spending_day, spending_month
 from storage.journal.asked_again import earlier_outcomes
-from storage.outputs import MANIFEST, REPORT
+from storage.outputs import MANIFEST, QUARANTINE, REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

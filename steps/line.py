@@ -45,7 +45,7 @@ from storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
 from storage.journal import Journal, journal_of
 from storage.journal.sightings import Sightings
 from storage.mapping import Mapping, read_mapping
-from storage.outputs import RunFolder
+from storage.outputs import QUARANTINE, RunFolder
 from storage.places import is_url
 from storage.publishing import withdraw
 from storage.rejects import ProblemsWriter, QuarantineWriter, append_problems
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from steps.asking.sparing import Chains
 
 CHUNK_ROWS = 8192
-QUARANTINE = "quarantine.csv"
 PROBLEMS = "problems.csv"
 
 

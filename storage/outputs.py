@@ -27,6 +27,7 @@ PART_ROWS = 131_072
 _READ_BLOCK = 1 << 20
 MANIFEST = "manifest.json"
 REPORT = "report.json"
+QUARANTINE = "quarantine.csv"
 
 
 @dataclass(slots=True)

@@ -29,12 +29,13 @@ from steps.bvn.opening import batch_asked, keyed_digest, remembered
 from steps.bvn.otps import QUARANTINED, OtpFile, Supplied, read_otps, tidy_otp
 from steps.bvn.requesting import quote
 from steps.errands.desk import open_errand_run
-from steps.line import PROBLEMS, QUARANTINE, require_service
+from steps.line import PROBLEMS, require_service
 from storage.clock import system_clock
 from storage.journal import journal_of
 from storage.journal.bvn_consents import BvnConsents
 from storage.journal.customers import Customers
 from storage.mapping import read_mapping
+from storage.outputs import QUARANTINE
 from storage.rejects import ProblemsWriter, QuarantineWriter
 
 if TYPE_CHECKING:

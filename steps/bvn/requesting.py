@@ -32,11 +32,12 @@ from steps.bvn.consent import (
 from steps.bvn.opening import remembered
 from steps.errands.desk import open_errand_run
 from steps.intake import Intake
-from steps.line import PROBLEMS, QUARANTINE, known_prices
+from steps.line import PROBLEMS, known_prices
 from steps.planning.consent import consent_column, consent_ends
 from storage.clock import system_clock, to_instant
 from storage.journal.bvn_consents import BvnConsents
 from storage.mapping import read_mapping
+from storage.outputs import QUARANTINE
 from storage.rejects import ProblemsWriter, QuarantineWriter
 from storage.tables import file_digest, open_source
 

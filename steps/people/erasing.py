@@ -22,7 +22,7 @@ from schemas.money import naira_text
 from steps.bvn.table import PARTS as BVN_PARTS
 from steps.people.erasing_files import is_in, of_hex, rewrite_calls, rewrite_typed
 from steps.people.erasing_loans import loan_rows, loan_subjects, rewrite_loans
-from steps.people.person import QUARANTINE_FILE, subjects_of
+from steps.people.person import subjects_of
 from steps.results.changes import CHANGES_FILE
 from storage.clock import instant_text
 from storage.decision_files import CSV_FILE, WORKBOOK_FILE
@@ -39,6 +39,7 @@ from storage.journal.grant_tables import BATCH as TRANSACTIONS
 from storage.journal.runs import RUNNING
 from storage.journal.sightings import Sightings
 from storage.mapping import read_mapping
+from storage.outputs import QUARANTINE
 from storage.run_files import (
     ID_COLUMN,
     RunFiles,
@@ -287,7 +288,7 @@ def _told(folder: Path, customers: Collection[bytes]) -> int:
 
 def _quarantined(run: Run, found: Found) -> Iterator[dict[str, Any]]:
     """Yield the person's rows of a run's quarantine, under the columns that are understood."""
-    path = Path(run.folder) / QUARANTINE_FILE
+    path = Path(run.folder) / QUARANTINE
     if not path.exists():
         return
     known = _understood(run, path)
@@ -461,7 +462,7 @@ def _rewrite(journal: Journal, found: Found) -> list[RunFiles]:
         rewrite_calls(folder, found.person(journal).subjects)
         _rewrite_lists(folder, run, found, journal)
         rewrite_loans(folder, found.customers, found.person(journal).anywhere)
-        quarantine = folder.path / QUARANTINE_FILE
+        quarantine = folder.path / QUARANTINE
         if quarantine.exists():
             known = _understood(run, quarantine)
             folder.drop_records(quarantine, _from_quarantine(run, found, known))

@@ -18,6 +18,7 @@ from schemas.errors import InputError
 from steps.bvn.access import requests_of
 from steps.results.changes import CHANGES_FILE
 from storage.decision_files import CSV_FILE
+from storage.outputs import QUARANTINE
 from storage.rejects import unguard
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from storage.sealing import Pseudonyms
 
 _ALL_RUNS = 100_000
-QUARANTINE_FILE = "quarantine.csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,7 @@ def listed_rows(run: Run, customer_id: str) -> list[dict[str, str]]:
 
 def quarantined_rows(run: Run, customer_id: str) -> list[dict[str, str]]:
     """Return the rows of a run's quarantine that bear the customer's id in any column."""
-    return [
-        row for row in _csv_rows(Path(run.folder) / QUARANTINE_FILE) if customer_id in row.values()
-    ]
+    return [row for row in _csv_rows(Path(run.folder) / QUARANTINE) if customer_id in row.values()]
 
 
 def _csv_rows(path: Path) -> Iterator[dict[str, str]]:

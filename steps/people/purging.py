@@ -14,8 +14,8 @@ from schemas.errors import InputError
 from schemas.money import naira_text
 from schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
 from steps.people.erasing_files import CALLS_FILE
-from steps.people.person import QUARANTINE_FILE
 from steps.results.changes import CHANGES_FILE
+from storage import outputs
 from storage.clock import DAY_MICROS, instant_text
 from storage.decision_files import CSV_FILE, WORKBOOK_FILE
 from storage.evidence import drop_evidence
@@ -36,7 +36,7 @@ QUARANTINE, ENRICHED, DECISIONS = "quarantine", "enriched", "decisions"
 TYPED = "transactions"
 """Kind of the typed transactions of pulls, kept as long as enriched rows are."""
 KINDS = {
-    QUARANTINE: (QUARANTINE_FILE,),
+    QUARANTINE: (outputs.QUARANTINE,),
     ENRICHED: (
         *("enriched/part-*.parquet", "bvn/part-*.parquet", f"{INPUT}/*"),
         *(OFFERS_FILE, OFFERS_CSV, LOANS_FILE),

@@ -26,6 +26,7 @@ from steps.pull.raw_records import parse_text
 from steps.pull.transaction_fields import BEFORE, HINTS, Drift
 from steps.report.callsheet import write_call_sheet
 from storage.clock import LAGOS, to_instant
+from storage.outputs import QUARANTINE
 from storage.private import appearing, make_private_folder
 from storage.rejects import guard
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 OUTPUT = "transactions"
 """Folder beside the runs' folders that holds typed transactions and nothing else."""
-QUARANTINE, CHANGES = "quarantine.csv", "changes.parquet"
+CHANGES = "changes.parquet"
 _WORD = pa.dictionary(pa.int32(), pa.string())
 CHANGES_SCHEMA = pa.schema(
     [

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from steps.people.person import QUARANTINE_FILE
 from steps.planning.signals import keep_sightings
 from steps.results.changes import (
     CHANGES_FILE,
@@ -25,6 +24,7 @@ from storage.decision_files import CSV_FILE, WORKBOOK_FILE
 from storage.journal.customers import Customers
 from storage.journal.reviews import Reviews
 from storage.journal.sightings import Sightings
+from storage.outputs import QUARANTINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,7 +114,7 @@ def tell(
         run_id=run_id,
         reasons=team_sentences(policy),
         compared=compared,
-        problems=quarantined(folder.path / QUARANTINE_FILE),
+        problems=quarantined(folder.path / QUARANTINE),
         about=[("Batch", batch), ("Policy", policy.label), *about],
     )
     seen = Sightings.of(journal)
