@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from steps.line import Line
     from steps.results.telling import Told
 
-DECIDED_CHUNKS = 4
+DECIDED_CHUNKS = 2
 LOW_BALANCE = "the balance is low"
 _VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
