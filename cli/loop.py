@@ -1,6 +1,6 @@
 """The event loop of a command: uvloop where there is one, asyncio's own elsewhere.
 
-It takes about a third off the CPU of a run. A worker's flows run in the loop that the engine makes.
+Which costs less depends on the machine (docs/adr/0001); a worker's flows run in the engine's loop.
 """
 
 from __future__ import annotations
