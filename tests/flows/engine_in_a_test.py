@@ -134,8 +134,13 @@ class Engine:
             return False
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
-        """Ask the server's API and return the document."""
-        answer = self.api.post(path, json=dict(body or {}))
+        """Ask the server's API and return the document; a busy one asks for patience by a 503."""
+
+        def answered() -> httpx.Response | None:
+            answer = self.api.post(path, json=dict(body or {}))
+            return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
+
+        answer: httpx.Response = until(answered, f"an answer from {path}")
         answer.raise_for_status()
         return answer.json()
 

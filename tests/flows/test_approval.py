@@ -43,7 +43,13 @@ def _resume_when_paused(engine: Engine, *, approve: bool) -> threading.Thread:
 
     def resume() -> None:
         run = until(lambda: _paused(engine), "a run that waits for approval")
-        engine.post(f"/flow_runs/{run['id']}/resume", {"run_input": {"approve": approve}})
+        form = {"run_input": {"approve": approve}}
+
+        def accepted() -> bool:  # a form that is being saved, or a busy server, asks for patience
+            answer = engine.api.post(f"/flow_runs/{run['id']}/resume", json=form)
+            return answer.is_success and answer.json()["status"] == "ACCEPT"
+
+        until(accepted, "the answer taken")
 
     person = threading.Thread(target=resume)
     person.start()
@@ -61,6 +67,7 @@ def test_a_dear_run_waits_until_someone_decides(
 ) -> None:
     """Approved it spends; refused it stops with `approval`, and not one call was made."""
     monkeypatch.setenv("NIGHTSCREEN_APPROVAL_ABOVE", "1")
+    monkeypatch.setenv("NIGHTSCREEN_APPROVAL_TIMEOUT", "PT3M")
     person = _resume_when_paused(engine, approve=approve)
     report = _screen(at_home)
     person.join()
