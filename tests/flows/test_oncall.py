@@ -77,7 +77,8 @@ def telephone(at_home: Path, engine: Engine) -> Iterator[list[dict[str, str]]]:
         asyncio.run(saved)
     yield Telephone.rang
     for each in engine.post("/automations/filter"):
-        engine.api.delete(f"/automations/{each['id']}").raise_for_status()
+        place = f"/automations/{each['id']}"
+        until(lambda at=place: engine.api.delete(at).is_success, "an automation's removal")
     server.shutdown()
     thread.join()
     server.server_close()
