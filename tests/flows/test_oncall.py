@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,11 @@ class Telephone(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+def _removed(engine: Engine, automation: str) -> bool:
+    """Remove an automation; a busy server asks for patience by a 503."""
+    return engine.api.delete(f"/automations/{automation}").is_success
+
+
 @pytest.fixture
 def telephone(at_home: Path, engine: Engine) -> Iterator[list[dict[str, str]]]:
     """Give what rang, and a notification block on the server that makes it ring.
@@ -77,8 +83,7 @@ def telephone(at_home: Path, engine: Engine) -> Iterator[list[dict[str, str]]]:
         asyncio.run(saved)
     yield Telephone.rang
     for each in engine.post("/automations/filter"):
-        place = f"/automations/{each['id']}"
-        until(lambda at=place: engine.api.delete(at).is_success, "an automation's removal")
+        until(partial(_removed, engine, each["id"]), "an automation's removal")
     server.shutdown()
     thread.join()
     server.server_close()
