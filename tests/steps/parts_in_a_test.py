@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from sandbox.app import application
+from schemas.errors import JournalError
 from schemas.parameters import ScreenBatch
 from schemas.settings import read_settings
 from steps import closing, line
@@ -22,8 +23,10 @@ from tests.screening import Night
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from schemas.calls import Grant
     from schemas.checks import Check
     from schemas.settings import Settings
+    from steps.asking.callbook import CallBook
     from steps.asking.parts import Part
     from tests.screening import World
 
@@ -46,6 +49,7 @@ class TaskCrew:
     begun: list[int] = field(default_factory=list)
     tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     open: dict[int, Part] = field(default_factory=dict)
+    books: dict[int, CallBook] = field(default_factory=dict)
 
     async def start(self, part: int) -> None:
         """Start a part."""
@@ -63,6 +67,7 @@ class TaskCrew:
         self.open[number] = part
         transport = httpx.ASGITransport(application(self.world.sandbox))
         open_ = part.open_asking(transport=transport)
+        self.books[number] = open_.book
         for cap in open_.allotted.values():
             cap.allotted = SLOTS
 
@@ -81,10 +86,25 @@ class TaskCrew:
         await asyncio.to_thread(part.close)
 
     async def kill(self, number: int) -> None:
-        """Let a part end as SIGKILL does: nothing is handed back, and its lock is free."""
+        """Let a part end as SIGKILL does: nothing is handed back or written, its lock is free."""
+        book = self.books.pop(number)
+        book._store = _Dead()  # what is still in flight here must not be told by a dead process
         self.tasks[number].cancel()
         await asyncio.wait([self.tasks[number]])
+        await asyncio.get_running_loop().run_in_executor(book._thread, int)
         self.open.pop(number).line.journal.close()
+
+
+class _Dead:
+    """The journal of a process that is no more."""
+
+    def reserve(self, *_: object, **__: object) -> list[Grant]:
+        """Commit nothing."""
+        raise JournalError("the process is dead")
+
+    def settle(self, *_: object) -> None:
+        """Commit nothing."""
+        raise JournalError("the process is dead")
 
 
 async def _heed(part: Part) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox.latency import Latency, fixed
 from schemas.money import to_micro
 from steps.asking.shards import families
 from steps.asking.shares import blocks, share_of
@@ -88,6 +89,7 @@ def test_a_stop_that_one_part_meets_stops_all(tmp_path: Path) -> None:
 def test_what_a_lost_part_had_in_hand_is_taken_up_again(tmp_path: Path) -> None:
     """Nothing answered is paid for twice, and what it had been answered is the run's own."""
     world = world_under(tmp_path / "world")
+    world.sandbox.latency = Latency(fixed(30), 0)  # so that it is lost while it asks
     shards: list[str] = []
 
     def lose(crew: TaskCrew, part: int, name: str) -> None:
