@@ -143,6 +143,7 @@ def orderly_interrupt() -> Iterator[None]:
             raise KeyboardInterrupt from None
         raise
     finally:
+        live.interrupted = False
         signal.signal(signal.SIGINT, before)
 
 

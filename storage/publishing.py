@@ -44,11 +44,6 @@ def folder_to_publish(home: Path, url: str, run_id: str) -> Path:
     return folder
 
 
-def is_published(folder: Path) -> bool:
-    """Tell whether a run's folder has a copy at a URL."""
-    return _note(folder).exists()
-
-
 def withdraw_manifest(folder: Path) -> None:
     """Take the manifest away from the copy, before files are replaced."""
     known = _known(folder)

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import insert, select, update
 
 from schemas.pulls import KEPT, Change, Known, Pulled, PullOutcome
 from storage.journal.engine import reading, writing
@@ -18,7 +18,7 @@ from storage.journal.grant_seals import record_context
 from storage.journal.grant_tables import transaction_pulls, transaction_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
@@ -251,15 +251,6 @@ class Transactions:
             ended_at=row.ended_at,
             ended_as=row.ended_as,
         )
-
-    def live_records(self, customers: Collection[bytes] | None = None) -> int:
-        """Return how many records are known that were not removed since."""
-        query = select(func.count()).select_from(transaction_records)
-        query = query.where(_records.ended_at.is_(None))
-        if customers is not None:
-            query = query.where(_records.customer.in_(customers))
-        with reading(self._journal.engine) as connection:
-            return int(connection.execute(query).scalar() or 0)
 
 
 def _known(connection: Connection, customer: bytes) -> list[Known]:
