@@ -27,7 +27,7 @@ from tasks.checks import BY_CHECK
 from tasks.edge import sanitising
 from tasks.inbox import newest_input
 from tasks.logs import set_up_logs
-from tasks.parts import called
+from tasks.parts import called, refuse_what_none_takes_up
 from tasks.progress import show_progress
 from tasks.slots import sharing_caps
 from tasks.stopping import as_the_engine_has_it, heeding_sigterm, to_the_end
@@ -108,6 +108,7 @@ async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
         settings = read_settings()
         set_up_logs(settings.log_format)
         parameters = await asyncio.to_thread(newest_input, parameters)
+        await refuse_what_none_takes_up(parameters, settings)
         line = await asyncio.to_thread(open_line, parameters, settings)
     run = live.put(line)
     try:

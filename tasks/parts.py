@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from prefect import get_client
+from prefect.client.schemas.objects import DeploymentStatus, WorkPoolStatus
 from prefect.deployments import arun_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled
@@ -31,14 +32,17 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from uuid import UUID
 
+    from prefect.client.orchestration import PrefectClient
     from prefect.client.schemas.objects import FlowRun
 
     from schemas.checks import Check
+    from schemas.parameters import ScreenBatch
+    from schemas.settings import Settings
     from steps.asking.parts import Part
-    from steps.line import Line
     from tasks.live import LiveRun
 
 DEPLOYMENT = "screen-part/part"
+_ALONE = "run with one worker"
 LOOK_S = 5.0
 """How often the engine is asked about a part that has not shown itself."""
 
@@ -102,23 +106,55 @@ async def _tried(asked: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - what
     return task.result()
 
 
-async def check_deployment(line: Line) -> None:
-    """Refuse several workers where no part could ever be started.
+async def refuse_what_none_takes_up(parameters: ScreenBatch, settings: Settings) -> None:
+    """Refuse several workers where no part could ever begin; nothing is begun or spent before.
 
     Raises:
-        SettingsError: there is no server, or parts are not deployed on it.
+        SettingsError: there is no server, parts are not deployed on it, or nobody would take them.
     """
-    if line.parameters.workers == 1 or line.parameters.quote_only:
+    if parameters.quote_only:
+        return
+    workers = await asyncio.to_thread(gathers.workers_wanted, parameters, settings)
+    if workers == 1:
         return
     require_server("more than one worker")
     async with get_client() as client:
-        try:
-            await client.read_deployment_by_name(DEPLOYMENT)
-        except ObjectNotFound:
-            raise SettingsError(
-                f"more than one worker needs the deployment {DEPLOYMENT}, which this Prefect "
-                "server does not know: prefect --no-prompt deploy --all, see docs/deploy.md"
-            ) from None
+        why = await _tried(why_none_takes_up(client))
+    if why:
+        raise SettingsError(why)
+
+
+async def why_none_takes_up(client: PrefectClient) -> str:
+    """Return why no part could begin and what to do about it, empty where one could."""
+    try:
+        deployment = await client.read_deployment_by_name(DEPLOYMENT)
+    except ObjectNotFound:
+        return (
+            f"more than one worker needs the deployment {DEPLOYMENT}, which this Prefect server "
+            "does not know: prefect --no-prompt deploy --all, see docs/deploy.md"
+        )
+    name = deployment.work_pool_name
+    if name is None:  # served by a process of its own
+        served = deployment.status == DeploymentStatus.READY
+        return "" if served else f"no process serves {DEPLOYMENT}: start one, or {_ALONE}"
+    try:
+        status = (await client.read_work_pool(name)).status
+    except ObjectNotFound:
+        return (
+            f"the work pool {name}, which is to take the parts of a run, does not exist: "
+            f"prefect work-pool create {name} --type process, see docs/deploy.md"
+        )
+    if status == WorkPoolStatus.PAUSED:
+        return (
+            f"the work pool {name}, which takes the parts of a run, is paused: "
+            f"prefect work-pool resume {name}, or {_ALONE}"
+        )
+    if status == WorkPoolStatus.NOT_READY:
+        return (
+            f"no worker of the work pool {name} runs, so that nobody would take up a part: "
+            f"prefect worker start --pool {name}, or {_ALONE}"
+        )
+    return ""
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from steps.asking.control import StopReason
 from steps.asking.part_numbers import Totals
 from steps.asking.parts import TERMS, caps_document, put_ended, terms_of_round
 from steps.asking.shards import Layout
+from storage.journal import journal_of
 from storage.journal.shared_work import ASKING, CALLED, WHOLE_RUN, SharedWork
 from storage.workspace import Workspace, sweep_shared
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from schemas.parameters import ScreenBatch
+    from schemas.settings import Settings
     from steps.asking.parts import Ask
     from steps.asking.rounds import Asking
     from steps.line import Line
@@ -93,6 +96,15 @@ class Gathering:
         line = self.line
         workers = line.parameters.workers
         return Layout(self.space, line.settings.shard_rows, workers, line.chains)
+
+
+def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
+    """Return how many workers a run is to have: as it is told now, or was told when begun."""
+    if not parameters.run or "workers" in parameters.model_fields_set:
+        return parameters.workers
+    with journal_of(settings) as journal:
+        earlier = journal.runs.find(parameters.run)
+    return parameters.workers if earlier is None else int(earlier.parameters.get("workers", 1))
 
 
 def is_worth_it(line: Line) -> bool:

@@ -25,6 +25,7 @@ from sandbox.batch import make_batch
 from schemas.money import to_micro
 from storage.journal import open_journal
 from storage.places import remote_place
+from tasks.parts import DEPLOYMENT
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import POOL, ROOT, Engine, running_engine, until
 from tests.storage.conftest import postgresql  # noqa: F401 - a fixture
@@ -296,6 +297,33 @@ def test_a_lost_worker_costs_nothing_answered(
     assert sum(each["pending"] + each["reused"] for each in report["checks"].values()) == 0
     assert_no_answer_was_paid_twice(site, report, calm)
     assert_within_caps(calm)
+
+
+def test_a_run_whose_parts_nobody_would_take_up_is_refused(
+    site: Site, calm: SandboxProcess, tmp_path: Path
+) -> None:
+    """One line says which command mends it; nothing is begun, nothing spent, nothing left."""
+    make_batch(tmp_path / "people.csv", rows=ROWS, seed=10)
+    site.engine.prefect("work-pool", "create", "idle", "--type", "process")
+    out = tmp_path / "out"
+    with site.journal() as journal:
+        before = journal.runs.newest(limit=1)
+    site.engine.change_deployment(DEPLOYMENT, {"work_pool_name": "idle"})
+    try:
+        words = (str(tmp_path / "people.csv"), "--output", str(out), "--workers", "2")
+        running = site.command(site.homes[0], *words)
+        _, complaint = running.communicate(timeout=120)
+    finally:
+        site.engine.change_deployment(DEPLOYMENT, {"work_pool_name": POOL})
+    assert running.returncode == 2
+    said = [each for each in complaint.splitlines() if each.startswith("nightscreen:")]
+    assert len(said) == 1, complaint
+    assert "prefect worker start --pool idle" in said[0]
+    assert "Traceback" not in complaint
+    with site.journal() as journal:
+        assert journal.runs.newest(limit=1) == before
+    assert calm.totals()["totals"]["charges"] == 0
+    assert not out.exists()
 
 
 def processes_at(home: Path) -> set[int]:

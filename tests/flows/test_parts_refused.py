@@ -1,0 +1,87 @@
+"""Several workers where no part could ever begin: refused in one line, before anything is begun."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from prefect.client.schemas.objects import DeploymentStatus, WorkPoolStatus
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from schemas.errors import SettingsError
+from schemas.parameters import ScreenBatch
+from schemas.settings import read_settings
+from steps.line import open_line
+from tasks.parts import DEPLOYMENT, refuse_what_none_takes_up, why_none_takes_up
+from tests.screening import World, customer
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import PrefectClient
+
+READY, PAUSED, NOT_READY = WorkPoolStatus.READY, WorkPoolStatus.PAUSED, WorkPoolStatus.NOT_READY
+
+
+@dataclass
+class Server:
+    """The part of the engine's API that is asked whether parts could begin.
+
+    Attributes:
+        pool: the pool of the deployment; None where a process serves it.
+        status: how that pool stands, None where there is no such pool.
+        deployed: whether the deployment is there.
+        served: whether a process serves it.
+    """
+
+    pool: str | None = "nights"
+    status: WorkPoolStatus | None = READY
+    deployed: bool = True
+    served: bool = False
+
+    async def read_deployment_by_name(self, name: str) -> Any:  # noqa: ANN401 - a document
+        """Return a deployment."""
+        if not self.deployed or name != DEPLOYMENT:
+            raise ObjectNotFound(Exception())
+        status = DeploymentStatus.READY if self.served else DeploymentStatus.NOT_READY
+        return SimpleNamespace(work_pool_name=self.pool, status=status)
+
+    async def read_work_pool(self, work_pool_name: str) -> Any:  # noqa: ANN401 - a document
+        """Return a work pool."""
+        if self.status is None or work_pool_name != self.pool:
+            raise ObjectNotFound(Exception())
+        return SimpleNamespace(status=self.status)
+
+
+@pytest.mark.parametrize(
+    ("server", "word"),
+    [
+        (Server(), ""),
+        (Server(deployed=False), "prefect --no-prompt deploy --all"),
+        (Server(status=None), "prefect work-pool create nights"),
+        (Server(status=PAUSED), "prefect work-pool resume nights"),
+        (Server(status=NOT_READY), "prefect worker start --pool nights"),
+        (Server(pool=None, served=True), ""),
+        (Server(pool=None), "start one"),
+    ],
+)
+async def test_each_reason_says_what_to_type(server: Server, word: str) -> None:
+    """One line, with the command that mends it; nothing where a part could begin."""
+    why = await why_none_takes_up(cast("PrefectClient", server))
+    assert word in why
+    assert bool(why) == bool(word)
+    assert "\n" not in why
+
+
+async def test_a_resumed_run_is_refused_as_well(world: World) -> None:
+    """What a run was begun with counts when it is resumed, unless it is told otherwise."""
+    settings = read_settings(base_url="http://127.0.0.1:1", api_key="k", home=world.folder / "home")
+    people = str(world.write([customer(1)]))
+    begun = open_line(ScreenBatch(input=people, output=str(world.folder), workers=2), settings)
+    begun.close()
+    with temporary_settings(restore_defaults={PREFECT_API_URL}):
+        with pytest.raises(SettingsError, match="needs a Prefect server"):
+            await refuse_what_none_takes_up(ScreenBatch(run=begun.run_id), settings)
+        alone = ScreenBatch(run=begun.run_id, workers=1)
+        await refuse_what_none_takes_up(alone, settings)
