@@ -65,6 +65,9 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 8192
 PROBLEMS = "problems.csv"
+_COLLECTED_EVERY = 50_000
+"""Objects made before the collector looks for cycles: blocks of rows are lists of thousands, and
+at Python's own 700 a tenth of a night goes into walking them."""
 
 
 @dataclass(slots=True)
@@ -82,6 +85,7 @@ class Line:
             them brought a listing.
         chains: what karma is to ask about each row, where it stops at the first listing.
         resolve: looks up the host of an image address.
+        collected: the collector's thresholds as they were before the run.
     """
 
     run_id: str
@@ -118,6 +122,7 @@ class Line:
     listed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     chains: Chains | None = None
     resolve: Resolver = resolve_host
+    collected: tuple[int, int, int] = field(default_factory=gc.get_threshold)
 
     def __post_init__(self) -> None:
         self.needed = NeededPieces(self.workspace)
@@ -131,6 +136,7 @@ class Line:
     def close(self) -> None:
         """Remove what lay between the stations, and give back the journal."""
         gc.unfreeze()
+        gc.set_threshold(*self.collected)
         self.workspace.clear()
         if self.parameters.quote_only:
             shutil.rmtree(self.folder.path, ignore_errors=True)
@@ -159,12 +165,15 @@ def open_line(
     require_service(settings, quote_only=parameters.quote_only)
     give_back_freed()
     journal = journal_of(settings, clock=clock)
+    collected = gc.get_threshold()
+    gc.set_threshold(_COLLECTED_EVERY, *collected[1:])
     try:
         line = _open(parameters, settings, journal, clock)
     except BaseException:
+        gc.set_threshold(*collected)
         journal.close()
         raise
-    line.resolve = resolve
+    line.resolve, line.collected = resolve, collected
     gc.freeze()  # what is loaded by now is there to the end: the collector need not walk it
     return line
 
