@@ -24,15 +24,16 @@ from sqlalchemy import (
 )
 
 from schemas.calls import Ask, CallState, Caps, Grant, GrantKind, Settled
-from storage.journal.engine import reading, writing
+from storage.journal.engine import Turn, in_one_stroke, reading, recording, writing
 from storage.journal.money import Delta, Room, Spent, apply_deltas, headroom, scopes_of
-from storage.journal.statements import Many, adding_up, insert_into, keeping_highest
+from storage.journal.statements import Many, adding_up, given, inserting, keeping_highest
 from storage.journal.tables import UNSETTLED, answers, calls, meta, prices, spend, tallies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import BindParameter, ColumnElement, Connection, Engine
+    from sqlalchemy.sql.dml import UpdateBase
 
     from storage.clock import Clock
     from storage.holders import Holders
@@ -88,9 +89,8 @@ class Calls:
         if not asks:
             return []
         check = asks[0].check
-        with writing(self._engine) as connection:
+        with recording(self._engine, Turn.GRANTS, first=self._holders.assure) as connection:
             now = self._clock()
-            self._holders.assure(connection)
             scopes = scopes_of(run_id, check, now)
             standing = _read_standing(connection, scopes, check)
             taken = self._taken(connection, check, [ask.subject for ask in asks], since)
@@ -102,10 +102,11 @@ class Calls:
                     self._intent_row(run_id, purpose, ask, grant, standing.highest_micro)
                     for ask, grant in granted
                 ]
-                _INTEND.run(connection, rows)
                 reserved = sum(row[_RESERVED] for row in rows)
                 delta = Delta(reserved=reserved, calls=len(rows))
-                apply_deltas(connection, dict.fromkeys(scopes, delta))
+                with in_one_stroke(connection):
+                    _INTEND.run(connection, rows)
+                    apply_deltas(connection, dict.fromkeys(scopes, delta))
         return grants
 
     def _intent_row(
@@ -163,7 +164,7 @@ class Calls:
             return
         sealed_under = self._sealer.fingerprint
         bodies = {each.call_id: self._seal(each) for each in outcomes if _answered(each)}
-        with writing(self._engine) as connection:
+        with recording(self._engine) as connection:
             found = _read_open(connection, [each.call_id for each in outcomes])
             pairs = [(each, found.pop(each.call_id)) for each in outcomes if each.call_id in found]
             if not pairs:
@@ -172,9 +173,10 @@ class Calls:
                 self._sealer.switch(pairs[0][1].seal_key)
                 bodies = {each.call_id: self._seal(each) for each, _ in pairs if _answered(each)}
             fresh = [each for each, _ in pairs]
-            _SETTLE.run(connection, [_outcome_row(each) for each in fresh])
-            learned = self._keep_answers(connection, run_id, fresh, bodies)
-            apply_deltas(connection, _settled_money(pairs))
+            with in_one_stroke(connection):
+                _SETTLE.run(connection, [_outcome_row(each) for each in fresh])
+                learned = self._keep_answers(connection, run_id, fresh, bodies)
+                apply_deltas(connection, _settled_money(pairs))
         self._prices.update(learned)
 
     def _seal(self, settled: Settled) -> bytes:
@@ -291,7 +293,7 @@ _INTENT_COLUMNS = (
     "final",
 )
 _RESERVED = _INTENT_COLUMNS.index("reserved_micro")
-_INTEND = Many(lambda dialect: insert_into(dialect, calls), _INTENT_COLUMNS)
+_INTEND = inserting(calls, _INTENT_COLUMNS)
 
 _OUTCOME_COLUMNS = (
     "state",
@@ -304,17 +306,31 @@ _OUTCOME_COLUMNS = (
     "settled_at",
     "final",
 )
+_SETTLE_COLUMNS = (*_OUTCOME_COLUMNS, "call_id")
+_SETTLE_NAMES = tuple(f"{name}_" for name in _SETTLE_COLUMNS)
+
+
+def _settle_given() -> UpdateBase:
+    row = given(calls, _SETTLE_NAMES, _SETTLE_COLUMNS)
+    return (
+        update(calls)
+        .where(calls.c.call_id == row.c.call_id_)
+        .values({name: row.c[f"{name}_"] for name in _OUTCOME_COLUMNS})
+    )
+
+
 _SETTLE = Many(
     lambda _: (
         update(calls)
-        .where(calls.c.call_id == bindparam("id_"))
+        .where(calls.c.call_id == bindparam("call_id_"))
         .values({name: bindparam(f"{name}_") for name in _OUTCOME_COLUMNS})
     ),
-    [*(f"{name}_" for name in _OUTCOME_COLUMNS), "id_"],
+    _SETTLE_NAMES,
+    _settle_given,
 )
 
-_ANSWER = Many(
-    lambda dialect: insert_into(dialect, answers),
+_ANSWER = inserting(
+    answers,
     ("check", "subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro", "body"),
 )
 _TALLY = adding_up(tallies, ("answers", "cost_micro"))

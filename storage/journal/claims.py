@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Column, MetaData, Table, Text, delete, select
 
-from storage.journal.engine import reading, writing
+from storage.journal.engine import Turn, reading, recording, writing
 from storage.journal.statements import insert_into
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Claims:
 
     def claim(self, check: str) -> None:
         """Say that this process wants calls of a check in flight."""
-        with writing(self._engine) as connection:
+        with recording(self._engine, Turn.WORK) as connection:
             statement = insert_into(connection.dialect.name, claims).on_conflict_do_nothing()
             connection.execute(statement, {"check": check, "holder": self._holders.name})
 
@@ -75,7 +75,7 @@ class Claims:
         return found
 
     def _forget(self, check: str, holders: set[str]) -> None:
-        with writing(self._engine) as connection:
+        with recording(self._engine, Turn.WORK) as connection:
             connection.execute(
                 delete(claims).where(claims.c.check == check, claims.c.holder.in_(sorted(holders)))
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import closing, contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from schemas.errors import JournalBusyError, JournalDamagedError, JournalError, SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
     from sqlalchemy.pool import ConnectionPoolEntry
@@ -34,6 +35,13 @@ _BUSY = {"SQLITE_BUSY", "SQLITE_LOCKED", "55P03", "40P01"}
 _FULL = {"SQLITE_FULL", "53100"}
 _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "XX001", "XX002"}
 _READ_ONLY = {"SQLITE_READONLY", "25006"}
+
+
+class Turn(Enum):
+    """What one transaction at a time does, by the number of an advisory lock of PostgreSQL."""
+
+    GRANTS = 0x6E69676875
+    WORK = 0x6E69676876
 
 
 def make_engine(url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:
@@ -169,6 +177,50 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
+def recording(
+    engine: Engine,
+    turn: Turn | None = None,
+    *,
+    first: Callable[[Connection], None] | None = None,
+) -> Iterator[Connection]:
+    """One write transaction beside others of its kind, where the database can bear that.
+
+    For what processes that ask write all the time: it waits for `writing` and makes it wait, and
+    else for nobody but who writes the very rows, or has the same turn. So rows that many write are
+    written last and in one order, and what is decided by reading needs a turn.
+
+    Args:
+        engine: the journal's.
+        turn: what only one transaction at a time does.
+        first: called before anything is waited for.
+    """
+    with told(engine), engine.begin() as connection:
+        if first is not None:
+            first(connection)
+        if engine.dialect.name == "postgresql":
+            take = f"SELECT pg_advisory_xact_lock_shared({_WRITE_LOCK})"
+            if turn is not None:
+                take += f", pg_advisory_xact_lock({turn.value})"
+            connection.exec_driver_sql(take)
+        yield connection
+
+
+@contextmanager
+def in_one_stroke(connection: Connection) -> Iterator[None]:
+    """Send what the body writes, and the commit, in one message where the database can do that.
+
+    The body may not read. An error shows only when the body is left; nothing is committed then.
+    """
+    if connection.dialect.name != "postgresql":
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    with driver.pipeline():
+        yield
+        driver.commit()
+
+
+@contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """One read transaction; never waits for writers, and never makes them wait."""
     with told(engine), engine.connect().execution_options(reads=True) as connection:
@@ -193,7 +245,7 @@ def told(engine: Engine) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise _ours(engine, error.orig) from None
-    except sqlite3.Error as error:
+    except engine.dialect.loaded_dbapi.Error as error:
         raise _ours(engine, error) from None
     except PoolTimeoutError:
         raise _busy(engine) from None

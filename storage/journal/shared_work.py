@@ -24,7 +24,7 @@ from sqlalchemy import (
     update,
 )
 
-from storage.journal.engine import reading, writing
+from storage.journal.engine import Turn, reading, recording, writing
 from storage.journal.statements import insert_into
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class SharedWork:
             }
             for part in range(1, number + 1)
         ]
-        with writing(self._engine) as connection:
+        with recording(self._engine, Turn.WORK) as connection:
             connection.execute(insert(parts), rows)
 
     def lay_out(self, run_id: str, names: Sequence[tuple[str, str]]) -> None:
@@ -150,7 +150,7 @@ class SharedWork:
             }
             for place, (name, check) in enumerate(names)
         ]
-        with writing(self._engine) as connection:
+        with recording(self._engine, Turn.WORK) as connection:
             connection.execute(delete(shards).where(shards.c.run_id == run_id))
             connection.execute(insert(shards), rows)
 
@@ -181,7 +181,7 @@ class SharedWork:
 
     def call_again(self, run_id: str, part: int) -> None:
         """Offer a part whose process was lost to another."""
-        with writing(self._engine) as connection:
+        with recording(self._engine, Turn.WORK) as connection:
             connection.execute(
                 update(parts)
                 .where(parts.c.run_id == run_id, parts.c.part == part)
@@ -190,7 +190,7 @@ class SharedWork:
 
     def end(self, run_id: str) -> None:
         """Forget a run's shared work; parts that are still there then end by themselves."""
-        with writing(self._engine) as connection:
+        with recording(self._engine, Turn.WORK) as connection:
             for table in (parts, shards, stops):
                 connection.execute(delete(table).where(table.c.run_id == run_id))
 
@@ -198,7 +198,7 @@ class SharedWork:
 
     def stop(self, run_id: str, scope: str, reason: str) -> None:
         """Write down that the run or one of its checks is to stop; the first reason stays."""
-        with writing(self._engine) as connection:
+        with recording(self._engine, Turn.WORK) as connection:
             statement = insert_into(connection.dialect.name, stops)
             connection.execute(
                 statement.on_conflict_do_nothing(),
@@ -215,7 +215,7 @@ class SharedWork:
 
     def join(self, run_id: str, part: int) -> str | None:
         """Take a part up and return its session; None where there is nothing to take up."""
-        with writing(self._engine) as connection:
+        with recording(self._engine, Turn.WORK) as connection:
             row = connection.execute(
                 select(parts).where(parts.c.run_id == run_id, parts.c.part == part)
             ).first()
@@ -236,7 +236,7 @@ class SharedWork:
 
     def leave(self, run_id: str, numbers: Mapping[str, Any], *, ended: bool) -> None:
         """Give back the shards in hand; a part that did not end is offered to another."""
-        with writing(self._engine) as connection:
+        with recording(self._engine, Turn.WORK) as connection:
             connection.execute(
                 update(shards)
                 .where(
@@ -249,7 +249,7 @@ class SharedWork:
         self._mine(run_id, numbers=json.dumps(numbers), **LEFT[ended])
 
     def _mine(self, run_id: str, **values: str | None) -> bool:
-        with writing(self._engine) as connection:
+        with recording(self._engine, Turn.WORK) as connection:
             done = connection.execute(
                 update(parts)
                 .where(parts.c.run_id == run_id, parts.c.holder == self._holders.name)
@@ -267,7 +267,7 @@ class SharedWork:
         with reading(self._engine) as connection:
             if self._first_free(connection, free) is None:
                 return None
-        with writing(self._engine) as connection:
+        with recording(self._engine, Turn.WORK) as connection:
             name = self._first_free(connection, free)
             if name is not None:
                 connection.execute(
@@ -288,7 +288,7 @@ class SharedWork:
 
     def done(self, run_id: str, name: str) -> None:
         """Write down that a shard was asked."""
-        with writing(self._engine) as connection:
+        with recording(self._engine, Turn.WORK) as connection:
             connection.execute(
                 update(shards)
                 .where(shards.c.run_id == run_id, shards.c.name == name)

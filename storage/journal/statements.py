@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import case
+from sqlalchemy import bindparam, case, column, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy import Connection, CursorResult, Dialect, Table
+    from sqlalchemy import Connection, CursorResult, Dialect, Table, TableValuedAlias
     from sqlalchemy.sql.dml import UpdateBase
 
 _POSTGRESQL = "postgresql"
@@ -28,11 +28,19 @@ class Many:
     Args:
         make: gives the statement for a dialect's name.
         names: the statement's parameters, in the order in which rows give them.
+        at_once: the same for all rows at once, as `given` has them, where the database has arrays:
+            one message to it in place of one for each row.
     """
 
-    def __init__(self, make: Callable[[str], UpdateBase], names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        make: Callable[[str], UpdateBase],
+        names: Sequence[str],
+        at_once: Callable[[], UpdateBase] | None = None,
+    ) -> None:
         self._make = make
         self._names = tuple(names)
+        self._at_once = at_once
         self._compiled: dict[str, tuple[str, tuple[int, ...] | None]] = {}
 
     def run(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -45,14 +53,20 @@ class Many:
         sql, order = self._compiled[dialect]
         if order is not None:
             rows = [tuple(row[index] for index in order) for row in rows]
-        connection.exec_driver_sql(sql, list(rows))
+        if dialect == _POSTGRESQL and self._at_once is not None:
+            connection.exec_driver_sql(sql, tuple(map(list, zip(*rows, strict=True))))
+        else:
+            connection.exec_driver_sql(sql, list(rows))
 
     def _compile(self, name: str) -> tuple[str, tuple[int, ...] | None]:
         """Return SQL with positional parameters, and where they lie in a row if not in order."""
         dialect: Dialect = sqlite.dialect()
         if name == _POSTGRESQL:
             dialect = psycopg.dialect(paramstyle="format")  # type: ignore[no-untyped-call]  # there
-        compiled = self._make(name).compile(dialect=dialect, column_keys=list(self._names))
+        if name == _POSTGRESQL and self._at_once is not None:
+            compiled = self._at_once().compile(dialect=dialect)
+        else:
+            compiled = self._make(name).compile(dialect=dialect, column_keys=list(self._names))
         positions = tuple(compiled.positiontup or ())
         order = tuple(self._names.index(position) for position in positions)
         return compiled.string, None if order == tuple(range(len(self._names))) else order
@@ -63,17 +77,51 @@ def insert_into(dialect: str, table: Table) -> Any:  # noqa: ANN401 - two dialec
     return (postgresql if dialect == _POSTGRESQL else sqlite).insert(table).inline()
 
 
+def given(table: Table, names: Sequence[str], columns: Sequence[str] = ()) -> TableValuedAlias:
+    """Return rows that a statement is given as an array for each column.
+
+    Args:
+        table: has columns of the same types.
+        names: the statement's parameters.
+        columns: the columns of `table` they are for, where their names differ.
+    """
+    types = [table.c[each].type for each in columns or names]
+    arrays = [
+        bindparam(name, type_=postgresql.ARRAY(type_))
+        for name, type_ in zip(names, types, strict=True)
+    ]
+    made = [column(name, type_) for name, type_ in zip(names, types, strict=True)]
+    return func.unnest(*arrays).table_valued(*made).render_derived(name="given")
+
+
+def inserting(table: Table, names: Sequence[str]) -> Many:
+    """Return a plain write of rows."""
+    return Many(
+        lambda dialect: insert_into(dialect, table), names, lambda: _insert_given(table, names)
+    )
+
+
+def _insert_given(table: Table, names: Sequence[str]) -> Any:  # noqa: ANN401 - a dialect's own type
+    return insert_into(_POSTGRESQL, table).from_select(
+        list(names), select(given(table, names)), include_defaults=False
+    )
+
+
 def adding_up(table: Table, columns: Sequence[str]) -> Many:
     """Return a write of whole rows that adds the named columns where the key exists."""
 
-    def make(dialect: str) -> UpdateBase:
-        statement = insert_into(dialect, table)
+    def upsert(statement: Any) -> UpdateBase:  # noqa: ANN401 - two dialects' own types
         added = {name: table.c[name] + statement.excluded[name] for name in columns}
         keys = list(table.primary_key.columns)
-        upsert: UpdateBase = statement.on_conflict_do_update(index_elements=keys, set_=added)
-        return upsert
+        made: UpdateBase = statement.on_conflict_do_update(index_elements=keys, set_=added)
+        return made
 
-    return Many(make, table.c.keys())
+    names = table.c.keys()
+    return Many(
+        lambda dialect: upsert(insert_into(dialect, table)),
+        names,
+        lambda: upsert(_insert_given(table, names)),
+    )
 
 
 def keeping_highest(table: Table, column: str) -> Many:

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from schemas.errors import JournalBusyError, JournalError
-from storage.journal.engine import _WRITE_LOCK
+from storage.journal.engine import _WRITE_LOCK, Turn, recording
 from storage.journal.verify import verify_journal
-from tests.storage.conftest import Place, reserve
+from tests.storage.conftest import Place, ended, reserve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,4 +68,38 @@ def test_a_lost_mark_of_life_stops_the_process(server_place: Place) -> None:
     with server_place.open() as after:
         assert after.calls.recover() == 1
         assert verify_journal(after) == []
+    server_place.close()
+
+
+def test_outcomes_are_committed_while_another_process_has_its_turn(server_place: Place) -> None:
+    """A process that is granting a block keeps nobody from handing in; grants wait their turn."""
+    journal, other = (server_place.open(busy_timeout_s=0.3) for _ in range(2))
+    pairs = reserve(journal, 1)
+    with recording(other.engine, Turn.GRANTS):
+        journal.calls.settle("run-1", [ended(pairs[0])])
+        with pytest.raises(JournalBusyError):
+            reserve(journal, 2)
+    assert journal.money.today().calls == 1
+    server_place.close()
+
+
+def test_a_change_of_the_whole_journal_waits_for_all_who_record(server_place: Place) -> None:
+    """An erasure or a rotation never meets a group of outcomes half written."""
+    journal, other = (server_place.open(busy_timeout_s=0.3) for _ in range(2))
+    with recording(other.engine), pytest.raises(JournalBusyError):
+        journal.runs.withdraw("run-1")
+    server_place.close()
+
+
+def test_a_group_that_cannot_be_written_leaves_nothing(server_place: Place) -> None:
+    """What is sent in one stroke is committed whole or not at all, and said in our own words."""
+    journal = server_place.open()
+    pairs = reserve(journal, 1, 2)
+    cost = 1 << 62  # three of them are more than a counter holds
+    with pytest.raises(JournalError, match="out of range"):
+        journal.calls.settle("run-1", [ended(pair, cost=cost) for pair in pairs])
+    assert journal.money.today().spent_micro == 0
+    journal.calls.settle("run-1", [ended(pair) for pair in pairs])
+    assert journal.money.today().calls == 2
+    assert verify_journal(journal) == []
     server_place.close()
