@@ -10,6 +10,9 @@ STOPPED = "stopped before anything was asked; nothing was spent"
 def run() -> None:
     """Load the command line and run it."""
     try:
+        from storage.allocation import choose_allocator
+
+        choose_allocator()
         from cli.main import run as run_command
     except KeyboardInterrupt:
         sys.stderr.write(f"nightscreen: {STOPPED}\n")

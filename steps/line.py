@@ -40,7 +40,7 @@ from steps.planning.signals import COUNTED, PLACEHOLDERS, Earlier, count_shared
 from steps.policy.loading import load_policy
 from steps.results.evidence import AccountJudge, Evidence
 from steps.values.images import ImageJudge
-from storage.allocation import give_back_freed
+from storage.allocation import give_back_freed, leave_pandas_out
 from storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
 from storage.journal import Journal, journal_of
 from storage.journal.sightings import Sightings
@@ -164,6 +164,7 @@ def open_line(
     """
     require_service(settings, quote_only=parameters.quote_only)
     give_back_freed()
+    leave_pandas_out()
     journal = journal_of(settings, clock=clock)
     collected = gc.get_threshold()
     gc.set_threshold(_COLLECTED_EVERY, *collected[1:])

@@ -1,32 +1,50 @@
 """Allocation: freed memory goes back to the system; a night does not hold its widest station.
 
 glibc keeps what was freed for the next that asks, and the more it sees of large arrays the more it
-keeps. A run works in stations, each with arrays of its own: what one frees the next cannot fill
-without gaps. Elsewhere than under glibc nothing is done.
+keeps; Arrow's own allocator keeps more still. A run works in stations, each with arrays of its own:
+what one frees the next cannot fill without gaps. What is loaded and never used counts as well.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # names of malloc.h
 _LARGE_BYTES = 1 << 20
 """From this size on what is allocated is a mapping of its own, and goes back once it is freed."""
 _KEPT_BYTES = 8 << 20
 _ARENAS = 2
+_PANDAS = "pandas"
+
+
+def choose_allocator() -> None:
+    """Have Arrow allocate as all else does; to be said before pyarrow is imported by anybody.
+
+    Whoever names another allocator in the environment has that one. Child processes inherit it.
+    Elsewhere than under glibc nothing is done.
+    """
+    if _glibc_option() is not None:
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 def give_back_freed() -> bool:
     """Have glibc give large freed memory back at once; tell whether it heeds.
 
-    It holds for the whole process, and does no harm to be said again.
+    It holds for the whole process, and does no harm to be said again. Elsewhere than under glibc
+    nothing is done.
     """
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # another C library
+    mallopt = _glibc_option()
+    if mallopt is None:
         return False
     wishes = (
         (_MMAP_THRESHOLD, _LARGE_BYTES),
@@ -35,3 +53,50 @@ def give_back_freed() -> bool:
     )
     heeded = [mallopt(name, value) == 1 for name, value in wishes]
     return all(heeded)
+
+
+def _glibc_option() -> Callable[[int, int], int] | None:
+    """Return what sets an option of glibc's allocator; None under another C library."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        found: Callable[[int, int], int] = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return None
+    return found
+
+
+def leave_pandas_out() -> None:
+    """Let Arrow find no pandas, which it loads at the first array it makes of a list.
+
+    It looks once and remembers; a run makes no use of what it looks for. Whoever imports pandas, or
+    asks Arrow for a data frame, has it all the same.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - the allocator is chosen before it is loaded
+
+    if _PANDAS in sys.modules:
+        return
+    hidden = _Hidden(threading.get_ident())
+    sys.meta_path.insert(0, hidden)
+    try:
+        pa.array([None])
+    finally:
+        sys.meta_path.remove(hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hidden:
+    """Hides pandas from one thread."""
+
+    _thread: int
+
+    def find_spec(
+        self,
+        name: str,
+        _path: Sequence[str] | None = None,
+        _target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Refuse pandas; of any other module others know."""
+        if name == _PANDAS and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"{name} is not needed here", name=name)
+        return None

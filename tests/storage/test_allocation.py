@@ -1,4 +1,4 @@
-"""Freed memory goes back to the system."""
+"""Freed memory goes back to the system, and what nobody uses is not loaded."""
 
 from __future__ import annotations
 
@@ -34,3 +34,57 @@ def test_what_was_freed_is_not_kept() -> None:
     heeds, kept_kb = (int(word) for word in done.stdout.split())
     assert heeds in {0, 1}
     assert not heeds or kept_kb < 8_000
+
+
+_KEEPS_NOTHING_OF_ARROW = """
+from storage.allocation import choose_allocator, give_back_freed
+choose_allocator()
+import pyarrow as pa
+
+def resident():
+    with open("/proc/self/status") as file:
+        return int(next(line for line in file if line.startswith("VmRSS")).split()[1])
+
+heeds = give_back_freed()
+pa.repeat(0, 1)  # so that all it takes is loaded
+before = resident()
+columns = [pa.repeat(number, 1 << 18) for number in range(32)]
+del columns
+print(int(heeds), resident() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
+def test_what_arrow_freed_is_not_kept() -> None:
+    """Of 64 MB of Arrow's columns hardly any stays."""
+    heeds, kept_kb = (int(word) for word in _printed(_KEEPS_NOTHING_OF_ARROW))
+    assert heeds in {0, 1}
+    assert not heeds or kept_kb < 8_000
+
+
+_LEAVES_PANDAS_OUT = """
+import sys
+import duckdb
+import pyarrow as pa
+from storage.allocation import leave_pandas_out
+
+leave_pandas_out()
+table = pa.table({"a": pa.array([1, 2, None])})
+engine = duckdb.connect()
+engine.register("rows", table)
+engine.execute("SELECT a + 1 AS b FROM rows").fetchnumpy()
+print("pandas" in sys.modules)
+import pandas
+print(len(table.to_pandas()), pa.Table.from_pandas(pandas.DataFrame({"a": [1, 2]})).num_rows)
+"""
+
+
+def test_arrow_and_the_engine_do_without_pandas() -> None:
+    """Lists become arrays and rules are judged without it, and who imports it has it."""
+    assert _printed(_LEAVES_PANDAS_OUT) == ["False", "3", "2"]
+
+
+def _printed(code: str) -> list[str]:
+    """Run code in a process of its own and return the words it prints."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
