@@ -1,0 +1,94 @@
+"""The latest answers as columns, on both databases, whichever way they are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from schemas.calls import Ask, CallState, Caps, Settled
+from schemas.checks import Outcome
+from storage.journal.answers import NONE, OUTCOMES, Latest
+from tests.storage.conftest import PRICE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from storage.journal import Journal
+
+NIGHT = 1 << 60
+BLOCK = 500
+
+
+def told(journal: Journal, run: str, check: str, subjects: Sequence[bytes], at: int) -> None:
+    """Store an answer to each of some subjects: listed and clear in turn, every third unpriced."""
+    for start in range(BLOCK, len(subjects), BLOCK):
+        told(journal, run, check, subjects[start : start + BLOCK], at)
+    subjects = subjects[:BLOCK]
+    asks = [Ask(check, "bvn", each, PRICE, None, 1) for each in subjects]
+    grants = journal.calls.reserve(run, "portfolio", asks, Caps(), since=NIGHT)
+    settled = [
+        Settled(
+            grant.call_id,
+            ask,
+            grant.intent_at,
+            CallState.ANSWERED,
+            at + number % 2,
+            status=200,
+            outcome=(Outcome.LISTED, Outcome.CLEAR)[number % 2].value,
+            cost_micro=None if number % 3 == 0 else PRICE + number,
+            sent_at=grant.intent_at,
+            final=True,
+            body=b"{}",
+        )
+        for number, (ask, grant) in enumerate(zip(asks, grants, strict=True))
+    ]
+    journal.calls.settle(run, settled)
+
+
+def as_rows(journal: Journal, subjects: Sequence[bytes]) -> list[tuple[object, ...]]:
+    """Return the same answers read one by one, as `Latest` has them."""
+    stored = journal.answers.latest("karma", subjects, bodies=False)
+    words = [each.value for each in OUTCOMES]
+    found: list[tuple[object, ...]] = []
+    for each in subjects:
+        answer = stored.get(each)
+        if answer is None:
+            found.append((NONE, 0, 0, False, NONE))
+            continue
+        cost = NONE if answer.cost_micro is None else answer.cost_micro
+        outcome, own = words.index(answer.outcome), answer.run_id == "mine"
+        found.append((outcome, answer.answered_at, answer.call_id, own, cost))
+    return found
+
+
+def as_columns(latest: Latest) -> list[tuple[object, ...]]:
+    """Return columns as rows."""
+    return list(zip(*(getattr(latest, name).tolist() for name in Latest.names()), strict=True))
+
+
+@pytest.mark.parametrize("strangers", [0, 20_000])
+def test_columns_say_what_rows_say(journal: Journal, strangers: int) -> None:
+    """Of several answers the latest; none to what was never asked; another check's are not ours.
+
+    Among few other answers whole ranges are read, among many each lookup is looked for.
+    """
+    random = np.random.default_rng(3)
+    known = [random.bytes(15) + bytes([number % 5]) for number in range(9_000)]
+    told(journal, "other", "karma", known[:6_000], at=100)
+    told(journal, "mine", "karma", known[2_000:7_000], at=200)
+    told(journal, "late", "karma", known[4_000:5_000], at=150)
+    told(journal, "other", "ecosystem", known[:3_000], at=300)
+    told(journal, "other", "karma", [random.bytes(16) for _ in range(strangers)], at=100)
+    wanted = sorted(known[::10] if strangers else known)
+    found = journal.answers.latest_columns("karma", b"".join(wanted), "mine")
+    assert as_columns(found) == as_rows(journal, wanted)
+
+
+def test_nothing_is_found_in_an_empty_journal(journal: Journal) -> None:
+    """No answers, or nobody asked about, are no mistake."""
+    nobody = journal.answers.latest_columns("karma", b"", "mine")
+    assert as_columns(nobody) == []
+    stranger = journal.answers.latest_columns("karma", b"s" * 16, "mine")
+    assert as_columns(stranger) == as_rows(journal, [b"s" * 16])
