@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from schemas.errors import OutputError
-from storage.private import write_private
+from storage.private import write_passing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,13 +47,13 @@ class Place(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalPlace:
-    """A folder of this machine."""
+    """A folder of this machine, for what is gone with the run: a power loss may take it."""
 
     folder: Path
 
     def write(self, name: str, data: bytes) -> None:
         """Write a whole file, private to its owner."""
-        write_private(self.folder / name, data)
+        write_passing(self.folder / name, data)
 
     def read(self, name: str) -> bytes:
         """Return a file."""

@@ -54,6 +54,15 @@ def write_private(path: Path, data: bytes) -> None:
         partial.write_bytes(data)
 
 
+def write_passing(path: Path, data: bytes) -> None:
+    """Write a whole file that nobody needs after a crash of the machine: nothing is synced.
+
+    Other processes see the old file or the new one, never a part.
+    """
+    with appearing(path, lasting=False) as partial:
+        partial.write_bytes(data)
+
+
 def write_private_once(path: Path, data: bytes) -> bool:
     """Write a whole file unless one is there already; tell whether it was written.
 
@@ -79,20 +88,26 @@ def write_private_once(path: Path, data: bytes) -> bool:
 
 
 @contextmanager
-def appearing(path: Path) -> Iterator[Path]:
+def appearing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
     """Give a temporary path beside `path`; on a clean exit it is synced and takes its place.
 
     On an exception the temporary file is removed and `path` stays as it was.
+
+    Args:
+        path: where the file is to be.
+        lasting: it is to outlast a power loss; else nothing is synced.
     """
     partial = _partial(path)
     try:
         partial.touch(mode=_FILE_MODE)
         partial.chmod(_FILE_MODE)
         yield partial
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
+        if lasting:
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
         partial.replace(path)
-        sync_folder(path.parent)
+        if lasting:
+            sync_folder(path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from None
     finally:

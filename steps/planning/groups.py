@@ -56,7 +56,7 @@ class Named:
             self._held.append(column)
         else:
             name = _PIECE.format(self.kind, self.chunks)
-            self.space.put(name, pa.table({_PSEUDONYM: column}))
+            self.space.put(name, pa.table({_PSEUDONYM: column}), packed=False)
         self.chunks += 1
 
     def chunk(self, number: int) -> pa.Array:

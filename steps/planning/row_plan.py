@@ -43,7 +43,8 @@ def put_subjects(space: Workspace, slot: Slot, number: int, subjects: bytes) -> 
         subjects: pseudonyms of sixteen bytes, joined.
     """
     column = _subjects_column(subjects)
-    space.put(_ASKED.format(slot.file_name, number), pa.table([column], schema=_ASKS))
+    piece = pa.table([column], schema=_ASKS)
+    space.put(_ASKED.format(slot.file_name, number), piece, packed=False)
 
 
 def take_subjects(space: Workspace, slot: Slot, chunks: int) -> bytearray:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from schemas.checks import IdentityKind
 from schemas.rows import Action, Flaw, Problem
 from steps.planning.groups import ABSENT, BYTES, SIXTEEN, Groups, Named, sixteens, sixteens_of
-from storage.journal.sightings import BLOCK, ELSEWHERE, LATELY, Sighting
+from storage.journal.sightings import BLOCK, Other, Sighting
 from storage.sealing import Pseudonyms
 
 if TYPE_CHECKING:
@@ -311,19 +311,16 @@ class _Members:
             identifiers = _texts([self.groups.identifiers[start:end]])
             yield _Block(start, identifiers, rows, self)
 
-    def keys(self, rows: NDArray[np.int32]) -> list[bytes]:
-        """Return identifier and customer of each of some rows, joined."""
-        identifiers = self.groups.identifiers[self.groups.group[rows]]
-        return _texts([identifiers, self.customers[rows]])
-
-    def sightings(self, rows: NDArray[np.int32], keys: Sequence[bytes]) -> list[bytes]:
-        """Return each row's sighting as one that was written lately is told (`Reading.told`)."""
-        if self.bvns is None:
-            return [key + LATELY for key in keys]
-        group = self.bvns.group[rows]
-        bvns = _texts([self.bvns.identifiers[group]]) if len(self.bvns) else [b""] * len(rows)
-        places = zip(keys, bvns, (group >= 0).tolist(), strict=True)
-        return [key + LATELY + bvn if known else key + LATELY for key, bvn, known in places]
+    def sightings(self, rows: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """Return identifier, customer and BVN of some rows, zeros where there is no BVN."""
+        found = np.zeros((len(rows), 3 * BYTES), np.uint8)
+        found[:, :BYTES] = self.groups.identifiers[self.groups.group[rows]]
+        found[:, BYTES : 2 * BYTES] = self.customers[rows]
+        if self.bvns is not None:
+            group = self.bvns.group[rows]
+            known = group >= 0
+            found[known, 2 * BYTES :] = self.bvns.identifiers[group[known]]
+        return found
 
     def bvn_keys(self, rows: NDArray[np.int32]) -> set[bytes]:
         """Return identifier and BVN of those of some rows that have a BVN, joined."""
@@ -391,38 +388,64 @@ def _count_earlier(
     unwritten = [np.zeros(0, dtype=np.int32)]
     with earlier.sightings.reading_of(kind.value, before=earlier.before) as read:
         for block in members.blocks():
-            found = read.told(block.identifiers, earlier.batch, at=earlier.at)
-            keys = members.keys(block.rows)
-            mine = members.sightings(block.rows, keys)
-            missing = [place for place, each in enumerate(mine) if each not in found]
+            told = read.told(block.identifiers, earlier.batch, at=earlier.at)
+            mine = members.sightings(block.rows)
+            missing, left = _apart(mine, told.lately)
             unwritten.append(block.rows[missing])
-            found.difference_update(mine)
-            if not found:
+            others = [*told.others, *(_other(each) for each in left)]
+            if not others:
                 continue
-            strangers, stood = _strangers(found, set(keys))
+            here = set(_texts([mine[:, : 2 * BYTES]]))
+            strangers, stood = _strangers(others, here)
             block.add(strangers, more)
             block.add(stood - members.bvn_keys(block.rows) if stood else stood, more_bvns)
     return more, more_bvns, np.concatenate(unwritten)
 
 
-def _strangers(told: Iterable[bytes], here: set[bytes]) -> tuple[set[bytes], set[bytes]]:
+def _apart(
+    mine: NDArray[np.uint8], lately: NDArray[np.uint8]
+) -> tuple[NDArray[np.int64], list[bytes]]:
+    """Return which of a batch's own sightings were not written lately, and what else was.
+
+    Most are alone with their identifier: those are held against each other as whole columns, the
+    first of an identifier against the first. What that leaves is few.
+    """
+    ours, theirs = mine.view(">u8"), lately.view(">u8")
+    same, met = np.zeros(len(ours), bool), np.zeros(len(theirs), bool)
+    if len(theirs):
+        place = np.minimum(np.searchsorted(theirs[:, 0], ours[:, 0]), len(theirs) - 1)
+        same = (theirs[place] == ours).all(axis=1)
+        met[place[same]] = True
+    rest, left = np.flatnonzero(~same), _texts([lately[~met]])
+    there = set(left)
+    own = _texts([mine[rest]])
+    missing = [place for place, text in zip(rest.tolist(), own, strict=True) if text not in there]
+    return np.array(missing, np.int64), list(there.difference(own))
+
+
+def _other(sighting: bytes) -> Other:
+    """Return a sighting of 48 bytes, of the batch at hand, as one of those that are left."""
+    key, bvn = sighting[: 2 * BYTES], sighting[2 * BYTES :]
+    return Other(key, elsewhere=False, bvn=bvn if any(bvn) else None)
+
+
+def _strangers(others: Iterable[Other], here: Collection[bytes]) -> tuple[set[bytes], set[bytes]]:
     """Return identifiers with customers that only earlier batches had, and with BVNs they told.
 
     What the same customer had in the same batch name is replaced by what it has now: a corrected
     BVN is no second one.
 
     Args:
-        told: sightings that are not just what the batch has now.
+        others: sightings that are not just what the batch has now.
         here: identifier and customer of the batch's own.
     """
     strangers: set[bytes] = set()
     stood: set[bytes] = set()
-    for each in told:
-        key, when, bvn = each[: 2 * BYTES], each[2 * BYTES : 2 * BYTES + 1], each[-BYTES:]
+    for key, elsewhere, bvn in others:
         if key not in here:
             strangers.add(key)
-        elif when != ELSEWHERE:
+        elif not elsewhere:
             continue
-        if len(each) > 2 * BYTES + 1:
+        if bvn is not None:
             stood.add(key[:BYTES] + bvn)
     return strangers, stood

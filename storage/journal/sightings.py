@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -32,6 +33,7 @@ from storage.journal.tables import metadata
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
     from sqlalchemy import Connection, CursorResult, Engine
     from sqlalchemy.sql.dml import UpdateBase
 
@@ -56,8 +58,7 @@ REWRITTEN_AFTER = 7 * DAY_MICROS
 _WRITE_BLOCK = 20_000
 _DENSE = 3  # sightings per identifier up to which reading whole ranges is quicker
 _NEVER = 2**63 - 1
-ELSEWHERE, BEFORE, LATELY = b"\0", b"\1", b"\2"
-"""How a sighting is told: of another batch name, of this one, of this one and written lately."""
+_BETWEEN = "identifier BETWEEN :low AND :high"
 
 
 class Seen(NamedTuple):
@@ -76,6 +77,39 @@ class Sighting(NamedTuple):
     identifier: bytes
     customer: bytes
     bvn: bytes | None
+
+
+class Other(NamedTuple):
+    """A sighting that is not just what the batch at hand wrote lately.
+
+    Attributes:
+        key: identifier and customer, joined.
+        elsewhere: it is of another batch name.
+        bvn: of an account, the BVN it stood under.
+    """
+
+    key: bytes
+    elsewhere: bool
+    bvn: bytes | None
+
+    @classmethod
+    def of(cls, identifier: bytes, customer: bytes, elsewhere: object, bvn: bytes | None) -> Other:
+        """Return one of a row as the database has it."""
+        known = None if bvn is None else bytes(bvn)
+        return cls(bytes(identifier) + bytes(customer), bool(elsewhere), known)
+
+
+class Told(NamedTuple):
+    """What was seen with some identifiers.
+
+    Attributes:
+        lately: of the batch at hand and written in the last week: identifier, customer and BVN,
+            zeros where there is none, 48 bytes a row.
+        others: all else.
+    """
+
+    lately: NDArray[np.uint8]
+    others: list[Other]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,25 +241,31 @@ class Reading:
         """Yield account, customer, batch and BVN of what was seen; others may be there."""
         yield from self._found("identifier, customer, batch, bvn", identifiers)
 
-    def told(self, identifiers: Sequence[bytes], batch: str, *, at: int | None) -> set[bytes]:
-        """Return what was seen: identifier, customer, `ELSEWHERE` or another, and BVN, joined.
-
-        Other identifiers that lie between may be there. One value a row is read twice as fast as
-        four.
+    def told(self, identifiers: Sequence[bytes], batch: str, *, at: int | None) -> Told:
+        """Return what was seen with some identifiers; others that lie between may be there.
 
         Args:
             identifiers: a block of them, in ascending order.
             batch: the batch name at hand.
             at: the present instant, from which lately counts back; None where nothing is lately.
         """
-        since = _NEVER if at is None else at - REWRITTEN_AFTER
-        self._given |= {"batch": batch, "since": since, "elsewhere": ELSEWHERE}
-        self._given |= {"earlier": BEFORE, "lately": LATELY}
-        when = (
-            "CASE WHEN batch <> :batch THEN :elsewhere "
-            "WHEN last_at > :since THEN :lately ELSE :earlier END"
-        )
-        return self._joined(f"identifier || customer || {when} || COALESCE(bvn, '')", identifiers)
+        self._given |= {"batch": batch, "since": _NEVER if at is None else at - REWRITTEN_AFTER}
+        lately = "batch = :batch AND last_at > :since"
+        ((*joined,),) = self._found(self._whole, identifiers, f"AND {lately}")
+        columns = [np.frombuffer(each or b"", np.uint8).reshape(-1, 16) for each in joined]
+        others = "identifier, customer, batch <> :batch, bvn"
+        rows = self._found(others, identifiers, f"AND NOT ({lately})")
+        return Told(np.hstack(columns), [Other.of(*row) for row in rows])
+
+    @property
+    def _whole(self) -> str:
+        """Return what gives many sightings as one row: read as rows they cost twice as much."""
+        if self._is_sqlite:
+            columns = ("identifier", "customer", "COALESCE(bvn, zeroblob(16))")
+            return ", ".join(f"CAST(group_concat({each}, '') AS BLOB)" for each in columns)
+        columns = ("identifier", "customer", f"COALESCE(bvn, decode('{'00' * 16}', 'hex'))")
+        order = "ORDER BY identifier, customer"
+        return ", ".join(f"string_agg({each}, ''::bytea {order})" for each in columns)
 
     def written(self, identifiers: Sequence[bytes], batch: str, since: int) -> set[bytes]:
         """Return what was written in a batch name after an instant; other identifiers too.
@@ -247,13 +287,12 @@ class Reading:
     ) -> Iterable[tuple[Any, ...]]:
         query = f"SELECT {what} FROM sightings WHERE {self._condition} {more}"  # noqa: S608 - nothing of it comes from outside
         limits = {"low": block[0], "high": block[-1]}
-        between = f"{query} AND identifier BETWEEN :low AND :high"
         if self._dense is None:
             most = _DENSE * len(block)
-            some = self._rows(f"{between} LIMIT :most", {**limits, "most": most + 1})
-            self._dense = len(list(some)) <= most
+            some = f"SELECT 1 FROM sightings WHERE {self._condition} AND {_BETWEEN} LIMIT :most"  # noqa: S608 - nothing of it comes from outside
+            self._dense = len(list(self._rows(some, {**limits, "most": most + 1}))) <= most
         if self._dense:
-            return self._rows(between, limits)
+            return self._rows(f"{query} AND {_BETWEEN}", limits)
         if self._is_sqlite:
             each = zip(_names(len(block)), block, strict=True)
             return self._rows(f"{query} AND identifier IN ({_marks(len(block))})", dict(each))

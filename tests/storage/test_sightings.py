@@ -14,11 +14,9 @@ from storage.journal.engine import make_engine, reading, writing
 from storage.journal.erasure import Erasures, Person
 from storage.journal.opening import JOURNAL_FILE, journal_url, open_journal
 from storage.journal.sightings import (
-    BEFORE,
     BLOCK,
-    ELSEWHERE,
-    LATELY,
     REWRITTEN_AFTER,
+    Other,
     Sighting,
     Sightings,
     sightings,
@@ -211,11 +209,11 @@ def test_one_reading_tells_whose_when_and_under_which_bvn(journal: Journal, stra
     kept.keep("nuban", "book", seen(*((2, 100 + number) for number in range(strangers))), at=day)
     wanted = [subject(1), subject(9)]
     with kept.reading_of("nuban") as read:
-        told = {each for each in read.told(wanted, "book", at=10 * day) if each[:16] in wanted}
+        told = read.told(wanted, "book", at=10 * day)
         never = read.told(wanted, "book", at=None)
-    assert told == {
-        subject(1) + subject(1) + ELSEWHERE + subject(5),
-        subject(1) + subject(2) + BEFORE,
-        subject(9) + subject(3) + LATELY + subject(6),
-    }
-    assert not any(each[32:33] == LATELY for each in never)
+    assert told.lately.tobytes() == subject(9) + subject(3) + subject(6)
+    of_another = Other(subject(1) + subject(1), elsewhere=True, bvn=subject(5))
+    before = Other(subject(1) + subject(2), elsewhere=False, bvn=None)
+    assert {each for each in told.others if each.key[:16] in wanted} == {of_another, before}
+    assert len(never.lately) == 0
+    assert Other(subject(9) + subject(3), elsewhere=False, bvn=subject(6)) in never.others
