@@ -1,6 +1,7 @@
 """The call sheet: a run's calls as the auditor reads them (`calls.parquet`), and as the books do.
 
 One reading of the journal's rows, several accounts of it: table, latency, books, doubt. Pure.
+Rows are read into columns, a block at a time, and every account is of columns.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.calls import CallState
-from schemas.money import from_micro
 from schemas.rows import INSTANT
-from steps.report.books import BookedCall, Books
-from steps.results.enriched import COST, WORD
+from steps.report.books import UNKNOWN, BookedCalls, Books
+from steps.results.enriched import COST, WORD, naira_of_micro
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numpy.typing import NDArray
     from sqlalchemy import Row
 
     from storage.outputs import RunFolder
@@ -55,6 +57,30 @@ CALLS = pa.schema(
 _PERCENTILES = (50, 95, 99)
 
 
+_COLUMNS = {
+    "call_id": pa.int64(),
+    "run_id": pa.string(),
+    "check": pa.string(),
+    "kind": pa.string(),
+    "subject": pa.binary(),
+    "purpose": pa.string(),
+    "attempt": pa.int32(),
+    "consent_reference": pa.string(),
+    "intent_at": pa.int64(),
+    "reserved_micro": pa.int64(),
+    "state": pa.string(),
+    "sent_at": pa.int64(),
+    "settled_at": pa.int64(),
+    "trouble": pa.string(),
+    "status": pa.int32(),
+    "outcome": pa.string(),
+    "cost_micro": pa.int64(),
+    "balance_micro": pa.int64(),
+}
+"""What is read of the journal's calls."""
+_LOST = (CallState.IN_DOUBT.value, CallState.INTENT.value)
+
+
 @dataclass(slots=True)
 class CheckCalls:
     """One check's calls in numbers."""
@@ -64,18 +90,44 @@ class CheckCalls:
     in_doubt_micro: int = 0
     troubles: Counter[str] = field(default_factory=Counter)
     by_attempt: Counter[int] = field(default_factory=Counter)
-    latencies_ms: array[float] = field(default_factory=lambda: array("f"))
+    _latencies_ms: array[float] = field(default_factory=lambda: array("f"))
+    _latency: dict[str, float | None] | None = None
 
     @property
     def retries(self) -> int:
         """Return how many calls repeated an earlier one of the same lookup."""
         return sum(number for attempt, number in self.by_attempt.items() if attempt > 1)
 
+    def count(self, calls: _Calls, mine: NDArray[np.bool_]) -> None:
+        """Enter how many some calls of a block are, and what they cost."""
+        self.attempts += int(mine.sum())
+        self.cost_micro += int(calls.numbers("cost_micro")[mine].sum())
+
+    def take(self, calls: _Calls, mine: NDArray[np.bool_]) -> None:
+        """Enter some calls of a block."""
+        self.count(calls, mine)
+        answered = mine & calls.is_in(CallState.ANSWERED)
+        doubtful = (mine & calls.lost()) | (answered & ~calls.there("cost_micro"))
+        self.in_doubt_micro += int(calls.numbers("reserved_micro")[doubtful].sum())
+        attempts, numbers = np.unique(calls.numbers("attempt")[mine], return_counts=True)
+        self.by_attempt.update(dict(zip(attempts.tolist(), numbers.tolist(), strict=True)))
+        troubles = calls.rows["trouble"].filter(pa.array(mine)).drop_null()
+        self.troubles.update(troubles.to_pylist())
+        took_ms = calls.took_us()[answered & calls.there("sent_at")] / 1000
+        self._latencies_ms.frombytes(took_ms.astype(np.float32).tobytes())
+
+    def close(self) -> None:
+        """Reckon up what is known by all calls only, and keep nothing of each."""
+        self._latency = self.latency()
+        self._latencies_ms = array("f")
+
     def latency(self) -> dict[str, float | None]:
         """Return percentiles of the time answers took, in milliseconds."""
-        if not self.latencies_ms:
+        if self._latency is not None:
+            return self._latency
+        if not self._latencies_ms:
             return {f"p{each}": None for each in _PERCENTILES}
-        values = np.percentile(np.frombuffer(self.latencies_ms, np.float32), _PERCENTILES)
+        values = np.percentile(np.frombuffer(self._latencies_ms, np.float32), _PERCENTILES)
         return {f"p{p}": round(float(v), 1) for p, v in zip(_PERCENTILES, values, strict=True)}
 
 
@@ -107,88 +159,135 @@ class CallSheet:
 
     def take(self, rows: Sequence[Row[Any]]) -> pa.Table:
         """Enter a block of calls, in the order of their intents, and return it as a table."""
-        sent = [row for row in rows if row.state != CallState.NOT_SENT.value]
-        for row in sent:
-            self._enter(row)
-        self.books.add(_booked(sent))
-        return calls_table(rows)
+        calls = _Calls.of(rows)
+        sent = ~calls.is_in(CallState.NOT_SENT)
+        for check, kind in calls.slots():
+            mine = sent & calls.are_of(check, kind)
+            self.identities[(check, kind)].count(calls, mine)
+            self.checks[check].take(calls, mine)
+        self.books.add(calls.booked())
+        return calls.table()
 
-    def _enter(self, row: Row[Any]) -> None:
-        check = self.checks[row.check]
-        check.attempts += 1
-        check.by_attempt[row.attempt] += 1
-        check.cost_micro += row.cost_micro or 0
-        identity = self.identities[(row.check, row.kind)]
-        identity.attempts += 1
-        identity.cost_micro += row.cost_micro or 0
-        unknown = row.state == CallState.ANSWERED.value and row.cost_micro is None
-        if row.state in {CallState.IN_DOUBT.value, CallState.INTENT.value} or unknown:
-            check.in_doubt_micro += row.reserved_micro
-        if row.trouble is not None:
-            check.troubles[row.trouble] += 1
-        if row.state == CallState.ANSWERED.value and row.sent_at is not None:
-            check.latencies_ms.append((row.settled_at - row.sent_at) / 1000)
+    def close(self) -> None:
+        """Reckon up what is known by all calls only, and keep nothing of each."""
+        self.books.close()
+        for each in self.checks.values():
+            each.close()
 
 
 def write_call_sheet(folder: RunFolder, blocks: Iterable[Sequence[Row[Any]]]) -> CallSheet:
     """Write `calls.parquet`, one row per call, and return the accounts of them."""
     sheet = CallSheet()
     folder.write_parquet("calls.parquet", CALLS, (sheet.take(rows) for rows in blocks))
-    sheet.books.close()
+    sheet.close()
     return sheet
 
 
-def _booked(rows: Iterable[Row[Any]]) -> Iterable[BookedCall]:
-    for row in rows:
-        sent = row.sent_at if row.sent_at is not None else row.intent_at
-        settled = row.settled_at if row.settled_at is not None else sent
-        yield BookedCall(
-            sent_at=sent,
-            settled_at=settled,
-            state=row.state,
-            reserved_micro=row.reserved_micro,
-            cost_micro=row.cost_micro,
-            balance_micro=row.balance_micro,
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """A block of the journal's calls as columns (`_COLUMNS`)."""
+
+    rows: pa.RecordBatch
+
+    @classmethod
+    def of(cls, rows: Sequence[Row[Any]]) -> _Calls:
+        """Return the columns of some of the journal's rows."""
+        values = dict(zip(rows[0]._fields, zip(*rows, strict=True), strict=True))
+        columns = [pa.array(values[name], kind) for name, kind in _COLUMNS.items()]
+        return cls(pa.RecordBatch.from_arrays(columns, list(_COLUMNS)))
+
+    def numbers(self, name: str, missing: int = 0) -> NDArray[np.int64]:
+        """Return a column of whole numbers, another one where there is none."""
+        found: NDArray[np.int64] = pc.fill_null(self.rows[name], missing).to_numpy()
+        return found
+
+    def there(self, name: str) -> NDArray[np.bool_]:
+        """Tell which calls have something in a column."""
+        return _mask(pc.is_valid(self.rows[name]))
+
+    def is_in(self, state: CallState) -> NDArray[np.bool_]:
+        """Tell which calls are in a state."""
+        return _mask(pc.equal(self.rows["state"], state.value))
+
+    def lost(self) -> NDArray[np.bool_]:
+        """Tell of which calls no answer is known."""
+        return _mask(pc.is_in(self.rows["state"], value_set=pa.array(_LOST)))
+
+    def slots(self) -> list[tuple[str, str]]:
+        """Return the pairs of check and identity that were asked by."""
+        pairs = self.rows.select(["check", "kind"])
+        found = (
+            pa.Table.from_batches([pairs])
+            .group_by(["check", "kind"], use_threads=False)
+            .aggregate([])
+        )
+        return [(each["check"], each["kind"]) for each in found.to_pylist()]
+
+    def are_of(self, check: str, kind: str) -> NDArray[np.bool_]:
+        """Tell which calls are of a check and an identity."""
+        same = pc.equal(self.rows["check"], check), pc.equal(self.rows["kind"], kind)
+        return _mask(pc.and_(*same))
+
+    def took_us(self) -> NDArray[np.int64]:
+        """Return how long each call took; nothing that counts where it was not sent or settled."""
+        return self.numbers("settled_at") - self.numbers("sent_at")
+
+    def booked(self) -> BookedCalls:
+        """Return what the books need to know of the calls that were sent."""
+        mine = ~self.is_in(CallState.NOT_SENT)
+        sent = np.where(self.there("sent_at"), self.numbers("sent_at"), self.numbers("intent_at"))
+        settled = np.where(self.there("settled_at"), self.numbers("settled_at"), sent)
+        columns = (
+            sent,
+            settled,
+            self.lost(),
+            self.numbers("reserved_micro"),
+            self.numbers("cost_micro", UNKNOWN),
+            self.numbers("balance_micro", UNKNOWN),
+        )
+        return BookedCalls(*(column[mine] for column in columns))
+
+    def table(self) -> pa.Table:
+        """Return the calls as a table of the schema `CALLS`."""
+        rows = self.rows
+        said = pc.equal(pc.fill_null(rows["outcome"], ""), "")
+        timed = self.there("sent_at") & self.there("settled_at")
+        found = {
+            "call_id": rows["call_id"],
+            "run_id": rows["run_id"],
+            "pseudonym": pa.array([each.hex() for each in rows["subject"].to_pylist()]),
+            "check": rows["check"],
+            "identity_kind": rows["kind"],
+            "purpose": rows["purpose"],
+            "consent_reference": rows["consent_reference"],
+            "attempts": rows["attempt"],
+            "state": rows["state"],
+            "outcome": pc.if_else(said, rows["state"], rows["outcome"]),
+            "trouble": rows["trouble"],
+            "http_status": rows["status"],
+            "cost": self._naira("cost_micro"),
+            "worst_cost": self._naira("reserved_micro"),
+            "balance": self._naira("balance_micro"),
+            "intent_at": rows["intent_at"],
+            "sent_at": rows["sent_at"],
+            "settled_at": rows["settled_at"],
+            "latency_ms": pa.array(self.took_us() / 1000, mask=~timed),
+        }
+        columns = [found[each.name] for each in CALLS]
+        return pa.table(
+            [
+                column.dictionary_encode() if each.type == WORD else column.cast(each.type)
+                for column, each in zip(columns, CALLS, strict=True)
+            ],
+            schema=CALLS,
         )
 
+    def _naira(self, name: str) -> pa.Array:
+        """Return a column of micro-naira as decimal naira."""
+        amounts = naira_of_micro(self.numbers(name))
+        return pc.if_else(pc.is_valid(self.rows[name]), amounts, pa.scalar(None, COST))
 
-def calls_table(rows: Sequence[Row[Any]]) -> pa.Table:
-    """Return calls as a table of the schema `CALLS`."""
-    columns: dict[str, list[Any]] = {
-        "call_id": [row.call_id for row in rows],
-        "run_id": [row.run_id for row in rows],
-        "pseudonym": [bytes(row.subject).hex() for row in rows],
-        "check": [row.check for row in rows],
-        "identity_kind": [row.kind for row in rows],
-        "purpose": [row.purpose for row in rows],
-        "consent_reference": [row.consent_reference for row in rows],
-        "attempts": [row.attempt for row in rows],
-        "state": [row.state for row in rows],
-        "outcome": [row.outcome or row.state for row in rows],
-        "trouble": [row.trouble for row in rows],
-        "http_status": [row.status for row in rows],
-        "cost": [None if row.cost_micro is None else from_micro(row.cost_micro) for row in rows],
-        "worst_cost": [from_micro(row.reserved_micro) for row in rows],
-        "balance": [
-            None if row.balance_micro is None else from_micro(row.balance_micro) for row in rows
-        ],
-        "intent_at": [row.intent_at for row in rows],
-        "sent_at": [row.sent_at for row in rows],
-        "settled_at": [row.settled_at for row in rows],
-        "latency_ms": [
-            None
-            if row.sent_at is None or row.settled_at is None
-            else (row.settled_at - row.sent_at) / 1000
-            for row in rows
-        ],
-    }
-    arrays = []
-    for each in CALLS:
-        plain = (
-            pa.string() if each.type == WORD else pa.int64() if each.type == INSTANT else each.type
-        )
-        array = pa.array(columns[each.name], plain)
-        arrays.append(
-            array.dictionary_encode().cast(WORD) if each.type == WORD else array.cast(each.type)
-        )
-    return pa.table(arrays, schema=CALLS)
+
+def _mask(column: pa.Array) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = column.to_numpy(zero_copy_only=False).astype(bool)
+    return found

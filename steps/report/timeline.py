@@ -21,6 +21,8 @@ PAUSE_S = 600
 """A silence longer than this is cut out."""
 
 _MOST_PAUSES = 12
+BLOCK_CALLS = 1 << 17
+"""Calls that are looked at together."""
 NO_BALANCE = -(2**63)
 
 
@@ -29,6 +31,8 @@ def timeline(
     cost: NDArray[np.int64],
     doubt: NDArray[np.int64],
     balance: NDArray[np.int64],
+    *,
+    block: int = BLOCK_CALLS,
 ) -> dict[str, list[Any]]:
     """Return columns of equal length, one entry for each stretch of the run, oldest first.
 
@@ -37,6 +41,7 @@ def timeline(
         cost: known costs in micro-naira.
         doubt: worst costs of calls in doubt, else 0.
         balance: balances told, `NO_BALANCE` where none was.
+        block: how many calls are looked at together.
 
     Returns:
         `at` (end of the stretch), `active_s` (seconds since the first answer, pauses left out),
@@ -46,30 +51,16 @@ def timeline(
     names = ("at", "active_s", "pause_before_s", "balance", "spent", "calls", "in_doubt")
     if not len(settled):
         return {name: [] for name in names}
-    order = np.argsort(settled, kind="stable").astype(np.int32)
-    settled = settled[order]
-    steps = np.diff(settled, prepend=settled[0])
-    paused = _pauses(steps)
-    pauses = steps[paused]
-    steps[paused] = 0
-    active = np.cumsum(steps, out=steps)
-    stretch = active // (active[-1] // POINTS + 1)
-    for place in np.flatnonzero(paused):
-        stretch[place:] += POINTS + 1
-    begins = np.ones(len(settled), dtype=bool)
-    np.not_equal(stretch[1:], stretch[:-1], out=begins[1:])
-    first = np.flatnonzero(begins)
-    last = np.append(first[1:], len(settled)) - 1
-    active, settled = active[last], settled[last]
-    paused_before = np.zeros(len(first), dtype=np.int64)
-    paused_before[np.searchsorted(first, np.flatnonzero(paused))] = pauses
-    del stretch, steps, paused, begins
-    told = balance[order]
-    told[told == NO_BALANCE] = np.iinfo(np.int64).max
-    lowest = np.minimum.reduceat(told, first)
-    spent = np.cumsum(np.add.reduceat(cost[order], first))
+    ends = np.sort(settled)
+    paused = _pauses(ends, block)
+    first = _beginnings(ends, paused)
+    last = np.append(first[1:], len(ends)) - 1
+    cut = np.cumsum(np.append(0, ends[paused] - ends[paused - 1]))
+    active = ends[last] - ends[0] - cut[np.searchsorted(paused, last, side="right")]
+    paused_before = np.where(np.isin(first, paused), ends[first] - ends[first - 1], 0)
     calls = last - first + 1
-    lost = np.add.reduceat((doubt > 0)[order].astype(np.int8), first, dtype=np.int64)
+    lowest, spent, lost = _sums(ends[first], settled, cost, doubt, balance, block)
+    settled = ends[last]
     nothing = np.iinfo(np.int64).max
     return {
         "at": [instant_text(int(each)) for each in settled],
@@ -82,10 +73,53 @@ def timeline(
     }
 
 
-def _pauses(steps: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which steps are silences to be cut out: the longest few."""
-    long = steps > PAUSE_S * MICROS
-    if int(long.sum()) > _MOST_PAUSES:
-        least = np.partition(steps, -_MOST_PAUSES)[-_MOST_PAUSES]
-        long &= steps >= least
-    return long
+def _beginnings(ends: NDArray[np.int64], paused: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place of the first call of each stretch: one begins after each pause too.
+
+    Args:
+        ends: instants calls settled at, ascending.
+        paused: places of calls before which there was a pause.
+    """
+    cut = np.cumsum(np.append(0, ends[paused] - ends[paused - 1]))
+    width = int(ends[-1] - ends[0] - cut[-1]) // POINTS + 1
+    limits = np.arange(1, POINTS + 1) * width
+    found = [np.zeros(1, np.int64), paused]
+    edges = np.concatenate([np.zeros(1, np.int64), paused, [len(ends)]])
+    for begin, end, off in zip(edges[:-1], edges[1:], cut, strict=True):
+        found.append(begin + np.searchsorted(ends[begin:end], limits + ends[0] + off))
+    places = np.unique(np.concatenate(found))
+    return places[places < len(ends)]
+
+
+def _sums(
+    begins: NDArray[np.int64],
+    settled: NDArray[np.int64],
+    cost: NDArray[np.int64],
+    doubt: NDArray[np.int64],
+    balance: NDArray[np.int64],
+    block: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return each stretch's lowest balance, cost so far and calls in doubt."""
+    lowest = np.full(len(begins), np.iinfo(np.int64).max)
+    spent, lost = np.zeros((2, len(begins)), np.int64)
+    for start in range(0, len(settled), block):
+        here = slice(start, start + block)
+        stretch = np.searchsorted(begins, settled[here], side="right") - 1
+        told = np.flatnonzero(balance[here] != NO_BALANCE)
+        np.minimum.at(lowest, stretch[told], balance[here][told])
+        np.add.at(spent, stretch, cost[here])
+        np.add.at(lost, stretch, doubt[here] > 0)
+    return lowest, np.cumsum(spent), lost
+
+
+def _pauses(ends: NDArray[np.int64], block: int) -> NDArray[np.int64]:
+    """Return the places of calls before which there was a silence to be cut out: the longest."""
+    found = [np.zeros(0, np.int64)]
+    for start in range(1, len(ends), block):
+        steps = np.diff(ends[start - 1 : start + block])
+        found.append(start + np.flatnonzero(steps > PAUSE_S * MICROS))
+    places = np.concatenate(found)
+    if len(places) > _MOST_PAUSES:
+        steps = ends[places] - ends[places - 1]
+        places = places[steps >= np.partition(steps, -_MOST_PAUSES)[-_MOST_PAUSES]]
+    return places

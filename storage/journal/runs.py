@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Integer, delete, func, insert, select, update
+from sqlalchemy import BigInteger, Integer, bindparam, delete, func, insert, select, update
 
 from schemas.calls import CallState
 from storage.journal.engine import reading, writing
@@ -182,20 +182,26 @@ class Runs:
 
     def calls(self, run_id: str, *, block: int = 20_000) -> Iterator[list[Row[Any]]]:
         """Yield a run's calls in blocks, in the order of their intents."""
-        last = 0
+        of_run = calls.c.run_id == run_id
+        with reading(self._engine) as connection:
+            ends = select(func.min(calls.c.call_id), func.max(calls.c.call_id)).where(of_run)
+            first, last = connection.execute(ends).one()
+        if first is None:
+            return
+        whose = calls.c.run_id.concat("")  # by an index of runs, each block would sort them all
+        query = (
+            select(calls)
+            .where(whose == run_id, calls.c.call_id.between(bindparam("first"), last))
+            .order_by(calls.c.call_id)
+            .limit(block)
+        )
         while True:
-            query = (
-                select(calls)
-                .where(calls.c.run_id == run_id, calls.c.call_id > last)
-                .order_by(calls.c.call_id)
-                .limit(block)
-            )
             with reading(self._engine) as connection:
-                rows = list(connection.execute(query))
+                rows = list(connection.execute(query, {"first": first}).all())
             if not rows:
                 return
             yield rows
-            last = rows[-1].call_id
+            first = rows[-1].call_id + 1
 
     def unanswered(self, run_id: str) -> dict[tuple[str, bytes], str]:
         """Return the lookups of a run that have no answer from it.

@@ -84,6 +84,14 @@ def test_arrow_and_the_engine_do_without_pandas() -> None:
     assert _printed(_LEAVES_PANDAS_OUT) == ["False", "3", "2"]
 
 
+def test_nothing_makes_arrays_of_lists_while_it_is_loaded() -> None:
+    """That would load pandas before a run can leave it out."""
+    code = (
+        "import flows.screen_batch, sys; print('pyarrow' in sys.modules, 'pandas' in sys.modules)"
+    )
+    assert _printed(code) == ["True", "False"]
+
+
 def _printed(code: str) -> list[str]:
     """Run code in a process of its own and return the words it prints."""
     command = [sys.executable, "-c", code]
