@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from prefect import get_client
 from prefect.client.schemas.objects import DeploymentStatus, WorkPoolStatus
+from prefect.context import FlowRunContext
 from prefect.deployments import arun_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled
@@ -119,13 +120,25 @@ async def refuse_what_none_takes_up(parameters: ScreenBatch, settings: Settings)
         return
     require_server("more than one worker")
     async with get_client() as client:
-        why = await _tried(why_none_takes_up(client))
+        why = await _tried(why_none_takes_up(client, mine=_own_pool()))
     if why:
         raise SettingsError(why)
 
 
-async def why_none_takes_up(client: PrefectClient) -> str:
-    """Return why no part could begin and what to do about it, empty where one could."""
+def _own_pool() -> str | None:
+    """Return the work pool that this very run came from, None where it came from none."""
+    context = FlowRunContext.get()
+    found = None if context is None else context.flow_run
+    return None if found is None else found.work_pool_name
+
+
+async def why_none_takes_up(client: PrefectClient, *, mine: str | None = None) -> str:
+    """Return why no part could begin and what to do about it, empty where one could.
+
+    Args:
+        client: the engine's.
+        mine: a work pool that has a worker, whatever the engine has heard of it of late.
+    """
     try:
         deployment = await client.read_deployment_by_name(DEPLOYMENT)
     except ObjectNotFound:
@@ -149,7 +162,7 @@ async def why_none_takes_up(client: PrefectClient) -> str:
             f"the work pool {name}, which takes the parts of a run, is paused: "
             f"prefect work-pool resume {name}, or {_ALONE}"
         )
-    if status == WorkPoolStatus.NOT_READY:
+    if status == WorkPoolStatus.NOT_READY and name != mine:
         return (
             f"no worker of the work pool {name} runs, so that nobody would take up a part: "
             f"prefect worker start --pool {name}, or {_ALONE}"

@@ -74,6 +74,13 @@ async def test_each_reason_says_what_to_type(server: Server, word: str) -> None:
     assert "\n" not in why
 
 
+async def test_a_run_that_came_from_the_pool_knows_that_it_has_a_worker() -> None:
+    """A server too busy to note a worker's signs of life costs no night."""
+    server = cast("PrefectClient", Server(status=NOT_READY))
+    assert await why_none_takes_up(server, mine="nights") == ""
+    assert await why_none_takes_up(server, mine="others")
+
+
 async def test_a_resumed_run_is_refused_as_well(world: World) -> None:
     """What a run was begun with counts when it is resumed, unless it is told otherwise."""
     settings = read_settings(base_url="http://127.0.0.1:1", api_key="k", home=world.folder / "home")
