@@ -120,6 +120,7 @@ class Evidence:
     _pieces: dict[Check, list[Piece]] = field(default_factory=dict, init=False, repr=False)
     _keys: dict[Check, Keys] = field(default_factory=dict, init=False, repr=False)
     _kept: _Kept = field(default_factory=_Kept, init=False, repr=False)
+    _digests: _Digests | None = field(default=None, init=False, repr=False)
     reused: Counter[Check] = field(default_factory=Counter, init=False)
     made: Counter[Check] = field(default_factory=Counter, init=False)
 
@@ -141,7 +142,9 @@ class Evidence:
             hand: its answers at hand, all of them hits.
             keep: lay it aside for the next night.
         """
-        keys = evidence_keys(rows, hand)
+        if self._digests is None or self._digests.rows is not rows:
+            self._digests = _Digests(rows)
+        keys = self._digests.keys(hand)
         table, origin = self._find(check, keys)
         new = np.flatnonzero(origin < 0)
         if len(new):
@@ -260,12 +263,12 @@ class AccountJudge:
         return found
 
 
-def evidence_keys(rows: pa.Table, hand: AtHand) -> bytes:
-    """Return a key for each answer at hand and all of its row that it may be compared with.
+def row_digests(rows: pa.Table) -> NDArray[np.uint64]:
+    """Return a digest of all of each row that an answer may be compared with, two numbers each.
 
     Lengths are part of it, so that no two rows are alike by where their words end.
     """
-    mine = rows.select(list(JUDGED)).take(pa.array(hand.rows)).combine_chunks()
+    mine = rows.select(list(JUDGED)).combine_chunks()
     columns = [_one(mine[name]) for name in JUDGED if name not in ("flaws", "date_of_birth")]
     flawed = pc.not_equal(pc.bit_wise_and(_one(mine["flaws"]), pa.scalar(int(Flaw.BVN))), 0)
     columns[0] = pc.if_else(flawed, pa.scalar(None, pa.string()), columns[0])
@@ -273,21 +276,38 @@ def evidence_keys(rows: pa.Table, hand: AtHand) -> bytes:
     options = pc.JoinOptions(null_handling="replace", null_replacement=_ABSENT)
     joined = pc.call_function("binary_join_element_wise", [*columns, _SEPARATOR], options)
     lengths = [pc.binary_length(each).fill_null(-1).to_numpy() for each in columns]
-    fixed = np.column_stack([*lengths, hand.answered_at, hand.call_id]).astype(np.int64)
-    size = len(hand.rows)
-    tails = np.hstack(
-        [
-            np.frombuffer(hand.subjects, np.uint8).reshape(size, 16),
-            np.ascontiguousarray(fixed).view(np.uint8).reshape(size, 8 * fixed.shape[1]),
-        ]
-    )
-    ends = pa.py_buffer(np.ascontiguousarray(tails))
-    tail = pa.Array.from_buffers(pa.binary(tails.shape[1]), size, [None, ends]).cast(pa.binary())
+    ends = pa.py_buffer(np.column_stack(lengths).astype(np.int32))
+    width = 4 * len(lengths)
+    tail = pa.Array.from_buffers(pa.binary(width), len(joined), [None, ends]).cast(pa.binary())
     whole = pc.call_function(
         "binary_join_element_wise", [joined.cast(pa.binary()), tail, pa.scalar(b"", pa.binary())]
     )
     digest = partial(hashlib.blake2b, digest_size=KEY_BYTES)
-    return b"".join([digest(text).digest() for text in whole.to_pylist()])
+    found = b"".join([digest(text).digest() for text in whole.to_pylist()])
+    return np.frombuffer(found, np.uint64).reshape(-1, 2)
+
+
+@dataclass(slots=True)
+class _Digests:
+    """Digests of the rows of one chunk, each made once for all checks."""
+
+    rows: pa.Table
+    made: NDArray[np.bool_] = field(init=False)
+    found: NDArray[np.uint64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.made = np.zeros(self.rows.num_rows, bool)
+        self.found = np.zeros((self.rows.num_rows, 2), np.uint64)
+
+    def keys(self, hand: AtHand) -> bytes:
+        """Return a key for each answer at hand and its row: a call brings one answer."""
+        missing = hand.rows[~self.made[hand.rows]]
+        if len(missing):
+            rows = self.rows if len(missing) == len(self.made) else self.rows.take(missing)
+            self.found[missing] = row_digests(rows)
+            self.made[missing] = True
+        answers = np.column_stack([hand.call_id, hand.answered_at]).astype(np.uint64)
+        return (self.found[hand.rows] ^ answers).tobytes()
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
