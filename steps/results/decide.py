@@ -152,10 +152,11 @@ def _judged(
         message = str(error).splitlines()[0]
         raise PolicyError(f"a condition of the policy cannot be evaluated: {message}") from None
     place = np.asarray(found.pop(_PLACE))
-    judged = np.empty((len(place), len(found)), dtype=np.uint8)
-    for number, column in enumerate(found.values()):
-        judged[place, number] = column
-    return judged
+    judged = np.empty((len(found), len(place)), dtype=np.uint8)
+    in_order = bool((place == np.arange(len(place))).all())
+    for line, column in zip(judged, found.values(), strict=True):
+        line[slice(None) if in_order else place] = column
+    return judged.T
 
 
 def _seen(rows: pa.Table, types: dict[str, pa.DataType], purpose: str | None) -> pa.Table:
