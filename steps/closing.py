@@ -35,6 +35,7 @@ from steps.results.decide import decide
 from steps.results.enriched import enriched_schema
 from steps.results.evidence import Evidence
 from steps.results.telling import tell, withdraw
+from storage.allocation import give_back
 from storage.clock import instant_text, spending_day, spending_month
 from storage.journal.asked_again import earlier_outcomes
 from storage.outputs import MANIFEST, QUARANTINE, REPORT
@@ -59,6 +60,8 @@ def state_of(line: Line) -> tuple[str, str | None]:
 def write_rows(line: Line) -> RowTally:
     """Assemble, decide and write every row; return their count."""
     state, _ = state_of(line)
+    line.worst = line.worst[:0].copy()  # nothing is asked any more
+    give_back()
     assembly = Assembly(
         wanted=line.wanted,
         answers=line.journal.answers,
@@ -118,7 +121,9 @@ def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
     The customers' states go into the journal after the files and before the run counts as
     finished, so that a run that dies in between tells the same once it is taken up again.
     """
+    give_back()
     sheet = write_calls(line)
+    give_back()
     state, stop_reason = state_of(line)
     checks = check_reports(line, sheet, rows, test_mode=state == TEST_MODE)
     told = _tell(line, checks, test_mode=state == TEST_MODE)
@@ -142,6 +147,7 @@ def write_report(line: Line, rows: RowTally) -> dict[str, Any]:
         report["notices"].append(low)
     line.folder.write_json(REPORT, report)
     line.folder.write_text("report.html", report_page(report))
+    give_back()
     if state != TEST_MODE:
         line.folder.write_json(MANIFEST, manifest(line, report))
     line.folder.publish()

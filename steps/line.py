@@ -40,7 +40,7 @@ from steps.planning.signals import COUNTED, PLACEHOLDERS, Earlier, count_shared
 from steps.policy.loading import load_policy
 from steps.results.evidence import AccountJudge, Evidence
 from steps.values.images import ImageJudge
-from storage.allocation import give_back_freed, leave_pandas_out
+from storage.allocation import give_back, give_back_freed, leave_pandas_out
 from storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
 from storage.journal import Journal, journal_of
 from storage.journal.sightings import Sightings
@@ -360,6 +360,7 @@ def read_chunk(line: Line, number: int) -> pa.Table:
 
 def make_plan(line: Line) -> None:
     """Judge what each row needs; write row plans and needed lookups into the workspace."""
+    give_back()
     now = line.freshness.at
     quoted = line.parameters.quote_only
     asked = {slot.kind for slot in slots_of(line.wanted.checks, line.wanted.karma_kinds)}
@@ -442,6 +443,7 @@ def known_prices(journal: Journal) -> tuple[dict[str, int], dict[str, int]]:
 
 def make_price(line: Line) -> Quote:
     """Rank the needed lookups, and say what they may cost and how long they may take."""
+    give_back()
     needed = line.ranked
     latest, worst = known_prices(line.journal)
     line.worst = worst_costs(needed, worst)

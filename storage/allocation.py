@@ -55,6 +55,15 @@ def give_back_freed() -> bool:
     return all(heeded)
 
 
+def give_back() -> None:
+    """Give back what lies free between arrays in use, as one station ends and the next begins.
+
+    It takes some milliseconds. Elsewhere than under glibc nothing is done.
+    """
+    if _glibc_option() is not None:
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def _glibc_option() -> Callable[[int, int], int] | None:
     """Return what sets an option of glibc's allocator; None under another C library."""
     if not sys.platform.startswith("linux"):

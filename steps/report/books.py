@@ -231,14 +231,32 @@ class _Sheet:
     @classmethod
     def of(cls, columns: _Columns, block: int) -> _Sheet:
         """Return the sheet of some columns, which are brought into order where they lie."""
-        settled, took, cost, doubt, balance = columns.views()
-        sent = settled - took
+        settled, took, cost, doubt, balance = views = columns.views()
+        sheet = cls(settled, took, cost, doubt, balance, balance != UNKNOWN, block)
+        sheet._put_in_order(*views, sheet.told)
+        return sheet
+
+    def _put_in_order(self, *columns: NDArray[Any]) -> None:
+        """Sort calls by when they were sent.
+
+        The journal has them nearly so: they are sorted in short stretches that overlap, and as a
+        whole only where some were further away.
+        """
+        size = len(self.settled)
+        starts = range(0, size, self.block)
+        for start in starts:
+            self._sort(slice(start, start + 2 * self.block), columns)
+        pairs = (self.sent(slice(start, start + self.block + 1)) for start in starts)
+        if any((each[1:] < each[:-1]).any() for each in pairs):
+            self._sort(slice(0, size), columns)
+
+    def _sort(self, here: slice, columns: Iterable[NDArray[Any]]) -> None:
+        sent = self.sent(here)
         if (sent[1:] < sent[:-1]).any():
             order = np.argsort(sent, kind="stable").astype(np.uint32)
             del sent
-            for column in (settled, took, cost, doubt, balance):
-                column[:] = column[order]
-        return cls(settled, took, cost, doubt, balance, balance != UNKNOWN, block)
+            for column in columns:
+                column[here] = column[here][order]
 
     def sent(self, places: NDArray[np.int64] | slice) -> NDArray[np.int64]:
         """Return when some calls were sent."""

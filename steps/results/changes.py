@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 CHANGES_FILE = "changes.parquet"
 BLOCK_ROWS = 8192
+_COMPARED_ROWS = 1000
+"""Rows whose states are in memory together: each is a thousand bytes and more."""
 _PIECE = "states-{:05d}"
 _GONE = "gone"
 _KINDS = tuple(ChangeKind)
@@ -298,24 +300,27 @@ class _Comparison:
         texts: Sequence[bytes],
         noted: NDArray[np.int8],
     ) -> pa.Table:
-        """Compare some rows of a block with the states of their customers."""
-        numbers: list[int] = places.tolist()
-        subjects = [joined[16 * number : 16 * number + 16] for number in numbers]
-        known = self._customers.known(subjects)
-        base = known
-        if self._before is not None:
-            base = self._customers.known_before(subjects, self._before)
-        states = answered_states(rows.take(pa.array(places)), run_id=self._run_id, at=self._at)
+        """Compare some rows of a block with the states of their customers, a few at a time."""
         changes: list[tuple[bytes, Change]] = []
         writes: list[StateWrite] = []
-        for subject, state, number in zip(subjects, states, numbers, strict=True):
-            then, now = base.get(subject), known.get(subject)
-            told = self._told(then, state)
-            changes += [(subject, each) for each in told]
-            new = merged({} if now is None else now.state, state, unreached=self._unreached)
-            writes += self._write(subject, now, state, new, texts[number])
-            quiet = subject in self._reviewed and self._reviewed[subject] == evidence_digest(new)
-            noted[:, number] = (*self._note(then, told), int(quiet))
+        for start in range(0, len(places), _COMPARED_ROWS):
+            few = places[start : start + _COMPARED_ROWS]
+            numbers: list[int] = few.tolist()
+            subjects = [joined[16 * number : 16 * number + 16] for number in numbers]
+            known = self._customers.known(subjects)
+            base = known
+            if self._before is not None:
+                base = self._customers.known_before(subjects, self._before)
+            states = answered_states(rows.take(pa.array(few)), run_id=self._run_id, at=self._at)
+            for subject, state, number in zip(subjects, states, numbers, strict=True):
+                then, now = base.get(subject), known.get(subject)
+                told = self._told(then, state)
+                changes += [(subject, each) for each in told]
+                new = merged({} if now is None else now.state, state, unreached=self._unreached)
+                writes += self._write(subject, now, state, new, texts[number])
+                reviewed = self._reviewed.get(subject)
+                quiet = reviewed is not None and reviewed == evidence_digest(new)
+                noted[:, number] = (*self._note(then, told), int(quiet))
         self._put_aside(writes)
         return changes_table(changes, self._run_id)
 
@@ -369,9 +374,10 @@ class _Comparison:
     def _put_aside(self, writes: Sequence[StateWrite]) -> None:
         if not writes:
             return
-        rows = [each._asdict() for each in writes]
-        piece = pa.Table.from_pylist(rows, schema=_PIECE_SCHEMA)
-        self._workspace.put(_PIECE.format(self.result.pieces), piece)
+        columns = zip(zip(*writes, strict=True), _PIECE_SCHEMA.types, strict=True)
+        piece = [pa.array(values, kind) for values, kind in columns]
+        table = pa.table(piece, schema=_PIECE_SCHEMA)
+        self._workspace.put(_PIECE.format(self.result.pieces), table)
         self.result.pieces += 1
 
     def _gone(self, *, whole: bool) -> Iterator[pa.Table]:

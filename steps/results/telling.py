@@ -20,6 +20,7 @@ from steps.results.changes import (
 )
 from steps.results.decision_list import ListCounts, quarantined, team_sentences, write_decisions
 from steps.results.reviews import active_reviews, reviewed_evidence
+from storage.allocation import give_back
 from storage.decision_files import CSV_FILE, WORKBOOK_FILE
 from storage.journal.customers import Customers
 from storage.journal.reviews import Reviews
@@ -61,6 +62,7 @@ class Told:
             customers=self._customers,
             workspace=self._workspace,
         )
+        give_back()
         commit = self._customers.commit_of(self.run_id)
         if commit is not None:
             keep_sightings(self._workspace, self._sightings, batch=self.batch, at=commit.last_at)
@@ -108,6 +110,7 @@ def tell(
         reviewed=reviewed_evidence(active_reviews(reviews, batch, at=at)),
         whole=whole,
     )
+    give_back()
     listed = write_decisions(
         folder,
         parts,
@@ -117,6 +120,7 @@ def tell(
         problems=quarantined(folder.path / QUARANTINE),
         about=[("Batch", batch), ("Policy", policy.label), *about],
     )
+    give_back()
     seen = Sightings.of(journal)
     return Told(run_id, batch, compared, listed, customers, workspace, seen)
 
