@@ -1,11 +1,12 @@
 """Nights without a network: what a plan needs is answered straight into the journal, in bulk.
 
 Through the journal's own way in (a block of intents, then a group of outcomes), with bodies as the
-sandbox would send them. For benchmarks of everything but asking; nothing is measured here.
+sandbox would send them, and from a wallet that falls by what they cost. For benchmarks of everything but asking; nothing is measured here.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 5000
 _MICRO = 1_000_000
+_WALLET_MICRO = 10**9 * _MICRO
 _PRICES = {Check.BANK_ACCOUNT: 10, Check.KARMA: 10, Check.ECOSYSTEM: 25}
 _HITS = {
     Check.BANK_ACCOUNT: (Outcome.FOUND, Outcome.NOT_FOUND),
@@ -31,18 +33,31 @@ _HITS = {
 }
 
 
+@dataclass(slots=True)
+class _Wallet:
+    """What is left of the money, in micro-naira."""
+
+    left_micro: int = _WALLET_MICRO
+
+    def pay(self, cost_micro: int) -> int:
+        """Take a cost and return what is left."""
+        self.left_micro -= cost_micro
+        return self.left_micro
+
+
 def answer_needed(line: Line) -> int:
     """Answer every lookup that a planned run needs; return how many there were."""
+    wallet = _Wallet()
     for _, piece in line.needed.pieces():
         for check in _HITS:
             mine = piece.filter(pc.equal(piece["check"], check.value))
             for start in range(0, mine.num_rows, _BLOCK):
-                _answer_block(line, check, mine.slice(start, _BLOCK))
+                _answer_block(line, check, mine.slice(start, _BLOCK), wallet)
     line.standing[:] = Standing.PAID.value
     return len(line.needed)
 
 
-def _answer_block(line: Line, check: Check, block: pa.Table) -> None:
+def _answer_block(line: Line, check: Check, block: pa.Table, wallet: _Wallet) -> None:
     calls, run_id = line.journal.calls, line.run_id
     columns = (block[name].to_pylist() for name in ("kind", "subject", "identity"))
     rows = list(zip(*columns, strict=True))
@@ -63,7 +78,7 @@ def _answer_block(line: Line, check: Check, block: pa.Table) -> None:
                 status=200,
                 outcome=outcome.value,
                 cost_micro=cost_micro,
-                balance_micro=_MICRO,
+                balance_micro=wallet.pay(cost_micro),
                 sent_at=grant.intent_at,
                 final=True,
                 body=body,
