@@ -20,7 +20,11 @@ from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
 from prefect.client.schemas.objects import ConcurrencyLeaseHolder
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.runtime import flow_run
-from prefect.settings import PREFECT_API_URL
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
+    temporary_settings,
+)
 
 from schemas.errors import SettingsError
 from steps.asking.shares import blocks, share_of
@@ -133,11 +137,16 @@ class SlotKeeper:
         return min(found.limit, holding.most) if found.active else -1
 
     async def keep(self) -> None:
-        """Tend to the slots until it is over; a lease under way is never left behind."""
-        while not self._over.is_set():
-            eager = await self._tend()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._over.wait(), HURRY_S if eager else EVERY_S)
+        """Tend to the slots until it is over; a lease under way is never left behind.
+
+        A busy server is asked again a moment later. The engine's client would wait for half a
+        minute and more between two attempts, and all checks with it.
+        """
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+            while not self._over.is_set():
+                eager = await self._tend()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._over.wait(), HURRY_S if eager else EVERY_S)
 
     async def _tend(self) -> bool:
         """Bring what is held in line with what is due; return True where some wait for a slot."""

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from prefect.exceptions import ObjectNotFound
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES
 
 from client.limiter import AdaptiveCap, AllottedCap
 from schemas.checks import Check
@@ -38,6 +39,7 @@ class Server:
     limits: dict[str, int] = field(default_factory=dict)
     active: bool = True
     reachable: bool = True
+    busy_until: float = 0.0
     leases: dict[UUID, tuple[int, float]] = field(default_factory=dict)
 
     def taken(self) -> int:
@@ -65,7 +67,14 @@ class Server:
     async def increment_concurrency_slots_with_lease(
         self, names: list[str], slots: int, mode: str, lease_duration: float, holder: object = None
     ) -> Any:  # noqa: ANN401 - a response
-        """Lease slots, or refuse."""
+        """Lease slots, or refuse; where the server is busy, as patiently as the engine's client."""
+        loop, attempts = asyncio.get_running_loop(), PREFECT_CLIENT_MAX_RETRIES.value()
+        for attempt in range(1, attempts + 1):
+            if loop.time() >= self.busy_until:
+                break
+            await asyncio.sleep(2**attempt)
+        if loop.time() < self.busy_until:
+            raise ConnectionError
         self._answer()
         if self.taken() + slots > self.limits[names[0]]:
             raise PermissionError
@@ -306,5 +315,18 @@ def test_a_limit_that_is_switched_off_is_refused() -> None:
         world = World(Server({NAME: 8}, active=False))
         with pytest.raises(SettingsError, match="switched off"):
             await world.process(1).run()
+
+    run(scenario)
+
+
+def test_a_busy_server_is_asked_again_at_once() -> None:
+    """A server that refuses for some seconds costs those, not the patience of its client."""
+
+    async def scenario(_loop: VirtualLoop) -> None:
+        world = World()
+        world.server.busy_until = busy_s = 40.0
+        process = world.process(80)
+        await process.run()
+        assert process.done_at < busy_s + 80 * CALL_S / LIMIT + 3
 
     run(scenario)
