@@ -1,7 +1,8 @@
 """Nights without a network: what a plan needs is answered straight into the journal, in bulk.
 
 Through the journal's own way in (a block of intents, then a group of outcomes), with bodies as the
-sandbox would send them, and from a wallet that falls by what they cost. For benchmarks of everything but asking; nothing is measured here.
+sandbox would send them, from a wallet that falls by what they cost. For benchmarks of everything
+but asking; nothing is measured here.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from schemas.money import naira_text
 from schemas.plan import CheckCounts
 from schemas.quote import Quote
 from steps.asking.control import ADDRESS, COMPLETED, TEST_MODE
-from steps.line import CHUNK_ROWS, PROBLEMS, read_chunk
+from steps.line import PROBLEMS, read_chunk
 from steps.planning.eligibility import slots_of
 from steps.planning.row_plan import read_row_plan
 from steps.policy.engine import locked_engine
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 DECIDED_CHUNKS = 2
 LOW_BALANCE = "the balance is low"
+_CALLS_READ = 4096
 _VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
 
@@ -111,7 +112,7 @@ def _assembled(line: Line, assembly: Assembly, tally: RowTally, number: int) -> 
 
 def write_calls(line: Line) -> CallSheet:
     """Write `calls.parquet`, one row per call of the run, and return the accounts of them."""
-    blocks = line.journal.runs.calls(line.run_id, block=CHUNK_ROWS)
+    blocks = line.journal.runs.calls(line.run_id, block=_CALLS_READ)
     return write_call_sheet(line.folder, blocks)
 
 

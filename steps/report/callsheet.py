@@ -19,6 +19,7 @@ from schemas.calls import CallState
 from schemas.rows import INSTANT
 from steps.report.books import UNKNOWN, BookedCalls, Books
 from steps.results.enriched import COST, WORD, naira_of_micro
+from storage.allocation import give_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -179,6 +180,7 @@ def write_call_sheet(folder: RunFolder, blocks: Iterable[Sequence[Row[Any]]]) ->
     """Write `calls.parquet`, one row per call, and return the accounts of them."""
     sheet = CallSheet()
     folder.write_parquet("calls.parquet", CALLS, (sheet.take(rows) for rows in blocks))
+    give_back()
     sheet.close()
     return sheet
 
