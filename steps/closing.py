@@ -9,8 +9,6 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from schemas.checks import Check
 from schemas.money import naira_text
 from schemas.plan import CheckCounts
@@ -44,10 +42,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    import pyarrow as pa
+
     from steps.line import Line
     from steps.results.telling import Told
 
-DECIDED_CHUNKS = 2
 LOW_BALANCE = "the balance is low"
 _CALLS_READ = 4096
 _VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
@@ -86,14 +85,12 @@ def write_rows(line: Line) -> RowTally:
 
 
 def _enriched(line: Line, assembly: Assembly, tally: RowTally) -> Iterator[pa.Table]:
-    """Yield the enriched rows in order, several chunks at a time: each query has its price."""
+    """Yield the enriched rows in order, chunk by chunk."""
     policy = None if assembly.test_mode else line.policy
     purpose = line.wanted.purpose.value
     with locked_engine() as engine:
-        for start in range(0, line.chunks, DECIDED_CHUNKS):
-            chunks = range(start, min(start + DECIDED_CHUNKS, line.chunks))
-            table = pa.concat_tables(_assembled(line, assembly, tally, each) for each in chunks)
-            table = table.unify_dictionaries().combine_chunks()
+        for number in range(line.chunks):
+            table = _assembled(line, assembly, tally, number).combine_chunks()
             table = decide(table, policy, purpose=purpose, engine=engine)
             tally.take(table)
             yield table

@@ -63,7 +63,8 @@ if TYPE_CHECKING:
     from schemas.rows import SourceColumn
     from steps.asking.sparing import Chains
 
-CHUNK_ROWS = 8192
+CHUNK_ROWS = 16_384
+"""Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""
 PROBLEMS = "problems.csv"
 _COLLECTED_EVERY = 50_000
 """Objects made before the collector looks for cycles: blocks of rows are lists of thousands, and
