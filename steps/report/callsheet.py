@@ -239,15 +239,14 @@ class _Calls:
         mine = ~self.is_in(CallState.NOT_SENT)
         sent = np.where(self.there("sent_at"), self.numbers("sent_at"), self.numbers("intent_at"))
         settled = np.where(self.there("settled_at"), self.numbers("settled_at"), sent)
-        columns = (
-            sent,
-            settled,
-            self.lost(),
-            self.numbers("reserved_micro"),
-            self.numbers("cost_micro", UNKNOWN),
-            self.numbers("balance_micro", UNKNOWN),
+        return BookedCalls(
+            sent=sent[mine],
+            settled=settled[mine],
+            lost=self.lost()[mine],
+            reserved=self.numbers("reserved_micro")[mine],
+            cost=self.numbers("cost_micro", UNKNOWN)[mine],
+            balance=self.numbers("balance_micro", UNKNOWN)[mine],
         )
-        return BookedCalls(*(column[mine] for column in columns))
 
     def table(self) -> pa.Table:
         """Return the calls as a table of the schema `CALLS`."""
