@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from storage.places import remote_place
 from tasks.parts import DEPLOYMENT
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import POOL, ROOT, Engine, running_engine, until
+from tests.screening import World
 from tests.storage.conftest import postgresql  # noqa: F401 - a fixture
 from tests.storage.object_store import BUCKET, object_store
 
@@ -59,9 +60,41 @@ class Site:
     """
 
     engine: Engine
-    second: subprocess.Popen[bytes]
     homes: tuple[Path, Path]
     settings: dict[str, str]
+    _stack: ExitStack
+    second: subprocess.Popen[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start_second()
+
+    def start_second(self) -> None:
+        """Start the worker of the second machine, at the beginning or after its end."""
+        env = {**self.settings, "NIGHTSCREEN_HOME": str(self.homes[1])}
+        machine = Engine(self.engine.home, env, self.engine.port)
+        limit = ("--limit", str(PARTS_A_WORKER))
+        worker = ("worker", "start", "--pool", POOL, "--name", "second", *limit)
+        self._stack.enter_context(suppress(ProcessLookupError))  # a test may have ended it
+        self.second = self._stack.enter_context(machine.child("second", *worker))
+
+    def end_parts_on_second(self) -> None:
+        """Shut down the parts on the second machine, in good order, and wait until they are gone.
+
+        Its worker may start others.
+        """
+        victims = processes_at(self.homes[1])
+        for victim in victims:
+            os.kill(victim, signal.SIGTERM)
+        until(lambda: not victims & processes_at(self.homes[1]), "the end of these parts")
+
+    def kill_second(self) -> None:
+        """End the second machine by SIGKILL: its worker, and all parts that are on it."""
+        victims = processes_at(self.homes[1])
+        os.killpg(self.second.pid, signal.SIGKILL)
+        for victim in victims | processes_at(self.homes[1]):
+            with suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
+        self.second.wait(60)
 
     def command(self, home: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
         """Start `nightscreen screen` as on a terminal of one of the machines."""
@@ -149,13 +182,7 @@ def site(
     with ExitStack() as stack:
         home = tmp_path_factory.mktemp("prefect")
         engine = stack.enter_context(running_engine(home, extra, API_KEY, limit=PARTS_A_WORKER))
-        other = Engine(home, {**settings, "NIGHTSCREEN_HOME": str(homes[1])}, engine.port)
-        limit = ("--limit", str(PARTS_A_WORKER))
-        worker = ("worker", "start", "--pool", POOL, "--name", "second", *limit)
-        with suppress(ProcessLookupError):  # a test may have killed it
-            second = stack.enter_context(other.child("second", *worker))
-            yield Site(engine, second, homes, settings)
-            stack.close()
+        yield Site(engine, homes, settings, stack)
 
 
 @pytest.fixture
@@ -169,7 +196,11 @@ def calm(running_sandbox: SandboxProcess) -> SandboxProcess:
 def enriched(output: str, report: dict[str, Any]) -> pa.Table:
     """Return the enriched rows of a run without the instants of its answers."""
     files, root = url_to_fs(f"{output}/{report['run_id']}/enriched")
-    table = pq.read_table(root, filesystem=files)
+    return without_instants(pq.read_table(root, filesystem=files))
+
+
+def without_instants(table: pa.Table) -> pa.Table:
+    """Return rows without the instants of their answers."""
     return table.drop_columns([name for name in table.column_names if name.endswith("_at")])
 
 
@@ -192,33 +223,33 @@ def askers(site: Site) -> set[str]:
     return holders_of(site, newest[0].run_id) if newest else set()
 
 
-def test_two_workers_do_what_one_process_does(
-    site: Site, calm: SandboxProcess, tmp_path: Path
+@pytest.mark.parametrize("workers", [2, 4])
+def test_several_workers_do_what_one_process_does(
+    site: Site, calm: SandboxProcess, tmp_path: Path, workers: int
 ) -> None:
     """The same rows and numbers, row for row, with every process within the cap of all."""
-    make_batch(tmp_path / "people.csv", rows=ROWS, seed=5)
-    people, out = str(tmp_path / "people.csv"), str(tmp_path / "out")
-    there = f"s3://{BUCKET}/{tmp_path.name}"
-    words = (people, "--output", out, "--json")
-    alone = site.report(site.command(tmp_path / "alone", *words, NIGHTSCREEN_JOURNAL_URL=""))
-    calm.reset("calm")
+    make_batch(tmp_path / "people.csv", rows=ROWS, seed=workers)
+    people, there = str(tmp_path / "people.csv"), f"s3://{BUCKET}/{tmp_path.name}"
+    alone = World(tmp_path).screen(input=people)
     calm.post("/_sandbox/latency", {"kind": "fixed", "ms": WAITING_MS})
-    running = site.command(site.homes[0], people, "--output", there, "--workers", "2", "--json")
-    until(lambda: len(askers(site)) == 3, "a call of each part, and of who keeps the books")
+    words = (people, "--output", there, "--workers", str(workers), "--json")
+    running = site.command(site.homes[0], *words)
+    all_of_them = workers + 1  # the parts, and who keeps the books
+    until(lambda: len(askers(site)) == all_of_them, "a call of each part, and of the books")
     calm.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
     together = site.report(running)
     assert together["state"] == "completed"
-    assert enriched(there, together).equals(enriched(out, alone))
+    assert enriched(there, together).equals(without_instants(alone.table))
     place = remote_place(there).below(together["run_id"])
     told = json.loads(place.read("manifest.json"))["files"]
     assert set(place.names()) == {*told, "manifest.json"}
-    for check, numbers in alone["checks"].items():
+    for check, numbers in alone.report["checks"].items():
         for name in ("lookups", "distinct", "paid", "free", "reused", "cost", "answers"):
             assert together["checks"][check][name] == numbers[name], (check, name)
     totals = calm.totals()["totals"]
     assert Decimal(together["cost"]["total"]) == Decimal(totals["charged"])
     assert totals["repeated_charges"] == 0
-    assert len(holders_of(site, together["run_id"])) == 3  # the parts, and who keeps the books
+    assert len(holders_of(site, together["run_id"])) == all_of_them
     assert_within_caps(calm)
     assert remote_place(site.settings["NIGHTSCREEN_SHARED"]).names() == []
 
@@ -275,28 +306,82 @@ def test_a_cancelled_run_ends_its_parts_and_is_resumed(
     assert_within_caps(calm)
 
 
-def test_a_lost_worker_costs_nothing_answered(
+def test_a_run_cancelled_in_the_engine_ends_its_parts(
+    site: Site, calm: SandboxProcess, tmp_path: Path
+) -> None:
+    """The run is Cancelled with a whole report, no part goes on, and nothing is paid twice."""
+    make_batch(tmp_path / "people.csv", rows=ROWS, seed=11)
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": SLOW_MS})
+    out = tmp_path / "out"
+    asked = {"input": str(tmp_path / "people.csv"), "output": str(out), "workers": 2}
+    started = site.engine.start(asked)
+    until(lambda: len(askers(site)) > 1, "a call of a part")
+    until(lambda: calm.totals()["totals"]["charges"] > UNDER_WAY, "a run under way")
+    site.engine.prefect("flow-run", "cancel", started)
+    assert site.engine.wait_for_end(started)["state_name"] == "Cancelled"
+    (folder,) = out.iterdir()
+    stopped = json.loads((folder / "report.json").read_text())
+    assert stopped["stop_reason"] == "cancelled"
+    assert sum(each["in_doubt"] for each in stopped["checks"].values()) == 0
+    calm.wait_until_idle()
+    charged = calm.totals()["totals"]["charged"]
+    assert Decimal(stopped["cost"]["total"]) == Decimal(charged)
+    until(lambda: not (site.parts() or site.parts("PENDING")), "the end of all parts")
+    assert calm.totals()["totals"]["charged"] == charged
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
+    ended = site.screen("--run", folder.name)
+    assert ended["state"] == "completed"
+    assert calm.totals()["totals"]["repeated_charges"] == 0
+    assert Decimal(ended["cost"]["total"]) == Decimal(calm.totals()["totals"]["charged"])
+
+
+def test_parts_that_are_shut_down_leave_nothing_in_doubt(
+    site: Site, calm: SandboxProcess, tmp_path: Path
+) -> None:
+    """SIGTERM to parts: they settle and hand back; to their worker: others take up what it had."""
+    running = under_way_on_both(site, calm, tmp_path / "out", seed=8)
+    site.end_parts_on_second()
+    with site.journal() as journal:
+        assert journal.calls.recover() == 0
+    os.kill(site.second.pid, signal.SIGTERM)
+    site.second.wait(60)
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
+    assert_nothing_was_lost(site, site.report(running), calm)
+    site.start_second()
+
+
+def test_a_lost_machine_costs_nothing_answered(
     site: Site, calm: SandboxProcess, tmp_path: Path
 ) -> None:
     """Of four parts those on one machine die by SIGKILL: others take up what they had in hand."""
-    make_batch(tmp_path / "people.csv", rows=ROWS, seed=8)
-    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": SLOW_MS})
-    words = (str(tmp_path / "people.csv"), "--output", str(tmp_path / "out"), "--json")
-    running = site.command(site.homes[0], *words, "--workers", "4")
-    victims = until(lambda: processes_at(site.homes[1]), "a part on the second machine")
-    until(lambda: calm.totals()["totals"]["charges"] > UNDER_WAY, "a run under way")
-    os.killpg(site.second.pid, signal.SIGKILL)
-    victims |= processes_at(site.homes[1])
-    for victim in victims:
-        with suppress(ProcessLookupError):
-            os.kill(victim, signal.SIGKILL)
+    running = under_way_on_both(site, calm, tmp_path / "out", seed=9)
+    site.kill_second()
     calm.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
-    report = site.report(running)
-    calm.wait_until_idle()
+    assert_nothing_was_lost(site, site.report(running), calm)
+    site.start_second()
+
+
+def under_way_on_both(
+    site: Site, sandbox: SandboxProcess, output: Path, *, seed: int
+) -> subprocess.Popen[str]:
+    """Return a run of four parts, under way on both machines."""
+    people = output.with_name("people.csv")
+    make_batch(people, rows=ROWS, seed=seed)
+    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": SLOW_MS})
+    words = (str(people), "--output", str(output), "--json", "--workers", "4")
+    running = site.command(site.homes[0], *words)
+    until(lambda: processes_at(site.homes[1]), "a part on the second machine")
+    until(lambda: len(askers(site)) > PARTS_A_WORKER + 1, "calls of parts on both machines")
+    return running
+
+
+def assert_nothing_was_lost(site: Site, report: dict[str, Any], sandbox: SandboxProcess) -> None:
+    """Every lookup has its answer, each was paid for once, and the caps held."""
+    sandbox.wait_until_idle()
     assert report["state"] == "completed"
     assert sum(each["pending"] + each["reused"] for each in report["checks"].values()) == 0
-    assert_no_answer_was_paid_twice(site, report, calm)
-    assert_within_caps(calm)
+    assert_no_answer_was_paid_twice(site, report, sandbox)
+    assert_within_caps(sandbox)
 
 
 def test_a_run_whose_parts_nobody_would_take_up_is_refused(
