@@ -361,7 +361,8 @@ def _standing_postgresql(
     connection: Connection, check: str, block: NDArray[np.bytes_], run_id: str
 ) -> _Standing:
     values = {"subjects": _texts(block), "check": check, "run_id": run_id}
-    return _Standing.of_rows(connection.execute(_STANDING_POSTGRESQL, values).all())
+    rows = connection.execute(_STANDING_POSTGRESQL, values)
+    return _Standing.of_rows([tuple(row) for row in rows])
 
 
 def _enter(found: Latest, start: int, block: NDArray[np.bytes_], standing: _Standing) -> None:
