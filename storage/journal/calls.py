@@ -104,8 +104,8 @@ class Calls:
                 ]
                 reserved = sum(row[_RESERVED] for row in rows)
                 delta = Delta(reserved=reserved, calls=len(rows))
+                _INTEND.run(connection, rows)
                 with in_one_stroke(connection):
-                    _INTEND.run(connection, rows)
                     apply_deltas(connection, dict.fromkeys(scopes, delta))
         return grants
 
@@ -173,9 +173,9 @@ class Calls:
                 self._sealer.switch(pairs[0][1].seal_key)
                 bodies = {each.call_id: self._seal(each) for each, _ in pairs if _answered(each)}
             fresh = [each for each, _ in pairs]
+            _SETTLE.run(connection, [_outcome_row(each) for each in fresh])
+            learned = self._keep_answers(connection, run_id, fresh, bodies)
             with in_one_stroke(connection):
-                _SETTLE.run(connection, [_outcome_row(each) for each in fresh])
-                learned = self._keep_answers(connection, run_id, fresh, bodies)
                 apply_deltas(connection, _settled_money(pairs))
         self._prices.update(learned)
 

@@ -209,7 +209,9 @@ def recording(
 def in_one_stroke(connection: Connection) -> Iterator[None]:
     """Send what the body writes, and the commit, in one message where the database can do that.
 
-    The body may not read. An error shows only when the body is left; nothing is committed then.
+    The body may not read, and what it writes must be small, as counters are: of more than a socket
+    takes at once the driver leaves a rest unsent, and waits for an answer for good. An error shows
+    only when the body is left; nothing is committed then.
     """
     if connection.dialect.name != "postgresql":
         yield

@@ -103,3 +103,12 @@ def test_a_group_that_cannot_be_written_leaves_nothing(server_place: Place) -> N
     assert journal.money.today().calls == 2
     assert verify_journal(journal) == []
     server_place.close()
+
+
+def test_a_group_larger_than_a_socket_takes_is_committed(server_place: Place) -> None:
+    """However many and long the answers are, the driver never waits for what it has not sent."""
+    journal = server_place.open()
+    pairs = reserve(journal, *range(200))
+    journal.calls.settle("run-1", [ended(pair, body=b"x" * 40_000) for pair in pairs])
+    assert len(journal.answers.latest("karma", [pair[0].subject for pair in pairs])) == 200
+    server_place.close()
