@@ -174,30 +174,37 @@ class Places(NamedTuple):
 
 
 class Keys:
-    """Finds keys of one kind among pieces.
+    """Finds keys of one kind among pieces, by their first halves, which are found quicker.
+
+    Of two keys with the same first half, one in 10^19, only one is found: the other's evidence is
+    worked out anew.
 
     Args:
         pieces: the pieces, all of the kind.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
-        joined = np.frombuffer(b"".join(piece.keys for piece in pieces), f"S{KEY_BYTES}")
+        joined = _halves(b"".join(piece.keys for piece in pieces))
         sizes = [len(piece.keys) // KEY_BYTES for piece in pieces]
-        order = np.argsort(joined, kind="stable")
-        self._keys = joined[order]
+        order = np.argsort(joined[:, 0], kind="stable")
+        self._first, self._second = joined[order].T.copy()
         self._piece = np.repeat(np.arange(len(pieces), dtype=np.int32), sizes)[order]
         rows = [np.arange(size, dtype=np.int32) for size in sizes]
         self._row = np.concatenate(rows)[order] if rows else np.zeros(0, np.int32)
 
     def places(self, keys: bytes) -> Places:
         """Return where the evidence of each of some joined keys lies."""
-        asked = np.frombuffer(keys, f"S{KEY_BYTES}")
-        nowhere = np.full(len(asked), -1, np.int32)
-        if not len(self._keys) or not len(asked):
+        first, second = _halves(keys).T
+        nowhere = np.full(len(first), -1, np.int32)
+        if not len(self._first) or not len(first):
             return Places(nowhere, nowhere)
-        place = np.minimum(np.searchsorted(self._keys, asked), len(self._keys) - 1)
-        there = self._keys[place] == asked
+        place = np.minimum(np.searchsorted(self._first, first), len(self._first) - 1)
+        there = (self._first[place] == first) & (self._second[place] == second)
         return Places(
             np.where(there, self._piece[place], np.int32(-1)),
             np.where(there, self._row[place], np.int32(-1)),
         )
+
+
+def _halves(keys: bytes) -> NDArray[np.uint64]:
+    return np.frombuffer(keys, np.uint64).reshape(-1, 2)

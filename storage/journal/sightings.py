@@ -52,7 +52,7 @@ sightings = Table(
     sqlite_with_rowid=False,
 )
 
-BLOCK = 1000
+BLOCK = 4000
 REWRITTEN_AFTER = 7 * DAY_MICROS
 """A sighting is written again a week after it was last written, not every night."""
 _WRITE_BLOCK = 20_000
