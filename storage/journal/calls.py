@@ -268,14 +268,19 @@ _TAKEN = union_all(
         answers.c.answered_at > bindparam("since"),
     ),
 )
-_OPEN = select(
-    calls.c.call_id,
-    calls.c.run_id,
-    calls.c.check,
-    calls.c.intent_at,
-    calls.c.reserved_micro,
-    select(meta.c.value).where(meta.c.name == SEAL_KEY).scalar_subquery().label("seal_key"),
-).where(calls.c.call_id.in_(bindparam("ids", expanding=True)), or_(_IS_INTENT, _CRASHED))
+_OPEN = (
+    select(
+        calls.c.call_id,
+        calls.c.run_id,
+        calls.c.check,
+        calls.c.intent_at,
+        calls.c.reserved_micro,
+        select(meta.c.value).where(meta.c.name == SEAL_KEY).scalar_subquery().label("seal_key"),
+    )
+    .where(calls.c.call_id.in_(bindparam("ids", expanding=True)), or_(_IS_INTENT, _CRASHED))
+    .order_by(calls.c.call_id)
+    .with_for_update(of=calls)  # outcomes are written beside each other: each call's by one only
+)
 
 _INTENT_COLUMNS = (
     "call_id",

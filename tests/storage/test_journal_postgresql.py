@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,10 +12,12 @@ from sqlalchemy import create_engine, text
 from schemas.errors import JournalBusyError, JournalError
 from storage.journal.engine import _WRITE_LOCK, Turn, recording
 from storage.journal.verify import verify_journal
-from tests.storage.conftest import Place, ended, reserve
+from tests.storage.conftest import PRICE, Place, ended, reserve
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from storage.journal import Journal
 
 pytestmark = pytest.mark.postgres
 
@@ -111,4 +115,22 @@ def test_a_group_larger_than_a_socket_takes_is_committed(server_place: Place) ->
     pairs = reserve(journal, *range(200))
     journal.calls.settle("run-1", [ended(pair, body=b"x" * 40_000) for pair in pairs])
     assert len(journal.answers.latest("karma", [pair[0].subject for pair in pairs])) == 200
+    server_place.close()
+
+
+def test_outcomes_handed_in_by_two_at_once_count_once(server_place: Place) -> None:
+    """A group whose first writing was not heard of may be written again while it goes on."""
+    journal, other = (server_place.open() for _ in range(2))
+    outcomes = [ended(pair) for pair in reserve(journal, *range(200))]
+    both = Barrier(2)
+
+    def settle(mine: Journal) -> None:
+        both.wait()
+        mine.calls.settle("run-1", outcomes)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(settle, (journal, other)))
+    assert journal.money.today().spent_micro == 200 * PRICE
+    assert journal.money.today().reserved_micro == 0
+    assert verify_journal(journal) == []
     server_place.close()
