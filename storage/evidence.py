@@ -20,7 +20,7 @@ from storage.private import make_private_folder, write_private
 from storage.sealing import KEY_ID_BYTES, key_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -97,7 +97,7 @@ class EvidenceFiles:
     def index(self) -> list[Piece]:
         """Return what lies there; nothing where it is of another stamp or cannot be read."""
         try:
-            table = self._get(_INDEX)
+            table = self._read(_INDEX)
             if (table.schema.metadata or {}).get(_STAMP) != self.stamp:
                 return []
             columns = (table[name].to_pylist() for name in _INDEX_SCHEMA.names)
@@ -123,7 +123,7 @@ class EvidenceFiles:
         try:
             make_private_folder(self.folder.parent)
             make_private_folder(self.folder)
-            self._put(name, table)
+            self._put(name, table.schema, table.combine_chunks().to_batches())
         except OutputError:
             return None
         return Piece(name, kind, oldest_at, keys)
@@ -131,15 +131,11 @@ class EvidenceFiles:
     def replace(self, pieces: Sequence[Piece]) -> None:
         """Make these pieces all that lies there."""
         self._opened.clear()
-        columns = zip(*pieces, strict=True) if pieces else [[] for _ in _INDEX_SCHEMA]
         schema = _INDEX_SCHEMA.with_metadata({_STAMP: self.stamp})
-        arrays = [
-            pa.array(column, each.type) for column, each in zip(columns, _INDEX_SCHEMA, strict=True)
-        ]
         try:
             make_private_folder(self.folder.parent)
             make_private_folder(self.folder)
-            self._put(_INDEX, pa.table(arrays, schema=schema))
+            self._put(_INDEX, schema, (_batch_of(each) for each in pieces))
         except OutputError:
             shutil.rmtree(self.folder, ignore_errors=True)
             return
@@ -151,19 +147,28 @@ class EvidenceFiles:
     def _context(self, name: str) -> bytes:
         return f"{FOLDER}\x1f{self.folder.name}\x1f{name}".encode()
 
-    def _put(self, name: str, table: pa.Table) -> None:
+    def _put(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
-            writer.write_table(table.combine_chunks())
-        sealed = self._sealer.seal(sink.getvalue().to_pybytes(), self._context(name))
+        with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        sealed = self._sealer.seal(memoryview(sink.getvalue()).cast("B"), self._context(name))
         write_private(self.folder / f"{name}{_SUFFIX}", sealed)
 
     def _get(self, name: str) -> pa.Table:
+        return self._read(name).combine_chunks()
+
+    def _read(self, name: str) -> pa.Table:
         sealed = (self.folder / f"{name}{_SUFFIX}").read_bytes()
         if sealed[:KEY_ID_BYTES] != key_id(self._sealer.key):
             raise ValueError("sealed under a key that is no longer the present one")
-        plain = self._sealer.open(sealed, self._context(name))
-        return pa.ipc.open_stream(plain).read_all().combine_chunks()
+        return pa.ipc.open_stream(self._sealer.open(sealed, self._context(name))).read_all()
+
+
+def _batch_of(piece: Piece) -> pa.RecordBatch:
+    """Return a line of the index; one at a time, since its keys are long."""
+    cells = zip(piece, _INDEX_SCHEMA.types, strict=True)
+    return pa.record_batch([pa.array([cell], kind) for cell, kind in cells], schema=_INDEX_SCHEMA)
 
 
 class Places(NamedTuple):

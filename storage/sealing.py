@@ -105,7 +105,7 @@ class Sealer:
         key = self.key_of(wanted)
         self._current = (wanted, key_id(key), self._ciphers[key_id(key)])
 
-    def seal(self, plain: bytes, context: bytes) -> bytes:
+    def seal(self, plain: bytes | memoryview, context: bytes) -> bytes:
         """Return key id, nonce and ciphertext in one."""
         _, current, cipher = self._current
         nonce = os.urandom(_NONCE_BYTES)

@@ -117,7 +117,7 @@ class Workspace:
         options = _PACKED if packed else _AS_IT_IS
         with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
             writer.write(table)
-        sealed = self._sealer.seal(sink.getvalue().to_pybytes(), self._context(name))
+        sealed = self._sealer.seal(memoryview(sink.getvalue()).cast("B"), self._context(name))
         self.place.write(f"{name}.sealed", sealed)
 
     def get(self, name: str) -> pa.Table:
