@@ -27,7 +27,7 @@ from storage.journal import open_journal
 from storage.places import remote_place
 from tasks.parts import DEPLOYMENT
 from tests.flows.conftest import API_KEY
-from tests.flows.engine_in_a_test import POOL, ROOT, Engine, running_engine, until
+from tests.flows.engine_in_a_test import PATIENCE_S, POOL, ROOT, Engine, running_engine, until
 from tests.screening import World
 from tests.storage.conftest import postgresql  # noqa: F401 - a fixture
 from tests.storage.object_store import BUCKET, object_store
@@ -76,6 +76,12 @@ class Site:
         worker = ("worker", "start", "--pool", POOL, "--name", "second", *limit)
         self._stack.enter_context(suppress(ProcessLookupError))  # a test may have ended it
         self.second = self._stack.enter_context(machine.child("second", *worker))
+
+    def parts_on_second(self) -> set[int]:
+        """Return the parts there; a worker that a busy engine turned away is started again."""
+        if self.second.poll() is not None:
+            self.start_second()
+        return processes_at(self.homes[1])
 
     def end_parts_on_second(self) -> None:
         """Shut down the parts on the second machine, in good order, and wait until they are gone.
@@ -370,7 +376,7 @@ def under_way_on_both(
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": SLOW_MS})
     words = (str(people), "--output", str(output), "--json", "--workers", "4")
     running = site.command(site.homes[0], *words)
-    until(lambda: processes_at(site.homes[1]), "a part on the second machine")
+    until(site.parts_on_second, "a part on the second machine", 2 * PATIENCE_S)
     until(lambda: len(askers(site)) > PARTS_A_WORKER + 1, "calls of parts on both machines")
     return running
 
