@@ -117,7 +117,7 @@ class Line:
     spent_before_micro: int = 0
     needed: NeededPieces = field(init=False)
     ranked: Ranked = field(default_factory=lambda: Ranked.joined(()))
-    order: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    order: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     worst: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     standing: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     listed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
@@ -448,12 +448,14 @@ def make_price(line: Line) -> Quote:
     needed = line.ranked
     latest, worst = known_prices(line.journal)
     line.worst = worst_costs(needed, worst)
-    line.order = rank(needed, latest)
+    order = rank(needed, latest)
     line.standing = np.full(len(needed), Standing.WAITING.value, dtype=np.int8)
     line.listed = np.zeros(len(needed), dtype=bool)
     if line.chains is not None:
-        line.order = line.chains.in_order(line.order)
+        order = line.chains.in_order(order)
         line.standing[line.chains.spared()] = Standing.SPARED.value
+    line.order = order.astype(np.int32)
+    del order
     waiting = line.standing == Standing.WAITING.value
     for check in line.wanted.checks:
         wanted = int((waiting & needed.is_of(check.value)).sum())

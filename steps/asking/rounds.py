@@ -254,7 +254,8 @@ def _openers(line: Line) -> list[NDArray[np.int64]]:
 
 def _waiting(line: Line) -> NDArray[np.int64]:
     """Return the lookups that wait, in rank, without those of checks that stopped."""
-    waiting: NDArray[np.int64] = line.order[line.standing[line.order] == Standing.WAITING.value]
+    here = line.standing[line.order] == Standing.WAITING.value
+    waiting: NDArray[np.int64] = line.order[here].astype(np.int64)
     stopped = [check_number(check.value) for check in line.control.stopped_checks]
     if not stopped:
         return waiting
