@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from sandbox.people import account_of, ecosystem_of, karma_of
-from sandbox.wire import ABSENT, Meta, envelope
-from schemas.calls import Ask, CallState, Caps, Settled
-from schemas.checks import Check, Outcome
-from schemas.plan import Standing
+from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
+from nightscreen.sandbox.wire import ABSENT, Meta, envelope
+from nightscreen.schemas.calls import Ask, CallState, Caps, Settled
+from nightscreen.schemas.checks import Check, Outcome
+from nightscreen.schemas.plan import Standing
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from steps.line import Line
+    from nightscreen.steps.line import Line
 
 _BLOCK = 5000
 _MICRO = 1_000_000

@@ -32,21 +32,21 @@ import uvloop
 
 from benchmarks import virtual_time
 from benchmarks.measured import load_words
-from client.limiter import Begun
-from sandbox.app import application
-from sandbox.batch import make_batch
-from sandbox.control import set_capacity, set_faults, set_latency
-from sandbox.ledger import Entry, Ledger
-from sandbox.process import SandboxProcess
-from sandbox.state import DEFAULT_KEY, Opening, Sandbox
-from schemas.checks import Check
-from schemas.parameters import ScreenBatch
+from nightscreen.client.limiter import Begun
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.control import set_capacity, set_faults, set_latency
+from nightscreen.sandbox.ledger import Entry, Ledger
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.sandbox.state import DEFAULT_KEY, Opening, Sandbox
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.parameters import ScreenBatch
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
-    from steps.asking.rounds import Asking
+    from nightscreen.steps.asking.rounds import Asking
 
 LATENCY_S = 0.1
 MAXIMUM = 80

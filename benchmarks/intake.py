@@ -22,14 +22,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sandbox.batch import make_batch
+from nightscreen.sandbox.batch import make_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _NEEDS = {
     "pyarrow": ("pyarrow.csv",),
-    "nightscreen": ("steps.line",),
+    "nightscreen": ("nightscreen.steps.line",),
     "pandas + pydantic": ("pandas", "pydantic"),
 }
 ROWS = 50_000
@@ -52,9 +52,9 @@ def bare(file: Path, folder: Path) -> tuple[int, int]:  # noqa: ARG001 - all thr
 
 def ours(file: Path, folder: Path) -> tuple[int, int]:
     """Take the file in as a run does, sealed chunks, quarantine and problems included."""
-    from schemas.parameters import ScreenBatch  # noqa: PLC0415 - only what is measured is imported
-    from schemas.settings import read_settings  # noqa: PLC0415 - only what is measured is imported
-    from steps import line  # noqa: PLC0415 - only what is measured is imported
+    from nightscreen.schemas.parameters import ScreenBatch  # noqa: PLC0415 - only what is measured is imported
+    from nightscreen.schemas.settings import read_settings  # noqa: PLC0415 - only what is measured is imported
+    from nightscreen.steps import line  # noqa: PLC0415 - only what is measured is imported
 
     settings = read_settings(base_url="http://127.0.0.1:9", api_key="none", home=folder / "home")
     run = line.open_line(ScreenBatch(input=str(file), output=str(folder / "out")), settings)

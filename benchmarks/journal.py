@@ -22,26 +22,26 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from client.classify import Reading, Verdict
-from client.limiter import AdaptiveCap
-from sandbox.batch import make_batch
-from sandbox.process import SandboxProcess
-from schemas.calls import Ask, Caps, Grant, GrantKind, Settled
-from schemas.checks import Check, IdentityKind, Lookup, Outcome
-from schemas.parameters import ScreenBatch
-from steps.asking.callbook import CallBook
-from steps.asking.control import CheckProgress, Control
-from steps.asking.jobs import Job
-from steps.asking.lookups import Pace, Window
-from storage.clock import system_clock
-from storage.journal import open_journal
+from nightscreen.client.classify import Reading, Verdict
+from nightscreen.client.limiter import AdaptiveCap
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.schemas.calls import Ask, Caps, Grant, GrantKind, Settled
+from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.steps.asking.callbook import CallBook
+from nightscreen.steps.asking.control import CheckProgress, Control
+from nightscreen.steps.asking.jobs import Job
+from nightscreen.steps.asking.lookups import Pace, Window
+from nightscreen.storage.clock import system_clock
+from nightscreen.storage.journal import open_journal
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from steps.asking.callbook import CallStore
-    from steps.asking.rounds import Asking
+    from nightscreen.steps.asking.callbook import CallStore
+    from nightscreen.steps.asking.rounds import Asking
 
 CAP = 50
 LATENCY_MS = 100

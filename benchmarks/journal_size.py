@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measured import load_words
-from sandbox.people import ecosystem_of
-from sandbox.wire import Meta, envelope
-from schemas.calls import Ask, CallState, Caps, Settled
-from storage.clock import system_clock
-from storage.journal import open_journal
-from storage.journal.opening import JOURNAL_FILE, Journal
+from nightscreen.sandbox.people import ecosystem_of
+from nightscreen.sandbox.wire import Meta, envelope
+from nightscreen.schemas.calls import Ask, CallState, Caps, Settled
+from nightscreen.storage.clock import system_clock
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.opening import JOURNAL_FILE, Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,11 +13,11 @@ import sys
 import time
 from pathlib import Path
 
-from sandbox.batch import make_batch
-from schemas.parameters import ScreenBatch
-from schemas.settings import read_settings
-from steps import closing, line
-from steps.asking import rounds as asking
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps import closing, line
+from nightscreen.steps.asking import rounds as asking
 
 CAP = 50
 

@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measured import load_words, tree_cpu_s
-from sandbox.batch import make_batch
-from sandbox.process import SandboxProcess
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.process import SandboxProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

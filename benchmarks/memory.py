@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.filled import answer_needed
 from benchmarks.warm import open_night
-from sandbox.batch import make_batch
-from sandbox.process import SandboxProcess
-from steps import closing, line
-from steps.asking import rounds as asking
-from steps.planning.quoting import quote_document
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.steps import closing, line
+from nightscreen.steps.asking import rounds as asking
+from nightscreen.steps.planning.quoting import quote_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -30,13 +30,13 @@ import uvloop
 from benchmarks import virtual_time
 from benchmarks.ideal import ideal_span_s, share_in_use
 from benchmarks.measured import load_words
-from sandbox.app import application
-from sandbox.batch import make_batch
-from sandbox.latency import Latency, Profile, fixed, lognormal
-from sandbox.process import SandboxProcess
-from sandbox.state import Opening, Sandbox
-from schemas.checks import Check
-from schemas.parameters import ScreenBatch
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.latency import Latency, Profile, fixed, lognormal
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.parameters import ScreenBatch
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from benchmarks.alternatives.job import Job, measure
-from schemas.checks import Check
-from schemas.parameters import ScreenBatch
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.parameters import ScreenBatch
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:

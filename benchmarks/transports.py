@@ -27,9 +27,9 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from client.api import Client
-from client.transport import StripedTransport
-from client.wire import ecosystem
+from nightscreen.client.api import Client
+from nightscreen.client.transport import StripedTransport
+from nightscreen.client.wire import ecosystem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

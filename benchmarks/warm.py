@@ -29,11 +29,11 @@ import duckdb
 
 from benchmarks.filled import answer_needed
 from benchmarks.line import Stations
-from sandbox.batch import make_batch
-from schemas.parameters import ScreenBatch
-from schemas.settings import read_settings
-from steps import closing, line
-from steps.planning.quoting import quote_document
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps import closing, line
+from nightscreen.steps.planning.quoting import quote_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,23 +26,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import make_url
 
-from sandbox.batch import make_batch
-from sandbox.process import SandboxProcess
-from schemas.parameters import ScreenBatch
-from schemas.settings import read_settings
-from steps import line
-from steps.asking import gathering, parts
-from steps.asking import rounds as asking
-from storage.clock import MICROS, system_clock
-from storage.journal import open_journal
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps import line
+from nightscreen.steps.asking import gathering, parts
+from nightscreen.steps.asking import rounds as asking
+from nightscreen.storage.clock import MICROS, system_clock
+from nightscreen.storage.journal import open_journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from schemas.checks import Check
-    from schemas.settings import Settings
-    from steps.asking.parts import Part
-    from steps.line import Line
+    from nightscreen.schemas.checks import Check
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.asking.parts import Part
+    from nightscreen.steps.line import Line
 
 CAP = 48
 CHECKS = ("bank_account", "karma", "ecosystem")

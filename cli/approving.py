@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from tasks import approval, live
+from nightscreen.tasks import approval, live
 
 if TYPE_CHECKING:
     from collections.abc import Callable

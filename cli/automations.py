@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from schemas.errors import UsageError
+from nightscreen.schemas.errors import UsageError
 
 
 def install_automations(block: str, summary_block: str, *, json_output: bool) -> None:
@@ -18,14 +18,14 @@ def install_automations(block: str, summary_block: str, *, json_output: bool) ->
     Raises:
         UsageError: no server is set, it cannot be reached, or a block is not there.
     """
-    from cli.screen import ENGINE_DEFAULTS
+    from nightscreen.cli.screen import ENGINE_DEFAULTS
 
     for name, value in ENGINE_DEFAULTS.items():
         os.environ.setdefault(name, value)
     import httpx
     from prefect.settings import PREFECT_API_URL
 
-    from tasks.automations import install
+    from nightscreen.tasks.automations import install
 
     url = PREFECT_API_URL.value()
     if not url:

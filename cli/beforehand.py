@@ -10,24 +10,24 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from client.address import parse_address
-from schemas.errors import InputError, OutputError, SettingsError
-from schemas.settings import FreshnessOverrides, overridden
-from steps.line import deadline_instant, require_service
-from steps.planning.resolved import resolve
-from steps.policy.loading import load_policy
-from storage.clock import system_clock
-from storage.journal import journal_of
-from storage.journal.opening import journal_exists
-from storage.keys import decode_key
-from storage.mapping import read_mapping
-from storage.places import is_url, try_to_write
-from storage.private import make_private_folder
-from storage.tables import file_digest, open_source
+from nightscreen.client.address import parse_address
+from nightscreen.schemas.errors import InputError, OutputError, SettingsError
+from nightscreen.schemas.settings import FreshnessOverrides, overridden
+from nightscreen.steps.line import deadline_instant, require_service
+from nightscreen.steps.planning.resolved import resolve
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.storage.clock import system_clock
+from nightscreen.storage.journal import journal_of
+from nightscreen.storage.journal.opening import journal_exists
+from nightscreen.storage.keys import decode_key
+from nightscreen.storage.mapping import read_mapping
+from nightscreen.storage.places import is_url, try_to_write
+from nightscreen.storage.private import make_private_folder
+from nightscreen.storage.tables import file_digest, open_source
 
 if TYPE_CHECKING:
-    from schemas.parameters import ScreenBatch
-    from schemas.settings import Settings
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.settings import Settings
 
 
 _PATHS = ("mapping", "policy")

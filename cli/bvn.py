@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from schemas.bvn import ConfirmBvns, RequestBvns
-    from schemas.settings import Settings
+    from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
+    from nightscreen.schemas.settings import Settings
 
 bvn_app = typer.Typer(
     help="BVN consent: ask customers, then confirm.",
@@ -64,7 +64,7 @@ def bvn_request(
     json_output: JsonOption = False,
 ) -> None:
     """Have the service send each customer of a file a one-time password."""
-    from schemas.bvn import RequestBvns
+    from nightscreen.schemas.bvn import RequestBvns
 
     options = {
         "input": "" if input_ is None else str(input_),
@@ -96,7 +96,7 @@ def bvn_confirm(
     json_output: JsonOption = False,
 ) -> None:
     """Confirm BVNs with the passwords customers supplied; each confirmation is charged."""
-    from schemas.bvn import ConfirmBvns
+    from nightscreen.schemas.bvn import ConfirmBvns
 
     options = {
         "input": "" if input_ is None else str(input_),
@@ -114,11 +114,11 @@ def _carry_out(
     kind: type[RequestBvns | ConfirmBvns], options: Mapping[str, Any], *, json_output: bool
 ) -> int:
     """Run a flow by hand and return the exit status."""
-    from cli.beforehand import check_service
-    from cli.errand import run_errand
-    from cli.options import read_options
-    from cli.surroundings import settings_of_command
-    from tasks.logs import set_up_logs
+    from nightscreen.cli.beforehand import check_service
+    from nightscreen.cli.errand import run_errand
+    from nightscreen.cli.options import read_options
+    from nightscreen.cli.surroundings import settings_of_command
+    from nightscreen.tasks.logs import set_up_logs
 
     settings = settings_of_command()
     set_up_logs(settings.log_format)
@@ -130,8 +130,8 @@ def _carry_out(
         return 0
 
     async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
-        from flows.confirm_bvns import confirm_bvns, request_bvns
-        from schemas.bvn import RequestBvns
+        from nightscreen.flows.confirm_bvns import confirm_bvns, request_bvns
+        from nightscreen.schemas.bvn import RequestBvns
 
         if isinstance(parameters, RequestBvns):
             return await request_bvns(parameters)
@@ -142,10 +142,10 @@ def _carry_out(
 
 def _quoted(parameters: RequestBvns | ConfirmBvns, settings: Settings) -> dict[str, Any]:
     """Return a quote; nothing is sent, and no engine is needed for it."""
-    from schemas.bvn import RequestBvns
-    from steps.bvn import confirming as bvn_confirming
-    from steps.bvn import requesting as bvn_requesting
-    from steps.bvn.closing import quote_confirm, quote_request
+    from nightscreen.schemas.bvn import RequestBvns
+    from nightscreen.steps.bvn import confirming as bvn_confirming
+    from nightscreen.steps.bvn import requesting as bvn_requesting
+    from nightscreen.steps.bvn.closing import quote_confirm, quote_request
 
     if isinstance(parameters, RequestBvns):
         run, asking = bvn_requesting.open_request(parameters, settings)
@@ -166,11 +166,11 @@ def _quoted(parameters: RequestBvns | ConfirmBvns, settings: Settings) -> dict[s
 
 def _check_input(parameters: RequestBvns | ConfirmBvns) -> None:
     """Tell a file that cannot be read at once, before the engine starts."""
-    from schemas.bvn import RequestBvns
-    from schemas.errors import InputError
-    from steps.bvn.otps import open_otps
-    from storage.mapping import read_mapping
-    from storage.tables import open_source
+    from nightscreen.schemas.bvn import RequestBvns
+    from nightscreen.schemas.errors import InputError
+    from nightscreen.steps.bvn.otps import open_otps
+    from nightscreen.storage.mapping import read_mapping
+    from nightscreen.storage.tables import open_source
 
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
     if parameters.input:
@@ -185,7 +185,7 @@ def _check_input(parameters: RequestBvns | ConfirmBvns) -> None:
 
 def _print_quote(document: Mapping[str, Any], *, json_output: bool) -> None:
     """Print a quote for programs or for people."""
-    from cli.summary import naira
+    from nightscreen.cli.summary import naira
 
     if json_output:
         sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
@@ -203,7 +203,7 @@ def _print_quote(document: Mapping[str, Any], *, json_output: bool) -> None:
 
 def tell_bvn(report: Mapping[str, Any]) -> None:
     """Print how a run ended, and where its files are."""
-    from cli.summary import naira
+    from nightscreen.cli.summary import naira
 
     reason = f" ({report['stop_reason']})" if report["stop_reason"] else ""
     typer.echo(f"Run {report['run_id']} {report['state']}{reason}")

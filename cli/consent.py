@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
-from cli.opened import made_journal, opened_journal
-from cli.portal import require_consent
-from cli.surroundings import settings_of_command
-from schemas.errors import UsageError
+from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.opened import made_journal, opened_journal
+from nightscreen.cli.portal import require_consent
+from nightscreen.cli.surroundings import settings_of_command
+from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from schemas.settings import Settings
-    from steps.consents.desk import Brought
-    from steps.consents.keeping import Ending, Redeemed
-    from steps.consents.links import Link
-    from storage.journal import Journal
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.consents.desk import Brought
+    from nightscreen.steps.consents.keeping import Ending, Redeemed
+    from nightscreen.steps.consents.links import Link
+    from nightscreen.storage.journal import Journal
 
 consent_app = typer.Typer(
     help="Customers' consent to their transactions: links, codes, grants.", no_args_is_help=True
@@ -54,9 +54,9 @@ def link(
     json_output: JsonOption = False,
 ) -> None:
     """Print the link to give to a customer; nothing is sent."""
-    from client.aggregator import read_scopes
-    from portal.place import place_of
-    from steps.consents.links import ConsentLinks
+    from nightscreen.client.aggregator import read_scopes
+    from nightscreen.portal.place import place_of
+    from nightscreen.steps.consents.links import ConsentLinks
 
     settings = settings_of_command()
     require_consent(settings)
@@ -74,7 +74,7 @@ def link(
 
 
 def _screen_address(settings: Settings, scopes: tuple[Any, ...], made: Link) -> str:
-    from client.aggregator import consent_address
+    from nightscreen.client.aggregator import consent_address
 
     return consent_address(
         settings.consent_url,
@@ -88,8 +88,8 @@ def _screen_address(settings: Settings, scopes: tuple[Any, ...], made: Link) -> 
 def _print_link(
     address: str, made: Link, customer_id: str, scopes: list[str], *, by_portal: bool, as_json: bool
 ) -> None:
-    from cli.lagos import lagos_time
-    from storage.clock import instant_text
+    from nightscreen.cli.lagos import lagos_time
+    from nightscreen.storage.clock import instant_text
 
     if as_json:
         _print_json(
@@ -139,8 +139,8 @@ def redeem(
     json_output: JsonOption = False,
 ) -> None:
     """Exchange a code by hand, where no portal takes the redirect; it works once."""
-    from client.aggregator import read_scopes
-    from steps.consents.desk import read_code
+    from nightscreen.client.aggregator import read_scopes
+    from nightscreen.steps.consents.desk import read_code
 
     settings = settings_of_command()
     require_consent(settings)
@@ -154,9 +154,9 @@ def redeem(
 async def _redeemed(
     journal: Journal, settings: Settings, customer: str, brought: Brought, scopes: tuple[Any, ...]
 ) -> Redeemed:
-    from steps.consents.desk import consent_by_hand
-    from steps.consents.keeping import Redeemer
-    from steps.consents.links import ConsentLinks
+    from nightscreen.steps.consents.desk import consent_by_hand
+    from nightscreen.steps.consents.keeping import Redeemer
+    from nightscreen.steps.consents.links import ConsentLinks
 
     redeemer = Redeemer(journal, settings)
     try:
@@ -214,8 +214,8 @@ def list_(
     json_output: JsonOption = False,
 ) -> None:
     """List customers' consents, newest first: scopes, state and age, no token."""
-    from steps.consents.desk import grant_rows
-    from storage.vault import GrantState
+    from nightscreen.steps.consents.desk import grant_rows
+    from nightscreen.storage.vault import GrantState
 
     if state and state not in tuple(GrantState):
         raise UsageError(f"--state: {state} is none of {', '.join(GrantState)}")
@@ -246,7 +246,7 @@ def revoke(
     json_output: JsonOption = False,
 ) -> None:
     """Take a consent back: it is used no more and its tokens are destroyed."""
-    from steps.consents.desk import revoke as take_back
+    from nightscreen.steps.consents.desk import revoke as take_back
 
     with opened_journal() as journal:
         done = take_back(journal, customer_id)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 
 ListArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The list, as CSV or XLSX.")]
 FolderOption = Annotated[Path, typer.Option("--output", help="Folder for the HTML and JSON file.")]
@@ -48,7 +48,7 @@ def review_import(
     json_output: JsonOption = False,
 ) -> None:
     """Take in what reviewers wrote into a decision list; each row is checked."""
-    from cli.review import import_reviews
+    from nightscreen.cli.review import import_reviews
 
     status = import_reviews(file, days=days, partial=partial, json_output=json_output)
     raise typer.Exit(status)
@@ -60,7 +60,7 @@ def explain(
     json_output: JsonOption = False,
 ) -> None:
     """Explain one customer's decision: rules, evidence, lookups, consent, cost and reviews."""
-    from cli.explain import explain_customer
+    from nightscreen.cli.explain import explain_customer
 
     explain_customer(customer_id, batch=batch, json_output=json_output)
 
@@ -71,7 +71,7 @@ def subject_access(
     json_output: JsonOption = False,
 ) -> None:
     """Gather all that is held of one customer, other people's data removed."""
-    from cli.explain import hand_over
+    from nightscreen.cli.explain import hand_over
 
     hand_over(customer_id, output=output, json_output=json_output)
 
@@ -82,6 +82,6 @@ def release(
     json_output: JsonOption = False,
 ) -> None:
     """Release a run that was held because its night was not plausible."""
-    from cli.review import release_run
+    from nightscreen.cli.review import release_run
 
     release_run(run_id, reason=reason, json_output=json_output)

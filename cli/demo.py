@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cli.summary import naira, print_summary
-from schemas.errors import UsageError
+from nightscreen.cli.summary import naira, print_summary
+from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +37,9 @@ def demonstrate(rows: int, output: Path, *, keep: bool, json_output: bool) -> in
     Raises:
         UsageError: the folder holds something that no demo made, or cannot be written.
     """
-    from cli.screen import EXIT_BY_STATE, orderly_interrupt, prepare_engine
-    from sandbox.batch import make_batch
-    from sandbox.process import SandboxProcess
+    from nightscreen.cli.screen import EXIT_BY_STATE, orderly_interrupt, prepare_engine
+    from nightscreen.sandbox.batch import make_batch
+    from nightscreen.sandbox.process import SandboxProcess
 
     say = _quiet if json_output else typer.echo
     folder = prepare_folder(output, keep=keep)
@@ -68,7 +68,7 @@ def prepare_folder(output: Path, *, keep: bool) -> Path:
     Raises:
         UsageError: it holds something that no demo made, or cannot be written.
     """
-    from storage.private import make_private_folder
+    from nightscreen.storage.private import make_private_folder
 
     if output.exists() and not output.is_dir():
         raise UsageError(f"--output: {output} is a file; name a folder")
@@ -97,7 +97,7 @@ def _point_at(url: str, api_key: str, folder: Path) -> None:
     """Set this process to the simulator and a HOME of the demo's own, whatever was set before."""
     for name in [each for each in os.environ if each.upper().startswith(_OURS)]:
         del os.environ[name]
-    from schemas.settings import Settings
+    from nightscreen.schemas.settings import Settings
 
     Settings.model_config["env_file"] = None
     os.environ[f"{_OURS}BASE_URL"] = url
@@ -109,8 +109,8 @@ def _point_at(url: str, api_key: str, folder: Path) -> None:
 
 async def _two_nights(file: Path, out: Path, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Screen the batch twice, and tell how each night went as soon as it is over."""
-    from cli.screen import run_flow
-    from schemas.parameters import ScreenBatch
+    from nightscreen.cli.screen import run_flow
+    from nightscreen.schemas.parameters import ScreenBatch
 
     parameters = ScreenBatch(input=str(file), batch="demo", output=str(out), yes=True)
     nights = []

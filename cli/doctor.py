@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cli.surroundings import settings_of_command
-from schemas.errors import NightscreenError
-from schemas.money import naira_text, naira_words
-from storage.clock import LAGOS, MICROS, instant_text, to_instant
+from nightscreen.cli.surroundings import settings_of_command
+from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.money import naira_text, naira_words
+from nightscreen.storage.clock import LAGOS, MICROS, instant_text, to_instant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from steps.oncall.doctoring import Diagnosis
-    from steps.oncall.examining import Finding
+    from nightscreen.steps.oncall.doctoring import Diagnosis
+    from nightscreen.steps.oncall.examining import Finding
 
 _LABEL = 15
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
@@ -30,9 +30,9 @@ _MARKS = {"ok": "", "warning": "! ", "wrong": "!! "}
 
 def doctor(run_id: str, *, json_output: bool) -> int:
     """Print how a run and its surroundings stand; return the exit status."""
-    from steps.oncall.doctoring import Diagnosis, diagnose
-    from steps.oncall.examining import WRONG, Finding
-    from steps.oncall.remedies import DOCTOR, Remedy
+    from nightscreen.steps.oncall.doctoring import Diagnosis, diagnose
+    from nightscreen.steps.oncall.examining import WRONG, Finding
+    from nightscreen.steps.oncall.remedies import DOCTOR, Remedy
 
     try:
         settings = settings_of_command()
@@ -52,11 +52,11 @@ def doctor(run_id: str, *, json_output: bool) -> int:
 
 def _engine() -> tuple[Finding, ...]:
     """Look at the engine, as quietly as can be."""
-    from cli.screen import ENGINE_DEFAULTS
+    from nightscreen.cli.screen import ENGINE_DEFAULTS
 
     for name, value in ENGINE_DEFAULTS.items():
         os.environ.setdefault(name, value)
-    from tasks.engine_room import look_at_engine
+    from nightscreen.tasks.engine_room import look_at_engine
 
     return look_at_engine()
 
@@ -88,7 +88,7 @@ def document_of(found: Diagnosis) -> dict[str, Any]:
 
 
 def _run_document(run: Mapping[str, Any]) -> dict[str, Any]:
-    from steps.oncall.condition import deadline_words
+    from nightscreen.steps.oncall.condition import deadline_words
 
     plain = (
         *("run_id", "batch", "state", "stop_reason", "held", "phase", "pid"),
@@ -133,7 +133,7 @@ def lines_of(found: Diagnosis) -> list[str]:
 
 
 def _run_lines(run: Mapping[str, Any]) -> list[str]:
-    from steps.oncall.condition import deadline_words, ending, naira_in_doubt
+    from nightscreen.steps.oncall.condition import deadline_words, ending, naira_in_doubt
 
     now = run["now"]
     lines = [f"Run {run['run_id']} of {run['batch']}: {ending(run)}."]

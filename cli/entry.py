@@ -10,10 +10,10 @@ STOPPED = "stopped before anything was asked; nothing was spent"
 def run() -> None:
     """Load the command line and run it."""
     try:
-        from storage.allocation import choose_allocator
+        from nightscreen.storage.allocation import choose_allocator
 
         choose_allocator()
-        from cli.main import run as run_command
+        from nightscreen.cli.main import run as run_command
     except KeyboardInterrupt:
         sys.stderr.write(f"nightscreen: {STOPPED}\n")
         sys.exit(3)

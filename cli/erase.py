@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
-from cli.lagos import lagos_time
-from cli.opened import opened_journal
-from cli.summary import naira
-from schemas.errors import UsageError
-from schemas.money import naira_text
-from storage.clock import instant_text
+from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.lagos import lagos_time
+from nightscreen.cli.opened import opened_journal
+from nightscreen.cli.summary import naira
+from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.money import naira_text
+from nightscreen.storage.clock import instant_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from steps.people.erasing import Found
+    from nightscreen.steps.people.erasing import Found
 
 YesOption = Annotated[bool, typer.Option("--yes", help="Remove without asking.")]
 _BVN = re.compile(r"[0-9]{11}")
@@ -58,9 +58,9 @@ def erase(
         raise UsageError("--bvn takes the 11 digits of a BVN")
     if batch and not customer_id:
         raise UsageError("--batch narrows --customer-id; a BVN is erased everywhere")
-    from steps.people.erasing import Whom, look, mend
-    from steps.people.erasing import erase as erase_person
-    from storage.journal.customers import Customers
+    from nightscreen.steps.people.erasing import Whom, look, mend
+    from nightscreen.steps.people.erasing import erase as erase_person
+    from nightscreen.storage.journal.customers import Customers
 
     with opened_journal() as journal:
         mend(journal)
@@ -131,9 +131,9 @@ def purge(
     if hold or release:
         _change_hold(hold, release, reason, json_output=json_output)
         return
-    from cli.surroundings import settings_of_command
-    from steps.people.purging import due
-    from steps.people.purging import purge as purge_due
+    from nightscreen.cli.surroundings import settings_of_command
+    from nightscreen.steps.people.purging import due
+    from nightscreen.steps.people.purging import purge as purge_due
 
     with opened_journal() as journal:
         found = due(journal, settings_of_command().retention, older_than=older_than)
@@ -150,8 +150,8 @@ def purge(
 
 
 def _change_hold(hold: str, release: str, reason: str, *, json_output: bool) -> None:
-    from steps.people.purging import hold as hold_run
-    from steps.people.purging import release as release_run
+    from nightscreen.steps.people.purging import hold as hold_run
+    from nightscreen.steps.people.purging import release as release_run
 
     if hold and release:
         raise UsageError("give --hold or --release, not both")
@@ -210,7 +210,7 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 
 def _print_audit(*, json_output: bool) -> None:
-    from storage.journal.erasure import Erasures
+    from nightscreen.storage.journal.erasure import Erasures
 
     with opened_journal() as journal:
         lines = [

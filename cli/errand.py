@@ -11,13 +11,13 @@ import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from cli.screen import EXIT_BY_STATE, orderly_interrupt, prepare_engine
-from schemas.money import naira_words
+from nightscreen.cli.screen import EXIT_BY_STATE, orderly_interrupt, prepare_engine
+from nightscreen.schemas.money import naira_words
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from tasks.live import Live
+    from nightscreen.tasks.live import Live
 
 _LOOK_S = 0.25
 _TELL_EVERY_S = 10.0
@@ -64,7 +64,7 @@ async def _progress_told() -> AsyncIterator[None]:
 
 
 async def _keep_telling() -> None:
-    from tasks import live
+    from nightscreen.tasks import live
 
     shown = ""
     waited_s = _TELL_EVERY_S

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cli.lagos import lagos_time
-from cli.opened import opened_journal
-from cli.summary import naira
+from nightscreen.cli.lagos import lagos_time
+from nightscreen.cli.opened import opened_journal
+from nightscreen.cli.summary import naira
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
     Raises:
         InputError: no batch knows the customer.
     """
-    from steps.people.explaining import explain
-    from steps.people.person import find_person
-    from storage.journal.customers import Customers
-    from storage.journal.reviews import Reviews
+    from nightscreen.steps.people.explaining import explain
+    from nightscreen.steps.people.person import find_person
+    from nightscreen.storage.journal.customers import Customers
+    from nightscreen.storage.journal.reviews import Reviews
 
     with opened_journal() as journal:
         customers = Customers.of(journal)
@@ -131,12 +131,12 @@ def hand_over(customer_id: str, *, output: Path, json_output: bool) -> None:
         InputError: no batch knows the customer.
         OutputError: the folder cannot be written.
     """
-    from cli.surroundings import settings_of_command
-    from steps.people.person import find_person
-    from steps.people.subject_access import access_page, gather
-    from storage.journal.customers import Customers
-    from storage.journal.reviews import Reviews
-    from storage.private import make_private_folder, write_private
+    from nightscreen.cli.surroundings import settings_of_command
+    from nightscreen.steps.people.person import find_person
+    from nightscreen.steps.people.subject_access import access_page, gather
+    from nightscreen.storage.journal.customers import Customers
+    from nightscreen.storage.journal.reviews import Reviews
+    from nightscreen.storage.private import make_private_folder, write_private
 
     with opened_journal() as journal:
         customers = Customers.of(journal)

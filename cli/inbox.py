@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,18 +58,18 @@ def inbox(
 
 def watch(given: Mapping[str, object], *, once: bool) -> dict[str, int]:
     """Watch the inbox, and return how many files came to what."""
-    from cli.beforehand import check_service
-    from cli.options import read_watch
-    from cli.screen import orderly_interrupt, prepare_engine
-    from cli.surroundings import settings_of_command
+    from nightscreen.cli.beforehand import check_service
+    from nightscreen.cli.options import read_watch
+    from nightscreen.cli.screen import orderly_interrupt, prepare_engine
+    from nightscreen.cli.surroundings import settings_of_command
 
     options = read_watch(given)
     settings = settings_of_command()
     check_service(settings)
     with orderly_interrupt():
         prepare_engine()
-        from flows.watch_inbox import keep_watch
-        from tasks.logs import say_on_stderr
+        from nightscreen.flows.watch_inbox import keep_watch
+        from nightscreen.tasks.logs import say_on_stderr
 
         if not once:
             say_on_stderr(f"Watching {settings.inbox.absolute()}; Ctrl-C ends it.")

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console
 
-    from schemas.plan import Slot
-    from schemas.rows import Problem, RowBatch, SourceBatch
-    from storage.tables import Source
+    from nightscreen.schemas.plan import Slot
+    from nightscreen.schemas.rows import Problem, RowBatch, SourceBatch
+    from nightscreen.storage.tables import Source
 
 MOST_PROBLEMS = 12
 HIDDEN_HEADING = "(heading not shown: it looks like data)"
@@ -107,9 +107,9 @@ def diagnose(path: Path, mapping_path: Path | None = None) -> Diagnosis:
     Raises:
         UsageError: the file or the mapping cannot be used.
     """
-    from steps.intake import Intake
-    from storage.mapping import read_mapping
-    from storage.tables import open_source
+    from nightscreen.steps.intake import Intake
+    from nightscreen.storage.mapping import read_mapping
+    from nightscreen.storage.tables import open_source
 
     mapping = read_mapping(mapping_path) if mapping_path else None
     source = open_source(path, mapping=mapping)
@@ -151,8 +151,8 @@ class _Tally:
     def _add_checks(self, taken: "RowBatch") -> None:
         import pyarrow as pa
 
-        from steps.planning.consent import consent_column
-        from steps.planning.eligibility import why_not
+        from nightscreen.steps.planning.consent import consent_column
+        from nightscreen.steps.planning.eligibility import why_not
 
         consent = consent_column(taken.rows, at=self._now).to_numpy(zero_copy_only=False)
         self._consented += int(consent.sum())
@@ -162,7 +162,7 @@ class _Tally:
 
     def diagnosis(self) -> Diagnosis:
         """Return the counts in the shape that is shown."""
-        from schemas.checks import Check, IdentityKind
+        from nightscreen.schemas.checks import Check, IdentityKind
 
         table, header = self._source.table, self._source.header
         karma = {s.kind.value: view for s, view in self._slots.items() if s.check is Check.KARMA}
@@ -184,7 +184,7 @@ class _Tally:
         )
 
     def _columns(self) -> list[ColumnView]:
-        from storage.headings import looks_like_value
+        from nightscreen.storage.headings import looks_like_value
 
         views = []
         for at, column in enumerate(self._source.header.columns):
@@ -198,8 +198,8 @@ class _Tally:
 
 
 def _slots() -> "tuple[Slot, ...]":
-    from schemas.checks import Check, IdentityKind
-    from steps.planning.eligibility import slots_of
+    from nightscreen.schemas.checks import Check, IdentityKind
+    from nightscreen.steps.planning.eligibility import slots_of
 
     kinds = [kind for kind in IdentityKind if kind is not IdentityKind.IMAGE]
     return slots_of(tuple(Check), kinds)
@@ -207,14 +207,14 @@ def _slots() -> "tuple[Slot, ...]":
 
 def _filled(batch: "SourceBatch", at: int, known: str | None) -> int:
     """Return how many rows have a value in a column; words such as NIL are none."""
-    from steps.values.fields import trimmed
+    from nightscreen.steps.values.fields import trimmed
 
     text = trimmed(batch.columns.column(at), zero_is_value=known in (None, "exposure"))
     return int(len(text) - text.null_count)
 
 
 def _count(reasons: "NDArray[np.int8]", view: CheckView) -> None:
-    from schemas.plan import Why
+    from nightscreen.schemas.plan import Why
 
     view.eligible += int((reasons == Why.ASK).sum())
     view.ineligible += int((reasons == Why.INELIGIBLE).sum())

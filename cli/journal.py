@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cli.lagos import lagos_time
-from cli.opened import opened_journal
-from cli.summary import naira
-from schemas.errors import UsageError
-from schemas.money import naira_text
-from schemas.settings import read_settings
-from storage.clock import instant_text
+from nightscreen.cli.lagos import lagos_time
+from nightscreen.cli.opened import opened_journal
+from nightscreen.cli.summary import naira
+from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.settings import read_settings
+from nightscreen.storage.clock import instant_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.journal.rotation import Rotation
+    from nightscreen.storage.journal.rotation import Rotation
 
 
 def in_doubt(*, json_output: bool) -> None:
     """Print every call that may have been charged without our knowing."""
-    from storage.journal.calls import CRASHED
+    from nightscreen.storage.journal.calls import CRASHED
 
     with opened_journal() as journal:
         rows = journal.runs.in_doubt()
@@ -83,7 +83,7 @@ def spend(*, json_output: bool) -> None:
 
 def verify(*, json_output: bool) -> int:
     """Check database, seals and money; return 0 where all is well, else 1."""
-    from storage.journal.verify import verify_journal
+    from nightscreen.storage.journal.verify import verify_journal
 
     with opened_journal() as journal:
         findings = verify_journal(journal)
@@ -99,7 +99,7 @@ def verify(*, json_output: bool) -> int:
 
 def back_up(folder: Path, *, json_output: bool) -> None:
     """Copy journal and key into a new folder while runs go on."""
-    from storage.journal.copying import back_up as copy_journal
+    from nightscreen.storage.journal.copying import back_up as copy_journal
 
     with opened_journal() as journal:
         copy_journal(journal, folder)
@@ -113,7 +113,7 @@ def back_up(folder: Path, *, json_output: bool) -> None:
 
 def restore(folder: Path, *, json_output: bool) -> None:
     """Bring a backup back as the journal of the settings, where there is none."""
-    from storage.journal.copying import restore as restore_journal
+    from nightscreen.storage.journal.copying import restore as restore_journal
 
     settings = read_settings()
     key = settings.data_key.get_secret_value()
@@ -126,8 +126,8 @@ def restore(folder: Path, *, json_output: bool) -> None:
 
 def rotate_key(new_key: Path | None, *, json_output: bool) -> int:
     """Seal everything under a new key; return 3 where it must be called again, else 0."""
-    from storage.journal.rotation import rotate_key as rotate
-    from storage.keys import read_key
+    from nightscreen.storage.journal.rotation import rotate_key as rotate
+    from nightscreen.storage.keys import read_key
 
     configured = read_settings().data_key.get_secret_value()
     if configured and new_key is None:

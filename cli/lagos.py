@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from storage.clock import LAGOS
+from nightscreen.storage.clock import LAGOS
 
 
 def lagos_time(instant: str | None, *, seconds: bool = False) -> str:

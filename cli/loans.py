@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.loans import LoanProduct
-    from schemas.offers import OfferLoans
-    from schemas.settings import Settings
+    from nightscreen.schemas.loans import LoanProduct
+    from nightscreen.schemas.offers import OfferLoans
+    from nightscreen.schemas.settings import Settings
 
 loans_app = typer.Typer(help="Loan products, offers and loans.", no_args_is_help=True)
 _LABEL = 14
@@ -44,7 +44,7 @@ def products(json_output: JsonOption = False) -> None:
     """List the active loan products; nothing is spent."""
     import asyncio
 
-    from steps.loans.products import list_products
+    from nightscreen.steps.loans.products import list_products
 
     listed = asyncio.run(list_products(_settings()))
     if json_output:
@@ -152,7 +152,7 @@ def _words(text: str | None) -> list[str] | None:
 
 
 def _refuse_both(prefill: str | None, *, no_prefill: bool) -> None:
-    from schemas.errors import UsageError
+    from nightscreen.schemas.errors import UsageError
 
     if prefill is not None and (no_prefill or not _words(prefill)):
         raise UsageError("--prefill takes email, phone or both; to fill in nothing: --no-prefill")
@@ -160,9 +160,9 @@ def _refuse_both(prefill: str | None, *, no_prefill: bool) -> None:
 
 def _settings() -> Settings:
     """Read the settings and set the log up; whoever has no key is told at once."""
-    from cli.surroundings import settings_of_command
-    from steps.line import require_service
-    from tasks.logs import set_up_logs
+    from nightscreen.cli.surroundings import settings_of_command
+    from nightscreen.steps.line import require_service
+    from nightscreen.tasks.logs import set_up_logs
 
     settings = settings_of_command()
     set_up_logs(settings.log_format)
@@ -171,8 +171,8 @@ def _settings() -> Settings:
 
 
 def _parameters(options: Mapping[str, Any]) -> OfferLoans:
-    from cli.options import read_options
-    from schemas.offers import OfferLoans
+    from nightscreen.cli.options import read_options
+    from nightscreen.schemas.offers import OfferLoans
 
     return read_options(OfferLoans, options, typed={"decisions": "decision", "most": "max"})
 
@@ -181,21 +181,21 @@ def _offer(
     parameters: OfferLoans, settings: Settings, again: Sequence[str], *, json_output: bool
 ) -> int:
     """Run the flow by hand and return the exit status."""
-    from cli.errand import run_errand
-    from steps.loans.offer_source import read_source
-    from steps.loans.offering import remembered
+    from nightscreen.cli.errand import run_errand
+    from nightscreen.steps.loans.offer_source import read_source
+    from nightscreen.steps.loans.offering import remembered
 
     parameters = remembered(parameters, settings)
     read_source(Path(parameters.run_dir), include_stopped=parameters.include_stopped)
     if again:
-        from cli.opened import opened_journal
-        from steps.loans.offer_links import ask_again
+        from nightscreen.cli.opened import opened_journal
+        from nightscreen.steps.loans.offer_links import ask_again
 
         with opened_journal() as journal:
             ask_again(journal, parameters, again)
 
     async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
-        from flows.offer_loans import offer_loans
+        from nightscreen.flows.offer_loans import offer_loans
 
         report = await offer_loans(parameters)
         return _refusal_said(report) if json_output else report
@@ -207,7 +207,7 @@ def _offer(
 
 def _refusal_said(report: Any) -> Any:  # noqa: ANN401 - the report
     """Say on stderr, beside the JSON, that the key is no distributor's; return the report."""
-    from steps.loans.products import NO_DISTRIBUTOR
+    from nightscreen.steps.loans.products import NO_DISTRIBUTOR
 
     if NO_DISTRIBUTOR in report["notices"]:
         typer.echo(f"nightscreen: {NO_DISTRIBUTOR}", err=True)
@@ -216,7 +216,7 @@ def _refusal_said(report: Any) -> Any:  # noqa: ANN401 - the report
 
 def _quote(parameters: OfferLoans, settings: Settings, *, json_output: bool) -> None:
     """Say how many links a run would make; nothing is asked and nothing is left of it."""
-    from steps.loans.offering import quote_offers
+    from nightscreen.steps.loans.offering import quote_offers
 
     document = quote_offers(parameters, settings)
     if json_output:
@@ -235,16 +235,16 @@ def track(
     json_output: JsonOption = False,
 ) -> None:
     """Ask about every open loan; tell where each stands and what has changed."""
-    from cli.errand import run_errand
-    from cli.options import read_options
-    from schemas.offers import TrackLoans
+    from nightscreen.cli.errand import run_errand
+    from nightscreen.cli.options import read_options
+    from nightscreen.schemas.offers import TrackLoans
 
     _settings()
     given = {"run": run, "deadline": deadline, "output": str(output)}
     parameters = read_options(TrackLoans, given)
 
     async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
-        from flows.track_loans import track_loans
+        from nightscreen.flows.track_loans import track_loans
 
         report: Any = await track_loans(parameters)
         report = _refusal_said(report) if json_output else report
@@ -259,7 +259,7 @@ def _folder(output: Path, run: str, report: Any) -> Path:  # noqa: ANN401 - the 
     folder = output / str(report["run_id"])
     if not run or folder.is_dir():
         return folder
-    from cli.opened import opened_journal
+    from nightscreen.cli.opened import opened_journal
 
     with opened_journal() as journal:
         found = journal.runs.find(run)
@@ -274,7 +274,7 @@ def with_loans(report: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """
     import pyarrow.parquet as pq
 
-    from schemas.offers import LOANS_FILE
+    from nightscreen.schemas.offers import LOANS_FILE
 
     shown = ("reference", "product_id", "state", "status", "status_at", "loan_amount", "paid")
     rows = pq.read_table(folder / LOANS_FILE, columns=list(shown)).to_pylist()

@@ -15,19 +15,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from cli.bvn import bvn_app
-from cli.consent import register as register_consent
-from cli.decisions import register as register_decisions
-from cli.entry import STOPPED
-from cli.erase import register as register_erasing
-from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
-from cli.inbox import register as register_inbox
-from cli.loans import loans_app
-from cli.oncall import register as register_oncall
-from cli.policy import policy_app
-from cli.portal import register as register_portal
-from cli.transactions import transactions_app
-from schemas.errors import NightscreenError
+from nightscreen.cli.bvn import bvn_app
+from nightscreen.cli.consent import register as register_consent
+from nightscreen.cli.decisions import register as register_decisions
+from nightscreen.cli.entry import STOPPED
+from nightscreen.cli.erase import register as register_erasing
+from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.inbox import register as register_inbox
+from nightscreen.cli.loans import loans_app
+from nightscreen.cli.oncall import register as register_oncall
+from nightscreen.cli.policy import policy_app
+from nightscreen.cli.portal import register as register_portal
+from nightscreen.cli.transactions import transactions_app
+from nightscreen.schemas.errors import NightscreenError
 
 app = typer.Typer(
     name="nightscreen",
@@ -140,7 +140,7 @@ def screen(
     json_output: JsonOption = False,
 ) -> None:
     """Screen a batch: the main job."""
-    from cli.screen import screen_file
+    from nightscreen.cli.screen import screen_file
 
     options = {
         "input": "" if input_ is None else str(input_),
@@ -186,7 +186,7 @@ def quote(
     json_output: JsonOption = False,
 ) -> None:
     """Say what a run would cost, without spending."""
-    from cli.quote import quote_file
+    from nightscreen.cli.quote import quote_file
 
     options = {
         "input": str(input_),
@@ -210,7 +210,7 @@ def inspect(
     json_output: JsonOption = False,
 ) -> None:
     """Diagnose a file's header and rows; nothing is spent."""
-    from cli.inspect import inspect as inspect_file
+    from nightscreen.cli.inspect import inspect as inspect_file
 
     inspect_file(input_, mapping, json_output=json_output)
 
@@ -227,7 +227,7 @@ def demo(
     json_output: JsonOption = False,
 ) -> None:
     """Screen made-up customers twice; no key needed."""
-    from cli.demo import demonstrate
+    from nightscreen.cli.demo import demonstrate
 
     raise typer.Exit(demonstrate(rows, output, keep=keep, json_output=json_output))
 
@@ -240,7 +240,7 @@ def sandbox(
     ] = "calm",
 ) -> None:
     """Run the simulator of the service on this machine."""
-    from cli.sandbox import run_sandbox
+    from nightscreen.cli.sandbox import run_sandbox
 
     run_sandbox(port, scenario)
 
@@ -248,7 +248,7 @@ def sandbox(
 @runs_app.command("list", epilog="Example: nightscreen runs list --json")
 def runs_list(json_output: JsonOption = False) -> None:
     """List past runs, newest first, killed ones included."""
-    from cli.runs import list_runs
+    from nightscreen.cli.runs import list_runs
 
     list_runs(json_output=json_output)
 
@@ -258,7 +258,7 @@ def runs_show(
     run_id: Annotated[str, typer.Argument(help="Id of the run.")], json_output: JsonOption = False
 ) -> None:
     """Show one run: what was asked, how it ended, what it cost."""
-    from cli.runs import show_run
+    from nightscreen.cli.runs import show_run
 
     show_run(run_id, json_output=json_output)
 
@@ -266,7 +266,7 @@ def runs_show(
 @journal_app.command("in-doubt", epilog="Example: nightscreen journal in-doubt")
 def journal_in_doubt(json_output: JsonOption = False) -> None:
     """Name every call that may have been charged without our knowing."""
-    from cli.journal import in_doubt
+    from nightscreen.cli.journal import in_doubt
 
     in_doubt(json_output=json_output)
 
@@ -274,7 +274,7 @@ def journal_in_doubt(json_output: JsonOption = False) -> None:
 @journal_app.command("spend", epilog="Example: nightscreen journal spend --json")
 def journal_spend(json_output: JsonOption = False) -> None:
     """Show spending by day and check."""
-    from cli.journal import spend
+    from nightscreen.cli.journal import spend
 
     spend(json_output=json_output)
 
@@ -282,7 +282,7 @@ def journal_spend(json_output: JsonOption = False) -> None:
 @journal_app.command("verify", epilog="Example: nightscreen journal verify")
 def journal_verify(json_output: JsonOption = False) -> None:
     """Check the journal: the database, the seals, and that the money adds up."""
-    from cli.journal import verify
+    from nightscreen.cli.journal import verify
 
     raise typer.Exit(verify(json_output=json_output))
 
@@ -293,7 +293,7 @@ def journal_backup(
     json_output: JsonOption = False,
 ) -> None:
     """Copy journal and key while runs go on; the copy is itself a HOME."""
-    from cli.journal import back_up
+    from nightscreen.cli.journal import back_up
 
     back_up(folder, json_output=json_output)
 
@@ -304,7 +304,7 @@ def journal_restore(
     json_output: JsonOption = False,
 ) -> None:
     """Bring a backup back as the journal of the settings, where there is none."""
-    from cli.journal import restore
+    from nightscreen.cli.journal import restore
 
     restore(folder, json_output=json_output)
 
@@ -317,7 +317,7 @@ def journal_rotate_key(
     json_output: JsonOption = False,
 ) -> None:
     """Seal every answer under a new data key and retire the old one."""
-    from cli.journal import rotate_key
+    from nightscreen.cli.journal import rotate_key
 
     raise typer.Exit(rotate_key(new_key, json_output=json_output))
 
@@ -339,7 +339,7 @@ def run() -> None:
         _let_go_of_stdout()
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - the edge: a traceback could show a customer's data
-        from tasks.edge import sanitised
+        from nightscreen.tasks.edge import sanitised
 
         _fail(str(sanitised(error)), 1)
     else:
@@ -359,7 +359,7 @@ def _fail(message: str, status: int) -> None:
 
 def _say(message: str) -> None:
     """Say on stderr what went wrong, as an object where the log is one of objects."""
-    logs = sys.modules.get("tasks.logs")  # not imported for the sake of an error
+    logs = sys.modules.get("nightscreen.tasks.logs")  # not imported for the sake of an error
     if logs is not None and logs.in_json():
         logs.say("failed", message=message)
     else:

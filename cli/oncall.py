@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="[RUN_ID]", help="Id of the run; the newest by default.")
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 def doctor(run_id: RunArgument = "", json_output: JsonOption = False) -> None:
     """Say what is wrong and what to type next."""
-    from cli.doctor import doctor as examine
+    from nightscreen.cli.doctor import doctor as examine
 
     raise typer.Exit(examine(run_id, json_output=json_output))
 
@@ -44,6 +44,6 @@ def automations_install(
     json_output: JsonOption = False,
 ) -> None:
     """Put the ready-made automations on the Prefect server."""
-    from cli.automations import install_automations
+    from nightscreen.cli.automations import install_automations
 
     install_automations(block, summary_block or block, json_output=json_output)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from cli.surroundings import settings_of_command
-from schemas.errors import InputError
+from nightscreen.cli.surroundings import settings_of_command
+from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from schemas.settings import Settings
-    from storage.journal import Journal
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.journal import Journal
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def opened_journal() -> Iterator[Journal]:
     Raises:
         InputError: there is none yet.
     """
-    from storage.journal.opening import journal_exists
+    from nightscreen.storage.journal.opening import journal_exists
 
     settings = settings_of_command()
     if not journal_exists(settings.home, settings.journal_url):
@@ -37,7 +37,7 @@ def opened_journal() -> Iterator[Journal]:
 @contextmanager
 def made_journal(settings: Settings) -> Iterator[Journal]:
     """Open the journal of the settings; it is made where there is none yet."""
-    from storage.journal import journal_of
+    from nightscreen.storage.journal import journal_of
 
     with journal_of(settings) as journal:
         yield journal

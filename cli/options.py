@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from schemas.errors import UsageError
-from schemas.parameters import ScreenBatch, WatchInbox
+from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.parameters import ScreenBatch, WatchInbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

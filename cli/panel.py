@@ -16,13 +16,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from schemas.money import naira_words
-from tasks import live
+from nightscreen.schemas.money import naira_words
+from nightscreen.tasks import live
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from steps.line import Line
+    from nightscreen.steps.line import Line
 
 _REFRESH_S = 0.25
 _FIRST_LINE_S = 2.0

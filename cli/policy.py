@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schemas.errors import PolicyError
+from nightscreen.schemas.errors import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.policy import Policy
-    from steps.policy.check import Checked
+    from nightscreen.schemas.policy import Policy
+    from nightscreen.steps.policy.check import Checked
 
 MOST_POLICIES = 2
 _MOST_REASONS = 15
@@ -38,8 +38,8 @@ def check(
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Name every mistake of a policy at its place, or say its rules in words."""
-    from steps.policy.check import check_policy
-    from steps.policy.file import read_text
+    from nightscreen.steps.policy.check import check_policy
+    from nightscreen.steps.policy.file import read_text
 
     checked = check_policy(read_text(file))
     if json_output:
@@ -101,9 +101,9 @@ def backtest(
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Say what a policy would have decided over past runs; nothing is asked, nothing spent."""
-    from steps.policy.backtest import backtest as replay
-    from steps.policy.loading import load_policy
-    from steps.policy.replay import past_run
+    from nightscreen.steps.policy.backtest import backtest as replay
+    from nightscreen.steps.policy.loading import load_policy
+    from nightscreen.steps.policy.replay import past_run
 
     if len(policy) > MOST_POLICIES:
         raise PolicyError("give --policy once or twice: two policies can be compared at a time")
@@ -118,7 +118,7 @@ def backtest(
 
 def policy_files(output: Path | None) -> list[str]:
     """Return the files a backtest wrote."""
-    from steps.policy.backtest import CSV, PARQUET
+    from nightscreen.steps.policy.backtest import CSV, PARQUET
 
     return [] if output is None else [str(output / name) for name in (PARQUET, CSV)]
 

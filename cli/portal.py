@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.opened import made_journal
-from cli.surroundings import settings_of_command
-from schemas.errors import SettingsError
+from nightscreen.cli.opened import made_journal
+from nightscreen.cli.surroundings import settings_of_command
+from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
-    from schemas.settings import Settings
+    from nightscreen.schemas.settings import Settings
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +34,7 @@ def portal(
     ] = None,
 ) -> None:
     """Serve the web pages customers meet: consent, callback, one-time password."""
-    from portal.server import serve
+    from nightscreen.portal.server import serve
 
     settings = settings_of_command()
     if settings.redirect_uri or settings.consent_url or settings.client_id:

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cli.summary import naira
+from nightscreen.cli.summary import naira
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from schemas.parameters import ScreenBatch
+    from nightscreen.schemas.parameters import ScreenBatch
 
 _MINUTES_PER_HOUR = 60
 
 
 def quote_file(options: Mapping[str, Any], *, json_output: bool) -> None:
     """Print the quote of a file."""
-    from cli.options import read_parameters
+    from nightscreen.cli.options import read_parameters
 
     parameters = read_parameters(options)
-    from cli.beforehand import check_before_engine
-    from cli.surroundings import settings_of_command
+    from nightscreen.cli.beforehand import check_before_engine
+    from nightscreen.cli.surroundings import settings_of_command
 
     check_before_engine(parameters, settings_of_command())
     quote_parameters(parameters, json_output=json_output)
@@ -32,8 +32,8 @@ def quote_file(options: Mapping[str, Any], *, json_output: bool) -> None:
 
 def quote_parameters(parameters: ScreenBatch, *, json_output: bool) -> None:
     """Print the quote of parameters that have been checked."""
-    from cli.surroundings import settings_of_command
-    from steps.planning.quoting import quote_batch
+    from nightscreen.cli.surroundings import settings_of_command
+    from nightscreen.steps.planning.quoting import quote_batch
 
     document = quote_batch(parameters, settings_of_command())
     if json_output:

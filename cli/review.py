@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cli.opened import opened_journal
+from nightscreen.cli.opened import opened_journal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from schemas.decisions import ReviewFinding
-    from steps.results.reviews import Judged
+    from nightscreen.schemas.decisions import ReviewFinding
+    from nightscreen.steps.results.reviews import Judged
 
 MOST_TOLD = 50
 
@@ -29,10 +29,10 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
     Raises:
         InputError: the file is no decision list, or there is no journal.
     """
-    from steps.results.reviews import Judge, take_in
-    from storage.decision_files import read_returned
-    from storage.journal.customers import Customers
-    from storage.journal.reviews import Reviews
+    from nightscreen.steps.results.reviews import Judge, take_in
+    from nightscreen.storage.decision_files import read_returned
+    from nightscreen.storage.journal.customers import Customers
+    from nightscreen.storage.journal.reviews import Reviews
 
     rows = read_returned(file)
     with opened_journal() as journal:
@@ -96,8 +96,8 @@ def release_run(run_id: str, *, reason: str, json_output: bool) -> None:
     Raises:
         InputError: there is no such run, it is not held, or no reason was given.
     """
-    from steps.report.plausible import release
-    from storage.journal.reviews import Reviews
+    from nightscreen.steps.report.plausible import release
+    from nightscreen.storage.journal.reviews import Reviews
 
     with opened_journal() as journal:
         report = release(journal, Reviews.of(journal), run_id, reason)

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cli.bvn import tell_bvn
-from cli.lagos import lagos_time
-from cli.loans import tell_loans, tell_offers, with_loans
-from cli.opened import opened_journal
-from cli.summary import naira, print_summary
-from cli.transactions import print_pull
-from schemas.errors import InputError
-from schemas.money import naira_text
-from steps.oncall.remedies import Again
-from storage.clock import instant_text
+from nightscreen.cli.bvn import tell_bvn
+from nightscreen.cli.lagos import lagos_time
+from nightscreen.cli.loans import tell_loans, tell_offers, with_loans
+from nightscreen.cli.opened import opened_journal
+from nightscreen.cli.summary import naira, print_summary
+from nightscreen.cli.transactions import print_pull
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import naira_text
+from nightscreen.steps.oncall.remedies import Again
+from nightscreen.storage.clock import instant_text
 
 if TYPE_CHECKING:
-    from storage.journal.runs import Run
+    from nightscreen.storage.journal.runs import Run
 
 
 def _document(run: Run) -> dict[str, Any]:

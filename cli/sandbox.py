@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.errors import UsageError
+from nightscreen.schemas.errors import UsageError
 
 
 def run_sandbox(port: int, scenario: str) -> None:
@@ -11,8 +11,8 @@ def run_sandbox(port: int, scenario: str) -> None:
     Raises:
         UsageError: there is no such scenario, or the port cannot be had.
     """
-    from sandbox.scenarios import SCENARIOS
-    from sandbox.server import serve
+    from nightscreen.sandbox.scenarios import SCENARIOS
+    from nightscreen.sandbox.server import serve
 
     if scenario not in SCENARIOS:
         raise UsageError(f"--scenario: {scenario} is none of {', '.join(SCENARIOS)}")

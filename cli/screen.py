@@ -14,13 +14,13 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from cli.options import read_parameters
+from nightscreen.cli.options import read_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import FrameType
 
-    from schemas.parameters import ScreenBatch
+    from nightscreen.schemas.parameters import ScreenBatch
 
 EXIT_BY_STATE = {"completed": 0, "stopped": 3, "test_mode": 4}
 ENGINE_DEFAULTS = {
@@ -40,10 +40,10 @@ def screen_file(
 ) -> int:
     """Screen a file and return the exit status."""
     parameters = read_parameters(options)
-    from cli import loop
-    from cli.beforehand import check_before_engine
-    from cli.surroundings import settings_of_command
-    from tasks.logs import set_up_logs
+    from nightscreen.cli import loop
+    from nightscreen.cli.beforehand import check_before_engine
+    from nightscreen.cli.surroundings import settings_of_command
+    from nightscreen.tasks.logs import set_up_logs
 
     settings = settings_of_command()
     set_up_logs(log_format or settings.log_format)
@@ -58,7 +58,7 @@ def screen_file(
     if json_output:
         sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     else:
-        from cli.summary import print_summary
+        from nightscreen.cli.summary import print_summary
 
         print_summary(report, parameters.output, address=settings.base_url)
     return EXIT_BY_STATE.get(report["state"], 1)
@@ -66,7 +66,7 @@ def screen_file(
 
 def _only_quote(parameters: ScreenBatch, *, json_output: bool) -> int:
     """Print the quote instead of running: no engine is needed for it."""
-    from cli.quote import quote_parameters
+    from nightscreen.cli.quote import quote_parameters
 
     quote_parameters(parameters, json_output=json_output)
     return 0
@@ -79,7 +79,7 @@ def require_engine() -> None:
         SettingsError: no server is configured.
     """
     _set_engine_defaults()
-    from tasks.slots import require_server
+    from nightscreen.tasks.slots import require_server
 
     require_server("--workers")
 
@@ -95,7 +95,7 @@ def prepare_engine() -> None:
     from prefect.settings import PREFECT_API_URL
 
     if not PREFECT_API_URL.value():
-        from tasks.logs import say_on_stderr
+        from nightscreen.tasks.logs import say_on_stderr
 
         say_on_stderr(
             "Starting a temporary Prefect server, about ten seconds "
@@ -105,10 +105,10 @@ def prepare_engine() -> None:
 
 async def run_flow(parameters: ScreenBatch) -> dict[str, Any]:
     """Run the flow under a panel."""
-    from cli.approving import ask_on_terminal
-    from cli.panel import show_panel
-    from flows.screen_batch import screen_batch
-    from tasks.logs import in_json
+    from nightscreen.cli.approving import ask_on_terminal
+    from nightscreen.cli.panel import show_panel
+    from nightscreen.flows.screen_batch import screen_batch
+    from nightscreen.tasks.logs import in_json
 
     ask_on_terminal()
     if in_json():
@@ -125,7 +125,7 @@ def orderly_interrupt() -> Iterator[None]:
     Libraries that are being imported may turn the interrupt into an error of theirs, or swallow it:
     a run that opens nevertheless asks nothing.
     """
-    from tasks import live
+    from nightscreen.tasks import live
 
     live.interrupted = False
 
@@ -149,9 +149,9 @@ def orderly_interrupt() -> Iterator[None]:
 
 def _stop_newest() -> None:
     """Ask nothing more in the run that is open."""
-    from steps.asking.control import StopReason
-    from tasks import live
-    from tasks.logs import say_on_stderr
+    from nightscreen.steps.asking.control import StopReason
+    from nightscreen.tasks import live
+    from nightscreen.tasks.logs import say_on_stderr
 
     newest = live.newest()
     if newest is not None:

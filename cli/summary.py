@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from schemas.stops import WHY
+from nightscreen.schemas.stops import WHY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

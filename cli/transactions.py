@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.pulls import PullTransactions
+    from nightscreen.schemas.pulls import PullTransactions
 
 transactions_app = typer.Typer(
     help="Transactions of customers who consented.", no_args_is_help=True
@@ -54,10 +54,10 @@ def transactions_pull(
 
 def pull(options: Mapping[str, Any], customers: Sequence[str], *, json_output: bool) -> int:
     """Run the flow by hand and return the exit status."""
-    from cli.errand import run_errand
-    from cli.surroundings import settings_of_command
-    from steps.line import require_service
-    from tasks.logs import set_up_logs
+    from nightscreen.cli.errand import run_errand
+    from nightscreen.cli.surroundings import settings_of_command
+    from nightscreen.steps.line import require_service
+    from nightscreen.tasks.logs import set_up_logs
 
     settings = settings_of_command()
     set_up_logs(settings.log_format)
@@ -65,7 +65,7 @@ def pull(options: Mapping[str, Any], customers: Sequence[str], *, json_output: b
     parameters = _parameters(options, customers)
 
     async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
-        from flows.pull_transactions import pull_transactions
+        from nightscreen.flows.pull_transactions import pull_transactions
 
         return await pull_transactions(parameters)
 
@@ -75,9 +75,9 @@ def pull(options: Mapping[str, Any], customers: Sequence[str], *, json_output: b
 
 
 def _parameters(options: Mapping[str, Any], customers: Sequence[str]) -> PullTransactions:
-    from cli.options import read_options
-    from schemas.errors import UsageError
-    from schemas.pulls import PullTransactions
+    from nightscreen.cli.options import read_options
+    from nightscreen.schemas.errors import UsageError
+    from nightscreen.schemas.pulls import PullTransactions
 
     if customers and options["run"]:
         raise UsageError("--run takes an earlier pull up with its own customers; leave --customer")
@@ -91,10 +91,10 @@ def _grants(customers: Sequence[str]) -> list[str]:
     Raises:
         InputError: one of them has none; told by its place, since an id may be personal.
     """
-    from cli.opened import opened_journal
-    from schemas.errors import InputError
-    from steps.pull.pulling import SCOPE
-    from storage.vault import Vault
+    from nightscreen.cli.opened import opened_journal
+    from nightscreen.schemas.errors import InputError
+    from nightscreen.steps.pull.pulling import SCOPE
+    from nightscreen.storage.vault import Vault
 
     found = []
     with opened_journal() as journal:

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 import httpx
 
-from schemas.errors import SettingsError
+from nightscreen.schemas.errors import SettingsError
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from client.wire import Request, json_body, require, segment
-from schemas.checks import Operation
-from schemas.errors import UsageError
+from nightscreen.client.wire import Request, json_body, require, segment
+from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

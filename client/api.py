@@ -21,25 +21,25 @@ from typing import TYPE_CHECKING, Self
 
 import httpx
 
-from client.address import parse_address
-from client.classify import Classifier, Reading
-from client.exchange import Break, Exchange
-from client.limits import connections_for, in_flight_by_operation, timeouts_by_operation
-from client.manners import Verdict
-from client.reading import parse_answer
-from client.retry import next_attempt
-from client.transport import Departure, StripedTransport
-from client.wire import Request, lookup_request
-from schemas.checks import HITS, Operation
-from schemas.errors import SettingsError
+from nightscreen.client.address import parse_address
+from nightscreen.client.classify import Classifier, Reading
+from nightscreen.client.exchange import Break, Exchange
+from nightscreen.client.limits import connections_for, in_flight_by_operation, timeouts_by_operation
+from nightscreen.client.manners import Verdict
+from nightscreen.client.reading import parse_answer
+from nightscreen.client.retry import next_attempt
+from nightscreen.client.transport import Departure, StripedTransport
+from nightscreen.client.wire import Request, lookup_request
+from nightscreen.schemas.checks import HITS, Operation
+from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from client.manners import Manners
-    from client.reading import AnyAnswer
-    from schemas.checks import Lookup
+    from nightscreen.client.manners import Manners
+    from nightscreen.client.reading import AnyAnswer
+    from nightscreen.schemas.checks import Lookup
 
 CONNECT_TIMEOUT_S = 10.0
 ATTEMPTS = 5

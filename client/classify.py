@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from client.exchange import Break, Exchange
-from client.manners import (
+from nightscreen.client.exchange import Break, Exchange
+from nightscreen.client.manners import (
     BodyShape,
     Manners,
     Rule,
@@ -20,14 +20,14 @@ from client.manners import (
     Verdict,
     load_manners,
 )
-from client.reading import is_other_person, parse_document, read_record
-from schemas.answers import read_number
-from schemas.checks import Outcome
-from schemas.money import to_micro
+from nightscreen.client.reading import is_other_person, parse_document, read_record
+from nightscreen.schemas.answers import read_number
+from nightscreen.schemas.checks import Outcome
+from nightscreen.schemas.money import to_micro
 
 if TYPE_CHECKING:
-    from client.wire import Request
-    from schemas.checks import Operation
+    from nightscreen.client.wire import Request
+    from nightscreen.schemas.checks import Operation
 
 __all__ = [
     "Break",

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Protocol
 
-from client.tally import Tally
+from nightscreen.client.tally import Tally
 
 START, OPENING_PART = 4, 4
 """A cap opens at the first, or at this part of its maximum where that is more."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from schemas.checks import Operation
-from schemas.errors import SettingsError
+from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

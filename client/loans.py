@@ -6,8 +6,8 @@ belong here: who is offered what (`steps/`).
 
 from __future__ import annotations
 
-from client.wire import Request, json_body, require, segment
-from schemas.checks import Operation
+from nightscreen.client.wire import Request, json_body, require, segment
+from nightscreen.schemas.checks import Operation
 
 LOANS = "/v2/loans"
 

@@ -15,10 +15,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from client.exchange import Break
-from client.mistakes import first_mistake
-from schemas.checks import Operation, Outcome
-from schemas.errors import SettingsError
+from nightscreen.client.exchange import Break
+from nightscreen.client.mistakes import first_mistake
+from nightscreen.schemas.checks import Operation, Outcome
+from nightscreen.schemas.errors import SettingsError
 
 MANNERS = Path(__file__).parent.parent / "data" / "manners.toml"
 STATUS_CLASS = re.compile(r"[1-9]xx")

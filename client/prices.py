@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from client.mistakes import first_mistake
-from schemas.checks import Operation
-from schemas.errors import SettingsError
-from schemas.money import to_micro
+from nightscreen.client.mistakes import first_mistake
+from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.money import to_micro
 
 PRICES = Path(__file__).parent.parent / "data" / "prices.toml"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import socket
 import ssl
 
-from client.address import parse_address
-from schemas.errors import SettingsError
+from nightscreen.client.address import parse_address
+from nightscreen.schemas.errors import SettingsError
 
 _HTTPS, _HTTP = 443, 80
 TIMEOUT_S = 5.0

@@ -10,7 +10,7 @@ import json
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, overload
 
-from schemas.answers import (
+from nightscreen.schemas.answers import (
     Answer,
     BankAccountAnswer,
     BvnAccount,
@@ -20,9 +20,9 @@ from schemas.answers import (
     KarmaListing,
     SelfieAnswer,
 )
-from schemas.checks import Check, Operation
-from schemas.consented import RawRecords, TokenAnswer, find_records
-from schemas.loans import LoanProduct, LoanProducts, LoanStarted, LoanState
+from nightscreen.schemas.checks import Check, Operation
+from nightscreen.schemas.consented import RawRecords, TokenAnswer, find_records
+from nightscreen.schemas.loans import LoanProduct, LoanProducts, LoanStarted, LoanState
 
 _LISTS = frozenset({Operation.AGGREGATOR_TRANSACTIONS, Operation.AGGREGATOR_ACCOUNTS})
 _TOKENS = frozenset({Operation.AGGREGATOR_EXCHANGE, Operation.AGGREGATOR_REFRESH})

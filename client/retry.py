@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from client.manners import Trouble
+from nightscreen.client.manners import Trouble
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
 
-    from client.classify import Reading
+    from nightscreen.client.classify import Reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from schemas.checks import Check, IdentityKind, Operation
-from schemas.errors import UnsupportedIdentityError, UsageError
+from nightscreen.schemas.checks import Check, IdentityKind, Operation
+from nightscreen.schemas.errors import UnsupportedIdentityError, UsageError
 
 if TYPE_CHECKING:
-    from schemas.checks import Lookup
+    from nightscreen.schemas.checks import Lookup
 
 VERIFICATION = "/v2/verification"
 

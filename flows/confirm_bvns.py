@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 from prefect import flow
 from prefect.client.schemas.objects import State
 
-from schemas.bvn import ConfirmBvns, RequestBvns
-from schemas.settings import read_settings
-from steps.bvn.closing import close_confirm, close_request, quote_confirm, quote_request
-from steps.bvn.confirming import open_confirm
-from steps.bvn.requesting import open_request
-from tasks import bvn_consent as stations
-from tasks.edge import sanitising
-from tasks.errands import at_the_desk, named, opened_errand
-from tasks.logs import set_up_logs
-from tasks.stopping import as_the_engine_has_it
+from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.bvn.closing import close_confirm, close_request, quote_confirm, quote_request
+from nightscreen.steps.bvn.confirming import open_confirm
+from nightscreen.steps.bvn.requesting import open_request
+from nightscreen.tasks import bvn_consent as stations
+from nightscreen.tasks.edge import sanitising
+from nightscreen.tasks.errands import at_the_desk, named, opened_errand
+from nightscreen.tasks.logs import set_up_logs
+from nightscreen.tasks.stopping import as_the_engine_has_it
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from schemas.settings import Settings
-    from steps.errands.desk import ErrandRun
-    from tasks.live import LiveErrand
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.errands.desk import ErrandRun
+    from nightscreen.tasks.live import LiveErrand
 
 
 @flow(

@@ -6,8 +6,8 @@ from typing import Any
 
 from prefect import flow
 
-from tasks.edge import sanitising
-from tasks.morning import tell_the_night
+from nightscreen.tasks.edge import sanitising
+from nightscreen.tasks.morning import tell_the_night
 
 
 @flow(name="morning-summary", flow_run_name="morning-summary", persist_result=False)

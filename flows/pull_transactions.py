@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 from prefect import flow
 from prefect.client.schemas.objects import State
 
-from schemas.pulls import PullTransactions
-from schemas.settings import read_settings
-from steps.pull.pulling import begin_pull, open_pull_run
-from steps.pull.report import close_pull
-from tasks.edge import sanitising
-from tasks.errands import at_the_desk, named, opened_errand
-from tasks.logs import set_up_logs
-from tasks.progress import show_progress
-from tasks.pulling import pull_customers, report_pull
-from tasks.stopping import as_the_engine_has_it
+from nightscreen.schemas.pulls import PullTransactions
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.pull.pulling import begin_pull, open_pull_run
+from nightscreen.steps.pull.report import close_pull
+from nightscreen.tasks.edge import sanitising
+from nightscreen.tasks.errands import at_the_desk, named, opened_errand
+from nightscreen.tasks.logs import set_up_logs
+from nightscreen.tasks.progress import show_progress
+from nightscreen.tasks.pulling import pull_customers, report_pull
+from nightscreen.tasks.stopping import as_the_engine_has_it
 
 if TYPE_CHECKING:
-    from tasks.live import LiveErrand
+    from nightscreen.tasks.live import LiveErrand
 
 SHARDS_AT_ONCE = 3
 """Shards in flight at a time, so that the window never runs dry between two."""

@@ -11,34 +11,34 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
-from schemas.errors import UsageError
-from schemas.parameters import ScreenBatch, batch_name
-from schemas.settings import read_settings
-from steps import closing
-from steps.asking.control import StopReason
-from steps.asking.gathering import ask_round, let_go
-from steps.asking.rounds import Asking, next_round, open_asking
-from steps.line import open_line
-from steps.planning.quoting import quote_document
-from tasks import live, stations
-from tasks.approval import approved
-from tasks.artifacts import tag_run
-from tasks.checks import BY_CHECK
-from tasks.edge import sanitising
-from tasks.inbox import newest_input
-from tasks.logs import set_up_logs
-from tasks.parts import called, refuse_what_none_takes_up
-from tasks.progress import show_progress
-from tasks.slots import sharing_caps
-from tasks.stopping import as_the_engine_has_it, heeding_sigterm, to_the_end
-from tasks.waiting import waits_and_goes_on
-from tasks.watching import telling_false_starts, watching
+from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.parameters import ScreenBatch, batch_name
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps import closing
+from nightscreen.steps.asking.control import StopReason
+from nightscreen.steps.asking.gathering import ask_round, let_go
+from nightscreen.steps.asking.rounds import Asking, next_round, open_asking
+from nightscreen.steps.line import open_line
+from nightscreen.steps.planning.quoting import quote_document
+from nightscreen.tasks import live, stations
+from nightscreen.tasks.approval import approved
+from nightscreen.tasks.artifacts import tag_run
+from nightscreen.tasks.checks import BY_CHECK
+from nightscreen.tasks.edge import sanitising
+from nightscreen.tasks.inbox import newest_input
+from nightscreen.tasks.logs import set_up_logs
+from nightscreen.tasks.parts import called, refuse_what_none_takes_up
+from nightscreen.tasks.progress import show_progress
+from nightscreen.tasks.slots import sharing_caps
+from nightscreen.tasks.stopping import as_the_engine_has_it, heeding_sigterm, to_the_end
+from nightscreen.tasks.waiting import waits_and_goes_on
+from nightscreen.tasks.watching import telling_false_starts, watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from schemas.checks import Check
-    from tasks.live import LiveRun
+    from nightscreen.schemas.checks import Check
+    from nightscreen.tasks.live import LiveRun
 
 SHARDS_AT_ONCE = 3
 """Shards of one check in flight at a time, so that the window never runs dry between two."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from prefect import flow
 
-from steps.asking.part_numbers import numbers_of
-from steps.asking.parts import ask_shards
-from tasks.checks import BY_CHECK
-from tasks.edge import sanitising
-from tasks.parts import part_opened
+from nightscreen.steps.asking.part_numbers import numbers_of
+from nightscreen.steps.asking.parts import ask_shards
+from nightscreen.tasks.checks import BY_CHECK
+from nightscreen.tasks.edge import sanitising
+from nightscreen.tasks.parts import part_opened
 
 if TYPE_CHECKING:
-    from schemas.checks import Check
+    from nightscreen.schemas.checks import Check
 
 
 @flow(name="screen-part", persist_result=False, validate_parameters=True)

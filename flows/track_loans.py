@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 from prefect import flow
 from prefect.client.schemas.objects import State
 
-from schemas.offers import TrackLoans
-from schemas.settings import read_settings
-from steps.loans.tracking import open_tracking
-from steps.loans.tracking_report import close_tracking
-from tasks import loans
-from tasks.edge import sanitising
-from tasks.errands import at_the_desk, named, opened_errand
-from tasks.logs import set_up_logs
-from tasks.progress import show_progress
-from tasks.stopping import as_the_engine_has_it
+from nightscreen.schemas.offers import TrackLoans
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.loans.tracking import open_tracking
+from nightscreen.steps.loans.tracking_report import close_tracking
+from nightscreen.tasks import loans
+from nightscreen.tasks.edge import sanitising
+from nightscreen.tasks.errands import at_the_desk, named, opened_errand
+from nightscreen.tasks.logs import set_up_logs
+from nightscreen.tasks.progress import show_progress
+from nightscreen.tasks.stopping import as_the_engine_has_it
 
 if TYPE_CHECKING:
-    from tasks.live import LiveErrand
+    from nightscreen.tasks.live import LiveErrand
 
 
 @flow(

@@ -12,18 +12,18 @@ from prefect.exceptions import TerminationSignal
 from prefect.runtime import deployment
 from prefect.states import Cancelled
 
-from flows.screen_batch import screen_batch
-from schemas.errors import InputError
-from schemas.parameters import WatchInbox
-from schemas.settings import read_settings
-from tasks.edge import sanitising
-from tasks.inbox_watch import is_cancelled, look_into, open_watch, put_aside, put_away
-from tasks.logs import set_up_logs
+from nightscreen.flows.screen_batch import screen_batch
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.parameters import WatchInbox
+from nightscreen.schemas.settings import read_settings
+from nightscreen.tasks.edge import sanitising
+from nightscreen.tasks.inbox_watch import is_cancelled, look_into, open_watch, put_aside, put_away
+from nightscreen.tasks.logs import set_up_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tasks.inbox_watch import Due, Watch
+    from nightscreen.tasks.inbox_watch import Due, Watch
 
 
 @flow(name="watch-inbox", flow_run_name="inbox", persist_result=False, validate_parameters=True)

@@ -17,20 +17,20 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from portal.browser import Browsers
-from portal.consent import LINK, TOLD, ConsentPages
-from portal.guard import HEALTH, Guard, TooLargeError
-from portal.lasting import Lasting
-from portal.log import Log, note
-from portal.otp import LINK as OTP_LINK
-from portal.otp import OtpPages
-from portal.pages import Pages, icon
-from portal.place import place_of
-from schemas.errors import JournalError
-from steps.bvn.links import accept_otp
-from steps.consents.keeping import Redeemer
-from steps.consents.links import ConsentLinks
-from storage.journal.engine import reading
+from nightscreen.portal.browser import Browsers
+from nightscreen.portal.consent import LINK, TOLD, ConsentPages
+from nightscreen.portal.guard import HEALTH, Guard, TooLargeError
+from nightscreen.portal.lasting import Lasting
+from nightscreen.portal.log import Log, note
+from nightscreen.portal.otp import LINK as OTP_LINK
+from nightscreen.portal.otp import OtpPages
+from nightscreen.portal.pages import Pages, icon
+from nightscreen.portal.place import place_of
+from nightscreen.schemas.errors import JournalError
+from nightscreen.steps.bvn.links import accept_otp
+from nightscreen.steps.consents.keeping import Redeemer
+from nightscreen.steps.consents.links import ConsentLinks
+from nightscreen.storage.journal.engine import reading
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from schemas.settings import Settings
-    from storage.journal import Journal
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.journal import Journal
 
 
 def application(

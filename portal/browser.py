@@ -14,15 +14,15 @@ import secrets
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from steps.consents.links import Signing
-from storage.clock import MICROS
+from nightscreen.steps.consents.links import Signing
+from nightscreen.storage.clock import MICROS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from portal.place import Place
-    from storage.journal import Journal
+    from nightscreen.portal.place import Place
+    from nightscreen.storage.journal import Journal
 
 WORD_S = 3600
 TOLD_S = 900

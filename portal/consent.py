@@ -11,26 +11,26 @@ import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from client.aggregator import consent_address, read_scopes
-from portal.browser import read_form
-from portal.lasting import Pace
-from portal.log import note
-from portal.pages import onward, policy
-from steps.consents.keeping import Consent, Ending
-from steps.consents.links import Asked, Refusal
-from storage.clock import instant_text
+from nightscreen.client.aggregator import consent_address, read_scopes
+from nightscreen.portal.browser import read_form
+from nightscreen.portal.lasting import Pace
+from nightscreen.portal.log import note
+from nightscreen.portal.pages import onward, policy
+from nightscreen.steps.consents.keeping import Consent, Ending
+from nightscreen.steps.consents.links import Asked, Refusal
+from nightscreen.storage.clock import instant_text
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from portal.browser import Browsers
-    from portal.lasting import Lasting
-    from portal.pages import Pages
-    from portal.place import Place
-    from steps.consents.keeping import Redeemed, Redeemer
-    from steps.consents.links import ConsentLinks
-    from storage.clock import Clock
+    from nightscreen.portal.browser import Browsers
+    from nightscreen.portal.lasting import Lasting
+    from nightscreen.portal.pages import Pages
+    from nightscreen.portal.place import Place
+    from nightscreen.steps.consents.keeping import Redeemed, Redeemer
+    from nightscreen.steps.consents.links import ConsentLinks
+    from nightscreen.storage.clock import Clock
 
 LINK: Final = "/consent/{token}"
 TOLD: Final = "/consent/told"

@@ -10,17 +10,17 @@ import re
 import time
 from typing import TYPE_CHECKING, Final
 
-from portal.log import note, notes
-from portal.pages import policy
-from portal.place import origin_of
-from schemas.errors import NightscreenError
+from nightscreen.portal.log import note, notes
+from nightscreen.portal.pages import policy
+from nightscreen.portal.place import origin_of
+from nightscreen.schemas.errors import NightscreenError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from portal.log import Log
-    from portal.pages import Pages
-    from portal.place import Place
+    from nightscreen.portal.log import Log
+    from nightscreen.portal.pages import Pages
+    from nightscreen.portal.place import Place
 
 HEALTH: Final = "/health"
 LONGEST_ADDRESS: Final = 4096

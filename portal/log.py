@@ -11,7 +11,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from storage.clock import instant_text, system_clock
+from nightscreen.storage.clock import instant_text, system_clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

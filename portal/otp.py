@@ -10,11 +10,11 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
-from portal.browser import read_form
-from portal.lasting import Pace
-from portal.log import note
-from portal.pages import onward
-from steps.bvn.links import PATH, LinkView, LinkWord, accept_otp, look_at_link
+from nightscreen.portal.browser import read_form
+from nightscreen.portal.lasting import Pace
+from nightscreen.portal.log import note
+from nightscreen.portal.pages import onward
+from nightscreen.steps.bvn.links import PATH, LinkView, LinkWord, accept_otp, look_at_link
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from portal.browser import Browsers
-    from portal.lasting import Lasting
-    from portal.pages import Pages
-    from schemas.settings import Settings
-    from storage.journal import Journal
+    from nightscreen.portal.browser import Browsers
+    from nightscreen.portal.lasting import Lasting
+    from nightscreen.portal.pages import Pages
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.journal import Journal
 
     Accept = Callable[[Settings, str, str], Awaitable[LinkView]]
 

@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from portal.place import Place
+    from nightscreen.portal.place import Place
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "data" / "pages" / "portal"
 SEE_OTHER = 303

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from schemas.errors import SettingsError
+from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
-    from schemas.settings import Settings
+    from nightscreen.schemas.settings import Settings
 
 USUAL_PORT = 8080
 _PORTS = {"http": 80, "https": 443}

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from portal.app import application
-from portal.place import place_of
-from schemas.errors import UsageError
+from nightscreen.portal.app import application
+from nightscreen.portal.place import place_of
+from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from schemas.settings import Settings
-    from storage.journal import Journal
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.journal import Journal
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE = 200

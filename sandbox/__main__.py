@@ -1,7 +1,7 @@
 """The command line of the sandbox.
 
-`python -m sandbox` serves, `python -m sandbox batch OUT.csv` makes a sample file, and
-`python -m sandbox tables` prints the tables that `docs/sandbox.md` holds.
+`python -m nightscreen.sandbox` serves, with `batch OUT.csv` it makes a sample file, and with
+`tables` it prints the tables that `docs/sandbox.md` holds.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import threading
 from datetime import date
 from pathlib import Path
 
-from sandbox.scenarios import SCENARIOS
-from sandbox.state import DEFAULT_BALANCE, DEFAULT_KEY
-from sandbox.tables import documentation
+from nightscreen.sandbox.scenarios import SCENARIOS
+from nightscreen.sandbox.state import DEFAULT_BALANCE, DEFAULT_KEY
+from nightscreen.sandbox.tables import documentation
 
 
 def _serve_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m sandbox",
-        description="Simulator of the paid service. Also: python -m sandbox batch --help",
+        prog="python -m nightscreen.sandbox",
+        description="Simulator of the paid service. Also: its words `batch` and `tables`",
     )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8800, help="0 takes a free port")
@@ -45,7 +45,7 @@ def _stop_with_stdin() -> None:
 
 
 def _serve(arguments: list[str]) -> None:
-    from sandbox.server import serve  # noqa: PLC0415 - the batch command needs no server
+    from nightscreen.sandbox.server import serve  # noqa: PLC0415 - the batch command needs no server
 
     parser = _serve_parser()
     chosen = parser.parse_args(arguments)
@@ -76,9 +76,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _batch(arguments: list[str]) -> None:
-    from sandbox.batch import make_batch  # noqa: PLC0415 - the server needs no batches
+    from nightscreen.sandbox.batch import make_batch  # noqa: PLC0415 - the server needs no batches
 
-    parser = argparse.ArgumentParser(prog="python -m sandbox batch")
+    parser = argparse.ArgumentParser(prog="python -m nightscreen.sandbox batch")
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--damage-pct", type=float, default=2.0)

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from sandbox import magic
-from sandbox.banks import BANK_NAMES, holder_of_serial, is_right_account
-from sandbox.draw import Draw
-from sandbox.lives import LINKED_PREFIX, Account, Person, bank_date, is_digits, person_of_bvn
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.banks import BANK_NAMES, holder_of_serial, is_right_account
+from nightscreen.sandbox.draw import Draw
+from nightscreen.sandbox.lives import (
+    LINKED_PREFIX,
+    Account,
+    Person,
+    bank_date,
+    is_digits,
+    person_of_bvn,
+)
 
 BANK_CODE_DIGITS: Final = 3
 ACCOUNT_DIGITS: Final = 10

@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sandbox import linked
-from sandbox.gate import Answer, Operation, Subject
-from sandbox.grants import Refused
-from sandbox.oddities import odd
-from sandbox.transactions import profile_of, transactions_of
+from nightscreen.sandbox import linked
+from nightscreen.sandbox.gate import Answer, Operation, Subject
+from nightscreen.sandbox.grants import Refused
+from nightscreen.sandbox.oddities import odd
+from nightscreen.sandbox.transactions import profile_of, transactions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sandbox.grants import Access, Grant
-    from sandbox.state import Sandbox
-    from sandbox.transactions import Record
+    from nightscreen.sandbox.grants import Access, Grant
+    from nightscreen.sandbox.state import Sandbox
+    from nightscreen.sandbox.transactions import Record
 
     Work = Callable[[Sandbox, Grant, dict[str, str]], Answer]
 

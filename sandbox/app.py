@@ -12,17 +12,26 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from sandbox import aggregator, consenting, control, landing, loan_pages, loans, validation, wire
-from sandbox.doors import AuthDoor, KeyDoor, TokenDoor
-from sandbox.gate import Gate, Operation
-from sandbox.ledger import Entry
-from sandbox.loans import LinkDoor
-from sandbox.wire import Reply
+from nightscreen.sandbox import (
+    aggregator,
+    consenting,
+    control,
+    landing,
+    loan_pages,
+    loans,
+    validation,
+    wire,
+)
+from nightscreen.sandbox.doors import AuthDoor, KeyDoor, TokenDoor
+from nightscreen.sandbox.gate import Gate, Operation
+from nightscreen.sandbox.ledger import Entry
+from nightscreen.sandbox.loans import LinkDoor
+from nightscreen.sandbox.wire import Reply
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from sandbox.state import Sandbox
+    from nightscreen.sandbox.state import Sandbox
 
 _NOT_THE_SERVICE = ("/_sandbox", "/favicon.ico")
 """Addresses that are the sandbox's own, or a browser's: they stay out of the ledger."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from sandbox import damage, magic
-from sandbox.banks import BANK_NAMES, SERIALS
-from sandbox.lives import LINKED_PREFIX, Person, person_of_bvn
+from nightscreen.sandbox import damage, magic
+from nightscreen.sandbox.banks import BANK_NAMES, SERIALS
+from nightscreen.sandbox.lives import LINKED_PREFIX, Person, person_of_bvn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

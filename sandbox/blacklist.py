@@ -9,9 +9,9 @@ import re
 from datetime import timedelta
 from typing import Final
 
-from sandbox import magic
-from sandbox.draw import Draw
-from sandbox.lives import FIRST_DAY
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.draw import Draw
+from nightscreen.sandbox.lives import FIRST_DAY
 
 LISTED_SHARE: Final = {
     "bvn": 0.03,

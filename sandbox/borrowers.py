@@ -10,12 +10,12 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from sandbox import magic
-from sandbox.draw import Draw
-from sandbox.lives import is_digits, person_of_bvn
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.draw import Draw
+from nightscreen.sandbox.lives import is_digits, person_of_bvn
 
 if TYPE_CHECKING:
-    from sandbox.lives import Person
+    from nightscreen.sandbox.lives import Person
 
 RUNNING_SHARE: Final = 4
 EXISTING_SHARE: Final = 16

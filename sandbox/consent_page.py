@@ -12,8 +12,8 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from sandbox.grants import SCOPES
-from sandbox.wire import Reply
+from nightscreen.sandbox.grants import SCOPES
+from nightscreen.sandbox.wire import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,15 +17,15 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.routing import Route
 
-from sandbox import consent_page, magic_customers, wire
-from sandbox.grants import SCOPES
+from nightscreen.sandbox import consent_page, magic_customers, wire
+from nightscreen.sandbox.grants import SCOPES
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from sandbox.magic_customers import MagicCustomer
-    from sandbox.state import Sandbox
-    from sandbox.wire import Reply
+    from nightscreen.sandbox.magic_customers import MagicCustomer
+    from nightscreen.sandbox.state import Sandbox
+    from nightscreen.sandbox.wire import Reply
 
 PATH: Final = "/data-share"
 DEFAULT_CUSTOMER: Final = "ada@customers.example"

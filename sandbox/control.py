@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import Request
 from starlette.routing import Route
 
-from sandbox import grant_control, wire
-from sandbox.bodies import number, object_of, only, whole
-from sandbox.faults import ALL, FAULTS, FaultPlan, Scripted
-from sandbox.latency import KINDS, NO_WAIT, Profile, fixed, lognormal
-from sandbox.ledger import PAGE
-from sandbox.loan_book import CANCELLED, WORDS, Steering
-from sandbox.manners import OPERATIONS, as_json, changed
-from sandbox.money import micros_of, naira_text
-from sandbox.openapi import document
-from sandbox.scenarios import SCENARIOS
-from sandbox.state import Capacity
-from sandbox.wallet import PRICES
+from nightscreen.sandbox import grant_control, wire
+from nightscreen.sandbox.bodies import number, object_of, only, whole
+from nightscreen.sandbox.faults import ALL, FAULTS, FaultPlan, Scripted
+from nightscreen.sandbox.latency import KINDS, NO_WAIT, Profile, fixed, lognormal
+from nightscreen.sandbox.ledger import PAGE
+from nightscreen.sandbox.loan_book import CANCELLED, WORDS, Steering
+from nightscreen.sandbox.manners import OPERATIONS, as_json, changed
+from nightscreen.sandbox.money import micros_of, naira_text
+from nightscreen.sandbox.openapi import document
+from nightscreen.sandbox.scenarios import SCENARIOS
+from nightscreen.sandbox.state import Capacity
+from nightscreen.sandbox.wallet import PRICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.types import Receive, Scope, Send
 
-    from sandbox.state import Sandbox
+    from nightscreen.sandbox.state import Sandbox
 
     Action = Callable[[Sandbox, dict[str, object]], dict[str, object]]
     View = Callable[[Sandbox, dict[str, str]], dict[str, object]]

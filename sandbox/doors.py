@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox import magic_customers, wire
-from sandbox.aggregator import TOKEN, UNAUTHORISED
-from sandbox.gate import Outcome
-from sandbox.grants import NOBODY
-from sandbox.wire import Reply
+from nightscreen.sandbox import magic_customers, wire
+from nightscreen.sandbox.aggregator import TOKEN, UNAUTHORISED
+from nightscreen.sandbox.gate import Outcome
+from nightscreen.sandbox.grants import NOBODY
+from nightscreen.sandbox.wire import Reply
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-    from sandbox.gate import Operation, Subject
-    from sandbox.state import Sandbox
+    from nightscreen.sandbox.gate import Operation, Subject
+    from nightscreen.sandbox.state import Sandbox
 
 
 def header(scope: Scope, wanted: bytes) -> bytes:

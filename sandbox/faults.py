@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from sandbox.draw import Draw
+from nightscreen.sandbox.draw import Draw
 
 if TYPE_CHECKING:
-    from sandbox.magic import Magic
+    from nightscreen.sandbox.magic import Magic
 
 ALL: Final = "all"
 

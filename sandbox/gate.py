@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Final, Protocol
 
-from sandbox import faults, wire
-from sandbox.draw import Draw
-from sandbox.ledger import Entry
-from sandbox.wire import ABSENT, HTML, TEXT, Meta, Reply
+from nightscreen.sandbox import faults, wire
+from nightscreen.sandbox.draw import Draw
+from nightscreen.sandbox.ledger import Entry
+from nightscreen.sandbox.wire import ABSENT, HTML, TEXT, Meta, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.types import Receive, Scope, Send
 
-    from sandbox.faults import Fault
-    from sandbox.magic import Magic
-    from sandbox.state import Sandbox
+    from nightscreen.sandbox.faults import Fault
+    from nightscreen.sandbox.magic import Magic
+    from nightscreen.sandbox.state import Sandbox
 
 _HUGE: Final = 6_000_000
 _MISS_STATUS: Final = {"404": 404, "500": 500, "400": 400, "200": 200}

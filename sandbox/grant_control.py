@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sandbox.bodies import only, text, texts
-from sandbox.clients import Client, is_address
-from sandbox.consenting import LONGEST_NAME
-from sandbox.grants import SCOPES
+from nightscreen.sandbox.bodies import only, text, texts
+from nightscreen.sandbox.clients import Client, is_address
+from nightscreen.sandbox.consenting import LONGEST_NAME
+from nightscreen.sandbox.grants import SCOPES
 
 if TYPE_CHECKING:
-    from sandbox.state import Sandbox
+    from nightscreen.sandbox.state import Sandbox
 
 TOKEN_ACTIONS: Final = ("expire", "revoke", "revoke_refresh")
 

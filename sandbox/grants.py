@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from sandbox import magic_customers
+from nightscreen.sandbox import magic_customers
 
 SCOPES: Final = {
     "transaction:list": "see the list of all your transactions",

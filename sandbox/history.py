@@ -9,9 +9,9 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from sandbox import magic
-from sandbox.draw import Draw
-from sandbox.lives import BVN_DIGITS, FIRST_DAY, Person, is_digits, person_of_bvn, stamp
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.draw import Draw
+from nightscreen.sandbox.lives import BVN_DIGITS, FIRST_DAY, Person, is_digits, person_of_bvn, stamp
 
 FOUND_SHARE: Final = 0.60
 FIRST_LOAN_SHARE: Final = 0.10

@@ -9,16 +9,16 @@ from urllib.parse import urlencode
 
 from starlette.routing import Route
 
-from sandbox import tables, wire
-from sandbox.scenarios import SCENARIOS
-from sandbox.wire import Reply
+from nightscreen.sandbox import tables, wire
+from nightscreen.sandbox.scenarios import SCENARIOS
+from nightscreen.sandbox.wire import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from starlette.types import Receive, Scope, Send
 
-    from sandbox.state import Sandbox
+    from nightscreen.sandbox.state import Sandbox
 
 LAST_CALLS: Final = 25
 

@@ -10,7 +10,7 @@ from collections import deque
 from itertools import islice
 from typing import Final, NamedTuple
 
-from sandbox.money import naira_text
+from nightscreen.sandbox.money import naira_text
 
 PAGE: Final = 50_000
 

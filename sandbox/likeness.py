@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
-from sandbox import magic
-from sandbox.draw import Draw
-from sandbox.lives import person_of_bvn
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.draw import Draw
+from nightscreen.sandbox.lives import person_of_bvn
 
 MATCH_FROM: Final = 80
 """The service's own line between match and no match; the caller sets another (rule 2)."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sandbox.accounts import ACCOUNT_DIGITS, BANK_CODE_DIGITS, account_name, holder_of
-from sandbox.lives import FIRST_DAY, is_digits
-from sandbox.transactions import bank_account, bank_accounts_of
+from nightscreen.sandbox.accounts import ACCOUNT_DIGITS, BANK_CODE_DIGITS, account_name, holder_of
+from nightscreen.sandbox.lives import FIRST_DAY, is_digits
+from nightscreen.sandbox.transactions import bank_account, bank_accounts_of
 
 if TYPE_CHECKING:
-    from sandbox.transactions import Record
+    from nightscreen.sandbox.transactions import Record
 
 
 def noon(day: int) -> str:

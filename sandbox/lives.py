@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from sandbox import magic
-from sandbox.banks import BANKS_BY_WEIGHT, account_number, serial_of_holder
-from sandbox.draw import Draw
-from sandbox.names import ENGLISH_MEN, ENGLISH_WOMEN, STOCKS
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.banks import BANKS_BY_WEIGHT, account_number, serial_of_holder
+from nightscreen.sandbox.draw import Draw
+from nightscreen.sandbox.names import ENGLISH_MEN, ENGLISH_WOMEN, STOCKS
 
 FIRST_DAY = date(2026, 7, 1)
 """Day 0 of the simulated world: ages and dates are counted from here."""

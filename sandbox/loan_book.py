@@ -13,10 +13,10 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Final
 
-from sandbox.borrowers import Borrower, Borrowers, contact_key, magic_row, standing_of
-from sandbox.draw import Draw
-from sandbox.lives import FIRST_DAY, stamp
-from sandbox.products import DAYS, Product, active_products
+from nightscreen.sandbox.borrowers import Borrower, Borrowers, contact_key, magic_row, standing_of
+from nightscreen.sandbox.draw import Draw
+from nightscreen.sandbox.lives import FIRST_DAY, stamp
+from nightscreen.sandbox.products import DAYS, Product, active_products
 
 SHORT_LINK: Final = "/l"
 """Where all short links lead, below the sandbox's own address."""

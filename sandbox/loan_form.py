@@ -13,10 +13,10 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
-from sandbox.borrowers import contact_key, is_phone
+from nightscreen.sandbox.borrowers import contact_key, is_phone
 
 if TYPE_CHECKING:
-    from sandbox.products import Product
+    from nightscreen.sandbox.products import Product
 
 ABOUT_YOU: Final = ("first_name", "last_name", "date_of_birth", "email", "phone_number")
 YOUR_LOAN: Final = ("amount", "tenor", "consent")

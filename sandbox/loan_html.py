@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from decimal import Decimal
 
-    from sandbox.loan_form import Filled
+    from nightscreen.sandbox.loan_form import Filled
 
 BRAND: Final = "Sandbox Credit"
 

@@ -16,24 +16,31 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.routing import Route
 
-from sandbox import loan_form, wire
-from sandbox import loan_html as html
-from sandbox.borrowers import Borrower, code_of, contact_key, is_phone
-from sandbox.doors import header
-from sandbox.lives import FIRST_DAY
-from sandbox.loan_book import CANCELLED, PENDING, RUNNING, SHORT_LINK, Application, earlier_of
-from sandbox.loans import origin
-from sandbox.validation import masked_contact
-from sandbox.wire import Reply
+from nightscreen.sandbox import loan_form, wire
+from nightscreen.sandbox import loan_html as html
+from nightscreen.sandbox.borrowers import Borrower, code_of, contact_key, is_phone
+from nightscreen.sandbox.doors import header
+from nightscreen.sandbox.lives import FIRST_DAY
+from nightscreen.sandbox.loan_book import (
+    CANCELLED,
+    PENDING,
+    RUNNING,
+    SHORT_LINK,
+    Application,
+    earlier_of,
+)
+from nightscreen.sandbox.loans import origin
+from nightscreen.sandbox.validation import masked_contact
+from nightscreen.sandbox.wire import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.types import Receive, Scope, Send
 
-    from sandbox.loan_book import Loan, Place
-    from sandbox.loan_form import Filled
-    from sandbox.state import Sandbox
+    from nightscreen.sandbox.loan_book import Loan, Place
+    from nightscreen.sandbox.loan_form import Filled
+    from nightscreen.sandbox.state import Sandbox
 
 COOKIE: Final = "borrower"
 _LONGEST_FORM: Final = 20_000

@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sandbox.borrowers import magic_row
-from sandbox.doors import KeyDoor, header
-from sandbox.gate import Answer, Operation, Subject
-from sandbox.loan_book import SHORT_LINK, LoanBook
-from sandbox.products import active_products, product_of
+from nightscreen.sandbox.borrowers import magic_row
+from nightscreen.sandbox.doors import KeyDoor, header
+from nightscreen.sandbox.gate import Answer, Operation, Subject
+from nightscreen.sandbox.loan_book import SHORT_LINK, LoanBook
+from nightscreen.sandbox.products import active_products, product_of
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-    from sandbox.state import Sandbox
+    from nightscreen.sandbox.state import Sandbox
 
 _NO_OFFER: Final = Answer(
     "no_distributor",

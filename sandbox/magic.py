@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sandbox.banks import account_number
+from nightscreen.sandbox.banks import account_number
 
 BANK_CODE = "058"
 _BVN = "229990000"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sandbox import magic
+from nightscreen.sandbox import magic
 
 MAIL: Final = "@magic.example"
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from sandbox import magic_customers
-from sandbox.draw import Draw
-from sandbox.transactions import transactions_of
+from nightscreen.sandbox import magic_customers
+from nightscreen.sandbox.draw import Draw
+from nightscreen.sandbox.transactions import transactions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sandbox.transactions import Record
+    from nightscreen.sandbox.transactions import Record
 
     Oddity = Callable[[list[Record], int], object]
 

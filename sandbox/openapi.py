@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sandbox import openapi_aggregator, openapi_loans
-from sandbox.blacklist import FORMS
-from sandbox.openapi_parts import (
+from nightscreen.sandbox import openapi_aggregator, openapi_loans
+from nightscreen.sandbox.blacklist import FORMS
+from nightscreen.sandbox.openapi_parts import (
     BVN,
     DAY,
     MOMENT,

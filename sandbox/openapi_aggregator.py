@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from sandbox.grants import SCOPES, TOKEN_LENGTH
-from sandbox.openapi_parts import (
+from nightscreen.sandbox.grants import SCOPES, TOKEN_LENGTH
+from nightscreen.sandbox.openapi_parts import (
     MOMENT,
     Schema,
     operation,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from sandbox.loan_book import WORDS
-from sandbox.openapi_parts import (
+from nightscreen.sandbox.loan_book import WORDS
+from nightscreen.sandbox.openapi_parts import (
     JSON,
     MOMENT,
     NUMBER,

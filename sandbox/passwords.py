@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sandbox.accounts import otp_of
-from sandbox.draw import Draw
+from nightscreen.sandbox.accounts import otp_of
+from nightscreen.sandbox.draw import Draw
 
 EXPIRED_OTP: Final = "999999"
 """The one-time password that is always too late."""

@@ -4,7 +4,7 @@ A front door only: each function is defined in the module of its subject. All ar
 identifier has the same life on every machine and in every run.
 """
 
-from sandbox.accounts import (
+from nightscreen.sandbox.accounts import (
     account_name,
     account_of,
     bvn_accounts,
@@ -13,12 +13,12 @@ from sandbox.accounts import (
     masked_bvn,
     otp_of,
 )
-from sandbox.blacklist import identity_kind, karma_of
-from sandbox.history import ecosystem_of
-from sandbox.likeness import selfie_of
-from sandbox.lives import Account, Person, person_of_bvn
-from sandbox.oddities import listed_of
-from sandbox.transactions import (
+from nightscreen.sandbox.blacklist import identity_kind, karma_of
+from nightscreen.sandbox.history import ecosystem_of
+from nightscreen.sandbox.likeness import selfie_of
+from nightscreen.sandbox.lives import Account, Person, person_of_bvn
+from nightscreen.sandbox.oddities import listed_of
+from nightscreen.sandbox.transactions import (
     bank_accounts_of,
     changes_between,
     person_of_customer,

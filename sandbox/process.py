@@ -14,7 +14,7 @@ from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from sandbox.state import DEFAULT_KEY
+from nightscreen.sandbox.state import DEFAULT_KEY
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -87,7 +87,7 @@ class SandboxProcess:
             RuntimeError: the child ended without listening.
         """
         self._child = subprocess.Popen(  # noqa: S603 - our own program, no shell
-            [sys.executable, "-m", "sandbox", "--stop-with-stdin", *self._options],
+            [sys.executable, "-m", "nightscreen.sandbox", "--stop-with-stdin", *self._options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from sandbox.latency import Profile, fixed, lognormal
-from sandbox.manners import Manners
+from nightscreen.sandbox.latency import Profile, fixed, lognormal
+from nightscreen.sandbox.manners import Manners
 
 FLAKY_RATES: Final = dict.fromkeys(
     (

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from sandbox.app import application
-from sandbox.state import DEFAULT_KEY, Opening, Sandbox
-from sandbox.wire import TRANSPORT
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.state import DEFAULT_KEY, Opening, Sandbox
+from nightscreen.sandbox.wire import TRANSPORT
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -9,18 +9,18 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from sandbox.clients import Client
-from sandbox.faults import ALL, FaultPlan
-from sandbox.grants import Grants
-from sandbox.latency import Latency
-from sandbox.ledger import Ledger
-from sandbox.linked import Linked
-from sandbox.loan_book import LoanBook
-from sandbox.manners import Manners, as_json
-from sandbox.money import micros_of, naira_text
-from sandbox.passwords import Outbox, Terms
-from sandbox.scenarios import SCENARIOS, Scenario
-from sandbox.wallet import PriceList, Wallet
+from nightscreen.sandbox.clients import Client
+from nightscreen.sandbox.faults import ALL, FaultPlan
+from nightscreen.sandbox.grants import Grants
+from nightscreen.sandbox.latency import Latency
+from nightscreen.sandbox.ledger import Ledger
+from nightscreen.sandbox.linked import Linked
+from nightscreen.sandbox.loan_book import LoanBook
+from nightscreen.sandbox.manners import Manners, as_json
+from nightscreen.sandbox.money import micros_of, naira_text
+from nightscreen.sandbox.passwords import Outbox, Terms
+from nightscreen.sandbox.scenarios import SCENARIOS, Scenario
+from nightscreen.sandbox.wallet import PriceList, Wallet
 
 DEFAULT_KEY = "sandbox-key"
 DEFAULT_BALANCE = "1000000"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sandbox import magic, magic_customers, manners
+from nightscreen.sandbox import magic, magic_customers, manners
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -18,10 +18,17 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from sandbox import magic_customers
-from sandbox.banks import BANK_NAMES, BANKS_BY_WEIGHT, account_number
-from sandbox.draw import Draw
-from sandbox.lives import BVN_DIGITS, FIRST_DAY, LINKED_PREFIX, Person, is_digits, person_of_bvn
+from nightscreen.sandbox import magic_customers
+from nightscreen.sandbox.banks import BANK_NAMES, BANKS_BY_WEIGHT, account_number
+from nightscreen.sandbox.draw import Draw
+from nightscreen.sandbox.lives import (
+    BVN_DIGITS,
+    FIRST_DAY,
+    LINKED_PREFIX,
+    Person,
+    is_digits,
+    person_of_bvn,
+)
 
 Record = dict[str, object]
 

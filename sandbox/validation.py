@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sandbox import magic, people
-from sandbox.accounts import ACCOUNT_DIGITS, BANK_CODE_DIGITS
-from sandbox.draw import Draw
-from sandbox.gate import Answer, Operation, Subject
-from sandbox.lives import BVN_DIGITS, is_digits
-from sandbox.passwords import drawn_delivery
+from nightscreen.sandbox import magic, people
+from nightscreen.sandbox.accounts import ACCOUNT_DIGITS, BANK_CODE_DIGITS
+from nightscreen.sandbox.draw import Draw
+from nightscreen.sandbox.gate import Answer, Operation, Subject
+from nightscreen.sandbox.lives import BVN_DIGITS, is_digits
+from nightscreen.sandbox.passwords import drawn_delivery
 
 if TYPE_CHECKING:
-    from sandbox.state import Sandbox
+    from nightscreen.sandbox.state import Sandbox
 
 BAD_BVN: Final = "Enter a valid BVN number."
 _SAMPLE: Final = magic.by_word("listed")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from sandbox.manners import AGGREGATOR
-from sandbox.money import MICROS
+from nightscreen.sandbox.manners import AGGREGATOR
+from nightscreen.sandbox.money import MICROS
 
 PRICES: Final = {
     "karma": 10 * MICROS,

@@ -12,12 +12,12 @@ from decimal import Decimal
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from sandbox.money import naira_text
+from nightscreen.sandbox.money import naira_text
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-TRANSPORT: Final = "sandbox.transport"
+TRANSPORT: Final = "nightscreen.sandbox.transport"
 """Key of the socket's transport in the scope of a request, put there by `sandbox.server`."""
 
 JSON: Final = b"application/json; charset=utf-8"

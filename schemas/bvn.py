@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from schemas.errands import ErrandParameters
+from nightscreen.schemas.errands import ErrandParameters
 
 if TYPE_CHECKING:
     from datetime import date

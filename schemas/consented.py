@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from schemas.answers import Record, Text
+from nightscreen.schemas.answers import Record, Text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from schemas.policy import Decision
-from schemas.rows import INSTANT
+from nightscreen.schemas.policy import Decision
+from nightscreen.schemas.rows import INSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

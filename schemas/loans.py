@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.answers import Count, Flag, Number, Record, Text
+from nightscreen.schemas.answers import Count, Flag, Number, Record, Text
 
 
 class LoanProduct(Record):

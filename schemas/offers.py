@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from schemas.errands import ErrandParameters
+from nightscreen.schemas.errands import ErrandParameters
 
 DecisionName = Literal["approve", "review", "decline", "undecided"]
 ContactName = Literal["email", "phone"]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from schemas.checks import Check, IdentityKind, NoAnswer
+from nightscreen.schemas.checks import Check, IdentityKind, NoAnswer
 
 
 class Slot(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
-from schemas.errands import ErrandParameters
+from nightscreen.schemas.errands import ErrandParameters
 
 
 class PullTransactions(ErrandParameters):

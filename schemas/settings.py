@@ -28,8 +28,8 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableSettingsError
 
-from schemas.checks import Check, Outcome, Purpose
-from schemas.errors import SettingsError
+from nightscreen.schemas.checks import Check, Outcome, Purpose
+from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,34 +9,34 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from schemas.checks import Check
-from schemas.money import naira_text
-from schemas.plan import CheckCounts
-from schemas.quote import Quote
-from steps.asking.control import ADDRESS, COMPLETED, TEST_MODE
-from steps.line import PROBLEMS, read_chunk
-from steps.planning.eligibility import slots_of
-from steps.planning.row_plan import read_row_plan
-from steps.policy.engine import locked_engine
-from steps.policy.replay import PURPOSE_KEY
-from steps.report.account import RowTally, RunFacts, check_report, make_report
-from steps.report.callsheet import CallSheet, write_call_sheet
-from steps.report.coverage import Coverage
-from steps.report.findings import findings_of
-from steps.report.identities import identities_report, of_check, standings
-from steps.report.news import news_of
-from steps.report.page import report_page
-from steps.report.plausible import earlier_reports, hold, plausible
-from steps.results.assemble import Assembly, Chunk
-from steps.results.bvn_held import BvnsAtHand
-from steps.results.decide import decide
-from steps.results.enriched import enriched_schema
-from steps.results.evidence import Evidence
-from steps.results.telling import tell, withdraw
-from storage.allocation import give_back
-from storage.clock import instant_text, spending_day, spending_month
-from storage.journal.asked_again import earlier_outcomes
-from storage.outputs import MANIFEST, QUARANTINE, REPORT
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.plan import CheckCounts
+from nightscreen.schemas.quote import Quote
+from nightscreen.steps.asking.control import ADDRESS, COMPLETED, TEST_MODE
+from nightscreen.steps.line import PROBLEMS, read_chunk
+from nightscreen.steps.planning.eligibility import slots_of
+from nightscreen.steps.planning.row_plan import read_row_plan
+from nightscreen.steps.policy.engine import locked_engine
+from nightscreen.steps.policy.replay import PURPOSE_KEY
+from nightscreen.steps.report.account import RowTally, RunFacts, check_report, make_report
+from nightscreen.steps.report.callsheet import CallSheet, write_call_sheet
+from nightscreen.steps.report.coverage import Coverage
+from nightscreen.steps.report.findings import findings_of
+from nightscreen.steps.report.identities import identities_report, of_check, standings
+from nightscreen.steps.report.news import news_of
+from nightscreen.steps.report.page import report_page
+from nightscreen.steps.report.plausible import earlier_reports, hold, plausible
+from nightscreen.steps.results.assemble import Assembly, Chunk
+from nightscreen.steps.results.bvn_held import BvnsAtHand
+from nightscreen.steps.results.decide import decide
+from nightscreen.steps.results.enriched import enriched_schema
+from nightscreen.steps.results.evidence import Evidence
+from nightscreen.steps.results.telling import tell, withdraw
+from nightscreen.storage.allocation import give_back
+from nightscreen.storage.clock import instant_text, spending_day, spending_month
+from nightscreen.storage.journal.asked_again import earlier_outcomes
+from nightscreen.storage.outputs import MANIFEST, QUARANTINE, REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from steps.line import Line
-    from steps.results.telling import Told
+    from nightscreen.steps.line import Line
+    from nightscreen.steps.results.telling import Told
 
 LOW_BALANCE = "the balance is low"
 _CALLS_READ = 4096

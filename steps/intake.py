@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from schemas.rows import (
+from nightscreen.schemas.rows import (
     KNOWN_COLUMNS,
     Action,
     Flaw,
@@ -21,11 +21,11 @@ from schemas.rows import (
     RowBatch,
     row_schema,
 )
-from steps.values.accounts import judge_accounts, judge_banks
-from steps.values.addresses import judge_domains, judge_emails
-from steps.values.amounts import judge_amounts
-from steps.values.bvns import judge_bvns
-from steps.values.columns import (
+from nightscreen.steps.values.accounts import judge_accounts, judge_banks
+from nightscreen.steps.values.addresses import judge_domains, judge_emails
+from nightscreen.steps.values.amounts import judge_amounts
+from nightscreen.steps.values.bvns import judge_bvns
+from nightscreen.steps.values.columns import (
     Column,
     Mask,
     as_text,
@@ -36,7 +36,7 @@ from steps.values.columns import (
     present,
     where,
 )
-from steps.values.customer_ids import (
+from nightscreen.steps.values.customer_ids import (
     ID_MISSING,
     ID_REPEATED,
     SUSPECT_PATTERN,
@@ -44,15 +44,15 @@ from steps.values.customer_ids import (
     judge_customer_id,
     suspects,
 )
-from steps.values.fields import Finding, Notes, trimmed
-from steps.values.images import judge_image_urls
-from steps.values.instants import Edge, judge_dates, judge_instants
-from steps.values.phones import judge_phones
+from nightscreen.steps.values.fields import Finding, Notes, trimmed
+from nightscreen.steps.values.images import judge_image_urls
+from nightscreen.steps.values.instants import Edge, judge_dates, judge_instants
+from nightscreen.steps.values.phones import judge_phones
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from schemas.rows import Header, SourceBatch
+    from nightscreen.schemas.rows import Header, SourceBatch
 
 NO_IDENTIFIER = Finding(
     "no_identifier",

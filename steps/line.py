@@ -19,49 +19,55 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from client.prices import load_prices
-from client.resolving import Resolver, resolve_host
-from schemas.calls import Caps
-from schemas.checks import Check
-from schemas.errors import InputError, SettingsError
-from schemas.money import to_micro
-from schemas.plan import Plan, Standing
-from schemas.settings import Settings, max_ages, overridden
-from steps.asking.control import Breaker, CapWatch, CheckProgress, Control
-from steps.intake import Intake
-from steps.planning.eligibility import slots_of
-from steps.planning.freshness import Freshness
-from steps.planning.needed import NeededPieces, Ranked
-from steps.planning.plan import Planner, Wanted, plan_batch
-from steps.planning.price import RECENT_RUNS, approval_reason, rank, seen_rates, worst_costs
-from steps.planning.price import quote as make_quote
-from steps.planning.resolved import Resolved, resolve
-from steps.planning.signals import COUNTED, PLACEHOLDERS, Earlier, count_shared
-from steps.policy.loading import load_policy
-from steps.results.evidence import AccountJudge, Evidence
-from steps.values.images import ImageJudge
-from storage.allocation import give_back, give_back_freed, leave_pandas_out
-from storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
-from storage.journal import Journal, journal_of
-from storage.journal.sightings import Sightings
-from storage.mapping import Mapping, read_mapping
-from storage.outputs import QUARANTINE, RunFolder
-from storage.places import is_url
-from storage.publishing import withdraw
-from storage.rejects import ProblemsWriter, QuarantineWriter, append_problems
-from storage.tables import file_digest, open_source
-from storage.workspace import Workspace, sweep_workspaces
+from nightscreen.client.prices import load_prices
+from nightscreen.client.resolving import Resolver, resolve_host
+from nightscreen.schemas.calls import Caps
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.errors import InputError, SettingsError
+from nightscreen.schemas.money import to_micro
+from nightscreen.schemas.plan import Plan, Standing
+from nightscreen.schemas.settings import Settings, max_ages, overridden
+from nightscreen.steps.asking.control import Breaker, CapWatch, CheckProgress, Control
+from nightscreen.steps.intake import Intake
+from nightscreen.steps.planning.eligibility import slots_of
+from nightscreen.steps.planning.freshness import Freshness
+from nightscreen.steps.planning.needed import NeededPieces, Ranked
+from nightscreen.steps.planning.plan import Planner, Wanted, plan_batch
+from nightscreen.steps.planning.price import (
+    RECENT_RUNS,
+    approval_reason,
+    rank,
+    seen_rates,
+    worst_costs,
+)
+from nightscreen.steps.planning.price import quote as make_quote
+from nightscreen.steps.planning.resolved import Resolved, resolve
+from nightscreen.steps.planning.signals import COUNTED, PLACEHOLDERS, Earlier, count_shared
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.results.evidence import AccountJudge, Evidence
+from nightscreen.steps.values.images import ImageJudge
+from nightscreen.storage.allocation import give_back, give_back_freed, leave_pandas_out
+from nightscreen.storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
+from nightscreen.storage.journal import Journal, journal_of
+from nightscreen.storage.journal.sightings import Sightings
+from nightscreen.storage.mapping import Mapping, read_mapping
+from nightscreen.storage.outputs import QUARANTINE, RunFolder
+from nightscreen.storage.places import is_url
+from nightscreen.storage.publishing import withdraw
+from nightscreen.storage.rejects import ProblemsWriter, QuarantineWriter, append_problems
+from nightscreen.storage.tables import file_digest, open_source
+from nightscreen.storage.workspace import Workspace, sweep_workspaces
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from schemas.errands import ErrandParameters
-    from schemas.parameters import ScreenBatch
-    from schemas.policy import Policy
-    from schemas.quote import Quote
-    from schemas.rows import SourceColumn
-    from steps.asking.sparing import Chains
+    from nightscreen.schemas.errands import ErrandParameters
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.policy import Policy
+    from nightscreen.schemas.quote import Quote
+    from nightscreen.schemas.rows import SourceColumn
+    from nightscreen.steps.asking.sparing import Chains
 
 CHUNK_ROWS = 16_384
 """Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""

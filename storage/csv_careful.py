@@ -10,7 +10,7 @@ import csv
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from schemas.rows import RefusedRow
+from nightscreen.schemas.rows import RefusedRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

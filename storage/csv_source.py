@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from schemas.rows import RefusedRow, SourceBatch
-from storage import csv_careful as careful
-from storage.raw_table import RawTable, numbered_names, regroup, text_batch
+from nightscreen.schemas.rows import RefusedRow, SourceBatch
+from nightscreen.storage import csv_careful as careful
+from nightscreen.storage.raw_table import RawTable, numbered_names, regroup, text_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from storage.headings import Vocabulary
-    from storage.text_stream import TextFile
+    from nightscreen.storage.headings import Vocabulary
+    from nightscreen.storage.text_stream import TextFile
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 QUOTE, NEWLINE, RETURN = b'"\n\r'

@@ -23,24 +23,24 @@ import openpyxl
 import xlsxwriter  # type: ignore[import-untyped]  # has no types
 from xlsxwriter.exceptions import FileCreateError  # type: ignore[import-untyped]
 
-from schemas.decisions import (
+from nightscreen.schemas.decisions import (
     DECISION_COLUMNS,
     FIX_COLUMNS,
     LISTED,
     REVIEW_COLUMNS,
     ReviewRow,
 )
-from schemas.errors import InputError, OutputError
-from schemas.policy import Decision
-from storage.clock import LAGOS
-from storage.csv_source import read_csv
-from storage.headings import HEADER_SEARCH_ROWS, Vocabulary, fold
-from storage.list_cells import LONGEST_TEXT, csv_lines
-from storage.list_sheets import fill_sheets
-from storage.private import appearing
-from storage.rejects import guard, unguard
-from storage.text_stream import open_text
-from storage.workbook_source import UNREADABLE
+from nightscreen.schemas.errors import InputError, OutputError
+from nightscreen.schemas.policy import Decision
+from nightscreen.storage.clock import LAGOS
+from nightscreen.storage.csv_source import read_csv
+from nightscreen.storage.headings import HEADER_SEARCH_ROWS, Vocabulary, fold
+from nightscreen.storage.list_cells import LONGEST_TEXT, csv_lines
+from nightscreen.storage.list_sheets import fill_sheets
+from nightscreen.storage.private import appearing
+from nightscreen.storage.rejects import guard, unguard
+from nightscreen.storage.text_stream import open_text
+from nightscreen.storage.workbook_source import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from xlsxwriter.format import Format  # type: ignore[import-untyped]  # has no types
     from xlsxwriter.worksheet import Worksheet  # type: ignore[import-untyped]  # has no types
 
-    from storage.laid_out import LaidOut
+    from nightscreen.storage.laid_out import LaidOut
 
 Cell = str | int | Decimal | date | datetime | None
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from schemas.errors import JournalError, OutputError
-from storage.private import make_private_folder, write_private
-from storage.sealing import KEY_ID_BYTES, key_id
+from nightscreen.schemas.errors import JournalError, OutputError
+from nightscreen.storage.private import make_private_folder, write_private
+from nightscreen.storage.sealing import KEY_ID_BYTES, key_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from storage.sealing import Sealer
+    from nightscreen.storage.sealing import Sealer
 
 FOLDER = "evidence"
 KEY_BYTES = 16

@@ -15,12 +15,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schemas.rows import KNOWN_COLUMNS
+from nightscreen.schemas.rows import KNOWN_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.mapping import Mapping
+    from nightscreen.storage.mapping import Mapping
 
 HEADINGS_FILE = Path(__file__).resolve().parents[1] / "data" / "headings.csv"
 CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORECASE)

@@ -17,8 +17,8 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from sqlalchemy import text
 
-from schemas.errors import JournalError
-from storage.private import make_private_folder
+from nightscreen.schemas.errors import JournalError
+from nightscreen.storage.private import make_private_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
-from schemas.errors import OutputError
-from storage.private import make_private_folder, write_private
+from nightscreen.schemas.errors import OutputError
+from nightscreen.storage.private import make_private_folder, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from schemas.errors import InputError
-from schemas.rows import RefusedRow, SourceBatch
-from storage.csv_careful import BROKEN
-from storage.raw_table import RawTable, regroup, text_batch
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.rows import RefusedRow, SourceBatch
+from nightscreen.storage.csv_careful import BROKEN
+from nightscreen.storage.raw_table import RawTable, regroup, text_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from storage.text_stream import TextFile
+    from nightscreen.storage.text_stream import TextFile
 
 PIECE_ROWS = 2048
 LONGEST_LINE = 16 << 20

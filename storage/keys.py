@@ -11,8 +11,8 @@ import os
 import secrets
 from typing import TYPE_CHECKING
 
-from schemas.errors import JournalKeyError, SettingsError
-from storage.private import make_private_folder, write_private, write_private_once
+from nightscreen.schemas.errors import JournalKeyError, SettingsError
+from nightscreen.storage.private import make_private_folder, write_private, write_private_once
 
 if TYPE_CHECKING:
     from pathlib import Path

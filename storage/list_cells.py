@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xlsxwriter.utility import xl_col_to_name  # type: ignore[import-untyped]  # has no types
 
-from storage.clock import DAY_MICROS
-from storage.rejects import TRIGGERS
-from storage.text_bytes import Edges, inside, table_of
+from nightscreen.storage.clock import DAY_MICROS
+from nightscreen.storage.rejects import TRIGGERS
+from nightscreen.storage.text_bytes import Edges, inside, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import re
 import zipfile
 from typing import TYPE_CHECKING
 
-from storage.list_cells import sheet_rows
+from nightscreen.storage.list_cells import sheet_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 
-from schemas.errors import SettingsError
-from schemas.rows import KNOWN_COLUMNS
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.rows import KNOWN_COLUMNS
 
 DATE_ORDERS = ("dmy", "mdy", "ymd")
 KEYS = ("columns", "defaults", "date_order", "sheet", "drop")

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import OutputError
-from storage.places import is_url
-from storage.private import appearing, make_private_folder, write_private
-from storage.publishing import folder_to_publish, publish, withdraw_manifest
+from nightscreen.schemas.errors import OutputError
+from nightscreen.storage.places import is_url
+from nightscreen.storage.private import appearing, make_private_folder, write_private
+from nightscreen.storage.publishing import folder_to_publish, publish, withdraw_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

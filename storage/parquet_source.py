@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.errors import InputError
-from schemas.rows import SourceBatch
-from storage.raw_table import RawTable, numbered_names, regroup
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.rows import SourceBatch
+from nightscreen.storage.raw_table import RawTable, numbered_names, regroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from schemas.errors import OutputError
-from storage.private import write_passing
+from nightscreen.schemas.errors import OutputError
+from nightscreen.storage.private import write_passing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

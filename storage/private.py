@@ -11,7 +11,7 @@ import tempfile
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from schemas.errors import OutputError
+from nightscreen.schemas.errors import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

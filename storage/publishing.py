@@ -12,13 +12,13 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from storage.places import remote_place
-from storage.private import make_private_folder, write_private
+from nightscreen.storage.places import remote_place
+from nightscreen.storage.private import make_private_folder, write_private
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.places import RemotePlace
+    from nightscreen.storage.places import RemotePlace
 
 OUTPUTS = "outputs"
 _LAST = "manifest.json"

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.rows import SourceBatch
+from nightscreen.schemas.rows import SourceBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from schemas.rows import RefusedRow
+    from nightscreen.schemas.rows import RefusedRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,15 @@ import shutil
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
-from storage.headings import QUARANTINE_COLUMNS
-from storage.private import appearing
+from nightscreen.storage.headings import QUARANTINE_COLUMNS
+from nightscreen.storage.private import appearing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
 
-    from schemas.rows import Problem, RefusedRow, SourceColumn
+    from nightscreen.schemas.rows import Problem, RefusedRow, SourceColumn
 
 PROBLEM_COLUMNS = (*QUARANTINE_COLUMNS, "action")
 TRIGGERS = "=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20"

@@ -29,17 +29,17 @@ from openpyxl.styles import Font
 from openpyxl.utils.cell import get_column_letter
 from openpyxl.worksheet.datavalidation import DataValidation
 
-from storage.headings import HEADER_SEARCH_ROWS
-from storage.outputs import MANIFEST
-from storage.private import appearing, write_private
-from storage.publishing import publish
-from storage.rejects import unguard
-from storage.workbook_source import UNREADABLE
+from nightscreen.storage.headings import HEADER_SEARCH_ROWS
+from nightscreen.storage.outputs import MANIFEST
+from nightscreen.storage.private import appearing, write_private
+from nightscreen.storage.publishing import publish
+from nightscreen.storage.rejects import unguard
+from nightscreen.storage.workbook_source import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from storage.journal.runs import Run
+    from nightscreen.storage.journal.runs import Run
 
     Mask = Callable[[pa.Table], pa.ChunkedArray]
     """Tells of each row whether it goes."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from schemas.errors import JournalDamagedError, JournalKeyError
+from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

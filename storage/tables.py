@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.errors import InputError
-from schemas.rows import Header, RefusedRow, SourceBatch
-from storage.csv_source import read_csv
-from storage.headings import Vocabulary
-from storage.jsonl_source import read_jsonl
-from storage.parquet_source import read_parquet
-from storage.rejects import GUARDED_PATTERN, unguard
-from storage.text_stream import open_text
-from storage.understanding import Layout, understand
-from storage.workbook_source import read_workbook
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.rows import Header, RefusedRow, SourceBatch
+from nightscreen.storage.csv_source import read_csv
+from nightscreen.storage.headings import Vocabulary
+from nightscreen.storage.jsonl_source import read_jsonl
+from nightscreen.storage.parquet_source import read_parquet
+from nightscreen.storage.rejects import GUARDED_PATTERN, unguard
+from nightscreen.storage.text_stream import open_text
+from nightscreen.storage.understanding import Layout, understand
+from nightscreen.storage.workbook_source import read_workbook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from storage.mapping import Mapping
-    from storage.raw_table import RawTable
+    from nightscreen.storage.mapping import Mapping
+    from nightscreen.storage.raw_table import RawTable
 
 BATCH_ROWS = 8192
 START_BYTES = 64 * 1024

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from schemas.errors import InputError
+from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

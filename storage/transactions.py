@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import insert, select, update
 
-from schemas.pulls import KEPT, Change, Known, Pulled, PullOutcome
-from storage.journal.engine import reading, writing
-from storage.journal.grant_seals import record_context
-from storage.journal.grant_tables import transaction_pulls, transaction_records
+from nightscreen.schemas.pulls import KEPT, Change, Known, Pulled, PullOutcome
+from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.grant_seals import record_context
+from nightscreen.storage.journal.grant_tables import transaction_pulls, transaction_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
-    from schemas.pulls import Answered, Difference
-    from storage.journal import Journal
+    from nightscreen.schemas.pulls import Answered, Difference
+    from nightscreen.storage.journal import Journal
 
 _BLOCK = 2000
 _NAMES_BLOCK = 500

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from schemas.errors import InputError
-from schemas.rows import KNOWN_COLUMNS, Header, SourceColumn
-from storage import headings as words
-from storage.mapping import Mapping, nearest
-from storage.rejects import unguard
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.rows import KNOWN_COLUMNS, Header, SourceColumn
+from nightscreen.storage import headings as words
+from nightscreen.storage.mapping import Mapping, nearest
+from nightscreen.storage.rejects import unguard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

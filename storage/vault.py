@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, insert, select, update
 
-from schemas.errors import ConsentStateError, StateRefusal, UsageError
-from storage.clock import DAY_MICROS
-from storage.journal.engine import reading, writing
-from storage.journal.grant_seals import grant_context, state_context, token_context
-from storage.journal.grant_tables import consent_grants, consent_states
+from nightscreen.schemas.errors import ConsentStateError, StateRefusal, UsageError
+from nightscreen.storage.clock import DAY_MICROS
+from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.grant_seals import grant_context, state_context, token_context
+from nightscreen.storage.journal.grant_tables import consent_grants, consent_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from sqlalchemy import ColumnElement, Connection, Row
 
-    from schemas.consented import TokenAnswer
-    from storage.journal import Journal
+    from nightscreen.schemas.consented import TokenAnswer
+    from nightscreen.storage.journal import Journal
 
 REPLACED = "replaced"
 """Why a grant ended whose customer consented anew."""

@@ -21,10 +21,10 @@ from xml.etree.ElementTree import ParseError
 import openpyxl
 from openpyxl.utils.exceptions import InvalidFileException
 
-from schemas.errors import InputError
-from storage.headings import HEADER_SEARCH_ROWS
-from storage.mapping import Mapping, nearest
-from storage.raw_table import RawTable, regroup, text_batch
+from nightscreen.schemas.errors import InputError
+from nightscreen.storage.headings import HEADER_SEARCH_ROWS
+from nightscreen.storage.mapping import Mapping, nearest
+from nightscreen.storage.raw_table import RawTable, regroup, text_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from openpyxl.workbook import Workbook
 
-    from schemas.rows import SourceBatch
-    from storage.headings import Vocabulary
+    from nightscreen.schemas.rows import SourceBatch
+    from nightscreen.storage.headings import Vocabulary
 
 PIECE_ROWS = 2048
 FULL_DIGITS = 15

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from schemas.errors import JournalError
-from storage.places import LocalPlace, Place, is_url, remote_place
-from storage.private import make_private_folder
+from nightscreen.schemas.errors import JournalError
+from nightscreen.storage.places import LocalPlace, Place, is_url, remote_place
+from nightscreen.storage.private import make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from storage.sealing import Sealer
+    from nightscreen.storage.sealing import Sealer
 
 SHARED = "shared"
 _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")  # read twice and soon gone

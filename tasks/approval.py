@@ -15,16 +15,16 @@ from prefect.input import RunInput
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
-from steps.asking.control import StopReason
-from steps.line import needs_approval
-from steps.planning.quoting import quote_document
-from steps.report.summary import quote_tables
-from tasks import live
+from nightscreen.steps.asking.control import StopReason
+from nightscreen.steps.line import needs_approval
+from nightscreen.steps.planning.quoting import quote_document
+from nightscreen.steps.report.summary import quote_tables
+from nightscreen.tasks import live
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from steps.line import Line
+    from nightscreen.steps.line import Line
 
 POLL_S = 5
 

@@ -15,10 +15,10 @@ from prefect import get_client
 from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 from prefect.context import FlowRunContext
 
-from steps.closing import enriched_parts
-from steps.planning.quoting import quote_document
-from steps.report.reason_counts import reason_rows
-from steps.report.summary import (
+from nightscreen.steps.closing import enriched_parts
+from nightscreen.steps.planning.quoting import quote_document
+from nightscreen.steps.report.reason_counts import reason_rows
+from nightscreen.steps.report.summary import (
     answer_rows,
     charts_markdown,
     check_rows,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from uuid import UUID
 
-    from steps.line import Line
+    from nightscreen.steps.line import Line
 
 _NOT_IN_KEYS = re.compile(r"[^a-z0-9]+")
 _MOST_LETTERS = 60

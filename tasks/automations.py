@@ -17,8 +17,8 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import get_current_settings
 
-from schemas.errors import UsageError
-from tasks.events import MORNING, PAGE
+from nightscreen.schemas.errors import UsageError
+from nightscreen.tasks.events import MORNING, PAGE
 
 if TYPE_CHECKING:
     from uuid import UUID

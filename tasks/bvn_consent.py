@@ -11,14 +11,14 @@ from typing import Any
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from schemas.money import naira_words
-from steps.bvn import closing as bvn_closing
-from steps.bvn import confirming as bvn_confirming
-from steps.bvn import requesting as bvn_requesting
-from tasks import live
-from tasks.edge import guarded
-from tasks.events import tell_events
-from tasks.logs import say_report
+from nightscreen.schemas.money import naira_words
+from nightscreen.steps.bvn import closing as bvn_closing
+from nightscreen.steps.bvn import confirming as bvn_confirming
+from nightscreen.steps.bvn import requesting as bvn_requesting
+from nightscreen.tasks import live
+from nightscreen.tasks.edge import guarded
+from nightscreen.tasks.events import tell_events
+from nightscreen.tasks.logs import say_report
 
 
 @task(name="take in customers", cache_policy=NO_CACHE, persist_result=False)

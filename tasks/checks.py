@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from schemas.checks import Check
-from steps.asking import rounds as asking
-from tasks import live
-from tasks.edge import UnexpectedFault, guarded
+from nightscreen.schemas.checks import Check
+from nightscreen.steps.asking import rounds as asking
+from nightscreen.tasks import live
+from nightscreen.tasks.edge import UnexpectedFault, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from schemas.errors import NightscreenError
-from tasks import telemetry
+from nightscreen.schemas.errors import NightscreenError
+from nightscreen.tasks import telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

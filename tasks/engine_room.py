@@ -21,8 +21,8 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import WorkerStatus
 from prefect.settings import PREFECT_API_URL
 
-from steps.oncall.examining import OK, WARNING, Finding
-from steps.oncall.remedies import Remedy
+from nightscreen.steps.oncall.examining import OK, WARNING, Finding
+from nightscreen.steps.oncall.remedies import Remedy
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient

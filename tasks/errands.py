@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from prefect.runtime import flow_run
 
-from schemas.errors import UsageError
-from steps.asking.control import StopReason
-from steps.errands.desk import open_desk
-from tasks import live
-from tasks.stopping import heeding_sigterm, to_the_end
+from nightscreen.schemas.errors import UsageError
+from nightscreen.steps.asking.control import StopReason
+from nightscreen.steps.errands.desk import open_desk
+from nightscreen.tasks import live
+from nightscreen.tasks.stopping import heeding_sigterm, to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from steps.errands.desk import Desk, ErrandRun
-    from tasks.live import LiveErrand
+    from nightscreen.steps.errands.desk import Desk, ErrandRun
+    from nightscreen.tasks.live import LiveErrand
 
 
 def named(word: str) -> Callable[[], str]:

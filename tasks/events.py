@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from prefect.events import emit_event
 
-from schemas.parameters import batch_name
-from steps.closing import LOW_BALANCE
-from steps.oncall.alarms import Alarm
-from storage.clock import instant_text
+from nightscreen.schemas.parameters import batch_name
+from nightscreen.steps.closing import LOW_BALANCE
+from nightscreen.steps.oncall.alarms import Alarm
+from nightscreen.storage.clock import instant_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from schemas.errors import NightscreenError
-    from schemas.parameters import ScreenBatch
+    from nightscreen.schemas.errors import NightscreenError
+    from nightscreen.schemas.parameters import ScreenBatch
 
 PAGE = "nightscreen.page"
 MORNING = "nightscreen.morning"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schemas.errors import InputError
+from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
-    from schemas.parameters import ScreenBatch
+    from nightscreen.schemas.parameters import ScreenBatch
 
 _WILD = frozenset("*?[")
 

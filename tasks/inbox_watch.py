@@ -18,23 +18,23 @@ from prefect import get_client
 from prefect.runtime import deployment, flow_run
 from watchfiles import awatch
 
-from schemas.settings import overridden
-from steps.inbox.arrivals import Fate, examine, refuse, settle, ticket_name, told_name
-from steps.inbox.settling import LONGER, LOOKS, Settling
-from steps.line import require_service
-from steps.policy.loading import load_policy
-from storage.clock import Clock, system_clock
-from storage.inbox import Inbox, Ticket, is_being_written, is_whole
-from storage.mapping import read_mapping
+from nightscreen.schemas.settings import overridden
+from nightscreen.steps.inbox.arrivals import Fate, examine, refuse, settle, ticket_name, told_name
+from nightscreen.steps.inbox.settling import LONGER, LOOKS, Settling
+from nightscreen.steps.line import require_service
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.storage.clock import Clock, system_clock
+from nightscreen.storage.inbox import Inbox, Ticket, is_being_written, is_whole
+from nightscreen.storage.mapping import read_mapping
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from typing import Any
 
-    from schemas.errors import InputError
-    from schemas.parameters import ScreenBatch, WatchInbox
-    from schemas.settings import Settings
-    from storage.inbox import Lock
+    from nightscreen.schemas.errors import InputError
+    from nightscreen.schemas.parameters import ScreenBatch, WatchInbox
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.inbox import Lock
 
 LOOK_S = 5.0
 """How often the folder is looked at where nothing tells of changes."""

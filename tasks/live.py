@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from schemas.errors import NightscreenError
-from schemas.stops import StopReason
+from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steps.asking.control import Control
-    from steps.asking.gathering import Gathering
-    from steps.asking.rounds import Asking
-    from steps.errands.desk import Desk, ErrandRun
-    from steps.line import Line
-    from steps.report.account import RowTally
+    from nightscreen.steps.asking.control import Control
+    from nightscreen.steps.asking.gathering import Gathering
+    from nightscreen.steps.asking.rounds import Asking
+    from nightscreen.steps.errands.desk import Desk, ErrandRun
+    from nightscreen.steps.line import Line
+    from nightscreen.steps.report.account import RowTally
 
 
 class RunNotOpenError(NightscreenError):

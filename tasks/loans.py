@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from steps.loans import offering as offers
-from steps.loans import tracking as following
-from steps.loans.offer_report import close_offering
-from steps.loans.tracking_report import close_tracking
-from tasks import live
-from tasks.edge import guarded
-from tasks.events import tell_events
-from tasks.logs import say_report
+from nightscreen.steps.loans import offering as offers
+from nightscreen.steps.loans import tracking as following
+from nightscreen.steps.loans.offer_report import close_offering
+from nightscreen.steps.loans.tracking_report import close_tracking
+from nightscreen.tasks import live
+from nightscreen.tasks.edge import guarded
+from nightscreen.tasks.events import tell_events
+from nightscreen.tasks.logs import say_report
 
 if TYPE_CHECKING:
-    from steps.loans.offering import Offering
-    from steps.loans.tracking import Tracking
+    from nightscreen.steps.loans.offering import Offering
+    from nightscreen.steps.loans.tracking import Tracking
 
 
 def offering_of(run_id: str) -> Offering:

@@ -12,7 +12,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
-from storage.clock import instant_text
+from nightscreen.storage.clock import instant_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

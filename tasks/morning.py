@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from schemas.errors import JournalError
-from schemas.settings import read_settings
-from steps.oncall.morning import night_of
-from storage.clock import system_clock
-from storage.journal.looking import look_into
-from tasks.edge import guarded
-from tasks.events import tell_morning
+from nightscreen.schemas.errors import JournalError
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.oncall.morning import night_of
+from nightscreen.storage.clock import system_clock
+from nightscreen.storage.journal.looking import look_into
+from nightscreen.tasks.edge import guarded
+from nightscreen.tasks.events import tell_morning
 
 if TYPE_CHECKING:
-    from schemas.settings import Settings
+    from nightscreen.schemas.settings import Settings
 
 
 @task(name="tell the night", cache_policy=NO_CACHE, persist_result=False)

@@ -18,16 +18,16 @@ from prefect.deployments import arun_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled
 
-from schemas.errors import SettingsError
-from schemas.settings import read_settings
-from steps.asking import gathering as gathers
-from steps.asking import parts
-from steps.asking.control import StopReason
-from tasks import live
-from tasks.checks import BY_CHECK
-from tasks.logs import set_up_logs
-from tasks.slots import require_server, sharing_caps
-from tasks.stopping import PATIENCE_S, heeding_sigterm, to_the_end
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.asking import gathering as gathers
+from nightscreen.steps.asking import parts
+from nightscreen.steps.asking.control import StopReason
+from nightscreen.tasks import live
+from nightscreen.tasks.checks import BY_CHECK
+from nightscreen.tasks.logs import set_up_logs
+from nightscreen.tasks.slots import require_server, sharing_caps
+from nightscreen.tasks.stopping import PATIENCE_S, heeding_sigterm, to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
     from prefect.client.schemas.objects import FlowRun
 
-    from schemas.checks import Check
-    from schemas.parameters import ScreenBatch
-    from schemas.settings import Settings
-    from steps.asking.parts import Part
-    from tasks.live import LiveRun
+    from nightscreen.schemas.checks import Check
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.asking.parts import Part
+    from nightscreen.tasks.live import LiveRun
 
 DEPLOYMENT = "screen-part/part"
 _ALONE = "run with one worker"

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from steps.pull.pulling import pull_shard
-from steps.pull.report import close_pull
-from tasks import live
-from tasks.checks import RE_ENTRIES, RE_ENTRY_DELAYS_S, is_unforeseen
-from tasks.edge import guarded
-from tasks.events import tell_events
-from tasks.logs import say_report
+from nightscreen.steps.pull.pulling import pull_shard
+from nightscreen.steps.pull.report import close_pull
+from nightscreen.tasks import live
+from nightscreen.tasks.checks import RE_ENTRIES, RE_ENTRY_DELAYS_S, is_unforeseen
+from nightscreen.tasks.edge import guarded
+from nightscreen.tasks.events import tell_events
+from nightscreen.tasks.logs import say_report
 
 if TYPE_CHECKING:
-    from steps.pull.pulling import Pull
+    from nightscreen.steps.pull.pulling import Pull
 
 
 def pull_of(run_id: str) -> Pull:

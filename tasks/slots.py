@@ -26,20 +26,20 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from schemas.errors import SettingsError
-from steps.asking.shares import blocks, share_of
-from storage.clock import MICROS
-from storage.journal.claims import Claims
-from tasks.stopping import to_the_end
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.steps.asking.shares import blocks, share_of
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.journal.claims import Claims
+from nightscreen.tasks.stopping import to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
     from prefect.client.orchestration import PrefectClient
 
-    from client.limiter import AllottedCap
-    from schemas.checks import Check
-    from steps.asking.rounds import Asking
+    from nightscreen.client.limiter import AllottedCap
+    from nightscreen.schemas.checks import Check
+    from nightscreen.steps.asking.rounds import Asking
 
 LEASE_S = 60.0
 """How long a killed process keeps its slots; the engine allows no less."""

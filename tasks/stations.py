@@ -11,14 +11,14 @@ from typing import Any
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from schemas.money import naira_words
-from steps import closing, line
-from steps.asking import rounds as asking
-from tasks import live
-from tasks.artifacts import ending_tags, show_quote, show_report, tag_run
-from tasks.edge import guarded
-from tasks.events import tell_events
-from tasks.logs import say_report
+from nightscreen.schemas.money import naira_words
+from nightscreen.steps import closing, line
+from nightscreen.steps.asking import rounds as asking
+from nightscreen.tasks import live
+from nightscreen.tasks.artifacts import ending_tags, show_quote, show_report, tag_run
+from nightscreen.tasks.edge import guarded
+from nightscreen.tasks.events import tell_events
+from nightscreen.tasks.logs import say_report
 
 
 @task(name="take in", cache_policy=NO_CACHE, persist_result=False)

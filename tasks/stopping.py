@@ -18,14 +18,14 @@ from prefect.exceptions import TerminationSignal
 from prefect.runtime import deployment, flow_run
 from prefect.states import Cancelled
 
-from steps.asking.control import StopReason
+from nightscreen.steps.asking.control import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
     from prefect.client.schemas.objects import State
 
-    from tasks.live import Live
+    from nightscreen.tasks.live import Live
 
 PATIENCE_S = 15.0
 """How long calls in flight may take after SIGTERM; the engine kills a run 30 s after it."""

@@ -14,8 +14,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from schemas.money import MICRO
-from schemas.settings import PREFIX
+from nightscreen.schemas.money import MICRO
+from nightscreen.schemas.settings import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Tracer
 
-    from client.classify import Reading
-    from steps.asking.control import CheckProgress
-    from steps.line import Line
+    from nightscreen.client.classify import Reading
+    from nightscreen.steps.asking.control import CheckProgress
+    from nightscreen.steps.line import Line
 
 NAME = PREFIX.rstrip("_").lower()
 FLUSH_MS = 5_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from steps.asking.control import PASSING
-from steps.asking.rounds import seconds_to_resume, take_up_again
+from nightscreen.steps.asking.control import PASSING
+from nightscreen.steps.asking.rounds import seconds_to_resume, take_up_again
 
 if TYPE_CHECKING:
-    from steps.line import Line
+    from nightscreen.steps.line import Line
 
 LOOK_S = 1.0
 

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from prefect.context import FlowRunContext
 
-from schemas.errors import NightscreenError
-from steps.oncall.alarms import Alarms
-from steps.oncall.vitals import Pace, phase_of, vitals_of
-from storage.vitals import sweep_vitals, write_vitals
-from tasks import telemetry
-from tasks.events import tell_alarm, tell_false_start
-from tasks.logs import say, say_progress
+from nightscreen.schemas.errors import NightscreenError
+from nightscreen.steps.oncall.alarms import Alarms
+from nightscreen.steps.oncall.vitals import Pace, phase_of, vitals_of
+from nightscreen.storage.vitals import sweep_vitals, write_vitals
+from nightscreen.tasks import telemetry
+from nightscreen.tasks.events import tell_alarm, tell_false_start
+from nightscreen.tasks.logs import say, say_progress
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from schemas.parameters import ScreenBatch
-    from tasks.live import LiveRun
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.tasks.live import LiveRun
 
 EVERY_S = 2.0
 _LOOKS_A_LINE = 5

@@ -15,21 +15,21 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sandbox.app import application
-from sandbox.people import person_of_bvn
-from sandbox.state import Opening, Sandbox
-from schemas.parameters import ScreenBatch
-from schemas.settings import read_settings
-from steps import closing, line
-from steps.asking import rounds as asking
-from storage.clock import system_clock
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.people import person_of_bvn
+from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps import closing, line
+from nightscreen.steps.asking import rounds as asking
+from nightscreen.storage.clock import system_clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from client.resolving import Resolver
-    from storage.clock import Clock
+    from nightscreen.client.resolving import Resolver
+    from nightscreen.storage.clock import Clock
 
 CONSENT = {"consent_reference": "CNS-1", "consented_at": "2026-01-05T09:00:00"}
 

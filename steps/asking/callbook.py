@@ -13,12 +13,12 @@ import itertools
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
-from schemas.errors import JournalError, NightscreenError
+from nightscreen.schemas.errors import JournalError, NightscreenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from schemas.calls import Ask, Caps, Grant, Settled
+    from nightscreen.schemas.calls import Ask, Caps, Grant, Settled
 
 
 GROUP_EVERY_S = 0.01

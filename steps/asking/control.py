@@ -10,15 +10,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from schemas.money import naira_words
-from schemas.plan import Standing
-from schemas.stops import StopReason as StopReason  # noqa: PLC0414 - it belongs to control too
+from nightscreen.schemas.money import naira_words
+from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.stops import StopReason as StopReason  # noqa: PLC0414 - it belongs to control too
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from client.classify import Reading
-    from schemas.checks import Asked
+    from nightscreen.client.classify import Reading
+    from nightscreen.schemas.checks import Asked
 
 
 TOLERATED_FROM = 200

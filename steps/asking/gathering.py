@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from schemas.checks import Check
-from schemas.plan import Standing
-from steps.asking.control import StopReason
-from steps.asking.part_numbers import Totals
-from steps.asking.parts import TERMS, caps_document, put_ended, terms_of_round
-from steps.asking.shards import Layout
-from storage.journal import journal_of
-from storage.journal.shared_work import ASKING, CALLED, WHOLE_RUN, SharedWork
-from storage.workspace import Workspace, sweep_shared
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.plan import Standing
+from nightscreen.steps.asking.control import StopReason
+from nightscreen.steps.asking.part_numbers import Totals
+from nightscreen.steps.asking.parts import TERMS, caps_document, put_ended, terms_of_round
+from nightscreen.steps.asking.shards import Layout
+from nightscreen.storage.journal import journal_of
+from nightscreen.storage.journal.shared_work import ASKING, CALLED, WHOLE_RUN, SharedWork
+from nightscreen.storage.workspace import Workspace, sweep_shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from schemas.parameters import ScreenBatch
-    from schemas.settings import Settings
-    from steps.asking.parts import Ask
-    from steps.asking.rounds import Asking
-    from steps.line import Line
-    from storage.journal.shared_work import PartState, ShardState, WorkState
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.asking.parts import Ask
+    from nightscreen.steps.asking.rounds import Asking
+    from nightscreen.steps.line import Line
+    from nightscreen.storage.journal.shared_work import PartState, ShardState, WorkState
 
 POLL_S = 0.5
 LEAST_LOOKUPS = 100

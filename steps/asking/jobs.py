@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from client.classify import Reading, Trouble, Verdict
-from schemas.calls import Ask, CallState, Grant, Settled
-from schemas.checks import Lookup, Operation, SubjectKind
-from schemas.plan import Standing
+from nightscreen.client.classify import Reading, Trouble, Verdict
+from nightscreen.schemas.calls import Ask, CallState, Grant, Settled
+from nightscreen.schemas.checks import Lookup, Operation, SubjectKind
+from nightscreen.schemas.plan import Standing
 
 if TYPE_CHECKING:
     import asyncio
 
-    from client.wire import Request
-    from schemas.checks import Outcome
+    from nightscreen.client.wire import Request
+    from nightscreen.schemas.checks import Outcome
 
 RELEASED = "released"
 """Trouble of an intent that was given back unsent: the run stopped, or the price rose."""

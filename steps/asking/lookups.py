@@ -16,23 +16,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from client.classify import Reading, Verdict
-from client.retry import next_attempt
-from schemas.calls import Grant, GrantKind
-from schemas.checks import HITS
-from schemas.plan import Standing
-from steps.asking.control import ADDRESS, TEST_MODE, Control, StopReason
-from steps.asking.jobs import Batch, Errand, Job, most_charged, outcome_of, released
-from steps.asking.sparing import Spares, Step
+from nightscreen.client.classify import Reading, Verdict
+from nightscreen.client.retry import next_attempt
+from nightscreen.schemas.calls import Grant, GrantKind
+from nightscreen.schemas.checks import HITS
+from nightscreen.schemas.plan import Standing
+from nightscreen.steps.asking.control import ADDRESS, TEST_MODE, Control, StopReason
+from nightscreen.steps.asking.jobs import Batch, Errand, Job, most_charged, outcome_of, released
+from nightscreen.steps.asking.sparing import Spares, Step
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Iterable
 
-    from client.limiter import Begun, Cap
-    from schemas.checks import Asked
-    from steps.asking.callbook import CallBook
-    from storage.clock import Clock
+    from nightscreen.client.limiter import Begun, Cap
+    from nightscreen.schemas.checks import Asked
+    from nightscreen.steps.asking.callbook import CallBook
+    from nightscreen.storage.clock import Clock
 
 __all__ = ["Job", "Pace", "Sender", "Window"]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from schemas.checks import Check
+from nightscreen.schemas.checks import Check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from steps.asking.control import Control
+    from nightscreen.steps.asking.control import Control
 
 _COUNTED = (
     *("paid", "free", "reused", "failed", "in_doubt", "lapsed", "spared"),

@@ -16,25 +16,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from schemas.calls import Caps
-from schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
-from schemas.errors import JournalError, OutputError
-from schemas.parameters import ScreenBatch
-from schemas.plan import Standing
-from schemas.settings import max_ages
-from steps.asking.control import Breaker, CheckProgress, Control, StopReason
-from steps.asking.part_numbers import numbers_of
-from steps.asking.rounds import open_asking
-from steps.asking.shards import Layout, SparingOfShards
-from steps.line import Line, require_service
-from steps.planning.freshness import Freshness
-from steps.planning.plan import Wanted
-from steps.policy.loading import load_policy
-from storage.clock import Clock, system_clock
-from storage.journal import Journal, journal_of
-from storage.journal.shared_work import WHOLE_RUN, SharedWork
-from storage.outputs import RunFolder
-from storage.workspace import Workspace
+from nightscreen.schemas.calls import Caps
+from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
+from nightscreen.schemas.errors import JournalError, OutputError
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.settings import max_ages
+from nightscreen.steps.asking.control import Breaker, CheckProgress, Control, StopReason
+from nightscreen.steps.asking.part_numbers import numbers_of
+from nightscreen.steps.asking.rounds import open_asking
+from nightscreen.steps.asking.shards import Layout, SparingOfShards
+from nightscreen.steps.line import Line, require_service
+from nightscreen.steps.planning.freshness import Freshness
+from nightscreen.steps.planning.plan import Wanted
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.storage.clock import Clock, system_clock
+from nightscreen.storage.journal import Journal, journal_of
+from nightscreen.storage.journal.shared_work import WHOLE_RUN, SharedWork
+from nightscreen.storage.outputs import RunFolder
+from nightscreen.storage.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     import httpx
     from numpy.typing import NDArray
 
-    from schemas.settings import Settings
-    from steps.asking.rounds import Asking
-    from storage.journal.runs import Run
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.asking.rounds import Asking
+    from nightscreen.storage.journal.runs import Run
 
     Ask = Callable[[Check, str], Awaitable[Any]]
 

@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from client.api import Client
-from client.limiter import AdaptiveCap, AllottedCap, Cap
-from client.manners import Trouble
-from client.wire import lookup_request
-from schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Outcome
-from schemas.errors import ServiceAddressError
-from schemas.plan import Standing
-from steps.asking.callbook import CallBook
-from steps.asking.control import ADDRESS, PASSING, StopReason
-from steps.asking.jobs import Job
-from steps.asking.lookups import Pace, Window
-from steps.asking.shards import Layout, chains_of
-from steps.asking.sparing import Spares, Sparing
-from steps.line import money_left
-from steps.planning.needed import check_number, check_of
-from steps.planning.price import fund
+from nightscreen.client.api import Client
+from nightscreen.client.limiter import AdaptiveCap, AllottedCap, Cap
+from nightscreen.client.manners import Trouble
+from nightscreen.client.wire import lookup_request
+from nightscreen.schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Outcome
+from nightscreen.schemas.errors import ServiceAddressError
+from nightscreen.schemas.plan import Standing
+from nightscreen.steps.asking.callbook import CallBook
+from nightscreen.steps.asking.control import ADDRESS, PASSING, StopReason
+from nightscreen.steps.asking.jobs import Job
+from nightscreen.steps.asking.lookups import Pace, Window
+from nightscreen.steps.asking.shards import Layout, chains_of
+from nightscreen.steps.asking.sparing import Spares, Sparing
+from nightscreen.steps.line import money_left
+from nightscreen.steps.planning.needed import check_number, check_of
+from nightscreen.steps.planning.price import fund
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     import httpx
     from numpy.typing import NDArray
 
-    from client.classify import Reading
-    from schemas.calls import Caps
-    from steps.line import Line
+    from nightscreen.client.classify import Reading
+    from nightscreen.schemas.calls import Caps
+    from nightscreen.steps.line import Line
 
 
 @dataclass(slots=True)

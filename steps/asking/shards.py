@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from steps.asking.sparing import Chains, Sparing, Step
+from nightscreen.steps.asking.sparing import Chains, Sparing, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from storage.workspace import Workspace
+    from nightscreen.storage.workspace import Workspace
 
 LEAST_ROWS = 50
 SHARDS_A_WORKER = 4

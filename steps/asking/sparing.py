@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steps.planning.distinct import Distinct
+    from nightscreen.steps.planning.distinct import Distinct
 
 NOTHING = -1
 """In a chain: the row is not asked by this identity, or the answer is at hand."""

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from schemas.answers import BvnAccount, BvnDetails
-from schemas.bvn import HeldCustomer
-from schemas.money import naira_text
-from steps.bvn.compare import compare
-from steps.results.judge import CONTRADICTS
-from storage.clock import instant_text
-from storage.journal.bvn_consents import BvnConsents
+from nightscreen.schemas.answers import BvnAccount, BvnDetails
+from nightscreen.schemas.bvn import HeldCustomer
+from nightscreen.schemas.money import naira_text
+from nightscreen.steps.bvn.compare import compare
+from nightscreen.steps.results.judge import CONTRADICTS
+from nightscreen.storage.clock import instant_text
+from nightscreen.storage.journal.bvn_consents import BvnConsents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.bvn import BvnRequest
-    from storage.journal import Journal
+    from nightscreen.schemas.bvn import BvnRequest
+    from nightscreen.storage.journal import Journal
 
 PERSONAL = tuple(
     name for name in BvnDetails.model_fields if name not in {"reference", "bvn", "watchlisted"}

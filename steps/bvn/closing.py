@@ -10,27 +10,27 @@ from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from schemas.checks import NoAnswer, Operation
-from schemas.money import naira_text, to_micro
-from steps.asking.control import TEST_MODE
-from steps.bvn import confirming as bvn_confirming
-from steps.bvn import requesting as bvn_requesting
-from steps.bvn.consent import bring_up_to_date
-from steps.bvn.links import link_for
-from steps.bvn.table import Line, lines_of, write_changes, write_table
-from steps.errands.report import errand_report, finish, operation_report
-from steps.report.callsheet import write_call_sheet
-from storage.journal.bvn_consents import BvnConsents
+from nightscreen.schemas.checks import NoAnswer, Operation
+from nightscreen.schemas.money import naira_text, to_micro
+from nightscreen.steps.asking.control import TEST_MODE
+from nightscreen.steps.bvn import confirming as bvn_confirming
+from nightscreen.steps.bvn import requesting as bvn_requesting
+from nightscreen.steps.bvn.consent import bring_up_to_date
+from nightscreen.steps.bvn.links import link_for
+from nightscreen.steps.bvn.table import Line, lines_of, write_changes, write_table
+from nightscreen.steps.errands.report import errand_report, finish, operation_report
+from nightscreen.steps.report.callsheet import write_call_sheet
+from nightscreen.storage.journal.bvn_consents import BvnConsents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from schemas.plan import Standing
-    from schemas.quote import Quote
-    from steps.bvn.confirming import Confirming
-    from steps.bvn.consent import Transitions
-    from steps.bvn.requesting import Asking
-    from steps.errands.desk import ErrandRun
+    from nightscreen.schemas.plan import Standing
+    from nightscreen.schemas.quote import Quote
+    from nightscreen.steps.bvn.confirming import Confirming
+    from nightscreen.steps.bvn.consent import Transitions
+    from nightscreen.steps.bvn.requesting import Asking
+    from nightscreen.steps.errands.desk import ErrandRun
 
 
 def close_request(run: ErrandRun, asking: Asking) -> dict[str, Any]:

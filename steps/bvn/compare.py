@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from schemas.answers import BvnAccount, BvnDetails
-from steps.values.names import match_names
+from nightscreen.schemas.answers import BvnAccount, BvnDetails
+from nightscreen.steps.values.names import match_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date
 
-    from schemas.bvn import HeldCustomer
-    from steps.values.names import NameMatch
+    from nightscreen.schemas.bvn import HeldCustomer
+    from nightscreen.steps.values.names import NameMatch
 
 _NATIONAL_DIGITS = 10
 _BEST_FIRST = ("strong", "likely", "weak", "none", "business")

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from client import wire
-from schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
-from schemas.checks import Operation, SubjectKind
-from schemas.parameters import batch_name
-from schemas.plan import Standing
-from schemas.rows import Action, Problem, RefusedRow
-from steps.bvn.consent import (
+from nightscreen.client import wire
+from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.parameters import batch_name
+from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.rows import Action, Problem, RefusedRow
+from nightscreen.steps.bvn.consent import (
     Transitions,
     bring_up_to_date,
     call_of,
@@ -25,24 +25,24 @@ from steps.bvn.consent import (
     finished,
     standing_of,
 )
-from steps.bvn.opening import batch_asked, keyed_digest, remembered
-from steps.bvn.otps import QUARANTINED, OtpFile, Supplied, read_otps, tidy_otp
-from steps.bvn.requesting import quote
-from steps.errands.desk import open_errand_run
-from steps.line import PROBLEMS, require_service
-from storage.clock import system_clock
-from storage.journal import journal_of
-from storage.journal.bvn_consents import BvnConsents
-from storage.journal.customers import Customers
-from storage.mapping import read_mapping
-from storage.outputs import QUARANTINE
-from storage.rejects import ProblemsWriter, QuarantineWriter
+from nightscreen.steps.bvn.opening import batch_asked, keyed_digest, remembered
+from nightscreen.steps.bvn.otps import QUARANTINED, OtpFile, Supplied, read_otps, tidy_otp
+from nightscreen.steps.bvn.requesting import quote
+from nightscreen.steps.errands.desk import open_errand_run
+from nightscreen.steps.line import PROBLEMS, require_service
+from nightscreen.storage.clock import system_clock
+from nightscreen.storage.journal import journal_of
+from nightscreen.storage.journal.bvn_consents import BvnConsents
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.mapping import read_mapping
+from nightscreen.storage.outputs import QUARANTINE
+from nightscreen.storage.rejects import ProblemsWriter, QuarantineWriter
 
 if TYPE_CHECKING:
-    from schemas.settings import BvnConsent, Settings
-    from steps.asking.jobs import Job
-    from steps.errands.desk import Desk, ErrandRun
-    from storage.clock import Clock
+    from nightscreen.schemas.settings import BvnConsent, Settings
+    from nightscreen.steps.asking.jobs import Job
+    from nightscreen.steps.errands.desk import Desk, ErrandRun
+    from nightscreen.storage.clock import Clock
 
 FLOW = "confirm_bvns"
 

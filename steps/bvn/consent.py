@@ -12,25 +12,25 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from client.classify import Trouble
-from client.reading import parse_answer
-from schemas.answers import BvnStarted
-from schemas.bvn import BvnRequest, BvnState, Doubt
-from schemas.calls import CallState
-from schemas.checks import Operation
-from schemas.plan import Standing
-from steps.asking.control import COMPLETED, StopReason
-from steps.asking.jobs import CALL_STATES
-from storage.journal.bvn_consents import BvnConsents, LastCall
-from storage.journal.runs import RUNNING
+from nightscreen.client.classify import Trouble
+from nightscreen.client.reading import parse_answer
+from nightscreen.schemas.answers import BvnStarted
+from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.plan import Standing
+from nightscreen.steps.asking.control import COMPLETED, StopReason
+from nightscreen.steps.asking.jobs import CALL_STATES
+from nightscreen.storage.journal.bvn_consents import BvnConsents, LastCall
+from nightscreen.storage.journal.runs import RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from schemas.settings import BvnConsent
-    from steps.asking.control import Control
-    from steps.asking.jobs import Job
-    from storage.journal import Journal
+    from nightscreen.schemas.settings import BvnConsent
+    from nightscreen.steps.asking.control import Control
+    from nightscreen.steps.asking.jobs import Job
+    from nightscreen.storage.journal import Journal
 
 _LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value})
 _SAID = {

@@ -19,28 +19,28 @@ from urllib.parse import urlsplit
 
 from itsdangerous import BadSignature, Signer
 
-from schemas.bvn import BvnRequest, BvnState, Doubt
-from schemas.checks import Operation
-from schemas.errands import ErrandParameters
-from steps.asking.control import StopReason
-from steps.bvn.confirming import refusal, supply
-from steps.bvn.consent import bring_up_to_date
-from steps.bvn.otps import tidy_otp
-from steps.errands.desk import open_desk, open_errand_run
-from steps.errands.report import errand_report, finish, operation_report, standings_of
-from steps.report.callsheet import write_call_sheet
-from storage.clock import system_clock
-from storage.journal import journal_of
-from storage.journal.bvn_consents import BvnConsents
+from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
+from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.errands import ErrandParameters
+from nightscreen.steps.asking.control import StopReason
+from nightscreen.steps.bvn.confirming import refusal, supply
+from nightscreen.steps.bvn.consent import bring_up_to_date
+from nightscreen.steps.bvn.otps import tidy_otp
+from nightscreen.steps.errands.desk import open_desk, open_errand_run
+from nightscreen.steps.errands.report import errand_report, finish, operation_report, standings_of
+from nightscreen.steps.report.callsheet import write_call_sheet
+from nightscreen.storage.clock import system_clock
+from nightscreen.storage.journal import journal_of
+from nightscreen.storage.journal.bvn_consents import BvnConsents
 
 if TYPE_CHECKING:
     import httpx
 
-    from schemas.settings import Settings
-    from steps.asking.jobs import Job
-    from steps.errands.desk import ErrandRun
-    from storage.clock import Clock
-    from storage.journal import Journal
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.asking.jobs import Job
+    from nightscreen.steps.errands.desk import ErrandRun
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.journal import Journal
 
 FLOW = "confirm_by_link"
 PATH = "/otp/"

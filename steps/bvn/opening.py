@@ -9,19 +9,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from schemas.bvn import ConfirmBvns, RequestBvns
-from schemas.errors import InputError
-from storage.journal import journal_of
-from storage.journal.bvn_consents import BvnConsents
-from storage.journal.opening import journal_exists
-from storage.tables import file_digest
+from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
+from nightscreen.schemas.errors import InputError
+from nightscreen.storage.journal import journal_of
+from nightscreen.storage.journal.bvn_consents import BvnConsents
+from nightscreen.storage.journal.opening import journal_exists
+from nightscreen.storage.tables import file_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from schemas.settings import Settings
-    from storage.clock import Clock
-    from storage.journal import Journal
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.journal import Journal
 
 P = TypeVar("P", RequestBvns, ConfirmBvns)
 _PATHS = ("input", "mapping", "output")

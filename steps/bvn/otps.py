@@ -11,19 +11,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from schemas.errors import InputError
-from schemas.rows import Action, Problem, RefusedRow, SourceColumn
-from steps.values.fields import bare_digits, is_absent
-from storage.headings import fold
-from storage.tables import open_source
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
+from nightscreen.steps.values.fields import bare_digits, is_absent
+from nightscreen.storage.headings import fold
+from nightscreen.storage.tables import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from schemas.rows import SourceBatch
-    from storage.mapping import Mapping
-    from storage.tables import Source
+    from nightscreen.schemas.rows import SourceBatch
+    from nightscreen.storage.mapping import Mapping
+    from nightscreen.storage.tables import Source
 
 OTP_HEADINGS = frozenset(
     {"otp", "otpcode", "otps", "onetimepassword", "onetimepasscode", "onetimepin", "passcode"}

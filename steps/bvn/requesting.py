@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from client import wire
-from schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
-from schemas.checks import NoAnswer, Operation, SubjectKind
-from schemas.parameters import batch_name
-from schemas.plan import Standing
-from schemas.quote import CheckQuote, Quote
-from schemas.rows import Action, Flaw, Problem
-from steps.bvn.consent import (
+from nightscreen.client import wire
+from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
+from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
+from nightscreen.schemas.parameters import batch_name
+from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.quote import CheckQuote, Quote
+from nightscreen.schemas.rows import Action, Flaw, Problem
+from nightscreen.steps.bvn.consent import (
     Transitions,
     bring_up_to_date,
     call_of,
@@ -29,26 +29,26 @@ from steps.bvn.consent import (
     standing_of,
     started,
 )
-from steps.bvn.opening import remembered
-from steps.errands.desk import open_errand_run
-from steps.intake import Intake
-from steps.line import PROBLEMS, known_prices
-from steps.planning.consent import consent_column, consent_ends
-from storage.clock import system_clock, to_instant
-from storage.journal.bvn_consents import BvnConsents
-from storage.mapping import read_mapping
-from storage.outputs import QUARANTINE
-from storage.rejects import ProblemsWriter, QuarantineWriter
-from storage.tables import file_digest, open_source
+from nightscreen.steps.bvn.opening import remembered
+from nightscreen.steps.errands.desk import open_errand_run
+from nightscreen.steps.intake import Intake
+from nightscreen.steps.line import PROBLEMS, known_prices
+from nightscreen.steps.planning.consent import consent_column, consent_ends
+from nightscreen.storage.clock import system_clock, to_instant
+from nightscreen.storage.journal.bvn_consents import BvnConsents
+from nightscreen.storage.mapping import read_mapping
+from nightscreen.storage.outputs import QUARANTINE
+from nightscreen.storage.rejects import ProblemsWriter, QuarantineWriter
+from nightscreen.storage.tables import file_digest, open_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from schemas.bvn import RequestBvns
-    from schemas.settings import Settings
-    from steps.asking.jobs import Job
-    from steps.errands.desk import Desk, ErrandRun
-    from storage.clock import Clock
+    from nightscreen.schemas.bvn import RequestBvns
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.asking.jobs import Job
+    from nightscreen.steps.errands.desk import Desk, ErrandRun
+    from nightscreen.storage.clock import Clock
 
 FLOW = "request_bvns"
 _REQUEST_ID_BYTES = 16

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from client.reading import parse_answer
-from schemas.answers import BvnAccount, BvnDetails
-from schemas.bvn import BvnState, Doubt
-from schemas.checks import NoAnswer, Operation
-from schemas.money import from_micro
-from schemas.rows import INSTANT
-from steps.bvn.compare import compare
-from steps.results.enriched import COST, WORD
-from storage.journal.bvn_consents import BvnConsents
+from nightscreen.client.reading import parse_answer
+from nightscreen.schemas.answers import BvnAccount, BvnDetails
+from nightscreen.schemas.bvn import BvnState, Doubt
+from nightscreen.schemas.checks import NoAnswer, Operation
+from nightscreen.schemas.money import from_micro
+from nightscreen.schemas.rows import INSTANT
+from nightscreen.steps.bvn.compare import compare
+from nightscreen.steps.results.enriched import COST, WORD
+from nightscreen.storage.journal.bvn_consents import BvnConsents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from schemas.bvn import BvnRequest
-    from steps.bvn.consent import Transitions
-    from steps.errands.desk import ErrandRun
-    from storage.journal import Journal
-    from storage.journal.answers import StoredAnswer
+    from nightscreen.schemas.bvn import BvnRequest
+    from nightscreen.steps.bvn.consent import Transitions
+    from nightscreen.steps.errands.desk import ErrandRun
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.answers import StoredAnswer
 
 PARTS = "bvn"
 WATCHLISTED = "bvn_watchlisted"

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from storage.clock import instant_text
-from storage.transactions import Transactions
-from storage.vault import Vault
+from nightscreen.storage.clock import instant_text
+from nightscreen.storage.transactions import Transactions
+from nightscreen.storage.vault import Vault
 
 if TYPE_CHECKING:
-    from storage.journal import Journal
-    from storage.transactions import Version
-    from storage.vault import Grant
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.transactions import Version
+    from nightscreen.storage.vault import Grant
 
 _UNTIL_ERASED = "while the consent stands, then as long as answers of the service"
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from schemas.errors import InputError, UsageError
-from steps.consents.keeping import Consent
-from steps.consents.links import Asked, ConsentLinks, Refusal
-from storage.clock import DAY_MICROS, instant_text
-from storage.vault import GrantState, Vault
+from nightscreen.schemas.errors import InputError, UsageError
+from nightscreen.steps.consents.keeping import Consent
+from nightscreen.steps.consents.links import Asked, ConsentLinks, Refusal
+from nightscreen.storage.clock import DAY_MICROS, instant_text
+from nightscreen.storage.vault import GrantState, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from storage.journal import Journal
-    from storage.vault import Grant
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.vault import Grant
 
 TOOK_BACK = "taken back"
 _REFUSED = {

@@ -14,33 +14,33 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from client.aggregator import exchange
-from client.api import Client
-from client.classify import Reading, Trouble, Verdict
-from client.reading import parse_answer, parse_json
-from client.retry import next_attempt
-from schemas.calls import Grant as Reserved
-from schemas.calls import GrantKind
-from schemas.checks import Operation, SubjectKind
-from schemas.errands import ErrandParameters
-from steps.asking.jobs import Errand, Job, outcome_of
-from steps.consents.links import follow_rotation
-from steps.errands.desk import NEVER
-from steps.line import caps_of, known_prices, require_service
-from storage.clock import instant_text, spending_day
-from storage.journal.grant_seals import reseal_grants
-from storage.vault import Vault
+from nightscreen.client.aggregator import exchange
+from nightscreen.client.api import Client
+from nightscreen.client.classify import Reading, Trouble, Verdict
+from nightscreen.client.reading import parse_answer, parse_json
+from nightscreen.client.retry import next_attempt
+from nightscreen.schemas.calls import Grant as Reserved
+from nightscreen.schemas.calls import GrantKind
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.errands import ErrandParameters
+from nightscreen.steps.asking.jobs import Errand, Job, outcome_of
+from nightscreen.steps.consents.links import follow_rotation
+from nightscreen.steps.errands.desk import NEVER
+from nightscreen.steps.line import caps_of, known_prices, require_service
+from nightscreen.storage.clock import instant_text, spending_day
+from nightscreen.storage.journal.grant_seals import reseal_grants
+from nightscreen.storage.vault import Vault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     import httpx
 
-    from client.wire import Request
-    from schemas.consented import TokenAnswer
-    from schemas.settings import Settings
-    from storage.journal import Journal
-    from storage.vault import Grant
+    from nightscreen.client.wire import Request
+    from nightscreen.schemas.consented import TokenAnswer
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.vault import Grant
 
 PURPOSE = "consent"
 PATIENCE_S = 40.0

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 from itsdangerous import BadSignature, Signer
 
-from schemas.errors import ConsentStateError, JournalError, UsageError
-from steps.values.customer_ids import judge_customer_id
-from storage.journal.calls import SEAL_KEY
-from storage.journal.engine import reading
-from storage.journal.keyring import read_meta
-from storage.vault import Vault
+from nightscreen.schemas.errors import ConsentStateError, JournalError, UsageError
+from nightscreen.steps.values.customer_ids import judge_customer_id
+from nightscreen.storage.journal.calls import SEAL_KEY
+from nightscreen.storage.journal.engine import reading
+from nightscreen.storage.journal.keyring import read_meta
+from nightscreen.storage.vault import Vault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
 DEPARTURE = timedelta(minutes=10)
 """How long a customer may take on the consent screen."""

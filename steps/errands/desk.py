@@ -15,35 +15,41 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from client.api import Client
-from client.limiter import AdaptiveCap
-from client.limits import FAMILIES
-from schemas.errors import InputError
-from schemas.parameters import new_run_id
-from schemas.quote import Quote
-from steps.asking.callbook import CallBook
-from steps.asking.control import Breaker, CheckProgress, Control, StopReason
-from steps.asking.jobs import Errand, Job
-from steps.asking.lookups import Pace, Window
-from steps.line import cap_watches, caps_of, deadline_instant, known_prices, require_service
-from storage.clock import LAGOS, system_clock, to_instant
-from storage.journal import journal_of
-from storage.outputs import RunFolder
+from nightscreen.client.api import Client
+from nightscreen.client.limiter import AdaptiveCap
+from nightscreen.client.limits import FAMILIES
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.parameters import new_run_id
+from nightscreen.schemas.quote import Quote
+from nightscreen.steps.asking.callbook import CallBook
+from nightscreen.steps.asking.control import Breaker, CheckProgress, Control, StopReason
+from nightscreen.steps.asking.jobs import Errand, Job
+from nightscreen.steps.asking.lookups import Pace, Window
+from nightscreen.steps.line import (
+    cap_watches,
+    caps_of,
+    deadline_instant,
+    known_prices,
+    require_service,
+)
+from nightscreen.storage.clock import LAGOS, system_clock, to_instant
+from nightscreen.storage.journal import journal_of
+from nightscreen.storage.outputs import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import httpx
 
-    from client.classify import Reading
-    from client.wire import Request
-    from schemas.calls import Caps
-    from schemas.checks import Operation, SubjectKind
-    from schemas.errands import ErrandParameters
-    from schemas.settings import Settings
-    from storage.clock import Clock
-    from storage.journal import Journal
-    from storage.journal.runs import Run
+    from nightscreen.client.classify import Reading
+    from nightscreen.client.wire import Request
+    from nightscreen.schemas.calls import Caps
+    from nightscreen.schemas.checks import Operation, SubjectKind
+    from nightscreen.schemas.errands import ErrandParameters
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.runs import Run
 
 NEVER = 2**62
 """An instant no answer is later than: who repeats an errand does so on purpose."""

@@ -8,11 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steps.report.first_screen import Verdict
-from steps.report.money import provenance, service
-from steps.report.page import laid_out
-from steps.report.parts import Section, Table, Tile
-from steps.report.words import CHECKS, ENDS, NEXT, ZONE, count, from_to, naira, sentence, some
+from nightscreen.steps.report.first_screen import Verdict
+from nightscreen.steps.report.money import provenance, service
+from nightscreen.steps.report.page import laid_out
+from nightscreen.steps.report.parts import Section, Table, Tile
+from nightscreen.steps.report.words import (
+    CHECKS,
+    ENDS,
+    NEXT,
+    ZONE,
+    count,
+    from_to,
+    naira,
+    sentence,
+    some,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,22 +10,22 @@ from collections import Counter
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from schemas.money import naira_text
-from schemas.plan import CheckCounts
-from steps.asking.control import COMPLETED, TEST_MODE
-from steps.errands.page import errand_page
-from steps.report.account import SCHEMA_VERSION, balance_report, check_report
-from storage.clock import instant_text
-from storage.outputs import MANIFEST, REPORT
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.plan import CheckCounts
+from nightscreen.steps.asking.control import COMPLETED, TEST_MODE
+from nightscreen.steps.errands.page import errand_page
+from nightscreen.steps.report.account import SCHEMA_VERSION, balance_report, check_report
+from nightscreen.storage.clock import instant_text
+from nightscreen.storage.outputs import MANIFEST, REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from schemas.checks import Operation
-    from schemas.plan import Standing
-    from steps.asking.jobs import Job
-    from steps.errands.desk import ErrandRun
-    from steps.report.callsheet import CallSheet
+    from nightscreen.schemas.checks import Operation
+    from nightscreen.schemas.plan import Standing
+    from nightscreen.steps.asking.jobs import Job
+    from nightscreen.steps.errands.desk import ErrandRun
+    from nightscreen.steps.report.callsheet import CallSheet
 
 _VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 

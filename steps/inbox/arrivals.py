@@ -12,25 +12,35 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.errors import InputError
-from schemas.parameters import ScreenBatch, batch_name, names_somebody
-from steps.asking.control import COMPLETED, StopReason
-from steps.inbox import words
-from steps.planning.quoting import quote_batch
-from storage.clock import LAGOS, spending_day, to_instant
-from storage.inbox import INPUT, OURS, QUOTE, REPEATED, RESULT, WRONG, Inbox, Lock, Ticket
-from storage.journal import journal_of
-from storage.journal.runs import RUNNING
-from storage.tables import file_digest
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.parameters import ScreenBatch, batch_name, names_somebody
+from nightscreen.steps.asking.control import COMPLETED, StopReason
+from nightscreen.steps.inbox import words
+from nightscreen.steps.planning.quoting import quote_batch
+from nightscreen.storage.clock import LAGOS, spending_day, to_instant
+from nightscreen.storage.inbox import (
+    INPUT,
+    OURS,
+    QUOTE,
+    REPEATED,
+    RESULT,
+    WRONG,
+    Inbox,
+    Lock,
+    Ticket,
+)
+from nightscreen.storage.journal import journal_of
+from nightscreen.storage.journal.runs import RUNNING
+from nightscreen.storage.tables import file_digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.parameters import WatchInbox
-    from schemas.settings import Settings
-    from storage.clock import Clock
-    from storage.journal import Journal
-    from storage.journal.runs import Run
+    from nightscreen.schemas.parameters import WatchInbox
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.runs import Run
 
 FLOW = "screen_batch"
 MOST_ATTEMPTS = 3

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from storage.inbox import Stamp
+    from nightscreen.storage.inbox import Stamp
 
 LOOKS = 3
 """How often a file must have been seen as it is."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from steps.report.first_screen import attention, verdict
-from steps.report.summary import lists_of, next_steps
-from steps.report.words import DECISIONS, count, lasting, moment, naira, some
-from storage.clock import instant_text
+from nightscreen.steps.report.first_screen import attention, verdict
+from nightscreen.steps.report.summary import lists_of, next_steps
+from nightscreen.steps.report.words import DECISIONS, count, lasting, moment, naira, some
+from nightscreen.storage.clock import instant_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from storage.inbox import Ticket
-    from storage.journal.runs import Run
+    from nightscreen.storage.inbox import Ticket
+    from nightscreen.storage.journal.runs import Run
 
 _WIDTH = 96
 _HOUR_S = 3600

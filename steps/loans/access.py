@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from storage.clock import instant_text
-from storage.journal.loan_offers import LoanOffers
+from nightscreen.storage.clock import instant_text
+from nightscreen.storage.journal.loan_offers import LoanOffers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from schemas.offers import LoanNews, Offer
-    from storage.journal import Journal
+    from nightscreen.schemas.offers import LoanNews, Offer
+    from nightscreen.storage.journal import Journal
 
 _UNTIL_ENDED = "while the loan is followed, then as long as decisions"
 

@@ -11,21 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from client.reading import parse_answer
-from schemas.calls import CallState
-from schemas.checks import Operation, SubjectKind
-from schemas.errors import InputError
-from schemas.loans import LoanStarted
-from schemas.offers import LinkState, Offer
-from steps.loans.offer_source import candidates, read_source
-from storage.journal.loan_offers import LoanOffers
-from storage.journal.runs import RUNNING
+from nightscreen.client.reading import parse_answer
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.loans import LoanStarted
+from nightscreen.schemas.offers import LinkState, Offer
+from nightscreen.steps.loans.offer_source import candidates, read_source
+from nightscreen.storage.journal.loan_offers import LoanOffers
+from nightscreen.storage.journal.runs import RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from schemas.offers import OfferLoans
-    from storage.journal import Journal
+    from nightscreen.schemas.offers import OfferLoans
+    from nightscreen.storage.journal import Journal
 
 _START = Operation.LOAN_START
 _LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value})

@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from schemas.checks import Operation
-from schemas.offers import OFFERS_CSV, OFFERS_FILE, LinkState, OfferWord
-from schemas.rows import INSTANT
-from steps.asking.control import TEST_MODE, StopReason
-from steps.errands.report import errand_report, finish, operation_report
-from steps.loans.offering import learn_rest
-from steps.report.callsheet import write_call_sheet
-from steps.results.enriched import WORD
-from storage.clock import to_instant
-from storage.decision_files import csv_text
-from storage.private import appearing
+from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.offers import OFFERS_CSV, OFFERS_FILE, LinkState, OfferWord
+from nightscreen.schemas.rows import INSTANT
+from nightscreen.steps.asking.control import TEST_MODE, StopReason
+from nightscreen.steps.errands.report import errand_report, finish, operation_report
+from nightscreen.steps.loans.offering import learn_rest
+from nightscreen.steps.report.callsheet import write_call_sheet
+from nightscreen.steps.results.enriched import WORD
+from nightscreen.storage.clock import to_instant
+from nightscreen.storage.decision_files import csv_text
+from nightscreen.storage.private import appearing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from schemas.offers import Offer
-    from steps.loans.offering import Offering, Row
-    from steps.report.callsheet import CallSheet
+    from nightscreen.schemas.offers import Offer
+    from nightscreen.steps.loans.offering import Offering, Row
+    from nightscreen.steps.report.callsheet import CallSheet
 
 OFFERS = pa.schema(
     [

@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from schemas.decisions import LISTED_PART
-from schemas.errors import InputError
-from steps.asking.control import COMPLETED, STOPPED, TEST_MODE
-from steps.report.plausible import HELD, RELEASED
-from steps.results.answered import evidence_digest
-from steps.results.decision_list import customer_name
-from steps.results.reviews import active_reviews
-from steps.values.addresses import judge_email
-from steps.values.phones import judge_phone
-from storage.journal.customers import Customers
-from storage.journal.reviews import Reviews
-from storage.outputs import MANIFEST, REPORT
+from nightscreen.schemas.decisions import LISTED_PART
+from nightscreen.schemas.errors import InputError
+from nightscreen.steps.asking.control import COMPLETED, STOPPED, TEST_MODE
+from nightscreen.steps.report.plausible import HELD, RELEASED
+from nightscreen.steps.results.answered import evidence_digest
+from nightscreen.steps.results.decision_list import customer_name
+from nightscreen.steps.results.reviews import active_reviews
+from nightscreen.steps.values.addresses import judge_email
+from nightscreen.steps.values.phones import judge_phone
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.outputs import MANIFEST, REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from schemas.decisions import KnownCustomer, Review
-    from steps.values.fields import Verdict
-    from storage.journal import Journal
+    from nightscreen.schemas.decisions import KnownCustomer, Review
+    from nightscreen.steps.values.fields import Verdict
+    from nightscreen.storage.journal import Journal
 
 BLOCK_ROWS = 4096
 _READ = (

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from client import loans
-from client.classify import Verdict
-from schemas.checks import Operation, SubjectKind
-from schemas.errors import InputError, UsageError
-from schemas.money import naira_text
-from schemas.offers import (
+from nightscreen.client import loans
+from nightscreen.client.classify import Verdict
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.errors import InputError, UsageError
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.offers import (
     OFFER_BATCH,
     OFFER_FLOW,
     HeldOffer,
@@ -29,28 +29,28 @@ from schemas.offers import (
     OfferLoans,
     OfferWord,
 )
-from schemas.plan import Standing
-from steps.asking.control import StopReason
-from steps.errands.desk import open_errand_run
-from steps.line import known_prices
-from steps.loans.offer_links import bring_up_to_date, linked
-from steps.loans.offer_source import candidates, read_source
-from steps.loans.products import fetch_products, tell_distributor, unknown_product
-from storage.clock import system_clock
-from storage.journal import journal_of
-from storage.journal.loan_offers import LoanOffers
-from storage.journal.opening import journal_exists
+from nightscreen.schemas.plan import Standing
+from nightscreen.steps.asking.control import StopReason
+from nightscreen.steps.errands.desk import open_errand_run
+from nightscreen.steps.line import known_prices
+from nightscreen.steps.loans.offer_links import bring_up_to_date, linked
+from nightscreen.steps.loans.offer_source import candidates, read_source
+from nightscreen.steps.loans.products import fetch_products, tell_distributor, unknown_product
+from nightscreen.storage.clock import system_clock
+from nightscreen.storage.journal import journal_of
+from nightscreen.storage.journal.loan_offers import LoanOffers
+from nightscreen.storage.journal.opening import journal_exists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from schemas.loans import LoanProduct
-    from schemas.settings import Settings
-    from steps.asking.jobs import Job
-    from steps.errands.desk import Desk, ErrandRun
-    from steps.loans.offer_source import Candidate, Source
-    from storage.clock import Clock
-    from storage.journal import Journal
+    from nightscreen.schemas.loans import LoanProduct
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.asking.jobs import Job
+    from nightscreen.steps.errands.desk import Desk, ErrandRun
+    from nightscreen.steps.loans.offer_source import Candidate, Source
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.journal import Journal
 
 BLOCK = 64
 """Offers written down at a time before they are sent: what a crash can leave to be learnt."""

@@ -8,25 +8,25 @@ from __future__ import annotations
 import tempfile
 from typing import TYPE_CHECKING
 
-from client import loans
-from client.classify import Trouble, Verdict
-from client.reading import parse_answer
-from schemas.checks import Operation, SubjectKind
-from schemas.errands import ErrandParameters
-from schemas.errors import StoppedError
-from schemas.loans import LoanProducts
-from steps.errands.desk import open_desk, open_errand_run
-from storage.clock import system_clock
+from nightscreen.client import loans
+from nightscreen.client.classify import Trouble, Verdict
+from nightscreen.client.reading import parse_answer
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.errands import ErrandParameters
+from nightscreen.schemas.errors import StoppedError
+from nightscreen.schemas.loans import LoanProducts
+from nightscreen.steps.errands.desk import open_desk, open_errand_run
+from nightscreen.storage.clock import system_clock
 
 if TYPE_CHECKING:
     import httpx
 
-    from client.classify import Reading
-    from schemas.settings import Settings
-    from steps.asking.control import Control
-    from steps.asking.jobs import Job
-    from steps.errands.desk import Desk
-    from storage.clock import Clock
+    from nightscreen.client.classify import Reading
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.asking.control import Control
+    from nightscreen.steps.asking.jobs import Job
+    from nightscreen.steps.errands.desk import Desk
+    from nightscreen.storage.clock import Clock
 
 NO_DISTRIBUTOR = (
     "the key is no distributor's, so the service shows it no loans: ask the service's support to "

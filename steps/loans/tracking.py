@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from client import loans
-from client.classify import Verdict
-from client.reading import parse_answer
-from schemas.checks import Operation, Outcome, SubjectKind
-from schemas.loans import LoanState
-from schemas.offers import (
+from nightscreen.client import loans
+from nightscreen.client.classify import Verdict
+from nightscreen.client.reading import parse_answer
+from nightscreen.schemas.checks import Operation, Outcome, SubjectKind
+from nightscreen.schemas.loans import LoanState
+from nightscreen.schemas.offers import (
     CLOSED_WORDS,
     TRACK_BATCH,
     TRACK_FLOW,
@@ -29,21 +29,21 @@ from schemas.offers import (
     Seen,
     TrackLoans,
 )
-from schemas.plan import Standing
-from steps.errands.desk import open_errand_run
-from steps.loans.offer_links import bring_up_to_date
-from steps.loans.products import tell_distributor
-from storage.clock import system_clock
-from storage.journal.loan_offers import LoanOffers
-from storage.journal.runs import KILLED
+from nightscreen.schemas.plan import Standing
+from nightscreen.steps.errands.desk import open_errand_run
+from nightscreen.steps.loans.offer_links import bring_up_to_date
+from nightscreen.steps.loans.products import tell_distributor
+from nightscreen.storage.clock import system_clock
+from nightscreen.storage.journal.loan_offers import LoanOffers
+from nightscreen.storage.journal.runs import KILLED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from schemas.settings import Settings
-    from steps.asking.jobs import Job
-    from steps.errands.desk import Desk, ErrandRun
-    from storage.clock import Clock
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.asking.jobs import Job
+    from nightscreen.steps.errands.desk import Desk, ErrandRun
+    from nightscreen.storage.clock import Clock
 
 BLOCK = 128
 """Loans asked about before what was seen of them is written down."""

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from schemas.checks import Operation
-from schemas.offers import LOANS_FILE, LoanWord
-from schemas.rows import INSTANT, NAIRA
-from steps.asking.control import TEST_MODE
-from steps.errands.report import errand_report, finish, operation_report
-from steps.report.callsheet import write_call_sheet
-from steps.results.changes import CHANGES_FILE
-from steps.results.enriched import WORD
-from storage.clock import to_instant
+from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.offers import LOANS_FILE, LoanWord
+from nightscreen.schemas.rows import INSTANT, NAIRA
+from nightscreen.steps.asking.control import TEST_MODE
+from nightscreen.steps.errands.report import errand_report, finish, operation_report
+from nightscreen.steps.report.callsheet import write_call_sheet
+from nightscreen.steps.results.changes import CHANGES_FILE
+from nightscreen.steps.results.enriched import WORD
+from nightscreen.storage.clock import to_instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from schemas.offers import LoanNews, Offer, Seen
-    from steps.loans.tracking import Followed, Tracking
+    from nightscreen.schemas.offers import LoanNews, Offer, Seen
+    from nightscreen.steps.loans.tracking import Followed, Tracking
 
 LOANS = pa.schema(
     [

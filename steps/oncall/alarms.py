@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from steps.asking.control import TEST_MODE, StopReason
-from steps.oncall.vitals import ASKING
-from storage.clock import MICROS
-from storage.disk import LEAST_FREE_BYTES
+from nightscreen.steps.asking.control import TEST_MODE, StopReason
+from nightscreen.steps.oncall.vitals import ASKING
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.disk import LEAST_FREE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

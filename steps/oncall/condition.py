@@ -10,23 +10,23 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
-from client.prices import load_prices
-from schemas.errors import NightscreenError
-from schemas.money import naira_words, to_micro
-from steps.line import deadline_instant
-from steps.oncall.remedies import ENDS, Shortage
-from storage.clock import MICROS
-from storage.journal.looking import pid_of
-from storage.journal.runs import KILLED, RUNNING
-from storage.vitals import read_vitals
+from nightscreen.client.prices import load_prices
+from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.money import naira_words, to_micro
+from nightscreen.steps.line import deadline_instant
+from nightscreen.steps.oncall.remedies import ENDS, Shortage
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.journal.looking import pid_of
+from nightscreen.storage.journal.runs import KILLED, RUNNING
+from nightscreen.storage.vitals import read_vitals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from schemas.settings import Settings
-    from storage.clock import Clock
-    from storage.journal.looking import Look, Pulse
-    from storage.journal.runs import Run
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.journal.looking import Look, Pulse
+    from nightscreen.storage.journal.runs import Run
 
 SILENT_S = 120
 """Age of a living run's signs from which its process counts as hung."""

@@ -10,11 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from client.reach import reach
-from schemas.errors import NightscreenError
-from steps.oncall.condition import HUNG, UNKNOWN, condition_of, from_signs
-from steps.oncall.examining import WRONG, Finding, find_journal, find_surroundings, journal_trouble
-from steps.oncall.remedies import (
+from nightscreen.client.reach import reach
+from nightscreen.schemas.errors import NightscreenError
+from nightscreen.steps.oncall.condition import HUNG, UNKNOWN, condition_of, from_signs
+from nightscreen.steps.oncall.examining import (
+    WRONG,
+    Finding,
+    find_journal,
+    find_surroundings,
+    journal_trouble,
+)
+from nightscreen.steps.oncall.remedies import (
     DOCTOR,
     Again,
     Remedy,
@@ -24,14 +30,14 @@ from steps.oncall.remedies import (
     for_stop,
     for_test_mode,
 )
-from storage.clock import LAGOS, Clock, system_clock, to_instant
-from storage.journal.runs import KILLED, RUNNING
-from storage.vitals import newest_signs, read_vitals
+from nightscreen.storage.clock import LAGOS, Clock, system_clock, to_instant
+from nightscreen.storage.journal.runs import KILLED, RUNNING
+from nightscreen.storage.vitals import newest_signs, read_vitals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from schemas.settings import Settings
+    from nightscreen.schemas.settings import Settings
 
 
 @dataclass(slots=True)

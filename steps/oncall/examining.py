@@ -10,18 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from client.address import parse_address
-from schemas.errors import JournalBusyError, JournalDamagedError, JournalError, NightscreenError
-from steps.oncall.remedies import DOCTOR, Remedy
-from storage.disk import LEAST_FREE_BYTES, free_bytes
-from storage.journal.looking import Look, look_into, pids_at_work
-from storage.journal.opening import JOURNAL_FILE
+from nightscreen.client.address import parse_address
+from nightscreen.schemas.errors import (
+    JournalBusyError,
+    JournalDamagedError,
+    JournalError,
+    NightscreenError,
+)
+from nightscreen.steps.oncall.remedies import DOCTOR, Remedy
+from nightscreen.storage.disk import LEAST_FREE_BYTES, free_bytes
+from nightscreen.storage.journal.looking import Look, look_into, pids_at_work
+from nightscreen.storage.journal.opening import JOURNAL_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from schemas.settings import Settings
-    from storage.clock import Clock
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.clock import Clock
 
 OK, WARNING, WRONG = "ok", "warning", "wrong"
 _GIGA = 1_000_000_000

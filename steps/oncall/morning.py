@@ -8,15 +8,15 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from schemas.money import naira_text, naira_words
-from steps.oncall.remedies import ENDS
-from storage.clock import DAY_MICROS, spending_day
+from nightscreen.schemas.money import naira_text, naira_words
+from nightscreen.steps.oncall.remedies import ENDS
+from nightscreen.storage.clock import DAY_MICROS, spending_day
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from storage.journal.looking import Look
-    from storage.journal.runs import Run
+    from nightscreen.storage.journal.looking import Look
+    from nightscreen.storage.journal.runs import Run
 
 _MOST_RUNS = 200
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from schemas.money import naira_words
-from schemas.stops import WHY, StopReason
+from nightscreen.schemas.money import naira_words
+from nightscreen.schemas.stops import WHY, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

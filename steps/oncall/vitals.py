@@ -10,15 +10,15 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from steps.asking.control import StopReason
-from storage.clock import MICROS
-from storage.disk import free_bytes
+from nightscreen.steps.asking.control import StopReason
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.disk import free_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steps.asking.control import Control
-    from steps.line import Line
+    from nightscreen.steps.asking.control import Control
+    from nightscreen.steps.line import Line
 
 WINDOW_S = 600
 """How far back the pace is measured."""

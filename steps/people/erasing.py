@@ -17,30 +17,30 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.errors import InputError
-from schemas.money import naira_text
-from steps.bvn.table import PARTS as BVN_PARTS
-from steps.people.erasing_files import is_in, of_hex, rewrite_calls, rewrite_typed
-from steps.people.erasing_loans import loan_rows, loan_subjects, rewrite_loans
-from steps.people.person import subjects_of
-from steps.results.changes import CHANGES_FILE
-from storage.clock import instant_text
-from storage.decision_files import CSV_FILE, WORKBOOK_FILE
-from storage.evidence import drop_evidence
-from storage.journal.bvn_consents import BvnConsents
-from storage.journal.erasure import (
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import naira_text
+from nightscreen.steps.bvn.table import PARTS as BVN_PARTS
+from nightscreen.steps.people.erasing_files import is_in, of_hex, rewrite_calls, rewrite_typed
+from nightscreen.steps.people.erasing_loans import loan_rows, loan_subjects, rewrite_loans
+from nightscreen.steps.people.person import subjects_of
+from nightscreen.steps.results.changes import CHANGES_FILE
+from nightscreen.storage.clock import instant_text
+from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
+from nightscreen.storage.evidence import drop_evidence
+from nightscreen.storage.journal.bvn_consents import BvnConsents
+from nightscreen.storage.journal.erasure import (
     ERASURE,
     Erasures,
     Person,
     Removed,
     leave_no_trace,
 )
-from storage.journal.grant_tables import BATCH as TRANSACTIONS
-from storage.journal.runs import RUNNING
-from storage.journal.sightings import Sightings
-from storage.mapping import read_mapping
-from storage.outputs import QUARANTINE
-from storage.run_files import (
+from nightscreen.storage.journal.grant_tables import BATCH as TRANSACTIONS
+from nightscreen.storage.journal.runs import RUNNING
+from nightscreen.storage.journal.sightings import Sightings
+from nightscreen.storage.mapping import read_mapping
+from nightscreen.storage.outputs import QUARANTINE
+from nightscreen.storage.run_files import (
     ID_COLUMN,
     RunFiles,
     matching_rows,
@@ -48,15 +48,15 @@ from storage.run_files import (
     records,
     typed_parts,
 )
-from storage.tables import open_source
-from storage.workspace import Workspace, sweep_workspaces
+from nightscreen.storage.tables import open_source
+from nightscreen.storage.workspace import Workspace, sweep_workspaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from storage.journal import Journal
-    from storage.journal.customers import Customers
-    from storage.journal.runs import Run
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.customers import Customers
+    from nightscreen.storage.journal.runs import Run
 
 IDENTIFYING = (
     ID_COLUMN,

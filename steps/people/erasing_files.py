@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage.journal.erasure import ERASURE, TOMBSTONE
-from storage.run_files import ID_COLUMN, RunFiles, matching_rows, typed_parts
+from nightscreen.storage.journal.erasure import ERASURE, TOMBSTONE
+from nightscreen.storage.run_files import ID_COLUMN, RunFiles, matching_rows, typed_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from steps.people.erasing import Whom
-    from storage.journal.runs import Run
+    from nightscreen.steps.people.erasing import Whom
+    from nightscreen.storage.journal.runs import Run
 
 CALLS_FILE = "calls.parquet"
 

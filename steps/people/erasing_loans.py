@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
-from steps.results.changes import CHANGES_FILE
-from storage.journal.loan_offers import LoanOffers
-from storage.run_files import ID_COLUMN, RunFiles, matching_rows, records
+from nightscreen.schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
+from nightscreen.steps.results.changes import CHANGES_FILE
+from nightscreen.storage.journal.loan_offers import LoanOffers
+from nightscreen.storage.run_files import ID_COLUMN, RunFiles, matching_rows, records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
     Customers = Collection[tuple[str, str]]
     """Batch name and customer id."""

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from schemas.checks import CONSENT_GATED, Check
-from schemas.decisions import LISTED_PART
-from schemas.money import naira_text
-from schemas.policy import Decision, Effect, Policy
-from steps.people.person import changes_of, newest_row, subjects_of
-from steps.planning.signals import ACCOUNT_BVNS, SIGNALS
-from steps.results.answered import LISTINGS, TRACKED, Compare, evidence_digest
-from steps.results.decision_list import missing_checks
-from storage.clock import MICROS, instant_text, to_micros
-from storage.journal.held import Held
+from nightscreen.schemas.checks import CONSENT_GATED, Check
+from nightscreen.schemas.decisions import LISTED_PART
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.policy import Decision, Effect, Policy
+from nightscreen.steps.people.person import changes_of, newest_row, subjects_of
+from nightscreen.steps.planning.signals import ACCOUNT_BVNS, SIGNALS
+from nightscreen.steps.results.answered import LISTINGS, TRACKED, Compare, evidence_digest
+from nightscreen.steps.results.decision_list import missing_checks
+from nightscreen.storage.clock import MICROS, instant_text, to_micros
+from nightscreen.storage.journal.held import Held
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.decisions import KnownCustomer, Review
-    from steps.people.person import Person
-    from storage.journal import Journal
-    from storage.journal.customers import Customers
-    from storage.journal.held import HeldCall
-    from storage.journal.reviews import Reviews
+    from nightscreen.schemas.decisions import KnownCustomer, Review
+    from nightscreen.steps.people.person import Person
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.customers import Customers
+    from nightscreen.storage.journal.held import HeldCall
+    from nightscreen.storage.journal.reviews import Reviews
 
 DAY = 86_400 * MICROS
 NOT_GATED = "not consent-gated"

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from schemas.checks import IdentityKind
-from schemas.errors import InputError
-from steps.bvn.access import requests_of
-from steps.results.changes import CHANGES_FILE
-from storage.decision_files import CSV_FILE
-from storage.outputs import QUARANTINE
-from storage.rejects import unguard
+from nightscreen.schemas.checks import IdentityKind
+from nightscreen.schemas.errors import InputError
+from nightscreen.steps.bvn.access import requests_of
+from nightscreen.steps.results.changes import CHANGES_FILE
+from nightscreen.storage.decision_files import CSV_FILE
+from nightscreen.storage.outputs import QUARANTINE
+from nightscreen.storage.rejects import unguard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from storage.journal import Journal
-    from storage.journal.customers import Customers
-    from storage.journal.runs import Run
-    from storage.sealing import Pseudonyms
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.customers import Customers
+    from nightscreen.storage.journal.runs import Run
+    from nightscreen.storage.sealing import Pseudonyms
 
 _ALL_RUNS = 100_000
 

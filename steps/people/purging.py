@@ -10,27 +10,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.errors import InputError
-from schemas.money import naira_text
-from schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
-from steps.people.erasing_files import CALLS_FILE
-from steps.results.changes import CHANGES_FILE
-from storage import outputs
-from storage.clock import DAY_MICROS, instant_text
-from storage.decision_files import CSV_FILE, WORKBOOK_FILE
-from storage.evidence import drop_evidence
-from storage.inbox import INPUT
-from storage.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
-from storage.journal.runs import RUNNING
-from storage.run_files import RunFiles, typed_parts
-from storage.workspace import sweep_workspaces
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
+from nightscreen.steps.people.erasing_files import CALLS_FILE
+from nightscreen.steps.results.changes import CHANGES_FILE
+from nightscreen.storage import outputs
+from nightscreen.storage.clock import DAY_MICROS, instant_text
+from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
+from nightscreen.storage.evidence import drop_evidence
+from nightscreen.storage.inbox import INPUT
+from nightscreen.storage.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
+from nightscreen.storage.journal.runs import RUNNING
+from nightscreen.storage.run_files import RunFiles, typed_parts
+from nightscreen.storage.workspace import sweep_workspaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from schemas.settings import Retention
-    from storage.journal import Journal
-    from storage.journal.runs import Run
+    from nightscreen.schemas.settings import Retention
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.runs import Run
 
 QUARANTINE, ENRICHED, DECISIONS = "quarantine", "enriched", "decisions"
 TYPED = "transactions"

@@ -12,37 +12,49 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from client.reading import parse_answer
-from schemas.answers import (
+from nightscreen.client.reading import parse_answer
+from nightscreen.schemas.answers import (
     BankAccountAnswer,
     BvnDetails,
     EcosystemRecord,
     KarmaListing,
     Record,
 )
-from schemas.checks import HITS, Operation
-from steps.bvn.access import PERSONAL, is_theirs, requests_of, shown_request
-from steps.consents.access import consented_data
-from steps.loans.access import offered_data
-from steps.people.explaining import last_answered, lookup, plain, review_document, told_changes
-from steps.people.person import changes_of, find_row, listed_rows, quarantined_rows, subjects_of
-from steps.report.page import TEMPLATES, words
-from steps.results.judge import CONTRADICTS, dob_agrees, history_name, judge_account
-from storage.clock import instant_text, to_instant, to_micros
-from storage.journal.held import Held
-from storage.journal.sightings import Sightings
+from nightscreen.schemas.checks import HITS, Operation
+from nightscreen.steps.bvn.access import PERSONAL, is_theirs, requests_of, shown_request
+from nightscreen.steps.consents.access import consented_data
+from nightscreen.steps.loans.access import offered_data
+from nightscreen.steps.people.explaining import (
+    last_answered,
+    lookup,
+    plain,
+    review_document,
+    told_changes,
+)
+from nightscreen.steps.people.person import (
+    changes_of,
+    find_row,
+    listed_rows,
+    quarantined_rows,
+    subjects_of,
+)
+from nightscreen.steps.report.page import TEMPLATES, words
+from nightscreen.steps.results.judge import CONTRADICTS, dob_agrees, history_name, judge_account
+from nightscreen.storage.clock import instant_text, to_instant, to_micros
+from nightscreen.storage.journal.held import Held
+from nightscreen.storage.journal.sightings import Sightings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.bvn import BvnRequest
-    from schemas.settings import Retention
-    from steps.people.person import Person
-    from storage.journal import Journal
-    from storage.journal.customers import Customers
-    from storage.journal.held import HeldAnswer, HeldCall
-    from storage.journal.reviews import Reviews
-    from storage.journal.runs import Run
+    from nightscreen.schemas.bvn import BvnRequest
+    from nightscreen.schemas.settings import Retention
+    from nightscreen.steps.people.person import Person
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.customers import Customers
+    from nightscreen.storage.journal.held import HeldAnswer, HeldCall
+    from nightscreen.storage.journal.reviews import Reviews
+    from nightscreen.storage.journal.runs import Run
 
 WITHHELD = "(withheld: about another person, or not shown to be about this one)"
 _OTHERS = ("guarantor", "next_of_kin", "nextofkin", "referee", "spouse", "officer", "agent")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from schemas.rows import Flaw
-from steps.values.columns import Column, Mask, present, text_length
-from steps.values.instants import LAGOS
+from nightscreen.schemas.rows import Flaw
+from nightscreen.steps.values.columns import Column, Mask, present, text_length
+from nightscreen.steps.values.instants import LAGOS
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.checks import CONSENT_GATED, Check, IdentityKind
-from schemas.plan import Slot, Why
-from schemas.rows import Flaw
+from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind
+from nightscreen.schemas.plan import Slot, Why
+from nightscreen.schemas.rows import Flaw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

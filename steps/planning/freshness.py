@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schemas.checks import Check, Outcome
+from nightscreen.schemas.checks import Check, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from steps.planning.distinct import ascending, first_of_each
+from nightscreen.steps.planning.distinct import ascending, first_of_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from storage.workspace import Workspace
+    from nightscreen.storage.workspace import Workspace
 
 BYTES = 16
 SIXTEEN = pa.binary(BYTES)

@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.checks import Check, IdentityKind
-from schemas.plan import NEEDED
+from nightscreen.schemas.checks import Check, IdentityKind
+from nightscreen.schemas.plan import NEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from storage.workspace import Workspace
+    from nightscreen.storage.workspace import Workspace
 
 _CHECKS = tuple(each.value for each in Check)
 _KINDS = tuple(each.value for each in IdentityKind)

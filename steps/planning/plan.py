@@ -13,14 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
-from schemas.plan import NEEDED, CheckCounts, Plan, Slot, Why
-from schemas.rows import Problem
-from steps.asking.sparing import Chains, make_chains
-from steps.planning.consent import consent_column, consent_ends
-from steps.planning.distinct import UNKNOWN_EXPOSURE, Distinct, make_distinct, number_needed
-from steps.planning.eligibility import flat, identities, slots_of, why_not
-from steps.planning.row_plan import (
+from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
+from nightscreen.schemas.plan import NEEDED, CheckCounts, Plan, Slot, Why
+from nightscreen.schemas.rows import Problem
+from nightscreen.steps.asking.sparing import Chains, make_chains
+from nightscreen.steps.planning.consent import consent_column, consent_ends
+from nightscreen.steps.planning.distinct import (
+    UNKNOWN_EXPOSURE,
+    Distinct,
+    make_distinct,
+    number_needed,
+)
+from nightscreen.steps.planning.eligibility import flat, identities, slots_of, why_not
+from nightscreen.steps.planning.row_plan import (
     SettledSlot,
     ToAsk,
     put_row_plans,
@@ -28,9 +33,9 @@ from steps.planning.row_plan import (
     read_subjects,
     take_subjects,
 )
-from steps.results.evidence import AtHand
-from steps.values.references import references
-from storage.journal.answers import NONE, OUTCOMES, Latest
+from nightscreen.steps.results.evidence import AtHand
+from nightscreen.steps.values.references import references
+from nightscreen.storage.journal.answers import NONE, OUTCOMES, Latest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,10 +43,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steps.planning.freshness import Freshness
-    from steps.values.fields import Finding
-    from storage.sealing import Pseudonyms
-    from storage.workspace import Workspace
+    from nightscreen.steps.planning.freshness import Freshness
+    from nightscreen.steps.values.fields import Finding
+    from nightscreen.storage.sealing import Pseudonyms
+    from nightscreen.storage.workspace import Workspace
 
 _HALF, _TWICE = 0.5, 2.0
 

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from schemas.checks import HITS, Check
-from schemas.money import naira_words
-from schemas.quote import CheckQuote, First, Quote
+from nightscreen.schemas.checks import HITS, Check
+from nightscreen.schemas.money import naira_words
+from nightscreen.schemas.quote import CheckQuote, First, Quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from schemas.settings import MaxInFlight
-    from steps.asking.sparing import Chains
-    from steps.planning.needed import Ranked
+    from nightscreen.schemas.settings import MaxInFlight
+    from nightscreen.steps.asking.sparing import Chains
+    from nightscreen.steps.planning.needed import Ranked
 
 DECISIVE_FIRST = (Check.KARMA, Check.BANK_ACCOUNT, Check.ECOSYSTEM, Check.SELFIE)
 """Order among checks of one price: what can decide a row alone comes first."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from schemas.money import naira_text
-from steps.line import make_plan, make_price, open_line, take_in
+from nightscreen.schemas.money import naira_text
+from nightscreen.steps.line import make_plan, make_price, open_line, take_in
 
 if TYPE_CHECKING:
-    from schemas.parameters import ScreenBatch
-    from schemas.quote import First
-    from schemas.settings import Settings
-    from steps.line import Line
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.quote import First
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.line import Line
 
 
 def quote_document(line: Line) -> dict[str, Any]:

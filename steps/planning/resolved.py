@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
-from schemas.errors import InputError
-from schemas.parameters import ScreenBatch, batch_name, new_run_id
-from steps.planning.plan import Wanted
-from storage.clock import LAGOS, to_instant
-from storage.places import is_url
+from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.parameters import ScreenBatch, batch_name, new_run_id
+from nightscreen.steps.planning.plan import Wanted
+from nightscreen.storage.clock import LAGOS, to_instant
+from nightscreen.storage.places import is_url
 
 if TYPE_CHECKING:
-    from storage.journal import Journal
-    from storage.journal.runs import Run
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.runs import Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from schemas.plan import SUBJECT
-from steps.planning.eligibility import flat
-from storage.journal.answers import Latest
+from nightscreen.schemas.plan import SUBJECT
+from nightscreen.steps.planning.eligibility import flat
+from nightscreen.storage.journal.answers import Latest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from schemas.plan import Slot
-    from steps.planning.distinct import Distinct
-    from storage.workspace import Workspace
+    from nightscreen.schemas.plan import Slot
+    from nightscreen.steps.planning.distinct import Distinct
+    from nightscreen.storage.workspace import Workspace
 
 ANSWERS_STAMP = b"answers"
 """Under this name a row plan's schema bears the stamp of the answers it was made with."""

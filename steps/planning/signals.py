@@ -18,19 +18,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.checks import IdentityKind
-from schemas.rows import Action, Flaw, Problem
-from steps.planning.groups import ABSENT, BYTES, SIXTEEN, Groups, Named, sixteens, sixteens_of
-from storage.journal.sightings import BLOCK, Other, Sighting
-from storage.sealing import Pseudonyms
+from nightscreen.schemas.checks import IdentityKind
+from nightscreen.schemas.rows import Action, Flaw, Problem
+from nightscreen.steps.planning.groups import (
+    ABSENT,
+    BYTES,
+    SIXTEEN,
+    Groups,
+    Named,
+    sixteens,
+    sixteens_of,
+)
+from nightscreen.storage.journal.sightings import BLOCK, Other, Sighting
+from nightscreen.storage.sealing import Pseudonyms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from storage.journal.sightings import Sightings
-    from storage.workspace import Workspace
+    from nightscreen.storage.journal.sightings import Sightings
+    from nightscreen.storage.workspace import Workspace
 
 MOST_CUSTOMERS = 20
 """A phone or email of more customers than these is a placeholder, nobody's own."""

@@ -15,21 +15,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.policy import Decision
-from schemas.rows import NAIRA
-from steps.policy.columns import fitted
-from steps.policy.replay import rows_of
-from steps.results.decide import decide
-from storage.outputs import RunFolder
-from storage.private import make_private_folder
-from storage.rejects import guard
+from nightscreen.schemas.policy import Decision
+from nightscreen.schemas.rows import NAIRA
+from nightscreen.steps.policy.columns import fitted
+from nightscreen.steps.policy.replay import rows_of
+from nightscreen.steps.results.decide import decide
+from nightscreen.storage.outputs import RunFolder
+from nightscreen.storage.private import make_private_folder
+from nightscreen.storage.rejects import guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from schemas.policy import Policy
-    from steps.policy.replay import PastRun
+    from nightscreen.schemas.policy import Policy
+    from nightscreen.steps.policy.replay import PastRun
 
 RECORDED = "recorded"
 MISSING = "evidence missing"

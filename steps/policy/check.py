@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from schemas.policy import Effect, Policy, Rule
-from steps.policy.columns import known_columns, outputs_of_a_decision, suggestion
-from steps.policy.conditions import CheckedCondition, check_condition, empty_rows
-from steps.policy.engine import locked_engine
-from steps.policy.file import PolicyText, parse
-from steps.policy.logic import rule_problems
+from nightscreen.schemas.policy import Effect, Policy, Rule
+from nightscreen.steps.policy.columns import known_columns, outputs_of_a_decision, suggestion
+from nightscreen.steps.policy.conditions import CheckedCondition, check_condition, empty_rows
+from nightscreen.steps.policy.engine import locked_engine
+from nightscreen.steps.policy.file import PolicyText, parse
+from nightscreen.steps.policy.logic import rule_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

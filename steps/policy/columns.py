@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.answers import BvnDetails
-from schemas.checks import Check, NoAnswer, Outcome, Purpose, Source
-from schemas.rows import INSTANT, KNOWN_COLUMNS, row_schema
-from steps.planning.signals import SIGNALS
-from steps.results.enriched import CHECK_FIELDS, COST, DECISION_FIELDS
+from nightscreen.schemas.answers import BvnDetails
+from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Purpose, Source
+from nightscreen.schemas.rows import INSTANT, KNOWN_COLUMNS, row_schema
+from nightscreen.steps.planning.signals import SIGNALS
+from nightscreen.steps.results.enriched import CHECK_FIELDS, COST, DECISION_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

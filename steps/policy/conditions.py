@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from schemas.errors import PolicyError
-from steps.policy.columns import (
+from nightscreen.schemas.errors import PolicyError
+from nightscreen.steps.policy.columns import (
     PURPOSE,
     SENSITIVE,
     check_columns,
@@ -19,8 +19,8 @@ from steps.policy.columns import (
     suggestion,
     words,
 )
-from steps.policy.engine import bounded
-from steps.policy.sql import (
+from nightscreen.steps.policy.engine import bounded
+from nightscreen.steps.policy.sql import (
     PATHS,
     Condition,
     Finding,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from schemas.checks import Check
-    from steps.policy.sql import Node
+    from nightscreen.schemas.checks import Check
+    from nightscreen.steps.policy.sql import Node
 
 _EXTRA = "ecosystem_extra"
 _PLAIN_KINDS = {

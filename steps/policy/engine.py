@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from schemas.errors import PolicyError
+from nightscreen.schemas.errors import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.errors import PolicyError
+from nightscreen.schemas.errors import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from schemas.errors import PolicyError
-from steps.policy.check import check_policy
-from steps.policy.file import DEFAULT_POLICY, read_text
+from nightscreen.schemas.errors import PolicyError
+from nightscreen.steps.policy.check import check_policy
+from nightscreen.steps.policy.file import DEFAULT_POLICY, read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from schemas.policy import Policy
+    from nightscreen.schemas.policy import Policy
 
 
 def load_policy(path: Path | None = None) -> Policy:

@@ -6,15 +6,15 @@ import operator
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from schemas.policy import Effect
-from steps.policy.sql import children, shape, text
+from nightscreen.schemas.policy import Effect
+from nightscreen.steps.policy.sql import children, shape, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from schemas.policy import Rule
-    from steps.policy.conditions import CheckedCondition
-    from steps.policy.sql import Node
+    from nightscreen.schemas.policy import Rule
+    from nightscreen.steps.policy.conditions import CheckedCondition
+    from nightscreen.steps.policy.sql import Node
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "COMPARE_EQUAL": operator.eq,

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.checks import Check, Purpose
-from schemas.errors import InputError
-from steps.results.decide import columns_of, decide
-from storage.outputs import REPORT
+from nightscreen.schemas.checks import Check, Purpose
+from nightscreen.schemas.errors import InputError
+from nightscreen.steps.results.decide import columns_of, decide
+from nightscreen.storage.outputs import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from schemas.policy import Policy
+    from nightscreen.schemas.policy import Policy
 
 PURPOSE_KEY = b"nightscreen.purpose"
 """Under which key an enriched Parquet file says the purpose of its run."""

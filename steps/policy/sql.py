@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from schemas.policy import MOST_CHARACTERS
+from nightscreen.schemas.policy import MOST_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from schemas.pulls import Answered, Difference
-from steps.pull.raw_records import json_text, parse_text
-from steps.pull.transaction_fields import REPEATED_ID, TOO_DEEP, View
+from nightscreen.schemas.pulls import Answered, Difference
+from nightscreen.steps.pull.raw_records import json_text, parse_text
+from nightscreen.steps.pull.transaction_fields import REPEATED_ID, TOO_DEEP, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from schemas.pulls import Known
-    from steps.pull.transaction_fields import Drift, TransactionFields
-    from storage.sealing import Pseudonyms
+    from nightscreen.schemas.pulls import Known
+    from nightscreen.steps.pull.transaction_fields import Drift, TransactionFields
+    from nightscreen.storage.sealing import Pseudonyms
 
 HELD_SHARE = 0.5
 """A list that lacks more than this share of what was known is suspicious; so is an empty one."""

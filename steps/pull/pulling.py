@@ -13,32 +13,39 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from client import aggregator
-from client.classify import Trouble
-from client.reading import parse_answer
-from schemas.checks import Operation, SubjectKind
-from schemas.errors import InputError, ScopeNotGrantedError
-from schemas.plan import Standing
-from schemas.pulls import FINAL, Difference, Known, Pulled, PullOutcome, PullTransactions
-from steps.asking.control import TOLERATED_FROM, StopReason
-from steps.errands.desk import open_errand_run
-from steps.pull.comparison import changed_fields, compare, read_records
-from steps.pull.raw_records import read_list
-from steps.pull.transaction_fields import Drift, TransactionFields, load_fields
-from storage.clock import DAY_MICROS, system_clock
-from storage.journal.grant_tables import BATCH
-from storage.transactions import Comparing, Transactions
-from storage.vault import GrantState, Vault
+from nightscreen.client import aggregator
+from nightscreen.client.classify import Trouble
+from nightscreen.client.reading import parse_answer
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
+from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.pulls import (
+    FINAL,
+    Difference,
+    Known,
+    Pulled,
+    PullOutcome,
+    PullTransactions,
+)
+from nightscreen.steps.asking.control import TOLERATED_FROM, StopReason
+from nightscreen.steps.errands.desk import open_errand_run
+from nightscreen.steps.pull.comparison import changed_fields, compare, read_records
+from nightscreen.steps.pull.raw_records import read_list
+from nightscreen.steps.pull.transaction_fields import Drift, TransactionFields, load_fields
+from nightscreen.storage.clock import DAY_MICROS, system_clock
+from nightscreen.storage.journal.grant_tables import BATCH
+from nightscreen.storage.transactions import Comparing, Transactions
+from nightscreen.storage.vault import GrantState, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from client.wire import Request
-    from schemas.settings import Settings
-    from steps.asking.jobs import Job
-    from steps.errands.desk import Desk, ErrandRun
-    from storage.clock import Clock
-    from storage.vault import Grant, Tokens
+    from nightscreen.client.wire import Request
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.asking.jobs import Job
+    from nightscreen.steps.errands.desk import Desk, ErrandRun
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.vault import Grant, Tokens
 
 FLOW = "pull_transactions"
 SCOPE = aggregator.Scope.TRANSACTION_LIST

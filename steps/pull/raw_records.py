@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from schemas.consented import RawRecords, find_records
+from nightscreen.schemas.consented import RawRecords, find_records
 
 
 class NumberText(str):

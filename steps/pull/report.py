@@ -15,28 +15,28 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.checks import Operation
-from schemas.plan import Standing
-from schemas.pulls import Change, Pulled, PullOutcome
-from schemas.rows import INSTANT
-from steps.asking.control import TEST_MODE
-from steps.errands.report import errand_report, finish, operation_report
-from steps.pull.pulling import judge_refused
-from steps.pull.raw_records import parse_text
-from steps.pull.transaction_fields import BEFORE, HINTS, Drift
-from steps.report.callsheet import write_call_sheet
-from storage.clock import LAGOS, to_instant
-from storage.outputs import QUARANTINE
-from storage.private import appearing, make_private_folder
-from storage.rejects import guard
+from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.pulls import Change, Pulled, PullOutcome
+from nightscreen.schemas.rows import INSTANT
+from nightscreen.steps.asking.control import TEST_MODE
+from nightscreen.steps.errands.report import errand_report, finish, operation_report
+from nightscreen.steps.pull.pulling import judge_refused
+from nightscreen.steps.pull.raw_records import parse_text
+from nightscreen.steps.pull.transaction_fields import BEFORE, HINTS, Drift
+from nightscreen.steps.report.callsheet import write_call_sheet
+from nightscreen.storage.clock import LAGOS, to_instant
+from nightscreen.storage.outputs import QUARANTINE
+from nightscreen.storage.private import appearing, make_private_folder
+from nightscreen.storage.rejects import guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import date
 
-    from steps.pull.pulling import Pull
-    from steps.report.callsheet import CallSheet
-    from storage.transactions import Version
+    from nightscreen.steps.pull.pulling import Pull
+    from nightscreen.steps.report.callsheet import CallSheet
+    from nightscreen.storage.transactions import Version
 
 OUTPUT = "transactions"
 """Folder beside the runs' folders that holds typed transactions and nothing else."""

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from schemas.answers import read_number
-from schemas.errors import SettingsError
-from schemas.rows import INSTANT
-from steps.pull.raw_records import NumberText, json_text
-from storage.clock import to_micros
+from nightscreen.schemas.answers import read_number
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.rows import INSTANT
+from nightscreen.steps.pull.raw_records import NumberText, json_text
+from nightscreen.storage.clock import to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from schemas.checks import Check, NoAnswer, Source
-from schemas.money import MICRO, naira_text
-from schemas.plan import AgeEffect, CheckCounts, Standing
-from schemas.policy import Decision
-from steps.report.coverage import Coverage
-from storage.clock import MICROS, instant_text
+from nightscreen.schemas.checks import Check, NoAnswer, Source
+from nightscreen.schemas.money import MICRO, naira_text
+from nightscreen.schemas.plan import AgeEffect, CheckCounts, Standing
+from nightscreen.schemas.policy import Decision
+from nightscreen.steps.report.coverage import Coverage
+from nightscreen.storage.clock import MICROS, instant_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
-    from schemas.checks import Asked
-    from schemas.quote import Quote
-    from steps.report.books import Balance
-    from steps.report.callsheet import CallSheet
+    from nightscreen.schemas.checks import Asked
+    from nightscreen.schemas.quote import Quote
+    from nightscreen.steps.report.books import Balance
+    from nightscreen.steps.report.callsheet import CallSheet
 
 SCHEMA_VERSION = 1
 DAY = 24 * 3600 * MICROS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steps.report.timeline import BLOCK_CALLS, NO_BALANCE, timeline
+from nightscreen.steps.report.timeline import BLOCK_CALLS, NO_BALANCE, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

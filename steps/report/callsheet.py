@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.calls import CallState
-from schemas.rows import INSTANT
-from steps.report.books import UNKNOWN, BookedCalls, Books
-from steps.results.enriched import COST, WORD, naira_of_micro
-from storage.allocation import give_back
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.rows import INSTANT
+from nightscreen.steps.report.books import UNKNOWN, BookedCalls, Books
+from nightscreen.steps.results.enriched import COST, WORD, naira_of_micro
+from nightscreen.storage.allocation import give_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy import Row
 
-    from storage.outputs import RunFolder
+    from nightscreen.storage.outputs import RunFolder
 
 # `attempts` counts the attempts of a lookup up to this call; `outcome` is what was answered, and
 # where nothing was, how the call ended (`state` says only the latter).

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.checks import Check, NoAnswer
-from steps.results.answered import ANSWERED
-from storage.clock import DAY_MICROS
+from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.steps.results.answered import ANSWERED
+from nightscreen.storage.clock import DAY_MICROS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

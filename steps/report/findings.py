@@ -9,7 +9,7 @@ import csv
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from steps.results.decision_list import quarantined
+from nightscreen.steps.results.decision_list import quarantined
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from steps.report.parts import Tile
-from steps.report.words import (
+from nightscreen.steps.report.parts import Tile
+from nightscreen.steps.report.words import (
     CAUSES,
     CHECKS,
     ENDS,

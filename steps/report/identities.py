@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from schemas.checks import Check
-from schemas.money import naira_text
-from schemas.plan import Standing
-from steps.report.account import settled_counts
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.plan import Standing
+from nightscreen.steps.report.account import settled_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from schemas.plan import CheckCounts, Slot
-    from steps.line import Line
-    from steps.report.callsheet import CallSheet
+    from nightscreen.schemas.plan import CheckCounts, Slot
+    from nightscreen.steps.line import Line
+    from nightscreen.steps.report.callsheet import CallSheet
 
 Ends = dict[tuple[str, str], Counter[Standing]]
 """How many lookups of a check and an identity came to which end."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from steps.report.charts import Bars, Curve, Ranges, Series
-from steps.report.parts import Picture, Section, Table, picture, spoken
-from steps.report.words import (
+from nightscreen.steps.report.charts import Bars, Curve, Ranges, Series
+from nightscreen.steps.report.parts import Picture, Section, Table, picture, spoken
+from nightscreen.steps.report.words import (
     CHECKS,
     TROUBLES,
     clock_time,

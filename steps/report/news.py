@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.decisions import ChangeKind
-from schemas.policy import Decision
-from steps.report.coverage import Weight, kobo_text, together, weigh
+from nightscreen.schemas.decisions import ChangeKind
+from nightscreen.schemas.policy import Decision
+from nightscreen.steps.report.coverage import Weight, kobo_text, together, weigh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from steps.results.changes import Compared
+    from nightscreen.steps.results.changes import Compared
 
 _BLOCK_ROWS = 65_536
 _KINDS, _DECISIONS = tuple(ChangeKind), tuple(Decision)

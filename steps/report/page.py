@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from steps.report import money, risk
-from steps.report.first_screen import attention, subtitle, tiles, verdict
-from steps.report.words import plain
+from nightscreen.steps.report import money, risk
+from nightscreen.steps.report.first_screen import attention, subtitle, tiles, verdict
+from nightscreen.steps.report.words import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from steps.report.first_screen import Verdict
-    from steps.report.parts import Picture, Section, Tile
+    from nightscreen.steps.report.first_screen import Verdict
+    from nightscreen.steps.report.parts import Picture, Section, Tile
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "data" / "pages"
 

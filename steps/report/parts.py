@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from steps.report.charts import Bars, Curve, Ranges, draw
-from steps.report.words import untight
+from nightscreen.steps.report.charts import Bars, Curve, Ranges, draw
+from nightscreen.steps.report.words import untight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,18 +13,18 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from schemas.checks import Check
-from schemas.errors import InputError
-from steps.report.page import report_page
-from steps.results.answered import ANSWERED
-from storage.clock import instant_text
-from storage.outputs import MANIFEST, REPORT, RunFolder
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.errors import InputError
+from nightscreen.steps.report.page import report_page
+from nightscreen.steps.results.answered import ANSWERED
+from nightscreen.storage.clock import instant_text
+from nightscreen.storage.outputs import MANIFEST, REPORT, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from storage.journal import Journal
-    from storage.journal.reviews import Reviews
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.reviews import Reviews
 
 NIGHTS = 14
 ENOUGH_LOOKUPS = 500

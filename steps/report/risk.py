@@ -8,10 +8,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from schemas.checks import Check
-from steps.report.charts import Bars, Series
-from steps.report.parts import Picture, Section, Table, picture, spoken
-from steps.report.words import (
+from nightscreen.schemas.checks import Check
+from nightscreen.steps.report.charts import Bars, Series
+from nightscreen.steps.report.parts import Picture, Section, Table, picture, spoken
+from nightscreen.steps.report.words import (
     CAUSES,
     CHECKS,
     DECISIONS,
@@ -27,7 +27,7 @@ from steps.report.words import (
     some,
     untight,
 )
-from steps.results.answered import ANSWERED
+from nightscreen.steps.results.answered import ANSWERED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,10 +11,10 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from steps.report.first_screen import attention, verdict
-from steps.report.money import limit_picture
-from steps.report.risk import decision_picture
-from steps.report.words import (
+from nightscreen.steps.report.first_screen import attention, verdict
+from nightscreen.steps.report.money import limit_picture
+from nightscreen.steps.report.risk import decision_picture
+from nightscreen.steps.report.words import (
     CHECKS,
     DECISIONS,
     PURPOSES,
@@ -31,7 +31,7 @@ from steps.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from steps.report.parts import Picture
+    from nightscreen.steps.report.parts import Picture
 
 _FILES = {
     "decisions.xlsx": "the list to work on: who to decline or review, and why",

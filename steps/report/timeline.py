@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from schemas.money import naira_text
-from storage.clock import MICROS, instant_text
+from nightscreen.schemas.money import naira_text
+from nightscreen.storage.clock import MICROS, instant_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from schemas.stops import WHY, StopReason
-from storage.clock import LAGOS
+from nightscreen.schemas.stops import WHY, StopReason
+from nightscreen.storage.clock import LAGOS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.checks import Check
-from schemas.decisions import DECISION_PART, LISTED_PART, Part, State
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, Part, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

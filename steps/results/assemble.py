@@ -15,25 +15,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from client.reading import parse_answer
-from schemas.answers import KarmaListing, SelfieAnswer
-from schemas.checks import Check, NoAnswer, Outcome, Source
-from schemas.plan import Slot, Why
-from schemas.rows import INSTANT, NAIRA, SourceColumn
-from steps.planning.eligibility import flat, slots_of
-from steps.planning.row_plan import ANSWERS_STAMP
-from steps.planning.signals import SIGNALS
-from steps.results.bvn_held import nothing_held
-from steps.results.enriched import (
+from nightscreen.client.reading import parse_answer
+from nightscreen.schemas.answers import KarmaListing, SelfieAnswer
+from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Source
+from nightscreen.schemas.plan import Slot, Why
+from nightscreen.schemas.rows import INSTANT, NAIRA, SourceColumn
+from nightscreen.steps.planning.eligibility import flat, slots_of
+from nightscreen.steps.planning.row_plan import ANSWERS_STAMP
+from nightscreen.steps.planning.signals import SIGNALS
+from nightscreen.steps.results.bvn_held import nothing_held
+from nightscreen.steps.results.enriched import (
     CHECK_FIELDS,
     WORD,
     enriched_schema,
     input_columns,
     naira_of_micro,
 )
-from steps.results.evidence import ACCOUNT, HISTORY, AtHand, Evidence, typed_column
-from steps.results.judge import judge_selfie
-from storage.journal.answers import NONE, OUTCOMES, Latest
+from nightscreen.steps.results.evidence import ACCOUNT, HISTORY, AtHand, Evidence, typed_column
+from nightscreen.steps.results.judge import judge_selfie
+from nightscreen.storage.journal.answers import NONE, OUTCOMES, Latest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steps.planning.freshness import Freshness
-    from steps.planning.plan import Wanted
-    from steps.results.bvn_held import BvnsAtHand
-    from storage.journal.answers import Answers
+    from nightscreen.steps.planning.freshness import Freshness
+    from nightscreen.steps.planning.plan import Wanted
+    from nightscreen.steps.results.bvn_held import BvnsAtHand
+    from nightscreen.storage.journal.answers import Answers
 
     Codes = NDArray[np.int32]
     Mask = NDArray[np.bool_]

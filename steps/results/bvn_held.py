@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from client.reading import parse_answer
-from schemas.answers import BvnDetails
-from schemas.checks import Operation, SubjectKind
-from schemas.rows import INSTANT, Flaw
-from steps.planning.consent import consent_column
-from steps.results.enriched import BVN_FIELDS
-from storage.clock import to_instant
+from nightscreen.client.reading import parse_answer
+from nightscreen.schemas.answers import BvnDetails
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.rows import INSTANT, Flaw
+from nightscreen.steps.planning.consent import consent_column
+from nightscreen.steps.results.enriched import BVN_FIELDS
+from nightscreen.storage.clock import to_instant
 
 if TYPE_CHECKING:
-    from storage.journal import Journal
-    from storage.journal.answers import Answers
-    from storage.sealing import Pseudonyms
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.answers import Answers
+    from nightscreen.storage.sealing import Pseudonyms
 
 WATCHLISTED, CHECKED_AT = (name for name, _ in BVN_FIELDS)
 _CHECK = Operation.BVN_FINISH.value

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.checks import Check
-from schemas.decisions import (
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.decisions import (
     CHANGES,
     DECISION_PART,
     DIFFERS,
@@ -28,8 +28,8 @@ from schemas.decisions import (
     Part,
     State,
 )
-from schemas.policy import Decision
-from steps.results.answered import (
+from nightscreen.schemas.policy import Decision
+from nightscreen.steps.results.answered import (
     LISTINGS,
     READ,
     TRACKED,
@@ -38,8 +38,8 @@ from steps.results.answered import (
     answered_states,
     evidence_digest,
 )
-from steps.results.unchanged import Unchanged
-from storage.journal.customers import Standing, StateWrite
+from nightscreen.steps.results.unchanged import Unchanged
+from nightscreen.storage.journal.customers import Standing, StateWrite
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from schemas.decisions import KnownCustomer
-    from storage.journal.customers import Customers
-    from storage.outputs import RunFolder
-    from storage.sealing import Pseudonyms
-    from storage.workspace import Workspace
+    from nightscreen.schemas.decisions import KnownCustomer
+    from nightscreen.storage.journal.customers import Customers
+    from nightscreen.storage.outputs import RunFolder
+    from nightscreen.storage.sealing import Pseudonyms
+    from nightscreen.storage.workspace import Workspace
 
 CHANGES_FILE = "changes.parquet"
 BLOCK_ROWS = 8192

@@ -16,11 +16,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from schemas.checks import Check, NoAnswer
-from schemas.errors import PolicyError
-from schemas.policy import Decision, Effect, Policy
-from steps.policy.check import check_rules
-from steps.policy.columns import (
+from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.schemas.errors import PolicyError
+from nightscreen.schemas.policy import Decision, Effect, Policy
+from nightscreen.steps.policy.check import check_rules
+from nightscreen.steps.policy.columns import (
     NO_ANSWER,
     OPEN,
     PURPOSE,
@@ -29,15 +29,15 @@ from steps.policy.columns import (
     fitted,
     may_be_absent,
 )
-from steps.policy.conditions import column_types
-from steps.policy.engine import TIMEOUT_S, bounded, locked_engine
+from nightscreen.steps.policy.conditions import column_types
+from nightscreen.steps.policy.engine import TIMEOUT_S, bounded, locked_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from steps.policy.conditions import CheckedCondition
+    from nightscreen.steps.policy.conditions import CheckedCondition
 
 UNDECIDED = Decision.UNDECIDED.value
 _SLICE_ROWS = 131_072

@@ -22,24 +22,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.checks import Check, NoAnswer
-from schemas.decisions import DECISION_COLUMNS, FIX_COLUMNS, LISTED, ChangeKind
-from schemas.errors import OutputError
-from schemas.policy import Decision
-from schemas.rows import INSTANT, NAIRA
-from steps.results.list_columns import NAMES, Columns, words_of
-from storage.decision_files import CSV_FILE, WORKBOOK_FILE, Cell, DecisionFiles, Listed
-from storage.laid_out import LaidOut
-from storage.rejects import unguard
+from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.schemas.decisions import DECISION_COLUMNS, FIX_COLUMNS, LISTED, ChangeKind
+from nightscreen.schemas.errors import OutputError
+from nightscreen.schemas.policy import Decision
+from nightscreen.schemas.rows import INSTANT, NAIRA
+from nightscreen.steps.results.list_columns import NAMES, Columns, words_of
+from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE, Cell, DecisionFiles, Listed
+from nightscreen.storage.laid_out import LaidOut
+from nightscreen.storage.rejects import unguard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from schemas.policy import Policy
-    from steps.results.changes import Compared
-    from storage.outputs import RunFolder
+    from nightscreen.schemas.policy import Policy
+    from nightscreen.steps.results.changes import Compared
+    from nightscreen.storage.outputs import RunFolder
 
 BLOCK_ROWS = 8192
 _UNKNOWN = -1

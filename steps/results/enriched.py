@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from schemas.answers import EcosystemRecord
-from schemas.checks import Check
-from schemas.rows import EXTRA_PREFIX, INSTANT, NAIRA, SourceColumn, row_schema
-from steps.planning.signals import SIGNALS
+from nightscreen.schemas.answers import EcosystemRecord
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.rows import EXTRA_PREFIX, INSTANT, NAIRA, SourceColumn, row_schema
+from nightscreen.steps.planning.signals import SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,21 +20,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from client.reading import parse_answer
-from schemas.answers import BankAccountAnswer, EcosystemRecord
-from schemas.checks import Check
-from schemas.rows import Flaw
-from steps.results.enriched import CHECK_FIELDS, ECOSYSTEM_FIELDS
-from steps.results.judge import NAME_FIELDS, dob_agrees, history_name, judge_account
-from storage.evidence import KEY_BYTES, EvidenceFiles, Keys, Piece
+from nightscreen.client.reading import parse_answer
+from nightscreen.schemas.answers import BankAccountAnswer, EcosystemRecord
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.rows import Flaw
+from nightscreen.steps.results.enriched import CHECK_FIELDS, ECOSYSTEM_FIELDS
+from nightscreen.steps.results.judge import NAME_FIELDS, dob_agrees, history_name, judge_account
+from nightscreen.storage.evidence import KEY_BYTES, EvidenceFiles, Keys, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from storage.journal import Journal
-    from storage.journal.answers import Answers
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.answers import Answers
 
 JUDGED = ("flaws", "bvn", *NAME_FIELDS, "date_of_birth")
 """All columns of a row that any answer is compared with."""

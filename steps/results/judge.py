@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from schemas.rows import Flaw
-from steps.values.names import NameMatch, match_names
+from nightscreen.schemas.rows import Flaw
+from nightscreen.steps.values.names import NameMatch, match_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date
     from typing import Any
 
-    from schemas.answers import BankAccountAnswer, EcosystemRecord, SelfieAnswer
+    from nightscreen.schemas.answers import BankAccountAnswer, EcosystemRecord, SelfieAnswer
 
 BVN_DIGITS = 11
 _SHOWN_FIRST = 2

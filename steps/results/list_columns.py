@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.checks import Check
-from schemas.rows import INSTANT, NAIRA
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.rows import INSTANT, NAIRA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,25 +12,25 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
-from schemas.decisions import (
+from nightscreen.schemas.decisions import (
     LISTED_PART,
     REVIEWED,
     Review,
     ReviewFinding,
     ReviewRow,
 )
-from schemas.policy import Decision
-from steps.results.answered import evidence_digest
-from steps.values.instants import Moment, read_moment
-from storage.clock import LAGOS, to_instant, to_micros
+from nightscreen.schemas.policy import Decision
+from nightscreen.steps.results.answered import evidence_digest
+from nightscreen.steps.values.instants import Moment, read_moment
+from nightscreen.storage.clock import LAGOS, to_instant, to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from schemas.decisions import KnownCustomer
-    from storage.journal.customers import Commit, Customers
-    from storage.journal.reviews import Reviews
-    from storage.sealing import Pseudonyms
+    from nightscreen.schemas.decisions import KnownCustomer
+    from nightscreen.storage.journal.customers import Commit, Customers
+    from nightscreen.storage.journal.reviews import Reviews
+    from nightscreen.storage.sealing import Pseudonyms
 
 DEFAULT_DAYS = 30
 _DAY = 86_400 * 1_000_000

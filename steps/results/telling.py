@@ -10,30 +10,35 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from steps.planning.signals import keep_sightings
-from steps.results.changes import (
+from nightscreen.steps.planning.signals import keep_sightings
+from nightscreen.steps.results.changes import (
     CHANGES_FILE,
     Compared,
     keep_states,
     unreached_checks,
     write_changes,
 )
-from steps.results.decision_list import ListCounts, quarantined, team_sentences, write_decisions
-from steps.results.reviews import active_reviews, reviewed_evidence
-from storage.allocation import give_back
-from storage.decision_files import CSV_FILE, WORKBOOK_FILE
-from storage.journal.customers import Customers
-from storage.journal.reviews import Reviews
-from storage.journal.sightings import Sightings
-from storage.outputs import QUARANTINE
+from nightscreen.steps.results.decision_list import (
+    ListCounts,
+    quarantined,
+    team_sentences,
+    write_decisions,
+)
+from nightscreen.steps.results.reviews import active_reviews, reviewed_evidence
+from nightscreen.storage.allocation import give_back
+from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.journal.sightings import Sightings
+from nightscreen.storage.outputs import QUARANTINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.policy import Policy
-    from storage.journal import Journal
-    from storage.outputs import RunFolder
-    from storage.workspace import Workspace
+    from nightscreen.schemas.policy import Policy
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.outputs import RunFolder
+    from nightscreen.storage.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,17 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.checks import Check
-from schemas.policy import Decision
-from steps.results.answered import ANSWERED, LISTINGS, READ
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.policy import Decision
+from nightscreen.steps.results.answered import ANSWERED, LISTINGS, READ
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
-    from storage.journal.customers import Marks
-    from storage.sealing import Pseudonyms
+    from nightscreen.storage.journal.customers import Marks
+    from nightscreen.storage.sealing import Pseudonyms
 
 NO_DECISION = -1
 _DECISIONS = tuple(Decision)

@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from schemas.rows import Action, Flaw
-from steps.values.banks import BANK_CODE_AMBIGUOUS, BANK_CODE_FROM_ACCOUNT, Bank, bank_table
-from steps.values.columns import Column, Mask, Places, at, matching, present, put
-from steps.values.fields import (
+from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.steps.values.banks import (
+    BANK_CODE_AMBIGUOUS,
+    BANK_CODE_FROM_ACCOUNT,
+    Bank,
+    bank_table,
+)
+from nightscreen.steps.values.columns import Column, Mask, Places, at, matching, present, put
+from nightscreen.steps.values.fields import (
     Finding,
     Notes,
     Verdict,
@@ -27,7 +32,13 @@ from steps.values.fields import (
     is_scientific,
     one_digit_repeated,
 )
-from steps.values.nuban import ACCOUNT_DIGITS, NO_CHECK, agreeing, agrees, institution_sum
+from nightscreen.steps.values.nuban import (
+    ACCOUNT_DIGITS,
+    NO_CHECK,
+    agreeing,
+    agrees,
+    institution_sum,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from schemas.rows import Action, Flaw
-from steps.values.columns import Column, Mask, lower, matching, text_length, where
-from steps.values.fields import Finding, Notes, Verdict, judge_text, without_unseen
+from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.steps.values.columns import Column, Mask, lower, matching, text_length, where
+from nightscreen.steps.values.fields import Finding, Notes, Verdict, judge_text, without_unseen
 
 LONGEST_LOCAL = 64
 LONGEST_DOMAIN = 253

@@ -12,9 +12,16 @@ from functools import partial
 
 import numpy as np
 
-from schemas.rows import NAIRA, Action
-from steps.values.columns import Column, matching, present, put, where
-from steps.values.fields import Finding, Notes, Verdict, is_absent, judge_cells, without_unseen
+from nightscreen.schemas.rows import NAIRA, Action
+from nightscreen.steps.values.columns import Column, matching, present, put, where
+from nightscreen.steps.values.fields import (
+    Finding,
+    Notes,
+    Verdict,
+    is_absent,
+    judge_cells,
+    without_unseen,
+)
 
 KOBO = Decimal("0.01")
 LONGEST_AMOUNT = 40

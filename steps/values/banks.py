@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rapidfuzz import fuzz, process
 
-from schemas.errors import SettingsError
-from schemas.rows import Action, Flaw
-from steps.values.fields import DATA, Finding, bare_digits, is_absent, is_scientific
-from steps.values.nuban import institution_of
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.steps.values.fields import DATA, Finding, bare_digits, is_absent, is_scientific
+from nightscreen.steps.values.nuban import institution_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from schemas.rows import Action, Flaw
-from steps.values.columns import Column, matching
-from steps.values.fields import (
+from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.steps.values.columns import Column, matching
+from nightscreen.steps.values.fields import (
     Finding,
     Notes,
     Verdict,

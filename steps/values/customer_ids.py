@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schemas.rows import Action
-from steps.values.fields import Finding, bare_digits
-from storage.text_bytes import Edges, table_of
+from nightscreen.schemas.rows import Action
+from nightscreen.steps.values.fields import Finding, bare_digits
+from nightscreen.storage.text_bytes import Edges, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy.typing as npt
 
-    from steps.values.columns import Column, Mask
+    from nightscreen.steps.values.columns import Column, Mask
 
 
 ID_MISSING = Finding(

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from schemas.errors import SettingsError
-from schemas.rows import Action, Flaw, Problem
-from steps.values.columns import (
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.rows import Action, Flaw, Problem
+from nightscreen.steps.values.columns import (
     Column,
     Mask,
     Places,
@@ -30,7 +30,7 @@ from steps.values.columns import (
     stripped,
     where,
 )
-from storage.text_bytes import Edges, table_of
+from nightscreen.storage.text_bytes import Edges, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,11 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from client.resolving import Resolver, resolve_hosts
-from schemas.rows import Action, Flaw
-from steps.values.addresses import LONGEST_LOCAL, PRIVATE_ENDING, read_domain
-from steps.values.columns import Column, matching, text_length
-from steps.values.fields import Finding, Notes, Verdict, judge_text
+from nightscreen.client.resolving import Resolver, resolve_hosts
+from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.steps.values.addresses import LONGEST_LOCAL, PRIVATE_ENDING, read_domain
+from nightscreen.steps.values.columns import Column, matching, text_length
+from nightscreen.steps.values.fields import Finding, Notes, Verdict, judge_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,9 +15,18 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from schemas.rows import INSTANT, Action, Flaw
-from steps.values.columns import Column, Mask, Places, matching, present, put, text_length, where
-from steps.values.fields import Finding, Notes, Verdict, judge_cells
+from nightscreen.schemas.rows import INSTANT, Action, Flaw
+from nightscreen.steps.values.columns import (
+    Column,
+    Mask,
+    Places,
+    matching,
+    present,
+    put,
+    text_length,
+    where,
+)
+from nightscreen.steps.values.fields import Finding, Notes, Verdict, judge_cells
 
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
 _LAGOS_US = 3_600_000_000

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from steps.values.name_tokens import CACHED_WORDS, Likeness, Name, alike, fold, lexicon, read_name
+from nightscreen.steps.values.name_tokens import (
+    CACHED_WORDS,
+    Likeness,
+    Name,
+    alike,
+    fold,
+    lexicon,
+    read_name,
+)
 
 Grade = Literal["strong", "likely", "weak", "none", "business"]
 

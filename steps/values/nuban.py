@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from steps.values.columns import Mask
+    from nightscreen.steps.values.columns import Mask
 
 
 ACCOUNT_DIGITS = 10

@@ -13,9 +13,9 @@ import numpy as np
 import phonenumbers
 import pyarrow.compute as pc
 
-from schemas.rows import Action, Flaw
-from steps.values.columns import Column, Mask, ending, matching, where
-from steps.values.fields import (
+from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.steps.values.columns import Column, Mask, ending, matching, where
+from nightscreen.steps.values.fields import (
     Finding,
     Notes,
     Verdict,
@@ -26,7 +26,7 @@ from steps.values.fields import (
     judge_text,
     without_unseen,
 )
-from storage.text_bytes import inside
+from nightscreen.storage.text_bytes import inside
 
 REGION = "NG"
 COUNTRY_CODE = 234

@@ -5,6 +5,6 @@
 which order is decided in `steps/`.
 """
 
-from storage.journal.opening import Journal, journal_of, open_journal
+from nightscreen.storage.journal.opening import Journal, journal_of, open_journal
 
 __all__ = ["Journal", "journal_of", "open_journal"]

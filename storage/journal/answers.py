@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sqlalchemy import bindparam, case, func, select
 
-from schemas.checks import Outcome
-from storage.journal.calls import answer_context
-from storage.journal.customer_tables import erasures
-from storage.journal.engine import reading
-from storage.journal.statements import marks
-from storage.journal.tables import answers
+from nightscreen.schemas.checks import Outcome
+from nightscreen.storage.journal.calls import answer_context
+from nightscreen.storage.journal.customer_tables import erasures
+from nightscreen.storage.journal.engine import reading
+from nightscreen.storage.journal.statements import marks
+from nightscreen.storage.journal.tables import answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy import Connection, Engine
 
-    from storage.sealing import Sealer
+    from nightscreen.storage.sealing import Sealer
 
 _BLOCK = 1000
 _RANGE = 8000

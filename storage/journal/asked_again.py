@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
-from schemas.calls import CallState
-from storage.journal.engine import reading
-from storage.journal.tables import answers, calls
+from nightscreen.schemas.calls import CallState
+from nightscreen.storage.journal.engine import reading
+from nightscreen.storage.journal.tables import answers, calls
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

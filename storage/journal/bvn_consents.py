@@ -25,17 +25,17 @@ from sqlalchemy import (
     update,
 )
 
-from schemas.bvn import OPEN_STATES, BvnRequest, BvnState, Doubt, HeldCustomer
-from storage.journal.engine import reading, writing
-from storage.journal.tables import calls, metadata
+from nightscreen.schemas.bvn import OPEN_STATES, BvnRequest, BvnState, Doubt, HeldCustomer
+from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.tables import calls, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Engine, Row
 
-    from storage.journal import Journal
-    from storage.sealing import Sealer
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.sealing import Sealer
 
 bvn_requests = Table(
     "bvn_requests",

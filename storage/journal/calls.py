@@ -23,11 +23,25 @@ from sqlalchemy import (
     update,
 )
 
-from schemas.calls import Ask, CallState, Caps, Grant, GrantKind, Settled
-from storage.journal.engine import Turn, in_one_stroke, reading, recording, writing
-from storage.journal.money import Delta, Room, Spent, apply_deltas, headroom, scopes_of
-from storage.journal.statements import Many, adding_up, given, inserting, keeping_highest
-from storage.journal.tables import UNSETTLED, answers, calls, meta, prices, spend, tallies
+from nightscreen.schemas.calls import Ask, CallState, Caps, Grant, GrantKind, Settled
+from nightscreen.storage.journal.engine import Turn, in_one_stroke, reading, recording, writing
+from nightscreen.storage.journal.money import Delta, Room, Spent, apply_deltas, headroom, scopes_of
+from nightscreen.storage.journal.statements import (
+    Many,
+    adding_up,
+    given,
+    inserting,
+    keeping_highest,
+)
+from nightscreen.storage.journal.tables import (
+    UNSETTLED,
+    answers,
+    calls,
+    meta,
+    prices,
+    spend,
+    tallies,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +49,9 @@ if TYPE_CHECKING:
     from sqlalchemy import BindParameter, ColumnElement, Connection, Engine
     from sqlalchemy.sql.dml import UpdateBase
 
-    from storage.clock import Clock
-    from storage.holders import Holders
-    from storage.sealing import Sealer
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.holders import Holders
+    from nightscreen.storage.sealing import Sealer
 
 CRASHED = "crashed"
 """Trouble of a call whose process died between intent and outcome."""

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Column, MetaData, Table, Text, delete, select
 
-from storage.journal.engine import Turn, reading, recording, writing
-from storage.journal.statements import insert_into
+from nightscreen.storage.journal.engine import Turn, reading, recording, writing
+from nightscreen.storage.journal.statements import insert_into
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from storage.holders import Holders
-    from storage.journal import Journal
+    from nightscreen.storage.holders import Holders
+    from nightscreen.storage.journal import Journal
 
 wishes = MetaData()
 claims = Table(

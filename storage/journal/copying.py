@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, insert, inspect, select, text
 
-from schemas.errors import JournalDamagedError, JournalError, OutputError
-from storage.journal.engine import (
+from nightscreen.schemas.errors import JournalDamagedError, JournalError, OutputError
+from nightscreen.storage.journal.engine import (
     look_first,
     make_engine,
     reading,
@@ -26,16 +26,21 @@ from storage.journal.engine import (
     told,
     writing,
 )
-from storage.journal.opening import (
+from nightscreen.storage.journal.opening import (
     JOURNAL_FILE,
     MARKER,
     has_tables,
     journal_url,
     make_private_file,
 )
-from storage.journal.tables import meta, metadata
-from storage.keys import KEY_FILE, encode_key, keeps_key
-from storage.private import make_private_folder, sync_folder, write_private, write_private_once
+from nightscreen.storage.journal.tables import meta, metadata
+from nightscreen.storage.keys import KEY_FILE, encode_key, keeps_key
+from nightscreen.storage.private import (
+    make_private_folder,
+    sync_folder,
+    write_private,
+    write_private_once,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +48,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine, Table
 
-    from storage.journal.opening import Journal
+    from nightscreen.storage.journal.opening import Journal
 
 _BLOCK = 1000
 

@@ -7,17 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.journal.bvn_consents import bvn_requests, request_context
-from storage.journal.customer_tables import customer_history, customer_states, ensure, reviews
-from storage.journal.customers import state_context
-from storage.journal.loan_offers import loan_history, loan_offers, news_context, offer_context
-from storage.journal.reviews import review_context
-from storage.journal.seals import SealedColumn, count_broken, reseal
+from nightscreen.storage.journal.bvn_consents import bvn_requests, request_context
+from nightscreen.storage.journal.customer_tables import (
+    customer_history,
+    customer_states,
+    ensure,
+    reviews,
+)
+from nightscreen.storage.journal.customers import state_context
+from nightscreen.storage.journal.loan_offers import (
+    loan_history,
+    loan_offers,
+    news_context,
+    offer_context,
+)
+from nightscreen.storage.journal.reviews import review_context
+from nightscreen.storage.journal.seals import SealedColumn, count_broken, reseal
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
 _states, _history, _reviews = customer_states.c, customer_history.c, reviews.c
 _requests, _offers, _news = bvn_requests.c, loan_offers.c, loan_history.c

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, inspect, text
 
-from storage.journal.engine import reading, writing
-from storage.journal.tables import metadata
+from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.tables import metadata
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sqlalchemy import bindparam, delete, func, insert, literal, select, update
 
-from schemas.decisions import KnownCustomer, Part, State
-from storage.journal.customer_tables import (
+from nightscreen.schemas.decisions import KnownCustomer, Part, State
+from nightscreen.storage.journal.customer_tables import (
     customer_commits,
     customer_history,
     customer_states,
     ensure,
     reviews,
 )
-from storage.journal.engine import reading, writing
-from storage.journal.statements import Many, fetched, insert_into
+from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.statements import Many, fetched, insert_into
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
     from sqlalchemy.sql.dml import UpdateBase
 
-    from storage.clock import Clock
-    from storage.journal import Journal
-    from storage.sealing import Sealer
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.sealing import Sealer
 
 _BLOCK = 500
 SCAN_BLOCK = 20_000

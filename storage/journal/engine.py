@@ -18,7 +18,12 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from schemas.errors import JournalBusyError, JournalDamagedError, JournalError, SettingsError
+from nightscreen.schemas.errors import (
+    JournalBusyError,
+    JournalDamagedError,
+    JournalError,
+    SettingsError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import LargeBinary, delete, false, func, insert, or_, select, update
 
-from schemas.calls import CallState
-from schemas.errors import InputError, JournalBusyError
-from storage.journal.bvn_consents import bvn_requests
-from storage.journal.customer_tables import (
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.errors import InputError, JournalBusyError
+from nightscreen.storage.journal.bvn_consents import bvn_requests
+from nightscreen.storage.journal.customer_tables import (
     customer_history,
     customer_states,
     ensure,
@@ -24,14 +24,14 @@ from storage.journal.customer_tables import (
     holds,
     reviews,
 )
-from storage.journal.engine import reading, sqlite_file, told, writing
-from storage.journal.grant_tables import GRANT_TABLES, grants_before, grants_of_person
-from storage.journal.keyring import put_meta, read_meta
-from storage.journal.loan_offers import LOAN_TABLES, loans_before, loans_of_person
-from storage.journal.runs import RUNNING
-from storage.journal.sightings import sightings
-from storage.journal.tables import answers, calls, meta, runs
-from storage.sealing import SUBJECT_BYTES
+from nightscreen.storage.journal.engine import reading, sqlite_file, told, writing
+from nightscreen.storage.journal.grant_tables import GRANT_TABLES, grants_before, grants_of_person
+from nightscreen.storage.journal.keyring import put_meta, read_meta
+from nightscreen.storage.journal.loan_offers import LOAN_TABLES, loans_before, loans_of_person
+from nightscreen.storage.journal.runs import RUNNING
+from nightscreen.storage.journal.sightings import sightings
+from nightscreen.storage.journal.tables import answers, calls, meta, runs
+from nightscreen.storage.sealing import SUBJECT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Engine
 
-    from storage.clock import Clock
-    from storage.holders import Holders
-    from storage.journal import Journal
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.holders import Holders
+    from nightscreen.storage.journal import Journal
 
 TOMBSTONE = bytes(SUBJECT_BYTES)
 """Stands where the pseudonym of an erased person's call stood."""

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.journal.grant_tables import consent_grants, consent_states, transaction_records
-from storage.journal.seals import SealedColumn, count_broken, reseal
+from nightscreen.storage.journal.grant_tables import (
+    consent_grants,
+    consent_states,
+    transaction_records,
+)
+from nightscreen.storage.journal.seals import SealedColumn, count_broken, reseal
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
 
 def grant_context(grant_id: str) -> bytes:

@@ -20,7 +20,7 @@ from sqlalchemy import (
     select,
 )
 
-from storage.journal.tables import metadata
+from nightscreen.storage.journal.tables import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

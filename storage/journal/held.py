@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from storage.journal.calls import answer_context
-from storage.journal.engine import reading
-from storage.journal.tables import answers, calls
+from nightscreen.storage.journal.calls import answer_context
+from nightscreen.storage.journal.engine import reading
+from nightscreen.storage.journal.tables import answers, calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Engine
 
-    from storage.journal import Journal
-    from storage.sealing import Sealer
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.sealing import Sealer
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, insert, select
 
-from schemas.errors import JournalDamagedError, JournalKeyError, SettingsError
-from storage.journal.calls import SEAL_KEY
-from storage.journal.engine import reading
-from storage.journal.tables import meta, seal_keys
-from storage.keys import KEY_FILE, read_key
-from storage.sealing import Sealer, fingerprint
+from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError, SettingsError
+from nightscreen.storage.journal.calls import SEAL_KEY
+from nightscreen.storage.journal.engine import reading
+from nightscreen.storage.journal.tables import meta, seal_keys
+from nightscreen.storage.keys import KEY_FILE, read_key
+from nightscreen.storage.sealing import Sealer, fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path

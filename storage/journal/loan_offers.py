@@ -28,19 +28,19 @@ from sqlalchemy import (
     update,
 )
 
-from schemas.offers import HeldOffer, LinkState, LoanNews, Offer, Seen
-from storage.journal.engine import reading, writing
-from storage.journal.statements import insert_into
-from storage.journal.tables import calls, metadata
+from nightscreen.schemas.offers import HeldOffer, LinkState, LoanNews, Offer, Seen
+from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.statements import insert_into
+from nightscreen.storage.journal.tables import calls, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Engine, Row
 
-    from storage.journal import Journal
-    from storage.journal.erasure import Person
-    from storage.sealing import Sealer
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.erasure import Person
+    from nightscreen.storage.sealing import Sealer
 
 _Id = BigInteger().with_variant(Integer(), "sqlite")
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import BigInteger, func, select
 
-from schemas.calls import CallState
-from schemas.errors import JournalError, NightscreenError
-from storage.clock import Clock, system_clock
-from storage.holders import is_held
-from storage.journal.calls import SEAL_KEY
-from storage.journal.engine import look_first, make_engine, reading, sqlite_file, told
-from storage.journal.keyring import make_sealer, read_meta
-from storage.journal.migrations import VERSION, newest_version
-from storage.journal.money import Money
-from storage.journal.opening import MARKER, has_tables, journal_url
-from storage.journal.runs import RUNNING, Runs
-from storage.journal.tables import calls, runs
-from storage.keys import configured_key
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.errors import JournalError, NightscreenError
+from nightscreen.storage.clock import Clock, system_clock
+from nightscreen.storage.holders import is_held
+from nightscreen.storage.journal.calls import SEAL_KEY
+from nightscreen.storage.journal.engine import look_first, make_engine, reading, sqlite_file, told
+from nightscreen.storage.journal.keyring import make_sealer, read_meta
+from nightscreen.storage.journal.migrations import VERSION, newest_version
+from nightscreen.storage.journal.money import Money
+from nightscreen.storage.journal.opening import MARKER, has_tables, journal_url
+from nightscreen.storage.journal.runs import RUNNING, Runs
+from nightscreen.storage.journal.tables import calls, runs
+from nightscreen.storage.keys import configured_key
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
-from schemas.calls import CallState, Caps, GrantKind, Settled
-from storage.clock import Clock, spending_day
-from storage.journal.engine import reading
-from storage.journal.statements import adding_up
-from storage.journal.tables import calls, prices, spend
+from nightscreen.schemas.calls import CallState, Caps, GrantKind, Settled
+from nightscreen.storage.clock import Clock, spending_day
+from nightscreen.storage.journal.engine import reading
+from nightscreen.storage.journal.statements import adding_up
+from nightscreen.storage.journal.tables import calls, prices, spend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import URL, insert, inspect
 
-from schemas.errors import JournalError
-from storage.clock import Clock, system_clock
-from storage.holders import AdvisoryHolders, FileHolders, Holders
-from storage.journal import (  # noqa: F401 - they add tables
+from nightscreen.schemas.errors import JournalError
+from nightscreen.storage.clock import Clock, system_clock
+from nightscreen.storage.holders import AdvisoryHolders, FileHolders, Holders
+from nightscreen.storage.journal import (  # noqa: F401 - they add tables
     bvn_consents,
     customer_tables,
     grant_tables,
@@ -24,9 +24,9 @@ from storage.journal import (  # noqa: F401 - they add tables
     sightings,
     tables,
 )
-from storage.journal.answers import Answers
-from storage.journal.calls import SEAL_KEY, Calls
-from storage.journal.engine import (
+from nightscreen.storage.journal.answers import Answers
+from nightscreen.storage.journal.calls import SEAL_KEY, Calls
+from nightscreen.storage.journal.engine import (
     BUSY_TIMEOUT_S,
     look_first,
     make_engine,
@@ -35,7 +35,7 @@ from storage.journal.engine import (
     told,
     writing,
 )
-from storage.journal.keyring import (
+from nightscreen.storage.journal.keyring import (
     PSEUDONYM_KEY,
     make_sealer,
     open_text,
@@ -43,19 +43,19 @@ from storage.journal.keyring import (
     read_meta,
     sealed_text,
 )
-from storage.journal.migrations import VERSION, bring_up, newest_version
-from storage.journal.money import Money
-from storage.journal.runs import Runs
-from storage.keys import configured_key, make_key, new_key
-from storage.private import make_private_folder, write_private
-from storage.sealing import Pseudonyms, Sealer, fingerprint
+from nightscreen.storage.journal.migrations import VERSION, bring_up, newest_version
+from nightscreen.storage.journal.money import Money
+from nightscreen.storage.journal.runs import Runs
+from nightscreen.storage.keys import configured_key, make_key, new_key
+from nightscreen.storage.private import make_private_folder, write_private
+from nightscreen.storage.sealing import Pseudonyms, Sealer, fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import Engine
 
-    from schemas.settings import Settings
+    from nightscreen.schemas.settings import Settings
 
 JOURNAL_FILE = "journal.sqlite"
 MARKER = "journal.json"

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, select, update
 
-from schemas.decisions import Review
-from storage.journal.customer_tables import ensure, policies, releases, reviews
-from storage.journal.engine import reading, writing
-from storage.journal.tables import runs
+from nightscreen.schemas.decisions import Review
+from nightscreen.storage.journal.customer_tables import ensure, policies, releases, reviews
+from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.tables import runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Engine, Row
 
-    from storage.clock import Clock
-    from storage.journal import Journal
-    from storage.sealing import Sealer
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.sealing import Sealer
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, select, update
 
-from storage.evidence import drop_evidence
-from storage.journal.calls import SEAL_KEY, answer_context
-from storage.journal.customer_seals import reseal_customers
-from storage.journal.engine import reading, told, writing
-from storage.journal.grant_seals import reseal_grants
-from storage.journal.keyring import begin_rotation, end_rotation, read_meta, under_way
-from storage.journal.runs import RUNNING
-from storage.journal.statements import Many
-from storage.journal.tables import answers, runs
-from storage.keys import decode_key, new_key, replace_key
-from storage.sealing import KEY_ID_BYTES, key_id
+from nightscreen.storage.evidence import drop_evidence
+from nightscreen.storage.journal.calls import SEAL_KEY, answer_context
+from nightscreen.storage.journal.customer_seals import reseal_customers
+from nightscreen.storage.journal.engine import reading, told, writing
+from nightscreen.storage.journal.grant_seals import reseal_grants
+from nightscreen.storage.journal.keyring import begin_rotation, end_rotation, read_meta, under_way
+from nightscreen.storage.journal.runs import RUNNING
+from nightscreen.storage.journal.statements import Many
+from nightscreen.storage.journal.tables import answers, runs
+from nightscreen.storage.keys import decode_key, new_key, replace_key
+from nightscreen.storage.sealing import KEY_ID_BYTES, key_id
 
 if TYPE_CHECKING:
-    from storage.journal.opening import Journal
+    from nightscreen.storage.journal.opening import Journal
 
 _BLOCK = 500
 _RESEAL = Many(

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Integer, bindparam, delete, func, insert, select, update
 
-from schemas.calls import CallState
-from storage.journal.engine import reading, writing
-from storage.journal.tables import UNSETTLED, calls, runs, tallies
+from nightscreen.schemas.calls import CallState
+from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.tables import UNSETTLED, calls, runs, tallies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from sqlalchemy import Engine, Row
 
-    from storage.clock import Clock
-    from storage.holders import Holders
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.holders import Holders
 
 RUNNING = "running"
 KILLED = "killed"

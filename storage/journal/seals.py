@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import select, update
 
-from schemas.errors import JournalDamagedError, JournalKeyError
-from storage.journal.engine import writing
-from storage.sealing import KEY_ID_BYTES, key_id
+from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
+from nightscreen.storage.journal.engine import writing
+from nightscreen.storage.sealing import KEY_ID_BYTES, key_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from sqlalchemy import Column, Connection, Row
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
 _BLOCK = 500
 

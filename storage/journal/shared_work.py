@@ -24,16 +24,16 @@ from sqlalchemy import (
     update,
 )
 
-from storage.journal.engine import Turn, reading, recording, writing
-from storage.journal.statements import insert_into
+from nightscreen.storage.journal.engine import Turn, reading, recording, writing
+from nightscreen.storage.journal.statements import insert_into
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection, Engine, Select
 
-    from storage.holders import Holders
-    from storage.journal import Journal
+    from nightscreen.storage.holders import Holders
+    from nightscreen.storage.journal import Journal
 
 work = MetaData()
 

@@ -24,11 +24,11 @@ from sqlalchemy import (
     text,
 )
 
-from storage.clock import DAY_MICROS
-from storage.journal.customer_tables import customer_commits
-from storage.journal.engine import reading, writing
-from storage.journal.statements import Many, insert_into
-from storage.journal.tables import metadata
+from nightscreen.storage.clock import DAY_MICROS
+from nightscreen.storage.journal.customer_tables import customer_commits
+from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.statements import Many, insert_into
+from nightscreen.storage.journal.tables import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult, Engine
     from sqlalchemy.sql.dml import UpdateBase
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
 sightings = Table(
     "sightings",

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import case, func, not_, or_, select, text
 
-from schemas.calls import CallState
-from schemas.errors import JournalDamagedError, JournalKeyError
-from storage.clock import DAY_MICROS, NOON_MICROS
-from storage.journal.calls import answer_context
-from storage.journal.customer_seals import broken_customer_seals
-from storage.journal.engine import snapshot
-from storage.journal.erasure import TOMBSTONE
-from storage.journal.grant_seals import broken_grant_seals
-from storage.journal.money import scopes_of
-from storage.journal.sightings import sightings
-from storage.journal.tables import answers, calls, spend, tallies
-from storage.sealing import SUBJECT_BYTES
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
+from nightscreen.storage.clock import DAY_MICROS, NOON_MICROS
+from nightscreen.storage.journal.calls import answer_context
+from nightscreen.storage.journal.customer_seals import broken_customer_seals
+from nightscreen.storage.journal.engine import snapshot
+from nightscreen.storage.journal.erasure import TOMBSTONE
+from nightscreen.storage.journal.grant_seals import broken_grant_seals
+from nightscreen.storage.journal.money import scopes_of
+from nightscreen.storage.journal.sightings import sightings
+from nightscreen.storage.journal.tables import answers, calls, spend, tallies
+from nightscreen.storage.sealing import SUBJECT_BYTES
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
-    from storage.journal.opening import Journal
+    from nightscreen.storage.journal.opening import Journal
 
 _BLOCK = 2000
 

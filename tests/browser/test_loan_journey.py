@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 from playwright.sync_api import expect
 
-from sandbox.process import SandboxProcess
+from nightscreen.sandbox.process import SandboxProcess
 from tests.browser.chromium import chromium
 from tests.steps.offers_in_a_test import Lender, borrower
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from cli import main, screen
+from nightscreen.cli import main, screen
 from tests.cli.command import SERVICE, Ended
 from tests.cli.engine import Engine, running_engine
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from schemas.errors import InputError, UsageError
+from nightscreen.cli.main import app
+from nightscreen.schemas.errors import InputError, UsageError
 from tests.cli.list_in_a_test import screened
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from schemas.errors import InputError
+from nightscreen.cli.main import app
+from nightscreen.schemas.errors import InputError
 from tests.cli.list_in_a_test import screened
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli.inspect import diagnose, inspect
-from schemas.errors import InputError, SettingsError
+from nightscreen.cli.inspect import diagnose, inspect
+from nightscreen.schemas.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,7 +123,7 @@ def test_the_mapping_is_used_and_its_mistakes_are_errors(batch: Path, tmp_path: 
 def test_neither_the_engine_nor_a_socket_is_imported(batch: Path) -> None:
     """The command starts quickly: it needs neither, and `--help` not even the tables."""
     code = (
-        "import sys, pathlib; from cli.inspect import diagnose; "
+        "import sys, pathlib; from nightscreen.cli.inspect import diagnose; "
         "assert not {'pyarrow', 'numpy'} & set(sys.modules); "
         f"diagnose(pathlib.Path({str(batch)!r})); "
         "assert not {'prefect', 'httpx', 'sqlalchemy'} & set(sys.modules)"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox.process import SandboxProcess
-from steps.loans.products import NO_DISTRIBUTOR
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.steps.loans.products import NO_DISTRIBUTOR
 from tests.cli.command import nightscreen, surroundings
 from tests.steps.offers_in_a_test import Lender, borrower
 

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.policy import policy_app
-from steps.policy.file import DEFAULT_POLICY
-from steps.policy.loading import load_policy
-from steps.policy.replay import decide_again, past_run
-from steps.results.decide import decide
+from nightscreen.cli.policy import policy_app
+from nightscreen.steps.policy.file import DEFAULT_POLICY
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.policy.replay import decide_again, past_run
+from nightscreen.steps.results.decide import decide
 from tests.steps.policy_rows import NO_HISTORY, enriched, listing
 
 if TYPE_CHECKING:

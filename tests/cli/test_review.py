@@ -13,9 +13,9 @@ import openpyxl
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from schemas.errors import InputError
-from storage.clock import LAGOS
+from nightscreen.cli.main import app
+from nightscreen.schemas.errors import InputError
+from nightscreen.storage.clock import LAGOS
 from tests.cli.list_in_a_test import fill, screened
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox.batch import make_batch
-from sandbox.process import SandboxProcess
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import COMMAND, NOBODY_LISTENS, Ended, nightscreen, surroundings
 
 if TYPE_CHECKING:

@@ -15,22 +15,30 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEAVY = ("prefect", "pyarrow", "sqlalchemy", "pandas", "duckdb", "httpx", "numpy", "rich")
-NOT_TO_START = {"prefect", "fastapi", "starlette", "uvicorn", "sandbox", "matplotlib", "xlsxwriter"}
+NOT_TO_START = {
+    "prefect",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "nightscreen.sandbox",
+    "matplotlib",
+    "xlsxwriter",
+}
 """What serves, draws or writes lists: a command that only reckons would wait for them in vain."""
 TABLE = "customer_id,bvn\nC1,22123456789\n"
 RUN = """
 import sys
-from cli.main import run
+from nightscreen.cli.main import run
 sys.argv = ["nightscreen", *sys.argv[1:]]
 try:
     run()
 finally:
-    print("loaded", *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+    print("loaded", *sorted(sys.modules), file=sys.stderr)
 """
 
 
 def _loaded(folder: Path, *arguments: str) -> set[str]:
-    """Return the top-level modules that a command had loaded at its end."""
+    """Return the modules that a command had loaded at its end."""
     done = subprocess.run(
         [sys.executable, "-c", RUN, *arguments],
         cwd=folder,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from schemas.errors import InputError, UsageError
+from nightscreen.cli.main import app
+from nightscreen.schemas.errors import InputError, UsageError
 from tests.steps.pulls_in_a_test import Lender
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox.batch import make_batch
+from nightscreen.sandbox.batch import make_batch
 
 if TYPE_CHECKING:
     from pathlib import Path

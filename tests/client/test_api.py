@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from client import wire
-from client.api import BODY_BYTES, Client
-from client.fakes import Canned, FakeTransport
-from client.manners import Verdict
-from client.transport import Departure, StripedTransport
-from schemas.answers import KarmaListing
-from schemas.checks import Check, IdentityKind, Lookup
-from schemas.errors import SettingsError
+from nightscreen.client import wire
+from nightscreen.client.api import BODY_BYTES, Client
+from nightscreen.client.fakes import Canned, FakeTransport
+from nightscreen.client.manners import Verdict
+from nightscreen.client.transport import Departure, StripedTransport
+from nightscreen.schemas.answers import KarmaListing
+from nightscreen.schemas.checks import Check, IdentityKind, Lookup
+from nightscreen.schemas.errors import SettingsError
 from tests.client.service_in_a_test import Wire, raw_service
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client import aggregator, loans, wire
-from client.classify import Classifier, Reading, Verdict
-from client.exchange import Break, Exchange
-from client.reading import parse_answer
-from schemas.checks import IdentityKind, Operation, Outcome
+from nightscreen.client import aggregator, loans, wire
+from nightscreen.client.classify import Classifier, Reading, Verdict
+from nightscreen.client.exchange import Break, Exchange
+from nightscreen.client.reading import parse_answer
+from nightscreen.schemas.checks import IdentityKind, Operation, Outcome
 
 BVN = "22212345678"
 ACCOUNT = "0123456789"

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from client import aggregator, loans, wire
-from client.api import Client
-from client.fakes import Canned, FakeTransport
-from client.reading import parse_answer
-from client.wire import lookup_request
-from schemas.answers import Record
-from schemas.checks import HITS, Check, IdentityKind, Lookup, Operation, Outcome
-from schemas.consented import RawRecords
-from schemas.errors import SettingsError, UsageError
-from schemas.loans import LoanProducts
-from schemas.money import from_micro
+from nightscreen.client import aggregator, loans, wire
+from nightscreen.client.api import Client
+from nightscreen.client.fakes import Canned, FakeTransport
+from nightscreen.client.reading import parse_answer
+from nightscreen.client.wire import lookup_request
+from nightscreen.schemas.answers import Record
+from nightscreen.schemas.checks import HITS, Check, IdentityKind, Lookup, Operation, Outcome
+from nightscreen.schemas.consented import RawRecords
+from nightscreen.schemas.errors import SettingsError, UsageError
+from nightscreen.schemas.loans import LoanProducts
+from nightscreen.schemas.money import from_micro
 from tests.examples import KEY, MARKS, Example, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from client.classify import Reading
-    from client.wire import Request
+    from nightscreen.client.classify import Reading
+    from nightscreen.client.wire import Request
 
 EXAMPLES = load()
 OURS = [one for one in EXAMPLES if one.ours]

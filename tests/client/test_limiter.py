@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.limiter import AdaptiveCap, Begun
+from nightscreen.client.limiter import AdaptiveCap, Begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client import wire
-from client.classify import Classifier
-from client.exchange import Exchange
-from client.manners import MANNERS, load_manners
-from client.prices import PRICES, load_prices
-from schemas.checks import Operation, Outcome
-from schemas.errors import SettingsError
+from nightscreen.client import wire
+from nightscreen.client.classify import Classifier
+from nightscreen.client.exchange import Exchange
+from nightscreen.client.manners import MANNERS, load_manners
+from nightscreen.client.prices import PRICES, load_prices
+from nightscreen.schemas.checks import Operation, Outcome
+from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from client.reading import is_other_person, parse_answer
-from schemas.answers import BvnAccount, BvnDetails, KarmaListing, read_date, read_number
-from schemas.checks import Check, Operation
+from nightscreen.client.reading import is_other_person, parse_answer
+from nightscreen.schemas.answers import BvnAccount, BvnDetails, KarmaListing, read_date, read_number
+from nightscreen.schemas.checks import Check, Operation
 
 BVN = "22212345678"
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from client.classify import Reading
-from client.manners import Trouble, Verdict
-from client.retry import BY_TROUBLE, next_attempt
+from nightscreen.client.classify import Reading
+from nightscreen.client.manners import Trouble, Verdict
+from nightscreen.client.retry import BY_TROUBLE, next_attempt
 
 
 def failed(trouble: Trouble = Trouble.OVERLOAD, **more: float) -> Reading:

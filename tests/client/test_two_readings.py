@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client import wire
-from client.api import Client
-from client.manners import Verdict
-from sandbox.magic import TABLE, by_word
-from sandbox.process import SandboxProcess
-from schemas.checks import IdentityKind
-from schemas.money import from_micro
+from nightscreen.client import wire
+from nightscreen.client.api import Client
+from nightscreen.client.manners import Verdict
+from nightscreen.sandbox.magic import TABLE, by_word
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.schemas.checks import IdentityKind
+from nightscreen.schemas.money import from_micro
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from client.classify import Reading
-    from client.wire import Request
+    from nightscreen.client.classify import Reading
+    from nightscreen.client.wire import Request
 
 FAULTS = {
     "http-429": "not_charged refused",

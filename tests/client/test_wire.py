@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client import wire
-from schemas.checks import Check, IdentityKind, Lookup, Operation
-from schemas.errors import UnsupportedIdentityError, UsageError
+from nightscreen.client import wire
+from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Operation
+from nightscreen.schemas.errors import UnsupportedIdentityError, UsageError
 
 BVN = "22212345678"
 

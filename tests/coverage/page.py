@@ -13,15 +13,15 @@ from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, get_args, get_type_hints
 
-from client.aggregator import SCOPE_OF
-from client.classify import Break, Classifier, Exchange
-from client.limits import FAMILIES
-from client.prices import load_prices
-from client.reading import parse_answer
-from client.wire import Request
-from schemas.checks import HITS, Check, Operation
-from schemas.money import from_micro
-from steps.results.enriched import BVN_FIELDS, CHECK_FIELDS
+from nightscreen.client.aggregator import SCOPE_OF
+from nightscreen.client.classify import Break, Classifier, Exchange
+from nightscreen.client.limits import FAMILIES
+from nightscreen.client.prices import load_prices
+from nightscreen.client.reading import parse_answer
+from nightscreen.client.wire import Request
+from nightscreen.schemas.checks import HITS, Check, Operation
+from nightscreen.schemas.money import from_micro
+from nightscreen.steps.results.enriched import BVN_FIELDS, CHECK_FIELDS
 from tests.coverage.references import ROOT, routes, rules, shown, switches
 from tests.coverage.table import load as load_parts
 from tests.examples import MARKS, Example
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.coverage.table import FieldTable, Part, Row
 
 PAGE = ROOT / "docs" / "coverage.md"
-BUILDERS = ("client.wire", "client.aggregator", "client.loans")
+BUILDERS = ("nightscreen.client.wire", "nightscreen.client.aggregator", "nightscreen.client.loans")
 HEAD = """# Coverage of the specification
 
 Each item of the service's specification, part by part: where it lives in the code, and which test

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import typer
 from pydantic import BaseModel
 
-from client.manners import load_manners
-from sandbox import aggregator, loans, magic, magic_customers, validation
-from sandbox.manners import described
-from schemas.settings import PREFIX, setting_names
-from steps.results.enriched import enriched_schema
+from nightscreen.client.manners import load_manners
+from nightscreen.sandbox import aggregator, loans, magic, magic_customers, validation
+from nightscreen.sandbox.manners import described
+from nightscreen.schemas.settings import PREFIX, setting_names
+from nightscreen.steps.results.enriched import enriched_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -74,7 +74,7 @@ def magic_words() -> tuple[str, ...]:
 @cache
 def commands() -> frozenset[str]:
     """Return every command, groups and their parts parted by a blank."""
-    main = importlib.import_module("cli.main")
+    main = importlib.import_module("nightscreen.cli.main")
     return frozenset(_commands(typer.main.get_command(main.app), ()))
 
 

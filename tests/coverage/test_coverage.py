@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from client import aggregator, loans, wire
-from client.aggregator import SCOPE_OF, Scope
-from sandbox.grants import SCOPES
-from sandbox.openapi import document
-from schemas.answers import Record
-from schemas.checks import Operation
+from nightscreen.client import aggregator, loans, wire
+from nightscreen.client.aggregator import SCOPE_OF, Scope
+from nightscreen.sandbox.grants import SCOPES
+from nightscreen.sandbox.openapi import document
+from nightscreen.schemas.answers import Record
+from nightscreen.schemas.checks import Operation
 from tests.coverage.page import PAGE, builder_of, page, route_of
 from tests.coverage.references import (
     columns,
@@ -80,7 +80,12 @@ def test_no_two_items_are_one() -> None:
 
 def test_a_gap_is_refused() -> None:
     """An item without code, without a test, or without the place to change it, is no item."""
-    whole = {"area": "B", "item": "An item", "code": ["client.wire:karma"], "tests": ["a::b"]}
+    whole = {
+        "area": "B",
+        "item": "An item",
+        "code": ["nightscreen.client.wire:karma"],
+        "tests": ["a::b"],
+    }
     assert Row.model_validate(whole)
     for wrong in (
         {**whole, "code": []},
@@ -95,10 +100,15 @@ def test_a_gap_is_refused() -> None:
 def test_what_is_gone_is_noticed() -> None:
     """A name that nothing has any more is found out, whatever it names."""
     for gone in (
-        *("client.wire:karmas", "client.wires", "schemas.bvn:BvnState.LOST", "setting:API_KEYS"),
+        *(
+            "nightscreen.client.wire:karmas",
+            "nightscreen.client.wires",
+            "nightscreen.schemas.bvn:BvnState.LOST",
+            "setting:API_KEYS",
+        ),
         *("rule:key refused twice", "switch:karma", "route:GET /v2/loans", "command:bvn"),
         *("column:karma", "file:data/none.toml", "magic:nothing", "what:ever"),
-        "schemas.answers:KarmaListing.fingerprint",
+        "nightscreen.schemas.answers:KarmaListing.fingerprint",
     ):
         assert not is_there(gone), gone
     assert not test_is_there("client/test_wire.py::test_nothing_at_all")
@@ -185,7 +195,7 @@ def test_commands_that_are_named_are_all_that_speak_to_the_service() -> None:
 
 def _records(kind: type[Record]) -> Iterator[type[Record]]:
     for each in kind.__subclasses__():
-        if each.__module__.startswith("schemas."):
+        if each.__module__.startswith("nightscreen.schemas."):
             yield each
         yield from _records(each)
 

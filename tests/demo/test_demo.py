@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from sandbox.people import Person, ecosystem_of, holder_of, karma_of
+from nightscreen.sandbox.people import Person, ecosystem_of, holder_of, karma_of
 from tests.cli.command import Ended, nightscreen, surroundings
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.demo import MARKER, prepare_folder
-from schemas.errors import UsageError
+from nightscreen.cli.demo import MARKER, prepare_folder
+from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from schemas.checks import Purpose
-from schemas.decisions import CHANGES, REVIEW_COLUMNS
-from schemas.rows import KNOWN_COLUMNS, SourceColumn
-from schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, max_ages
-from steps.bvn.table import SCHEMA as BVN
-from steps.loans.offer_report import OFFERS
-from steps.loans.tracking_report import LOANS
-from steps.pull.transaction_fields import load_fields
-from steps.report.callsheet import CALLS
-from steps.results.decision_list import LIST_SCHEMA
-from steps.results.enriched import enriched_schema
+from nightscreen.schemas.checks import Purpose
+from nightscreen.schemas.decisions import CHANGES, REVIEW_COLUMNS
+from nightscreen.schemas.rows import KNOWN_COLUMNS, SourceColumn
+from nightscreen.schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, max_ages
+from nightscreen.steps.bvn.table import SCHEMA as BVN
+from nightscreen.steps.loans.offer_report import OFFERS
+from nightscreen.steps.loans.tracking_report import LOANS
+from nightscreen.steps.pull.transaction_fields import load_fields
+from nightscreen.steps.report.callsheet import CALLS
+from nightscreen.steps.results.decision_list import LIST_SCHEMA
+from nightscreen.steps.results.enriched import enriched_schema
 from tests.docs.pages import code, meaning, page, table
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer.main
 from typer.core import TyperGroup
 
-from cli.main import app
+from nightscreen.cli.main import app
 from tests.docs.pages import code, meanings, page, table
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from urllib.request import urlopen
 
-from sandbox.batch import make_batch
+from nightscreen.sandbox.batch import make_batch
 from tests.docs.blocks import blocks
 from tests.docs.pages import ROOT
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from client.api import Client
-from client.manners import load_manners
-from sandbox.process import SandboxProcess
-from schemas.checks import Check, IdentityKind, Lookup
-from steps.policy.check import check_policy
-from storage.mapping import read_mapping
+from nightscreen.client.api import Client
+from nightscreen.client.manners import load_manners
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.schemas.checks import Check, IdentityKind, Lookup
+from nightscreen.steps.policy.check import check_policy
+from nightscreen.storage.mapping import read_mapping
 from tests.docs.blocks import Block, blocks, others
 from tests.docs.pages import ROOT
 from tests.screening import CONSENT, World, customer
@@ -46,7 +46,7 @@ NOT_RUN = {
     "read -rs": "it waits for a key to be typed",
     "editor": "it opens an editor",
     "xdg-open": "it opens a browser: tests/portal/test_browser.py goes the same way",
-    "python -m sandbox": "it runs until it is stopped; the lines after it are run against one",
+    "python -m nightscreen.sandbox": "it runs until it is stopped; the next lines run against one",
     "FUZZ_EXAMPLES": "it is a longer form of a test: tests/sandbox/test_fuzz.py",
     "schemathesis": "the same",
     "rm -r .nightscreen": "nothing is to be removed here",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox.process import SandboxProcess
+from nightscreen.sandbox.process import SandboxProcess
 from tests.docs.blocks import inline, ours, words_of
 from tests.docs.commands import walk
 from tests.docs.prepare import lay_out

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from client.manners import Trouble
-from schemas.bvn import BvnState
-from schemas.calls import CallState
-from schemas.checks import Check, NoAnswer, Source
-from schemas.decisions import ChangeKind
-from schemas.offers import LoanWord, OfferWord
-from schemas.policy import Decision
-from schemas.pulls import PullOutcome
-from steps.asking.control import COMPLETED, STOPPED, TEST_MODE, StopReason
-from steps.oncall.remedies import ENDS
-from steps.policy.loading import load_policy
-from steps.results.assemble import _STATUSES as STATUSES
-from storage.journal.runs import KILLED, RUNNING
+from nightscreen.client.manners import Trouble
+from nightscreen.schemas.bvn import BvnState
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.checks import Check, NoAnswer, Source
+from nightscreen.schemas.decisions import ChangeKind
+from nightscreen.schemas.offers import LoanWord, OfferWord
+from nightscreen.schemas.policy import Decision
+from nightscreen.schemas.pulls import PullOutcome
+from nightscreen.steps.asking.control import COMPLETED, STOPPED, TEST_MODE, StopReason
+from nightscreen.steps.oncall.remedies import ENDS
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.results.assemble import _STATUSES as STATUSES
+from nightscreen.storage.journal.runs import KILLED, RUNNING
 from tests.docs.pages import code, meaning, meanings, page, table
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox.process import SandboxProcess
+from nightscreen.sandbox.process import SandboxProcess
 from tests.flows.engine_in_a_test import Engine, in_process, running_engine
 
 if TYPE_CHECKING:

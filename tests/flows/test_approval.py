@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flows.screen_batch import screen_batch
-from sandbox.batch import make_batch
-from schemas.parameters import ScreenBatch
+from nightscreen.flows.screen_batch import screen_batch
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.parameters import ScreenBatch
 from tests.flows.engine_in_a_test import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
     from tests.flows.engine_in_a_test import Engine
 
 pytestmark = pytest.mark.engine

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flows.screen_batch import screen_batch
-from sandbox.batch import make_batch
-from schemas.parameters import ScreenBatch
-from storage.journal import open_journal
-from tasks import live, progress, stopping
+from nightscreen.flows.screen_batch import screen_batch
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.storage.journal import open_journal
+from nightscreen.tasks import live, progress, stopping
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
 
 pytestmark = pytest.mark.engine
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flows import screen_batch
-from schemas.errors import InputError, JournalError
-from schemas.parameters import ScreenBatch
-from tasks.edge import UnexpectedFault, sanitised, sanitising
-from tasks.inbox import newest_input
-from tasks.stopping import to_the_end
+from nightscreen.flows import screen_batch
+from nightscreen.schemas.errors import InputError, JournalError
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.tasks.edge import UnexpectedFault, sanitised, sanitising
+from nightscreen.tasks.inbox import newest_input
+from nightscreen.tasks.stopping import to_the_end
 from tests.flows.engine_in_a_test import ROOT
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def test_importing_the_flow_reads_and_writes_nothing(tmp_path: Path) -> None:
     """The flow can be imported anywhere, with settings that are wrong, and leaves no trace."""
     wrong = {"NIGHTSCREEN_BASE_URL": "ftp://nowhere", "NIGHTSCREEN_HOME": str(tmp_path / "home")}
     done = subprocess.run(
-        [sys.executable, "-c", "import flows.screen_batch"],
+        [sys.executable, "-c", "import nightscreen.flows.screen_batch"],
         env={**os.environ, **wrong, "PREFECT_HOME": str(tmp_path / "prefect")},
         cwd=tmp_path,
         capture_output=True,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flows.watch_inbox import keep_watch
-from sandbox.batch import make_batch
-from schemas.parameters import WatchInbox
+from nightscreen.flows.watch_inbox import keep_watch
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.parameters import WatchInbox
 from tests.cli.command import COMMAND
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import ROOT, until
@@ -22,7 +22,7 @@ from tests.flows.engine_in_a_test import ROOT, until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
     from tests.flows.engine_in_a_test import Engine
 
 pytestmark = pytest.mark.engine

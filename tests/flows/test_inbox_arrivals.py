@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from schemas.errors import SettingsError
-from schemas.parameters import WatchInbox
-from schemas.settings import read_settings
-from storage.inbox import Inbox
-from tasks.inbox_watch import open_watch
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.parameters import WatchInbox
+from nightscreen.schemas.settings import read_settings
+from nightscreen.storage.inbox import Inbox
+from nightscreen.tasks.inbox_watch import open_watch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from schemas.settings import Settings
+    from nightscreen.schemas.settings import Settings
 
 SETTLE_S = 0.15
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows.offer_loans import offer_loans
-from flows.screen_batch import screen_batch
-from flows.track_loans import track_loans
-from schemas.errors import UsageError
-from schemas.offers import OfferLoans, TrackLoans
-from schemas.parameters import ScreenBatch
+from nightscreen.flows.offer_loans import offer_loans
+from nightscreen.flows.screen_batch import screen_batch
+from nightscreen.flows.track_loans import track_loans
+from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.offers import OfferLoans, TrackLoans
+from nightscreen.schemas.parameters import ScreenBatch
 from tests.flows.engine_in_a_test import until
 from tests.flows.test_what_prefect_keeps import leaks
 from tests.screening import World
@@ -21,7 +21,7 @@ from tests.steps.offers_in_a_test import PRODUCT, borrower
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
     from tests.flows.engine_in_a_test import Engine
 
 pytestmark = pytest.mark.engine

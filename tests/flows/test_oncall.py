@@ -18,12 +18,12 @@ from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.events import emit_event
 from prefect.states import Running, Scheduled
 
-from flows.morning_summary import morning_summary
-from flows.screen_batch import screen_batch
-from sandbox.batch import make_batch
-from schemas.errors import UsageError
-from schemas.parameters import ScreenBatch
-from tasks.automations import DEAD, FLOW, LATE, PAGES, SUMMARY, install
+from nightscreen.flows.morning_summary import morning_summary
+from nightscreen.flows.screen_batch import screen_batch
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.tasks.automations import DEAD, FLOW, LATE, PAGES, SUMMARY, install
 from tests.flows.engine_in_a_test import until
 from tests.flows.test_stopping import command, wait_until_under_way
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
     from tests.flows.engine_in_a_test import Engine
 
 pytestmark = pytest.mark.engine

@@ -11,11 +11,11 @@ from prefect.client.schemas.objects import DeploymentStatus, WorkPoolStatus
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from schemas.errors import SettingsError
-from schemas.parameters import ScreenBatch
-from schemas.settings import read_settings
-from steps.line import open_line
-from tasks.parts import DEPLOYMENT, refuse_what_none_takes_up, why_none_takes_up
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.line import open_line
+from nightscreen.tasks.parts import DEPLOYMENT, refuse_what_none_takes_up, why_none_takes_up
 from tests.screening import World, customer
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from sandbox.transactions import transactions_of
-from schemas.consented import TokenAnswer
-from storage.journal import open_journal
-from storage.vault import Vault
+from nightscreen.sandbox.transactions import transactions_of
+from nightscreen.schemas.consented import TokenAnswer
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.vault import Vault
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import ROOT, until
 from tests.flows.test_what_prefect_keeps import leaks
@@ -24,7 +24,7 @@ from tests.flows.test_what_prefect_keeps import leaks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
     from tests.flows.engine_in_a_test import Engine
 
 pytestmark = pytest.mark.engine
@@ -123,7 +123,7 @@ def test_stopped_pull_leaves_an_honest_folder_and_goes_on(
     output = tmp_path / "out"
 
     def pull(*more: str) -> subprocess.Popen[str]:
-        program = "from cli.main import run; run()"
+        program = "from nightscreen.cli.main import run; run()"
         arguments = ("transactions", "pull", "--output", str(output), "--json", *more)
         return subprocess.Popen(
             [sys.executable, "-c", program, *arguments],

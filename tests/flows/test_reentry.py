@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flows.screen_batch import screen_batch
-from sandbox.batch import make_batch
-from schemas.errors import JournalError, NightscreenError
-from schemas.parameters import ScreenBatch
-from steps.asking import rounds as asking
-from tasks.checks import BY_CHECK, RE_ENTRIES
+from nightscreen.flows.screen_batch import screen_batch
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.errors import JournalError, NightscreenError
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.steps.asking import rounds as asking
+from nightscreen.tasks.checks import BY_CHECK, RE_ENTRIES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
 
 pytestmark = pytest.mark.engine
 

@@ -12,11 +12,11 @@ import pytest
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES
 
-from client.limiter import AdaptiveCap, AllottedCap
-from schemas.checks import Check
-from schemas.errors import SettingsError
-from schemas.settings import MaxInFlight
-from tasks.slots import LEASE_S, SlotKeeper, limit_name
+from nightscreen.client.limiter import AdaptiveCap, AllottedCap
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.settings import MaxInFlight
+from nightscreen.tasks.slots import LEASE_S, SlotKeeper, limit_name
 from tests.steps.virtual_time import VirtualLoop, run
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from prefect.client.orchestration import PrefectClient
 
-    from steps.asking.rounds import Asking
-    from storage.journal.claims import Claims
+    from nightscreen.steps.asking.rounds import Asking
+    from nightscreen.storage.journal.claims import Claims
 
 LIMIT = 8
 CALL_S = 0.4

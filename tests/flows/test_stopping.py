@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from sandbox.batch import make_batch
-from storage.journal import open_journal
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.storage.journal import open_journal
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import ROOT, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
     from tests.flows.engine_in_a_test import Engine
 
 pytestmark = pytest.mark.engine
@@ -50,7 +50,7 @@ def wait_until_under_way(sandbox: SandboxProcess) -> None:
 def command(engine: Engine, *arguments: str) -> subprocess.Popen[str]:
     """Start `nightscreen` as on a terminal of the worker's machine."""
     return subprocess.Popen(
-        [sys.executable, "-c", "from cli.main import run; run()", *arguments],
+        [sys.executable, "-c", "from nightscreen.cli.main import run; run()", *arguments],
         env={**engine.env, "NIGHTSCREEN_API_KEY": API_KEY},
         cwd=ROOT,
         stdout=subprocess.PIPE,

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schemas.checks import Check
-from schemas.plan import Standing
-from steps.asking.control import CheckProgress, Control, StopReason
-from tasks.waiting import waits_and_goes_on
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.plan import Standing
+from nightscreen.steps.asking.control import CheckProgress, Control, StopReason
+from nightscreen.tasks.waiting import waits_and_goes_on
 
 HOUR = 3600 * 1_000_000
 

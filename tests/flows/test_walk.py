@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import openpyxl
 import pytest
 
-from sandbox.batch import make_batch
+from nightscreen.sandbox.batch import make_batch
 from tests.browser.chromium import chromium
 from tests.flows.analyst_in_a_test import Analyst
 from tests.flows.engine_in_a_test import BLOCK, until
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
     from tests.flows.engine_in_a_test import Engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.browser]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from coolname.data import config
 
-from flows.screen_batch import screen_batch
-from sandbox.batch import make_batch
-from schemas.errors import InputError
-from schemas.parameters import ScreenBatch
-from steps import closing
-from steps.asking import rounds as asking
-from tasks.edge import UnexpectedFault
+from nightscreen.flows.screen_batch import screen_batch
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.steps import closing
+from nightscreen.steps.asking import rounds as asking
+from nightscreen.tasks.edge import UnexpectedFault
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import until
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
     from tests.flows.engine_in_a_test import Engine
 
 pytestmark = pytest.mark.engine
@@ -110,7 +110,7 @@ async def fail_in_every_way(
     with pytest.raises(InputError):
         await screen_batch(ScreenBatch(**{**asked, "input": str(folder / "missing.csv")}))
     with monkeypatch.context() as patch:
-        patch.setattr("tasks.checks.RE_ENTRY_DELAYS_S", [0.0])
+        patch.setattr("nightscreen.tasks.checks.RE_ENTRY_DELAYS_S", [0.0])
         patch.setattr(asking, "open_books", break_asking)
         with pytest.raises(UnexpectedFault):
             await screen_batch(ScreenBatch(**asked))

@@ -21,11 +21,11 @@ import pytest
 from fsspec.core import url_to_fs
 from sqlalchemy import create_engine, make_url, text
 
-from sandbox.batch import make_batch
-from schemas.money import to_micro
-from storage.journal import open_journal
-from storage.places import remote_place
-from tasks.parts import DEPLOYMENT
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.money import to_micro
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.places import remote_place
+from nightscreen.tasks.parts import DEPLOYMENT
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import POOL, ROOT, Engine, running_engine, until
 from tests.screening import World
@@ -35,8 +35,8 @@ from tests.storage.object_store import BUCKET, object_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sandbox.process import SandboxProcess
-    from storage.journal import Journal
+    from nightscreen.sandbox.process import SandboxProcess
+    from nightscreen.storage.journal import Journal
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
@@ -106,7 +106,13 @@ class Site:
         """Start `nightscreen screen` as on a terminal of one of the machines."""
         env = {**self.engine.env, **self.settings, "NIGHTSCREEN_HOME": str(home), **more}
         return subprocess.Popen(
-            [sys.executable, "-c", "from cli.main import run; run()", "screen", *arguments],
+            [
+                sys.executable,
+                "-c",
+                "from nightscreen.cli.main import run; run()",
+                "screen",
+                *arguments,
+            ],
             env={**env, "NIGHTSCREEN_API_KEY": API_KEY},
             cwd=ROOT,
             stdout=subprocess.PIPE,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.parameters import ScreenBatch
-from schemas.settings import Settings, read_settings
-from steps.asking.rounds import (
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.settings import Settings, read_settings
+from nightscreen.steps.asking.rounds import (
     ask_shard,
     close_books,
     next_round,
@@ -24,18 +24,18 @@ from steps.asking.rounds import (
     seconds_to_resume,
     take_up_again,
 )
-from steps.closing import write_report, write_rows
-from steps.line import make_plan, make_price, open_line, take_in
-from storage.clock import system_clock
+from nightscreen.steps.closing import write_report, write_rows
+from nightscreen.steps.line import make_plan, make_price, open_line, take_in
+from nightscreen.storage.clock import system_clock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     import httpx
 
-    from steps.asking.rounds import Asking
-    from steps.line import Line
-    from storage.clock import Clock
+    from nightscreen.steps.asking.rounds import Asking
+    from nightscreen.steps.line import Line
+    from nightscreen.storage.clock import Clock
 
     Steer = Callable[[Asking], Awaitable[None]]
 

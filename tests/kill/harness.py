@@ -23,9 +23,9 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sandbox.batch import make_batch
-from sandbox.process import SandboxProcess
-from storage.journal import open_journal
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.storage.journal import open_journal
 from tests.kill import truth
 
 if TYPE_CHECKING:

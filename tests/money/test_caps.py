@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.calls import Caps
-from steps.asking.callbook import CallBook
-from steps.asking.control import CheckProgress, Control
-from steps.asking.lookups import Pace, Window
-from storage.journal import open_journal
+from nightscreen.schemas.calls import Caps
+from nightscreen.steps.asking.callbook import CallBook
+from nightscreen.steps.asking.control import CheckProgress, Control
+from nightscreen.steps.asking.lookups import Pace, Window
+from nightscreen.storage.journal import open_journal
 from tests.money.caps import measure
 from tests.steps.virtual_time import VirtualLoop, run
 from tests.steps.window_in_a_test import NAIRA, FakeService, bench, hit, job, lost, miss, refused
@@ -22,8 +22,8 @@ from tests.steps.window_in_a_test import NAIRA, FakeService, bench, hit, job, lo
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from client.classify import Reading
-    from schemas.checks import Lookup
+    from nightscreen.client.classify import Reading
+    from nightscreen.schemas.checks import Lookup
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schemas.plan import Standing
-from storage.clock import to_instant
+from nightscreen.schemas.plan import Standing
+from nightscreen.storage.clock import to_instant
 from tests.money.service_in_memory import LOST, Bureau
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from client.fakes import Canned
+    from nightscreen.client.fakes import Canned
     from tests.kill.drive import Driven
 
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from client.fakes import Canned
-from steps.asking.control import StopReason
-from storage.clock import to_instant
+from nightscreen.client.fakes import Canned
+from nightscreen.steps.asking.control import StopReason
+from nightscreen.storage.clock import to_instant
 from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steps.asking.rounds import Asking
+    from nightscreen.steps.asking.rounds import Asking
 
 ROWS = 240
 

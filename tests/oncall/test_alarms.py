@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from schemas.checks import Check
-from steps.asking.control import CheckProgress, Control, StopReason
-from steps.oncall.alarms import Alarm, Alarms
-from steps.oncall.vitals import Pace
+from nightscreen.schemas.checks import Check
+from nightscreen.steps.asking.control import CheckProgress, Control, StopReason
+from nightscreen.steps.oncall.alarms import Alarm, Alarms
+from nightscreen.steps.oncall.vitals import Pace
 from tests.oncall.signs import MINUTE, signs_in_a_test
 
 WAKING: list[tuple[Alarm, dict[str, Any]]] = [

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.doctor import lines_of
-from schemas.settings import read_settings
-from steps.oncall.doctoring import diagnose
-from storage.journal import open_journal
-from storage.vitals import write_vitals
+from nightscreen.cli.doctor import lines_of
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.oncall.doctoring import diagnose
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.vitals import write_vitals
 from tests.oncall.signs import signs_in_a_test
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steps.oncall.doctoring import Diagnosis
+    from nightscreen.steps.oncall.doctoring import Diagnosis
     from tests.cli.conftest import Here
 
 OTHER_KEY = base64.b64encode(bytes(range(32))).decode()

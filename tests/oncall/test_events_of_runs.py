@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tasks.events import names_of, payload_of
+from nightscreen.tasks.events import names_of, payload_of
 from tests.money.service_in_memory import Bureau
 
 if TYPE_CHECKING:

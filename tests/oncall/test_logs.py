@@ -9,7 +9,7 @@ from typing import Any
 
 PROGRAM = """
 import logging, sys
-from tasks.logs import say, say_on_stderr, say_progress, set_up_logs
+from nightscreen.tasks.logs import say, say_on_stderr, say_progress, set_up_logs
 from tests.oncall.signs import signs_in_a_test
 set_up_logs(sys.argv[1]); set_up_logs(sys.argv[1])
 say("run_opened", run_id="run-1")

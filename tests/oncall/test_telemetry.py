@@ -14,15 +14,15 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tasks import telemetry
-from tasks.edge import guarded
+from nightscreen.tasks import telemetry
+from nightscreen.tasks.edge import guarded
 from tests.money.service_in_memory import LOST, Bureau
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from steps.asking.rounds import Asking
+    from nightscreen.steps.asking.rounds import Asking
 
 ROWS = 30
 
@@ -167,7 +167,7 @@ def test_what_was_measured_reaches_a_collector(
 def test_without_an_exporter_nothing_is_imported() -> None:
     """Not even the library: importing it costs time and memory."""
     program = (
-        "import sys; from tasks import telemetry\n"
+        "import sys; from nightscreen.tasks import telemetry\n"
         "with telemetry.span('run', 'x'): pass\n"
         "assert not telemetry.is_wanted()\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])\n"

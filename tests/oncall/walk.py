@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from typer.main import get_command
 
-from cli.doctor import document_of, lines_of
-from cli.main import app
-from steps.oncall.doctoring import diagnose
+from nightscreen.cli.doctor import document_of, lines_of
+from nightscreen.cli.main import app
+from nightscreen.steps.oncall.doctoring import diagnose
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import API_KEY
 
 if TYPE_CHECKING:
-    from steps.oncall.doctoring import Diagnosis
+    from nightscreen.steps.oncall.doctoring import Diagnosis
     from tests.money.service_in_memory import Bureau
 
 KEPT = ("run", "max_spend", "deadline", "yes")

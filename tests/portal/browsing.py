@@ -11,15 +11,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps.consents.links import ConsentLinks
-from storage.journal import open_journal
-from storage.vault import GrantState, Vault
+from nightscreen.steps.consents.links import ConsentLinks
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.vault import GrantState, Vault
 from tests.cli.command import COMMAND, nightscreen, surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def served(folder: Path, sandbox: SandboxProcess) -> Iterator[Served]:
         NIGHTSCREEN_HOME=str(folder / "home"),
         PYTHONPATH=str(Path(__file__).parents[2]),
     )
-    log = folder / "portal.log"
+    log = folder / "nightscreen.portal.log"
     with log.open("wb") as stderr:
         child = subprocess.Popen(
             [COMMAND, "portal"], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=stderr

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jinja2 import Environment, FileSystemLoader
 
-from client.aggregator import Scope
-from portal.pages import TEMPLATES, Pages, contact_link, style
-from portal.place import place_of
-from steps.bvn.links import LinkWord
-from steps.consents.links import Refusal
+from nightscreen.client.aggregator import Scope
+from nightscreen.portal.pages import TEMPLATES, Pages, contact_link, style
+from nightscreen.portal.place import place_of
+from nightscreen.steps.bvn.links import LinkWord
+from nightscreen.steps.consents.links import Refusal
 from tests.portal.visiting import LIST, settings_in
 
 if TYPE_CHECKING:

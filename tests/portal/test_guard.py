@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from portal.consent import DEPARTURES_A_MINUTE
-from portal.guard import LONGEST_ADDRESS, LONGEST_BODY
-from portal.lasting import Lasting, Pace
-from schemas.errors import SettingsError
-from storage.journal.engine import writing
-from storage.journal.grant_tables import consent_states
+from nightscreen.portal.consent import DEPARTURES_A_MINUTE
+from nightscreen.portal.guard import LONGEST_ADDRESS, LONGEST_BODY
+from nightscreen.portal.lasting import Lasting, Pace
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.storage.journal.engine import writing
+from nightscreen.storage.journal.grant_tables import consent_states
 from tests.portal.visiting import MARK, PORTAL, Town, Visitor, settings_in
 
 if TYPE_CHECKING:

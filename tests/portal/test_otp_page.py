@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from portal.app import application
-from portal.otp import TRIES_A_MINUTE
-from steps.bvn.links import token_for
-from storage.journal import open_journal
-from storage.journal.bvn_consents import BvnConsents
+from nightscreen.portal.app import application
+from nightscreen.portal.otp import TRIES_A_MINUTE
+from nightscreen.steps.bvn.links import token_for
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.bvn_consents import BvnConsents
 from tests.portal.visiting import MARK, PORTAL, Clock, settings_in
 from tests.privacy.search import Search
 from tests.sandbox.consented import quick_sandbox
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
 
 class Desk:
@@ -38,7 +38,7 @@ class Desk:
         (request,) = BvnConsents.of(self.journal).of_batches(["customers"])
         self.path = f"/otp/{token_for(self.journal, request)}"
         settings = settings_in(folder)
-        from sandbox.app import application as sandbox  # noqa: PLC0415 - two of one name
+        from nightscreen.sandbox.app import application as sandbox  # noqa: PLC0415 - two of one name
 
         service = httpx.ASGITransport(sandbox(self.world.sandbox))
         app = application(self.journal, settings, transport=service)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from steps.consents.keeping import Consent, Ending, Redeemer
-from storage.journal.verify import verify_journal
-from storage.vault import GrantState, Vault
+from nightscreen.steps.consents.keeping import Consent, Ending, Redeemer
+from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.storage.vault import GrantState, Vault
 from tests.portal.visiting import CUSTOMER, LIST, VIEW
 
 if TYPE_CHECKING:

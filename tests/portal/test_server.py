@@ -17,10 +17,10 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from portal.place import place_of
-from steps.consents.links import ConsentLinks
-from storage.journal import open_journal
-from storage.vault import Vault
+from nightscreen.portal.place import place_of
+from nightscreen.steps.consents.links import ConsentLinks
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.vault import Vault
 from tests.cli.command import COMMAND, surroundings
 from tests.portal.browsing import free_port
 from tests.portal.visiting import MARK, settings_in

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 import pyarrow.parquet as pq
 import pytest
 
-from sandbox.process import SandboxProcess
+from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import COMMAND, Ended, surroundings
 from tests.cli.engine import Engine, running_engine
 from tests.privacy.people import Marked, mark

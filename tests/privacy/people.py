@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from sandbox import magic
-from sandbox.people import account_name, holder_of, person_of_bvn
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.people import account_name, holder_of, person_of_bvn
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ from tests.privacy.search import Search
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
     from tests.cli.engine import Engine
 
 pytestmark = pytest.mark.engine
@@ -29,13 +29,13 @@ pytestmark = pytest.mark.engine
 EVERY_KIND = ("--karma-identities", "bvn,phone,email,nuban")
 BREAK_DOWN = """
 import sys
-import steps.closing
+import nightscreen.steps.closing
 
 def decide(table, *_arguments, **_options):
     raise ValueError(f"cannot decide {table.to_pylist()[:3]}")
 
 steps.closing.decide = decide
-from cli.main import run
+from nightscreen.cli.main import run
 sys.argv = ["nightscreen", *sys.argv[1:]]
 run()
 """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
     from tests.cli.engine import Engine
     from tests.privacy.conftest import Place
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from sandbox.process import SandboxProcess
+from nightscreen.sandbox.process import SandboxProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

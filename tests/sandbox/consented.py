@@ -12,11 +12,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 
-from sandbox.app import application
-from sandbox.clients import DEFAULT_CLIENT_ID
-from sandbox.grants import SCOPES
-from sandbox.latency import NO_WAIT
-from sandbox.state import DEFAULT_KEY, Opening, Sandbox
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.clients import DEFAULT_CLIENT_ID
+from nightscreen.sandbox.grants import SCOPES
+from nightscreen.sandbox.latency import NO_WAIT
+from nightscreen.sandbox.state import DEFAULT_KEY, Opening, Sandbox
 
 CALLBACK = "http://127.0.0.1:8123/callback"
 KEY = {"Authorization": f"Bearer {DEFAULT_KEY}"}

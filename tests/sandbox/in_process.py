@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from sandbox.app import application
-from sandbox.latency import NO_WAIT
-from sandbox.state import Opening, Sandbox
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.latency import NO_WAIT
+from nightscreen.sandbox.state import Opening, Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import httpx
 import pytest
 
-from sandbox.clients import Client, is_address
-from sandbox.grants import SCOPES
+from nightscreen.sandbox.clients import Client, is_address
+from nightscreen.sandbox.grants import SCOPES
 from tests.sandbox.consented import CALLBACK, Journey, brought_back, wish
 
 

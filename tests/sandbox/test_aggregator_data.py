@@ -8,19 +8,19 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from sandbox import aggregator, magic_customers
-from sandbox.grants import SCOPES
-from sandbox.manners import AGGREGATOR
-from sandbox.oddities import MALFORMED_IDS, SHORT, listed_of
-from sandbox.openapi import document
-from sandbox.people import (
+from nightscreen.sandbox import aggregator, magic_customers
+from nightscreen.sandbox.grants import SCOPES
+from nightscreen.sandbox.manners import AGGREGATOR
+from nightscreen.sandbox.oddities import MALFORMED_IDS, SHORT, listed_of
+from nightscreen.sandbox.openapi import document
+from nightscreen.sandbox.people import (
     bank_accounts_of,
     person_of_bvn,
     profile_of,
     transactions_of,
 )
-from sandbox.wallet import PRICES
-from sandbox.wire import dumps
+from nightscreen.sandbox.wallet import PRICES
+from nightscreen.sandbox.wire import dumps
 from tests.sandbox.consented import Journey
 
 DOCUMENT: dict[str, Any] = document()

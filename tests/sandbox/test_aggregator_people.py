@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox import magic, magic_customers
-from sandbox.banks import is_right_account
-from sandbox.lives import FIRST_DAY
-from sandbox.people import (
+from nightscreen.sandbox import magic, magic_customers
+from nightscreen.sandbox.banks import is_right_account
+from nightscreen.sandbox.lives import FIRST_DAY
+from nightscreen.sandbox.people import (
     bank_accounts_of,
     changes_between,
     person_of_bvn,
     person_of_customer,
     transactions_of,
 )
-from sandbox.transactions import HISTORY, Record
+from nightscreen.sandbox.transactions import HISTORY, Record
 
 DAYS = st.integers(0, 40)
 PEOPLE = [f"customer-{number}" for number in range(200)]

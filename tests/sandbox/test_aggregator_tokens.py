@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox.grants import TOKEN_LENGTH
+from nightscreen.sandbox.grants import TOKEN_LENGTH
 from tests.sandbox.consented import CALLBACK, KEY, Journey
 
 if TYPE_CHECKING:

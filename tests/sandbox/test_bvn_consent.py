@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox import magic
-from sandbox.passwords import drawn_delivery
-from sandbox.people import otp_of, person_of_bvn
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.passwords import drawn_delivery
+from nightscreen.sandbox.people import otp_of, person_of_bvn
 from tests.sandbox.in_process import Here, here
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox import latency, magic
-from sandbox.landing import EXAMPLES
-from sandbox.people import karma_of
-from sandbox.scenarios import SCENARIOS
-from sandbox.tables import magic_rows
+from nightscreen.sandbox import latency, magic
+from nightscreen.sandbox.landing import EXAMPLES
+from nightscreen.sandbox.people import karma_of
+from nightscreen.sandbox.scenarios import SCENARIOS
+from nightscreen.sandbox.tables import magic_rows
 
 if TYPE_CHECKING:
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
     from tests.sandbox.conftest import Caller
 
 LISTED = magic.by_word("listed").bvn

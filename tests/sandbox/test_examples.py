@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from client.api import Client
-from client.classify import Classifier, Exchange
-from client.wire import Request
-from sandbox import validation
-from sandbox.aggregator import AUTH_ROUTES, DATA_ROUTES
-from sandbox.app import application
-from sandbox.latency import NO_WAIT
-from sandbox.loans import ROUTES as LOAN_ROUTES
-from sandbox.process import SandboxProcess
-from sandbox.state import Opening, Sandbox
-from schemas.checks import Operation
+from nightscreen.client.api import Client
+from nightscreen.client.classify import Classifier, Exchange
+from nightscreen.client.wire import Request
+from nightscreen.sandbox import validation
+from nightscreen.sandbox.aggregator import AUTH_ROUTES, DATA_ROUTES
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.latency import NO_WAIT
+from nightscreen.sandbox.loans import ROUTES as LOAN_ROUTES
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.schemas.checks import Operation
 from tests.examples import KEY, Example, alike, differences, load
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from client.classify import Reading
+    from nightscreen.client.classify import Reading
 
 EXAMPLES = load()
 WHOLE = [one for one in EXAMPLES if not one.broken]

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sandbox import magic
-from sandbox.faults import FAULTS
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.faults import FAULTS
 
 if TYPE_CHECKING:
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
     from tests.sandbox.conftest import Caller
 
 CUT = (RemoteDisconnected, ConnectionResetError)

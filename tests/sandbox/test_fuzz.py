@@ -21,14 +21,14 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 from schemathesis.core.failures import FailureGroup
 
-from sandbox import magic
-from sandbox.app import application
-from sandbox.grants import SCOPES
-from sandbox.latency import NO_WAIT
-from sandbox.linked import Linked
-from sandbox.openapi import document
-from sandbox.people import otp_of
-from sandbox.state import Opening, Sandbox
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.grants import SCOPES
+from nightscreen.sandbox.latency import NO_WAIT
+from nightscreen.sandbox.linked import Linked
+from nightscreen.sandbox.openapi import document
+from nightscreen.sandbox.people import otp_of
+from nightscreen.sandbox.state import Opening, Sandbox
 from tests.sandbox.consented import CALLBACK, KEY
 
 if TYPE_CHECKING:

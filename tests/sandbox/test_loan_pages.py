@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox.borrowers import code_of
+from nightscreen.sandbox.borrowers import code_of
 from tests.sandbox.in_process import Here, here
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from sandbox.borrowers import contact_key, standing_of
-from sandbox.loan_book import FATES, WORDS, fate_of
-from sandbox.loans import View
-from sandbox.magic import TABLE
-from sandbox.openapi import document
-from sandbox.people import otp_of
-from sandbox.products import PRODUCTS, active_products
+from nightscreen.sandbox.borrowers import contact_key, standing_of
+from nightscreen.sandbox.loan_book import FATES, WORDS, fate_of
+from nightscreen.sandbox.loans import View
+from nightscreen.sandbox.magic import TABLE
+from nightscreen.sandbox.openapi import document
+from nightscreen.sandbox.people import otp_of
+from nightscreen.sandbox.products import PRODUCTS, active_products
 from tests.sandbox.in_process import ORIGIN, here
 
 if TYPE_CHECKING:

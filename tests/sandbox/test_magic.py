@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import magic, tables
-from sandbox.banks import is_right_account
-from sandbox.faults import FAULTS
-from sandbox.people import account_of, ecosystem_of, identity_kind, karma_of, person_of_bvn
+from nightscreen.sandbox import magic, tables
+from nightscreen.sandbox.banks import is_right_account
+from nightscreen.sandbox.faults import FAULTS
+from nightscreen.sandbox.people import (
+    account_of,
+    ecosystem_of,
+    identity_kind,
+    karma_of,
+    person_of_bvn,
+)
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
 
@@ -54,7 +60,7 @@ def test_outcomes_are_as_the_row_says(row: magic.Magic) -> None:
 
 
 def test_document_holds_the_tables() -> None:
-    """docs/sandbox.md shows what `python -m sandbox tables` prints."""
+    """docs/sandbox.md shows what `python -m nightscreen.sandbox tables` prints."""
     text = DOCUMENT.read_text(encoding="utf-8")
     assert tables.markdown(tables.MAGIC_HEADINGS, tables.magic_rows()) in text
     assert tables.markdown(tables.CUSTOMER_HEADINGS, tables.customer_rows()) in text

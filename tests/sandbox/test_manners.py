@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox import magic
-from sandbox.manners import Manners, changed, described
-from sandbox.people import otp_of
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.manners import Manners, changed, described
+from nightscreen.sandbox.people import otp_of
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Caller

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from sandbox import aggregator, loans, magic, validation
-from sandbox.openapi import document
-from sandbox.people import otp_of
+from nightscreen.sandbox import aggregator, loans, magic, validation
+from nightscreen.sandbox.openapi import document
+from nightscreen.sandbox.people import otp_of
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Answer, Caller

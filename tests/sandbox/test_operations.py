@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
-from sandbox import magic
-from sandbox.people import (
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.people import (
     account_of,
     bvn_details,
     ecosystem_of,
@@ -21,7 +21,7 @@ from sandbox.people import (
 )
 
 if TYPE_CHECKING:
-    from sandbox.process import SandboxProcess
+    from nightscreen.sandbox.process import SandboxProcess
     from tests.sandbox.conftest import Caller
 
 CLEAR = magic.by_word("clear")

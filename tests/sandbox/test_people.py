@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox import banks, magic
-from sandbox.people import (
+from nightscreen.sandbox import banks, magic
+from nightscreen.sandbox.people import (
     account_name,
     account_of,
     ecosystem_of,

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sandbox.process import SandboxProcess
+from nightscreen.sandbox.process import SandboxProcess
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "sandbox", *arguments],
+        [sys.executable, "-m", "nightscreen.sandbox", *arguments],
         capture_output=True,
         text=True,
         timeout=20,
@@ -27,7 +27,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_says_where_it_listens_and_stops_cleanly(name: str) -> None:
     """One line on stdout, nothing on stderr, exit status 0 at either signal."""
     with subprocess.Popen(
-        [sys.executable, "-m", "sandbox", "--port", "0"],
+        [sys.executable, "-m", "nightscreen.sandbox", "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -67,7 +67,7 @@ def test_port_in_use_and_wrong_balance_are_bad_usage() -> None:
 def test_sandbox_ends_with_its_parent() -> None:
     """When the parent's end of stdin closes, the sandbox stops by itself."""
     with subprocess.Popen(
-        [sys.executable, "-m", "sandbox", "--port", "0", "--stop-with-stdin"],
+        [sys.executable, "-m", "nightscreen.sandbox", "--port", "0", "--stop-with-stdin"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

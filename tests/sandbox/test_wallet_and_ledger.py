@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sandbox import magic
-from sandbox.ledger import Entry, Ledger
-from sandbox.money import micros_of, naira_text
-from sandbox.process import SandboxProcess
-from sandbox.wallet import PriceList, Wallet
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.ledger import Entry, Ledger
+from nightscreen.sandbox.money import micros_of, naira_text
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.sandbox.wallet import PriceList, Wallet
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Caller

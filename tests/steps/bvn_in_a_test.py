@@ -15,23 +15,23 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sandbox.app import application
-from sandbox.people import person_of_bvn
-from schemas.bvn import ConfirmBvns, RequestBvns
-from schemas.settings import Settings, read_settings
-from steps.asking.control import StopReason
-from steps.bvn import closing as bvn_closing
-from steps.bvn import confirming as bvn_confirming
-from steps.bvn import requesting as bvn_requesting
-from steps.bvn.links import LinkView, accept_otp, look_at_link
-from steps.errands.desk import open_desk
-from storage.journal import open_journal
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.people import person_of_bvn
+from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
+from nightscreen.schemas.settings import Settings, read_settings
+from nightscreen.steps.asking.control import StopReason
+from nightscreen.steps.bvn import closing as bvn_closing
+from nightscreen.steps.bvn import confirming as bvn_confirming
+from nightscreen.steps.bvn import requesting as bvn_requesting
+from nightscreen.steps.bvn.links import LinkView, accept_otp, look_at_link
+from nightscreen.steps.errands.desk import open_desk
+from nightscreen.storage.journal import open_journal
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from steps.errands.desk import ErrandRun
+    from nightscreen.steps.errands.desk import ErrandRun
 
 
 def asked(number: int, **changes: str) -> dict[str, str]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.checks import Check
-from schemas.rows import SourceColumn
-from steps.results.enriched import enriched_schema
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.rows import SourceColumn
+from nightscreen.steps.results.enriched import enriched_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from steps.results.changes import Compared, keep_states, write_changes
-from storage.journal import open_journal
-from storage.journal.customers import Customers
-from storage.journal.reviews import Reviews
-from storage.outputs import RunFolder
-from storage.workspace import Workspace
+from nightscreen.steps.results.changes import Compared, keep_states, write_changes
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.outputs import RunFolder
+from nightscreen.storage.workspace import Workspace
 from tests.steps.enriched_in_a_test import ASKED_AT, write_part
 
 if TYPE_CHECKING:

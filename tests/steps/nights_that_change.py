@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage.clock import DAY_MICROS, system_clock
+from nightscreen.storage.clock import DAY_MICROS, system_clock
 from tests.screening import CONSENT, customer
 
 if TYPE_CHECKING:

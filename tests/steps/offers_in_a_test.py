@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pyarrow.parquet as pq
 
-from sandbox.app import application
-from schemas.offers import OfferLoans, TrackLoans
-from schemas.settings import read_settings
-from steps.errands.desk import open_desk
-from steps.loans import offering, tracking
-from steps.loans.offer_report import close_offering
-from steps.loans.tracking_report import close_tracking
+from nightscreen.sandbox.app import application
+from nightscreen.schemas.offers import OfferLoans, TrackLoans
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.errands.desk import open_desk
+from nightscreen.steps.loans import offering, tracking
+from nightscreen.steps.loans.offer_report import close_offering
+from nightscreen.steps.loans.tracking_report import close_tracking
 from tests.screening import Night, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from schemas.settings import Settings
-    from steps.errands.desk import Desk, ErrandRun
-    from storage.clock import Clock
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.errands.desk import Desk, ErrandRun
+    from nightscreen.storage.clock import Clock
 
 PRODUCT = "LP1001"
 NOWHERE = "http://127.0.0.1:1"

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from sandbox.app import application
-from schemas.errors import JournalError
-from schemas.parameters import ScreenBatch
-from schemas.settings import read_settings
-from steps import closing, line
-from steps.asking import gathering, parts
-from steps.asking import rounds as asking
+from nightscreen.sandbox.app import application
+from nightscreen.schemas.errors import JournalError
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps import closing, line
+from nightscreen.steps.asking import gathering, parts
+from nightscreen.steps.asking import rounds as asking
 from tests.screening import Night
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from schemas.calls import Grant
-    from schemas.checks import Check
-    from schemas.settings import Settings
-    from steps.asking.callbook import CallBook
-    from steps.asking.parts import Part
+    from nightscreen.schemas.calls import Grant
+    from nightscreen.schemas.checks import Check
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.asking.callbook import CallBook
+    from nightscreen.steps.asking.parts import Part
     from tests.screening import World
 
 SLOTS = 4

@@ -11,11 +11,11 @@ import json
 import sys
 from typing import Any
 
-from schemas.pulls import PullTransactions
-from schemas.settings import read_settings
-from steps.errands.desk import open_desk
-from steps.pull.pulling import Pull, begin_pull, open_pull_run, pull_shard
-from steps.pull.report import close_pull
+from nightscreen.schemas.pulls import PullTransactions
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.errands.desk import open_desk
+from nightscreen.steps.pull.pulling import Pull, begin_pull, open_pull_run, pull_shard
+from nightscreen.steps.pull.report import close_pull
 
 
 async def ask(pull: Pull) -> None:

@@ -14,28 +14,28 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pyarrow.parquet as pq
 
-from sandbox.app import application
-from sandbox.latency import NO_WAIT
-from sandbox.state import Opening, Sandbox
-from schemas.consented import TokenAnswer
-from schemas.pulls import PullOutcome, PullTransactions
-from schemas.settings import read_settings
-from steps.asking.control import StopReason
-from steps.errands.desk import open_desk
-from steps.pull.pulling import Pull, begin_pull, open_pull_run, pull_shard
-from steps.pull.report import close_pull
-from storage.clock import system_clock
-from storage.journal import open_journal
-from storage.transactions import Transactions
-from storage.vault import Vault
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.latency import NO_WAIT
+from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.schemas.consented import TokenAnswer
+from nightscreen.schemas.pulls import PullOutcome, PullTransactions
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.asking.control import StopReason
+from nightscreen.steps.errands.desk import open_desk
+from nightscreen.steps.pull.pulling import Pull, begin_pull, open_pull_run, pull_shard
+from nightscreen.steps.pull.report import close_pull
+from nightscreen.storage.clock import system_clock
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.transactions import Transactions
+from nightscreen.storage.vault import Vault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from storage.clock import Clock
-    from storage.transactions import Version
-    from storage.vault import Grant
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.transactions import Version
+    from nightscreen.storage.vault import Grant
 
 LIST = "transaction:list"
 CALLBACK = "https://lender.example/callback"

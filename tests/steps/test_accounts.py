@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.rows import Flaw
-from steps.values.accounts import judge_account, judge_accounts, judge_banks
-from steps.values.fields import Notes
-from steps.values.nuban import agrees, check_digit, institution_of
+from nightscreen.schemas.rows import Flaw
+from nightscreen.steps.values.accounts import judge_account, judge_accounts, judge_banks
+from nightscreen.steps.values.fields import Notes
+from nightscreen.steps.values.nuban import agrees, check_digit, institution_of
 
 GTB = institution_of("058")
 

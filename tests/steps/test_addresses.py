@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.values.addresses import (
+from nightscreen.steps.values.addresses import (
     judge_domain,
     judge_domains,
     judge_email,
     judge_emails,
 )
-from steps.values.fields import Notes
+from nightscreen.steps.values.fields import Notes
 
 
 @pytest.mark.parametrize(

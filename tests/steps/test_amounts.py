@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.rows import NAIRA
-from steps.values.amounts import judge_amount, judge_amounts
-from steps.values.fields import Notes
+from nightscreen.schemas.rows import NAIRA
+from nightscreen.steps.values.amounts import judge_amount, judge_amounts
+from nightscreen.steps.values.fields import Notes
 
 
 @pytest.mark.parametrize(

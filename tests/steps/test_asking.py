@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from client.fakes import Canned
-from schemas.checks import Check
-from schemas.errors import JournalError, ServiceAddressError
-from schemas.plan import Standing
-from steps.asking.rounds import ask_shard, next_round
+from nightscreen.client.fakes import Canned
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.errors import JournalError, ServiceAddressError
+from nightscreen.schemas.plan import Standing
+from nightscreen.steps.asking.rounds import ask_shard, next_round
 from tests.money.service_in_memory import DENIED, LOST, Bureau
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steps.asking.rounds import Asking
+    from nightscreen.steps.asking.rounds import Asking
 
 BEARING = {"bank_account", "ecosystem"}
 

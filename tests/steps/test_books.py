@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.report.books import UNKNOWN, Balance, BookedCalls, Books, explain
+from nightscreen.steps.report.books import UNKNOWN, Balance, BookedCalls, Books, explain
 
 PRICE = 10_000_000
 

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from sandbox import magic
-from sandbox.faults import FaultPlan, Scripted
-from sandbox.people import bvn_details, person_of_bvn
-from schemas.errors import InputError
-from schemas.settings import Retention
-from steps.bvn import requesting as bvn_requesting
-from steps.bvn.consent import Transitions
-from steps.people.erasing import Whom, erase, look
-from steps.people.person import find_person
-from steps.people.purging import due, purge
-from steps.people.subject_access import access_page, gather
-from storage.clock import LAGOS, MICROS, system_clock
-from storage.journal import open_journal
-from storage.journal.bvn_consents import BvnConsents
-from storage.journal.customers import Customers
-from storage.journal.reviews import Reviews
-from storage.journal.rotation import rotate_key
-from storage.journal.verify import verify_journal
+from nightscreen.sandbox import magic
+from nightscreen.sandbox.faults import FaultPlan, Scripted
+from nightscreen.sandbox.people import bvn_details, person_of_bvn
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.settings import Retention
+from nightscreen.steps.bvn import requesting as bvn_requesting
+from nightscreen.steps.bvn.consent import Transitions
+from nightscreen.steps.people.erasing import Whom, erase, look
+from nightscreen.steps.people.person import find_person
+from nightscreen.steps.people.purging import due, purge
+from nightscreen.steps.people.subject_access import access_page, gather
+from nightscreen.storage.clock import LAGOS, MICROS, system_clock
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.bvn_consents import BvnConsents
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.storage.journal.verify import verify_journal
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 
 if TYPE_CHECKING:
@@ -321,7 +321,9 @@ def test_killed_between_intent_and_state_is_told_by_the_journal(
 ) -> None:
     """A process that dies after the answer leaves a request that the next run understands."""
     monkeypatch.setattr(bvn_requesting, "_learn", lambda *_: None)
-    monkeypatch.setattr("steps.bvn.closing.bring_up_to_date", lambda *_a, **_k: _nothing())
+    monkeypatch.setattr(
+        "nightscreen.steps.bvn.closing.bring_up_to_date", lambda *_a, **_k: _nothing()
+    )
     world.request([asked(1)])
     monkeypatch.undo()
     told = world.request([asked(1)])

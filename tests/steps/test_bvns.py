@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.rows import Flaw
-from steps.values.bvns import judge_bvn
+from nightscreen.schemas.rows import Flaw
+from nightscreen.steps.values.bvns import judge_bvn
 
 BVN = "22123456789"
 

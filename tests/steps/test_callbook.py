@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from schemas.calls import Ask, CallState, Caps, Grant, GrantKind, Settled
-from schemas.errors import JournalError
-from steps.asking.callbook import CallBook
+from nightscreen.schemas.calls import Ask, CallState, Caps, Grant, GrantKind, Settled
+from nightscreen.schemas.errors import JournalError
+from nightscreen.steps.asking.callbook import CallBook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.decisions import CHANGES, ChangeKind, Part, State
-from steps.results.answered import Compare, Tracked, answered_states
-from steps.results.changes import differences, field_kind, merged, unreached_checks
+from nightscreen.schemas.decisions import CHANGES, ChangeKind, Part, State
+from nightscreen.steps.results.answered import Compare, Tracked, answered_states
+from nightscreen.steps.results.changes import differences, field_kind, merged, unreached_checks
 from tests.steps.enriched_in_a_test import (
     ASKED_AT,
     CLEAR,

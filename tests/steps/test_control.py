@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.checks import Check
-from schemas.plan import Standing
-from steps.asking.control import (
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.plan import Standing
+from nightscreen.steps.asking.control import (
     ALIKE_ANSWERS,
     ALIKE_HITS,
     Breaker,

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.errors import PolicyError
-from schemas.policy import Policy, Rule
-from steps.policy.columns import words
-from steps.policy.loading import load_policy
-from steps.results.decide import decide
+from nightscreen.schemas.errors import PolicyError
+from nightscreen.schemas.policy import Policy, Rule
+from nightscreen.steps.policy.columns import words
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.results.decide import decide
 from tests.steps.policy_rows import NO_HISTORY, STATUSES, enriched, listing
 
 if TYPE_CHECKING:

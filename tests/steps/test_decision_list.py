@@ -14,21 +14,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.decisions import DECISION_COLUMNS, REVIEW_COLUMNS
-from schemas.errors import InputError
-from steps.policy.loading import load_policy
-from steps.results.decision_list import quarantined, team_sentences, worst_first, write_decisions
-from storage import decision_files
-from storage.decision_files import csv_text, read_returned
-from storage.outputs import RunFolder
-from storage.rejects import unguard
+from nightscreen.schemas.decisions import DECISION_COLUMNS, REVIEW_COLUMNS
+from nightscreen.schemas.errors import InputError
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.results.decision_list import (
+    quarantined,
+    team_sentences,
+    worst_first,
+    write_decisions,
+)
+from nightscreen.storage import decision_files
+from nightscreen.storage.decision_files import csv_text, read_returned
+from nightscreen.storage.outputs import RunFolder
+from nightscreen.storage.rejects import unguard
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from steps.results.decision_list import ListCounts
+    from nightscreen.steps.results.decision_list import ListCounts
 
 REASONS = {
     "KARMA_BVN": {"decline": "Listed by BVN."},

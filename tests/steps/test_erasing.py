@@ -12,25 +12,25 @@ import openpyxl
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.calls import Ask, Caps
-from schemas.errors import InputError, OutputError
-from schemas.parameters import ScreenBatch
-from schemas.settings import read_settings
-from steps import line
-from steps.people.erasing import Whom, erase, look, mend
-from steps.people.person import find_person
-from storage.journal import open_journal
-from storage.journal.customers import Customers
-from storage.journal.erasure import TOMBSTONE, Erasures
-from storage.journal.verify import verify_journal
-from storage.run_files import NOTE, RunFiles
+from nightscreen.schemas.calls import Ask, Caps
+from nightscreen.schemas.errors import InputError, OutputError
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps import line
+from nightscreen.steps.people.erasing import Whom, erase, look, mend
+from nightscreen.steps.people.person import find_person
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.erasure import TOMBSTONE, Erasures
+from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.storage.run_files import NOTE, RunFiles
 from tests.screening import CONSENT, Night, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
 OPTIONS = {"checks": ["bank_account", "karma", "ecosystem"], "batch": "borrowers"}
 ERASED = customer(

@@ -9,28 +9,28 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from client import loans, wire
-from sandbox.app import application
-from sandbox.state import Opening, Sandbox
-from schemas.checks import Operation, SubjectKind
-from schemas.errands import ErrandParameters
-from schemas.errors import InputError
-from schemas.plan import Standing
-from schemas.settings import read_settings
-from steps.errands.desk import Desk, ErrandRun, open_desk, open_errand_run
-from steps.errands.report import (
+from nightscreen.client import loans, wire
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.errands import ErrandParameters
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.errands.desk import Desk, ErrandRun, open_desk, open_errand_run
+from nightscreen.steps.errands.report import (
     errand_report,
     finish,
     operation_report,
     standings_of,
 )
-from steps.report.callsheet import write_call_sheet
+from nightscreen.steps.report.callsheet import write_call_sheet
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from steps.asking.jobs import Job
+    from nightscreen.steps.asking.jobs import Job
 
 CUSTOMER = b"customer of ours"
 

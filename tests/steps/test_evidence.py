@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from schemas.checks import Check, Purpose
-from steps.people.erasing import Whom, erase, look
-from storage.clock import DAY_MICROS, system_clock
-from storage.evidence import drop_evidence
-from storage.journal import open_journal
-from storage.journal.customers import Customers
-from storage.journal.rotation import rotate_key
+from nightscreen.schemas.checks import Check, Purpose
+from nightscreen.steps.people.erasing import Whom, erase, look
+from nightscreen.storage.clock import DAY_MICROS, system_clock
+from nightscreen.storage.evidence import drop_evidence
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.rotation import rotate_key
 from tests.screening import Night, World
 from tests.steps.nights_that_change import ROWS, Clock, changed, person
 

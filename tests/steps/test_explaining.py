@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.calls import Ask, CallState, Caps, Settled
-from schemas.decisions import Review
-from schemas.errors import InputError
-from schemas.settings import Retention
-from steps.people.explaining import explain, masked
-from steps.people.person import Person, find_person
-from steps.people.subject_access import WITHHELD, access_page, gather, own_row
-from steps.policy.loading import load_policy
-from steps.results.decision_list import write_decisions
+from nightscreen.schemas.calls import Ask, CallState, Caps, Settled
+from nightscreen.schemas.decisions import Review
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.settings import Retention
+from nightscreen.steps.people.explaining import explain, masked
+from nightscreen.steps.people.person import Person, find_person
+from nightscreen.steps.people.subject_access import WITHHELD, access_page, gather, own_row
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.results.decision_list import write_decisions
 from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, SECOND, Nights
 

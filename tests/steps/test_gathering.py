@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.latency import Latency, fixed
-from schemas.money import to_micro
-from steps.asking.shards import families
-from steps.asking.shares import blocks, share_of
-from steps.asking.sparing import Chains
-from storage.journal import open_journal
+from nightscreen.sandbox.latency import Latency, fixed
+from nightscreen.schemas.money import to_micro
+from nightscreen.steps.asking.shards import families
+from nightscreen.steps.asking.shares import blocks, share_of
+from nightscreen.steps.asking.sparing import Chains
+from nightscreen.storage.journal import open_journal
 from tests.screening import CONSENT, Night, World, customer
 from tests.steps.parts_in_a_test import TaskCrew, screen_in_parts
 

@@ -13,21 +13,29 @@ from typing import TYPE_CHECKING, Any
 import openpyxl
 import pytest
 
-from schemas.errors import InputError
-from schemas.parameters import WatchInbox
-from schemas.settings import Retention, read_settings
-from steps.inbox.arrivals import MOST_ATTEMPTS, Examined, Fate, examine, refuse, settle, told_name
-from steps.people.purging import due, purge
-from storage.clock import system_clock
-from storage.inbox import Inbox
-from storage.journal import open_journal
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.parameters import WatchInbox
+from nightscreen.schemas.settings import Retention, read_settings
+from nightscreen.steps.inbox.arrivals import (
+    MOST_ATTEMPTS,
+    Examined,
+    Fate,
+    examine,
+    refuse,
+    settle,
+    told_name,
+)
+from nightscreen.steps.people.purging import due, purge
+from nightscreen.storage.clock import system_clock
+from nightscreen.storage.inbox import Inbox
+from nightscreen.storage.journal import open_journal
 from tests.screening import World, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from schemas.settings import Settings
-    from storage.inbox import Ticket
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.inbox import Ticket
 
 ROWS = 12
 DAY_MICROS = 86_400_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steps.inbox.settling import LONGER, LOOKS, Settling
-from storage.inbox import Stamp
+from nightscreen.steps.inbox.settling import LONGER, LOOKS, Settling
+from nightscreen.storage.inbox import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.rows import INSTANT, Flaw
-from steps.values.fields import Notes
-from steps.values.instants import Edge, judge_date, judge_dates, judge_instant, judge_instants
+from nightscreen.schemas.rows import INSTANT, Flaw
+from nightscreen.steps.values.fields import Notes
+from nightscreen.steps.values.instants import (
+    Edge,
+    judge_date,
+    judge_dates,
+    judge_instant,
+    judge_instants,
+)
 
 
 @pytest.mark.parametrize(

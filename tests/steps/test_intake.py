@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.rows import (
+from nightscreen.schemas.rows import (
     KNOWN_COLUMNS,
     Action,
     Flaw,
@@ -22,8 +22,8 @@ from schemas.rows import (
     SourceColumn,
     row_schema,
 )
-from steps.intake import Intake
-from steps.values.nuban import check_digit, institution_of
+from nightscreen.steps.intake import Intake
+from nightscreen.steps.values.nuban import check_digit, institution_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.manners import Stop, StopScope, Trouble
-from schemas.calls import CallState, Caps, GrantKind
-from schemas.checks import Check, IdentityKind, Lookup
-from schemas.errors import JournalError, NightscreenError, UsageError
-from schemas.plan import Standing
-from steps.asking.control import Breaker, Control, StopReason
-from steps.asking.jobs import RELEASED
+from nightscreen.client.manners import Stop, StopScope, Trouble
+from nightscreen.schemas.calls import CallState, Caps, GrantKind
+from nightscreen.schemas.checks import Check, IdentityKind, Lookup
+from nightscreen.schemas.errors import JournalError, NightscreenError, UsageError
+from nightscreen.schemas.plan import Standing
+from nightscreen.steps.asking.control import Breaker, Control, StopReason
+from nightscreen.steps.asking.jobs import RELEASED
 from tests.steps.virtual_time import VirtualLoop, run
 from tests.steps.window_in_a_test import (
     NAIRA,
@@ -32,9 +32,9 @@ from tests.steps.window_in_a_test import (
 )
 
 if TYPE_CHECKING:
-    from client.classify import Reading
-    from schemas.calls import Ask
-    from steps.asking.jobs import Job
+    from nightscreen.client.classify import Reading
+    from nightscreen.schemas.calls import Ask
+    from nightscreen.steps.asking.jobs import Job
 
 MICROS = 1_000_000
 

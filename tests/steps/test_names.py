@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.values.name_tokens import NAMES_DIR, Likeness, alike, fold, read_name
-from steps.values.names import match_names
+from nightscreen.steps.values.name_tokens import NAMES_DIR, Likeness, alike, fold, read_name
+from nightscreen.steps.values.names import match_names
 
 WORDS = (
     "MUSA", "BELLO", "IBRAHIM", "MUHAMMAD", "MOHD", "ABDULRAHMAN", "ABDULRAHEEM", "ABDUL", "RAHMAN",
@@ -193,7 +193,7 @@ def test_explanation_names_both_sides_of_a_contradiction() -> None:
 def test_nothing_is_read_at_import() -> None:
     """Importing the module opens no word list."""
     code = (
-        "import steps.values.names, steps.values.name_tokens as t; "
+        "import nightscreen.steps.values.names, steps.values.name_tokens as t; "
         "print(t.lexicon.cache_info().currsize)"
     )
     root = Path(__file__).resolve().parents[2]

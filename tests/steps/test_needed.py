@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.plan import NEEDED
-from steps.planning import needed
-from steps.planning.distinct import ascending, make_distinct
-from steps.planning.needed import NeededPieces, Ranked
-from storage.sealing import Sealer
-from storage.workspace import Workspace
+from nightscreen.schemas.plan import NEEDED
+from nightscreen.steps.planning import needed
+from nightscreen.steps.planning.distinct import ascending, make_distinct
+from nightscreen.steps.planning.needed import NeededPieces, Ranked
+from nightscreen.storage.sealing import Sealer
+from nightscreen.storage.workspace import Workspace
 
 if TYPE_CHECKING:
     from pathlib import Path

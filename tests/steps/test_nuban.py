@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.values.nuban import (
+from nightscreen.steps.values.nuban import (
     NO_CHECK,
     agreeing,
     agrees,

@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from sandbox.app import application
-from sandbox.faults import FaultPlan, Scripted
-from sandbox.process import SandboxProcess
-from schemas.checks import Operation
-from schemas.decisions import Review
-from schemas.errors import InputError, UsageError
-from schemas.offers import OfferLoans
-from steps.loans import offering
-from steps.loans.offer_links import ask_again
-from steps.loans.offering import quote_offers
-from steps.loans.products import NO_DISTRIBUTOR
-from steps.results.answered import evidence_digest
-from storage.journal import open_journal
-from storage.journal.customers import Customers
-from storage.journal.loan_offers import LoanOffers
-from storage.journal.reviews import Reviews
-from storage.journal.runs import KILLED
-from storage.journal.verify import verify_journal
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.faults import FaultPlan, Scripted
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.decisions import Review
+from nightscreen.schemas.errors import InputError, UsageError
+from nightscreen.schemas.offers import OfferLoans
+from nightscreen.steps.loans import offering
+from nightscreen.steps.loans.offer_links import ask_again
+from nightscreen.steps.loans.offering import quote_offers
+from nightscreen.steps.loans.products import NO_DISTRIBUTOR
+from nightscreen.steps.results.answered import evidence_digest
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.loan_offers import LoanOffers
+from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.journal.runs import KILLED
+from nightscreen.storage.journal.verify import verify_journal
 from tests.screening import Night
 from tests.steps.offers_in_a_test import PRODUCT, Lender, borrower
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steps.errands.desk import Desk
+    from nightscreen.steps.errands.desk import Desk
 
 NUMBERS = range(1, 13)
 
@@ -518,11 +518,11 @@ def test_two_runs_at_once_make_one_link_each(lender: Lender, night: Night) -> No
 
 PROGRAM = """
 import asyncio, json, sys
-from schemas.offers import OfferLoans
-from schemas.settings import read_settings
-from steps.loans import offering
-from steps.errands.desk import open_desk
-from steps.loans.offer_report import close_offering
+from nightscreen.schemas.offers import OfferLoans
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.loans import offering
+from nightscreen.steps.errands.desk import open_desk
+from nightscreen.steps.loans.offer_report import close_offering
 
 async def whole():
     url, key, home, run_dir, out = sys.argv[1:]

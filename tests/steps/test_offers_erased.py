@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from schemas.settings import Retention
-from steps.loans.access import offered_data
-from steps.people.erasing import Whom, erase, look
-from steps.people.person import find_person
-from steps.people.purging import due, purge
-from steps.people.subject_access import access_page, gather
-from storage.clock import DAY_MICROS, system_clock
-from storage.journal import open_journal
-from storage.journal.customers import Customers
-from storage.journal.loan_offers import LoanOffers
-from storage.journal.reviews import Reviews
-from storage.journal.verify import verify_journal
+from nightscreen.schemas.settings import Retention
+from nightscreen.steps.loans.access import offered_data
+from nightscreen.steps.people.erasing import Whom, erase, look
+from nightscreen.steps.people.person import find_person
+from nightscreen.steps.people.purging import due, purge
+from nightscreen.steps.people.subject_access import access_page, gather
+from nightscreen.storage.clock import DAY_MICROS, system_clock
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.loan_offers import LoanOffers
+from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.journal.verify import verify_journal
 from tests.steps.offers_in_a_test import Lender, Offered, borrower
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.rows import Flaw
-from steps.values.columns import matching
-from steps.values.fields import Notes
-from steps.values.phones import judge_phone, judge_phones, plain_pattern
+from nightscreen.schemas.rows import Flaw
+from nightscreen.steps.values.columns import matching
+from nightscreen.steps.values.fields import Notes
+from nightscreen.steps.values.phones import judge_phone, judge_phones, plain_pattern
 
 PHONE = "+2348031234567"
 

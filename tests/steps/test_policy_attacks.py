@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from schemas.errors import PolicyError
-from steps.policy.engine import bounded, locked_engine
-from steps.policy.sql import read_condition
+from nightscreen.schemas.errors import PolicyError
+from nightscreen.steps.policy.engine import bounded, locked_engine
+from nightscreen.steps.policy.sql import read_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

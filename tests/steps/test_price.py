@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.money import MICRO
-from schemas.plan import NEEDED
-from schemas.quote import First
-from schemas.settings import MaxInFlight
-from steps.planning.needed import Ranked
-from steps.planning.price import Seen, approval_reason, fund, quote, rank, seen_rates
-from steps.planning.quoting import quote_document
+from nightscreen.schemas.money import MICRO
+from nightscreen.schemas.plan import NEEDED
+from nightscreen.schemas.quote import First
+from nightscreen.schemas.settings import MaxInFlight
+from nightscreen.steps.planning.needed import Ranked
+from nightscreen.steps.planning.price import Seen, approval_reason, fund, quote, rank, seen_rates
+from nightscreen.steps.planning.quoting import quote_document
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:

@@ -9,17 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.pulls import Answered, Known
-from steps.pull.comparison import HELD_TAIL, LONG_LIST, changed_fields, compare, read_records
-from steps.pull.raw_records import json_text, parse_text, read_list
-from steps.pull.transaction_fields import Drift, load_fields
-from storage.sealing import Pseudonyms
+from nightscreen.schemas.pulls import Answered, Known
+from nightscreen.steps.pull.comparison import (
+    HELD_TAIL,
+    LONG_LIST,
+    changed_fields,
+    compare,
+    read_records,
+)
+from nightscreen.steps.pull.raw_records import json_text, parse_text, read_list
+from nightscreen.steps.pull.transaction_fields import Drift, load_fields
+from nightscreen.storage.sealing import Pseudonyms
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from schemas.pulls import Difference
+    from nightscreen.schemas.pulls import Difference
 
 FIELDS = load_fields()
 PSEUDONYMS = Pseudonyms(b"k" * 32)

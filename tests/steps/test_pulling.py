@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from client import aggregator
-from sandbox.transactions import changes_between, transactions_of
-from schemas.errors import InputError, ScopeNotGrantedError
-from steps.asking.control import StopReason
-from steps.pull.pulling import within_scope
-from steps.pull.raw_records import NumberText, parse_text
-from steps.pull.report import close_pull
-from storage.transactions import Transactions
+from nightscreen.client import aggregator
+from nightscreen.sandbox.transactions import changes_between, transactions_of
+from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
+from nightscreen.steps.asking.control import StopReason
+from nightscreen.steps.pull.pulling import within_scope
+from nightscreen.steps.pull.raw_records import NumberText, parse_text
+from nightscreen.steps.pull.report import close_pull
+from nightscreen.storage.transactions import Transactions
 from tests.steps.pulls_in_a_test import LIST, Lender, quick_sandbox, username
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steps.pull.pulling import Pull
+    from nightscreen.steps.pull.pulling import Pull
 
 
 @pytest.fixture

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.settings import Retention
-from steps.consents.access import consented_data
-from steps.people.erasing import Whom, erase, look
-from steps.people.purging import due, purge
-from storage.clock import DAY_MICROS, system_clock
-from storage.journal.customers import Customers
-from storage.journal.verify import verify_journal
-from storage.transactions import Transactions
+from nightscreen.schemas.settings import Retention
+from nightscreen.steps.consents.access import consented_data
+from nightscreen.steps.people.erasing import Whom, erase, look
+from nightscreen.steps.people.purging import due, purge
+from nightscreen.storage.clock import DAY_MICROS, system_clock
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.storage.transactions import Transactions
 from tests.steps.pulls_in_a_test import Lender
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
 GONE, STAYS = "GONE-77812", "STAYS-1"
 

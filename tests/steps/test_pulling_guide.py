@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sandbox.transactions import transactions_of
+from nightscreen.sandbox.transactions import transactions_of
 from tests.screening import World, customer
 from tests.steps.pulls_in_a_test import Lender, username
 

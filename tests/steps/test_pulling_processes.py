@@ -15,11 +15,11 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from sandbox.process import SandboxProcess
-from sandbox.transactions import transactions_of
-from schemas.consented import TokenAnswer
-from storage.journal import open_journal
-from storage.vault import Vault
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.sandbox.transactions import transactions_of
+from nightscreen.schemas.consented import TokenAnswer
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.vault import Vault
 from tests.storage.conftest import postgresql, schema_url  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from schemas.errors import InputError
-from schemas.settings import Retention
-from steps.people.purging import due, hold, purge, release
-from storage.clock import DAY_MICROS, system_clock
-from storage.journal import open_journal
-from storage.journal.erasure import Erasures
-from storage.journal.verify import verify_journal
-from storage.run_files import RunFiles
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.settings import Retention
+from nightscreen.steps.people.purging import due, hold, purge, release
+from nightscreen.storage.clock import DAY_MICROS, system_clock
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.erasure import Erasures
+from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.storage.run_files import RunFiles
 from tests.screening import CONSENT, Night, World, customer
 
 if TYPE_CHECKING:

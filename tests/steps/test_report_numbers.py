@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.checks import Check
-from steps.report.coverage import CAUSES, OPEN, Coverage, share_pct
-from steps.report.findings import findings_of
-from steps.report.news import News
-from steps.report.timeline import NO_BALANCE, POINTS, timeline
-from steps.results.changes import Compared
-from storage.clock import DAY_MICROS, instant_text
+from nightscreen.schemas.checks import Check
+from nightscreen.steps.report.coverage import CAUSES, OPEN, Coverage, share_pct
+from nightscreen.steps.report.findings import findings_of
+from nightscreen.steps.report.news import News
+from nightscreen.steps.report.timeline import NO_BALANCE, POINTS, timeline
+from nightscreen.steps.results.changes import Compared
+from nightscreen.storage.clock import DAY_MICROS, instant_text
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from steps.report.page import report_page
+from nightscreen.steps.report.page import report_page
 from tests.steps.reports_in_a_test import IDENTIFIERS, Nights, batch, odd_nights, read
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.decisions import ReviewRow
-from steps.results.decision_list import write_decisions
-from steps.results.reviews import (
+from nightscreen.schemas.decisions import ReviewRow
+from nightscreen.steps.results.decision_list import write_decisions
+from nightscreen.steps.results.reviews import (
     Judge,
     Judged,
     active_reviews,

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from steps.report.reason_counts import NO_REASON, reason_rows
-from steps.report.summary import (
+from nightscreen.steps.report.reason_counts import NO_REASON, reason_rows
+from nightscreen.steps.report.summary import (
     answer_rows,
     charts_markdown,
     check_rows,
@@ -17,7 +17,7 @@ from steps.report.summary import (
     next_steps,
     summary_markdown,
 )
-from steps.report.words import count, naira, sentence
+from nightscreen.steps.report.words import count, naira, sentence
 from tests.screening import CONSENT, Night, World, customer
 
 ROWS = 24

@@ -10,9 +10,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.checks import IdentityKind
-from schemas.rows import Flaw, row_schema
-from steps.planning.signals import SIGNALS, count_shared
+from nightscreen.schemas.checks import IdentityKind
+from nightscreen.schemas.rows import Flaw, row_schema
+from nightscreen.steps.planning.signals import SIGNALS, count_shared
 
 some = st.sampled_from([None, "1", "2", "3"])
 rows_drawn = st.lists(

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from schemas.parameters import ScreenBatch
-from schemas.settings import Retention, read_settings
-from steps import line
-from steps.people.erasing import Whom, erase, look
-from steps.people.explaining import explain
-from steps.people.person import find_person
-from steps.people.purging import due, purge
-from steps.people.subject_access import access_page, gather
-from storage.clock import DAY_MICROS, system_clock
-from storage.journal import open_journal
-from storage.journal.customers import Customers
-from storage.journal.reviews import Reviews
-from storage.journal.verify import verify_journal
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.settings import Retention, read_settings
+from nightscreen.steps import line
+from nightscreen.steps.people.erasing import Whom, erase, look
+from nightscreen.steps.people.explaining import explain
+from nightscreen.steps.people.person import find_person
+from nightscreen.steps.people.purging import due, purge
+from nightscreen.steps.people.subject_access import access_page, gather
+from nightscreen.storage.clock import DAY_MICROS, system_clock
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.journal.verify import verify_journal
 from tests.screening import World, customer
 
 if TYPE_CHECKING:

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox.app import application
-from sandbox.people import karma_of
-from schemas.checks import Check
-from schemas.parameters import ScreenBatch
-from schemas.plan import Standing
-from schemas.settings import read_settings
-from steps import line
-from steps.asking import rounds as asking
-from steps.asking.sparing import NOTHING, Chains, Sparing, Step
-from steps.planning.quoting import quote_batch
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.people import karma_of
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps import line
+from nightscreen.steps.asking import rounds as asking
+from nightscreen.steps.asking.sparing import NOTHING, Chains, Sparing, Step
+from nightscreen.steps.planning.quoting import quote_batch
 from tests.money.service_in_memory import LOST, Bureau
 from tests.screening import World, customer
 

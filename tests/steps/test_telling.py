@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from schemas.decisions import Review
-from steps.policy.loading import load_policy
-from steps.results.answered import evidence_digest
-from steps.results.telling import Told, tell, withdraw
+from nightscreen.schemas.decisions import Review
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.results.answered import evidence_digest
+from nightscreen.steps.results.telling import Told, tell, withdraw
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
 from tests.steps.nights_in_a_test import BATCH, DAY, Nights
 

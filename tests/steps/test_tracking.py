@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from sandbox.faults import FaultPlan, Scripted
-from schemas.offers import TrackLoans
-from steps.loans import tracking
-from steps.loans.products import NO_DISTRIBUTOR, list_products
-from steps.loans.tracking_report import close_tracking
-from storage.journal import open_journal
-from storage.journal.rotation import rotate_key
-from storage.journal.verify import verify_journal
+from nightscreen.sandbox.faults import FaultPlan, Scripted
+from nightscreen.schemas.offers import TrackLoans
+from nightscreen.steps.loans import tracking
+from nightscreen.steps.loans.products import NO_DISTRIBUTOR, list_products
+from nightscreen.steps.loans.tracking_report import close_tracking
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.storage.journal.verify import verify_journal
 from tests.steps.offers_in_a_test import Between, Lender, Offered, borrower
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steps.errands.desk import Desk
+    from nightscreen.steps.errands.desk import Desk
 
 DAYS = (0, 1, 2, 3, 4, 5, 6, 20, 35, 70, 130)
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import SettingsError
-from steps.pull.raw_records import parse_text
-from steps.pull.transaction_fields import OTHER_NAME, Drift, load_fields
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.steps.pull.raw_records import parse_text
+from nightscreen.steps.pull.transaction_fields import OTHER_NAME, Drift, load_fields
 
 if TYPE_CHECKING:
     from pathlib import Path

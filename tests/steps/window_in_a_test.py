@@ -11,15 +11,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from client.classify import Reading, Verdict
-from client.limiter import AdaptiveCap
-from client.manners import Stop, StopScope, Trouble
-from schemas.calls import Ask, CallState, Caps, Grant, GrantKind, Settled
-from schemas.checks import Check, IdentityKind, Lookup, Outcome
-from steps.asking.callbook import CallBook
-from steps.asking.control import CheckProgress, Control
-from steps.asking.jobs import Job
-from steps.asking.lookups import Pace, Window
+from nightscreen.client.classify import Reading, Verdict
+from nightscreen.client.limiter import AdaptiveCap
+from nightscreen.client.manners import Stop, StopScope, Trouble
+from nightscreen.schemas.calls import Ask, CallState, Caps, Grant, GrantKind, Settled
+from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
+from nightscreen.steps.asking.callbook import CallBook
+from nightscreen.steps.asking.control import CheckProgress, Control
+from nightscreen.steps.asking.jobs import Job
+from nightscreen.steps.asking.lookups import Pace, Window
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

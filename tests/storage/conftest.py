@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import create_engine, make_url, text
 
-from schemas.calls import Ask, CallState, Caps, Grant, Settled
-from storage.clock import MICROS
-from storage.journal import Journal, open_journal
+from nightscreen.schemas.calls import Ask, CallState, Caps, Grant, Settled
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.journal import Journal, open_journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

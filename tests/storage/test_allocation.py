@@ -10,7 +10,7 @@ import pytest
 
 _FREES_MANY = """
 import numpy as np
-from storage.allocation import give_back_freed
+from nightscreen.storage.allocation import give_back_freed
 
 def resident():
     with open("/proc/self/status") as file:
@@ -37,7 +37,7 @@ def test_what_was_freed_is_not_kept() -> None:
 
 
 _KEEPS_NOTHING_OF_ARROW = """
-from storage.allocation import choose_allocator, give_back, give_back_freed
+from nightscreen.storage.allocation import choose_allocator, give_back, give_back_freed
 choose_allocator()
 import pyarrow as pa
 
@@ -67,7 +67,7 @@ _LEAVES_PANDAS_OUT = """
 import sys
 import duckdb
 import pyarrow as pa
-from storage.allocation import leave_pandas_out
+from nightscreen.storage.allocation import leave_pandas_out
 
 leave_pandas_out()
 table = pa.table({"a": pa.array([1, 2, None])})
@@ -88,7 +88,8 @@ def test_arrow_and_the_engine_do_without_pandas() -> None:
 def test_nothing_makes_arrays_of_lists_while_it_is_loaded() -> None:
     """That would load pandas before a run can leave it out."""
     code = (
-        "import flows.screen_batch, sys; print('pyarrow' in sys.modules, 'pandas' in sys.modules)"
+        "import nightscreen.flows.screen_batch, sys\n"
+        "print('pyarrow' in sys.modules, 'pandas' in sys.modules)"
     )
     assert _printed(code) == ["True", "False"]
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from schemas.calls import Ask, CallState, Caps, Settled
-from schemas.checks import Outcome
-from storage.journal.answers import NONE, OUTCOMES, Latest
+from nightscreen.schemas.calls import Ask, CallState, Caps, Settled
+from nightscreen.schemas.checks import Outcome
+from nightscreen.storage.journal.answers import NONE, OUTCOMES, Latest
 from tests.storage.conftest import PRICE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
 NIGHT = 1 << 60
 BLOCK = 500

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
-from storage.journal.bvn_consents import BvnConsents
+from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
+from nightscreen.storage.journal.bvn_consents import BvnConsents
 
 if TYPE_CHECKING:
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
 
 def request(number: int, **changes: object) -> BvnRequest:

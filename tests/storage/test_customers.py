@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from sqlalchemy import inspect, text
 
-from schemas.decisions import Part, Review, State
-from schemas.errors import JournalDamagedError
-from storage.journal.customer_seals import broken_customer_seals, reseal_customers
-from storage.journal.customer_tables import CUSTOMER_TABLES, ensure
-from storage.journal.customers import SCAN_BLOCK, Customers, Marks, Standing, StateWrite
-from storage.journal.reviews import Reviews
-from storage.sealing import Sealer
+from nightscreen.schemas.decisions import Part, Review, State
+from nightscreen.schemas.errors import JournalDamagedError
+from nightscreen.storage.journal.customer_seals import broken_customer_seals, reseal_customers
+from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES, ensure
+from nightscreen.storage.journal.customers import SCAN_BLOCK, Customers, Marks, Standing, StateWrite
+from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.sealing import Sealer
 
 if TYPE_CHECKING:
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
 BATCH = "borrowers"
 A, B = b"a" * 16, b"b" * 16

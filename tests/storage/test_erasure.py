@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import func, select
 
-from schemas.calls import CallState
-from schemas.decisions import Part, Review
-from schemas.errors import InputError
-from storage.clock import DAY_MICROS
-from storage.journal.customers import Customers, StateWrite
-from storage.journal.engine import reading, sqlite_file
-from storage.journal.erasure import TOMBSTONE, Erasures, Person, Removed, leave_no_trace
-from storage.journal.reviews import Reviews
-from storage.journal.rotation import rotate_key
-from storage.journal.tables import calls
-from storage.journal.verify import verify_journal
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.decisions import Part, Review
+from nightscreen.schemas.errors import InputError
+from nightscreen.storage.clock import DAY_MICROS
+from nightscreen.storage.journal.customers import Customers, StateWrite
+from nightscreen.storage.journal.engine import reading, sqlite_file
+from nightscreen.storage.journal.erasure import TOMBSTONE, Erasures, Person, Removed, leave_no_trace
+from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.storage.journal.tables import calls
+from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import PRICE, ended, reserve, subject
 
 if TYPE_CHECKING:
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
     from tests.storage.conftest import Place
 
 CUSTOMER = b"c" * 16

@@ -10,10 +10,10 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from schemas.calls import GrantKind
-from storage.holders import FileHolders
-from storage.journal.engine import writing
-from storage.journal.verify import verify_journal
+from nightscreen.schemas.calls import GrantKind
+from nightscreen.storage.holders import FileHolders
+from nightscreen.storage.journal.engine import writing
+from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import PRICE, reserve
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 CHILD = (
     "import sys, time; from pathlib import Path\n"
-    "from schemas.calls import Ask, Caps\n"
-    "from storage.journal import open_journal\n"
+    "from nightscreen.schemas.calls import Ask, Caps\n"
+    "from nightscreen.storage.journal import open_journal\n"
     "journal = open_journal(Path(sys.argv[1]), url=sys.argv[2])\n"
     "ask = Ask('karma', 'bvn', (1).to_bytes(16, 'big'), 20_000_000, None, 1)\n"
     "journal.calls.reserve('child', 'portfolio', [ask], Caps(), since=0)\n"
@@ -95,7 +95,8 @@ def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
     """A parent that dies is dead even while a child it forked lives on."""
     other = FileHolders(tmp_path / "locks")
     program = (
-        "import os, sys, time; from pathlib import Path; from storage.holders import FileHolders\n"
+        "import os, sys, time; from pathlib import Path\n"
+        "from nightscreen.storage.holders import FileHolders\n"
         "held = FileHolders(Path(sys.argv[1]))\n"
         "woken, wake = os.pipe()\n"
         "pid = os.fork()\n"

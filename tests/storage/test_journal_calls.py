@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from schemas.calls import CallState, Caps, GrantKind
-from storage.clock import MICROS
-from storage.journal.calls import CRASHED
-from storage.journal.money import Price, Spent, Surprise
-from storage.journal.verify import verify_journal
+from nightscreen.schemas.calls import CallState, Caps, GrantKind
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.journal.calls import CRASHED
+from nightscreen.storage.journal.money import Price, Spent, Surprise
+from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import NOON, PRICE, asks, ended, reserve, subject
 
 if TYPE_CHECKING:
-    from schemas.calls import Ask, Grant
-    from storage.journal import Journal
+    from nightscreen.schemas.calls import Ask, Grant
+    from nightscreen.storage.journal import Journal
     from tests.storage.conftest import Place
 
 
@@ -224,7 +224,7 @@ def test_settling_is_whole_or_not_at_all(place: Place, monkeypatch: pytest.Monke
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("storage.journal.calls.apply_deltas", fail)
+        patch.setattr("nightscreen.storage.journal.calls.apply_deltas", fail)
         with pytest.raises(MemoryError):
             journal.calls.settle("run-1", [ended(pairs[0])])
     assert journal.answers.latest("karma", [subject(1)]) == {}

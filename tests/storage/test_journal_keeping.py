@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import select
 
-from schemas.errors import JournalError, JournalKeyError, OutputError
-from storage.journal import open_journal, rotation
-from storage.journal.copying import back_up, restore
-from storage.journal.engine import reading
-from storage.journal.rotation import rotate_key
-from storage.journal.tables import answers, meta, seal_keys
-from storage.journal.verify import verify_journal
-from storage.sealing import key_id
+from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError
+from nightscreen.storage.journal import open_journal, rotation
+from nightscreen.storage.journal.copying import back_up, restore
+from nightscreen.storage.journal.engine import reading
+from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.storage.journal.tables import answers, meta, seal_keys
+from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.storage.sealing import key_id
 from tests.storage.conftest import Place, ended, reserve, subject
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
 NEW = b"n" * 32
 
@@ -216,7 +216,7 @@ def test_a_backup_never_replaces_and_leaves_no_part(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("storage.journal.copying.write_private", fail)
+    monkeypatch.setattr("nightscreen.storage.journal.copying.write_private", fail)
     with pytest.raises(OutputError, match="No space left"):
         back_up(journal, tmp_path / "new")
     assert sorted(each.name for each in tmp_path.iterdir() if each.name != "home") == ["full"]

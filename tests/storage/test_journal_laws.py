@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from schemas.calls import Ask, CallState, Caps, Grant, GrantKind
-from storage.clock import MICROS
-from storage.journal.verify import verify_journal
+from nightscreen.schemas.calls import Ask, CallState, Caps, Grant, GrantKind
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import PRICE, Place, ended, reserve, subject
 
 CAPS = Caps(

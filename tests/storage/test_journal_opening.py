@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import Connection, MetaData, create_engine, inspect, text
 
-from schemas.errors import JournalError, JournalKeyError, NightscreenError, SettingsError
-from storage.journal import open_journal, tables
-from storage.journal.engine import make_engine, writing
-from storage.journal.keyring import put_meta
-from storage.journal.migrations import bring_up, newest_version
+from nightscreen.schemas.errors import (
+    JournalError,
+    JournalKeyError,
+    NightscreenError,
+    SettingsError,
+)
+from nightscreen.storage.journal import open_journal, tables
+from nightscreen.storage.journal.engine import make_engine, writing
+from nightscreen.storage.journal.keyring import put_meta
+from nightscreen.storage.journal.migrations import bring_up, newest_version
 from tests.storage.conftest import ended, reserve, subject
 
 if TYPE_CHECKING:
@@ -197,8 +202,8 @@ def test_processes_that_open_an_older_journal_at_once_migrate_once(place: Place)
     place.open()
     program = (
         "import sys; from sqlalchemy import text\n"
-        "from storage.journal.engine import make_engine\n"
-        "from storage.journal.migrations import bring_up\n"
+        "from nightscreen.storage.journal.engine import make_engine\n"
+        "from nightscreen.storage.journal.migrations import bring_up\n"
         "step = lambda c: c.execute(text('ALTER TABLE runs ADD COLUMN note TEXT'))\n"
         "bring_up(make_engine(sys.argv[1]), ((int(sys.argv[2]), step),))\n"
     )

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import create_engine, text
 
-from schemas.errors import JournalBusyError, JournalError
-from storage.journal.engine import _WRITE_LOCK, Turn, recording
-from storage.journal.verify import verify_journal
+from nightscreen.schemas.errors import JournalBusyError, JournalError
+from nightscreen.storage.journal.engine import _WRITE_LOCK, Turn, recording
+from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import PRICE, Place, ended, reserve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
 
 pytestmark = pytest.mark.postgres
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from schemas.calls import CallState, Caps, Settled
-from storage.clock import MICROS
-from storage.journal.engine import reading, snapshot, writing
-from storage.journal.runs import KILLED
-from storage.journal.tables import spend
+from nightscreen.schemas.calls import CallState, Caps, Settled
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.journal.engine import reading, snapshot, writing
+from nightscreen.storage.journal.runs import KILLED
+from nightscreen.storage.journal.tables import spend
 from tests.storage.conftest import NOON, PRICE, asks, ended, reserve, subject
 
 if TYPE_CHECKING:
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
     from tests.storage.conftest import Place
 
 

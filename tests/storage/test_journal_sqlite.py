@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import text
 
-from schemas.errors import JournalBusyError, JournalDamagedError, JournalError, SettingsError
-from storage.journal.engine import reading
-from storage.journal.verify import verify_journal
+from nightscreen.schemas.errors import (
+    JournalBusyError,
+    JournalDamagedError,
+    JournalError,
+    SettingsError,
+)
+from nightscreen.storage.journal.engine import reading
+from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import Place, ended, reserve
 
 if TYPE_CHECKING:
@@ -120,8 +125,8 @@ def test_a_file_size_limit_stops_a_process_without_harm(sqlite_place: Place) -> 
     fill(sqlite_place, 1)
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
-        "from storage.journal import open_journal\n"
-        "from schemas.calls import Ask, Caps\n"
+        "from nightscreen.storage.journal import open_journal\n"
+        "from nightscreen.schemas.calls import Ask, Caps\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "journal = open_journal(Path(sys.argv[1]))\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
@@ -131,7 +136,7 @@ def test_a_file_size_limit_stops_a_process_without_harm(sqlite_place: Place) -> 
         "    journal.calls.reserve('run-2', 'portfolio', asks, Caps(), since=0)\n"
     )
     done = run(program, str(sqlite_place.home))
-    assert "schemas.errors.JournalError: the " in done.stderr
+    assert "nightscreen.schemas.errors.JournalError: the " in done.stderr
     assert verify_journal(sqlite_place.open()) == []
 
 
@@ -240,7 +245,8 @@ def test_a_journal_that_would_not_last_is_refused(tmp_path: Path, url: str) -> N
 def test_processes_that_open_a_new_journal_at_once_share_one(sqlite_place: Place) -> None:
     """There is one journal and one key, whoever came first."""
     program = (
-        "import sys; from pathlib import Path; from storage.journal import open_journal\n"
+        "import sys; from pathlib import Path\n"
+        "from nightscreen.storage.journal import open_journal\n"
         "journal = open_journal(Path(sys.argv[1]))\n"
         "print(journal.journal_id, journal.pseudonyms.subject('bvn', '1').hex())\n"
     )

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage import laid_out
-from storage.laid_out import LaidOut
+from nightscreen.storage import laid_out
+from nightscreen.storage.laid_out import LaidOut
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,11 @@ import xlsxwriter  # type: ignore[import-untyped]  # has no types
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage.clock import LAGOS
-from storage.decision_files import csv_text
-from storage.list_cells import LONGEST_TEXT, csv_lines
-from storage.list_sheets import fill_sheets
-from storage.rejects import guard
+from nightscreen.storage.clock import LAGOS
+from nightscreen.storage.decision_files import csv_text
+from nightscreen.storage.list_cells import LONGEST_TEXT, csv_lines
+from nightscreen.storage.list_sheets import fill_sheets
+from nightscreen.storage.rejects import guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

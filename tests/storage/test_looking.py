@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from schemas.calls import CallState
-from schemas.errors import JournalError
-from storage.journal.looking import look_into
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.errors import JournalError
+from nightscreen.storage.journal.looking import look_into
 from tests.storage.conftest import PRICE, ended, reserve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
     from tests.storage.conftest import Place
 
 RUN = "run-1"

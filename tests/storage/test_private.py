@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from schemas.errors import OutputError
-from storage.private import appearing, make_private_folder, write_private, write_private_once
+from nightscreen.schemas.errors import OutputError
+from nightscreen.storage.private import (
+    appearing,
+    make_private_folder,
+    write_private,
+    write_private_once,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from schemas.errors import OutputError
-from storage.outputs import MANIFEST, REPORT, RunFolder
-from storage.places import RemotePlace, is_url, remote_place
-from storage.publishing import withdraw
-from storage.run_files import RunFiles
-from storage.sealing import Sealer
-from storage.workspace import Workspace, sweep_shared
+from nightscreen.schemas.errors import OutputError
+from nightscreen.storage.outputs import MANIFEST, REPORT, RunFolder
+from nightscreen.storage.places import RemotePlace, is_url, remote_place
+from nightscreen.storage.publishing import withdraw
+from nightscreen.storage.run_files import RunFiles
+from nightscreen.storage.sealing import Sealer
+from nightscreen.storage.workspace import Workspace, sweep_shared
 from tests.storage.object_store import BUCKET, object_store
 
 if TYPE_CHECKING:

@@ -13,9 +13,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from schemas.rows import Action, Problem, RefusedRow, SourceColumn
-from storage.rejects import ProblemsWriter, QuarantineWriter, append_problems, guard, unguard
-from storage.tables import open_source
+from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
+from nightscreen.storage.rejects import (
+    ProblemsWriter,
+    QuarantineWriter,
+    append_problems,
+    guard,
+    unguard,
+)
+from nightscreen.storage.tables import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

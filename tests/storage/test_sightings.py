@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import func, select, update
 
-from storage.clock import DAY_MICROS
-from storage.journal.copying import back_up, restore
-from storage.journal.engine import make_engine, reading, writing
-from storage.journal.erasure import Erasures, Person
-from storage.journal.opening import JOURNAL_FILE, journal_url, open_journal
-from storage.journal.sightings import (
+from nightscreen.storage.clock import DAY_MICROS
+from nightscreen.storage.journal.copying import back_up, restore
+from nightscreen.storage.journal.engine import make_engine, reading, writing
+from nightscreen.storage.journal.erasure import Erasures, Person
+from nightscreen.storage.journal.opening import JOURNAL_FILE, journal_url, open_journal
+from nightscreen.storage.journal.sightings import (
     BLOCK,
     REWRITTEN_AFTER,
     Other,
@@ -21,14 +21,14 @@ from storage.journal.sightings import (
     Sightings,
     sightings,
 )
-from storage.journal.verify import verify_journal
+from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import subject
 from tests.storage.test_journal_opening import FirstVersion
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
     from tests.storage.conftest import Place
 
 NOBODY = subject(999_999)

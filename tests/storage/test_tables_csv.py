@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import text_stream
-from storage.tables import Source, open_source
+from nightscreen.storage import text_stream
+from nightscreen.storage.tables import Source, open_source
 
 if TYPE_CHECKING:
-    from schemas.rows import RefusedRow
+    from nightscreen.schemas.rows import RefusedRow
 
 CELLS = st.text(
     st.characters(codec="utf-8", exclude_characters="\0"), max_size=12

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import InputError
-from schemas.rows import KNOWN_COLUMNS
-from storage.headings import HEADINGS_FILE, fold, heading_words
-from storage.understanding import understand
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.rows import KNOWN_COLUMNS
+from nightscreen.storage.headings import HEADINGS_FILE, fold, heading_words
+from nightscreen.storage.understanding import understand
 
 HERE = Path("batch.csv")
 

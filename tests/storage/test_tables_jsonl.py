@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.errors import InputError
-from storage.tables import open_source
+from nightscreen.schemas.errors import InputError
+from nightscreen.storage.tables import open_source
 
 
 def save(folder: Path, text: str) -> Path:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from schemas.errors import InputError, SettingsError
-from storage.mapping import read_mapping
-from storage.tables import open_source
+from nightscreen.schemas.errors import InputError, SettingsError
+from nightscreen.storage.mapping import read_mapping
+from nightscreen.storage.tables import open_source
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.tables import Source
+    from nightscreen.storage.tables import Source
 
 
 def opened(folder: Path, mapping: str, table: str) -> Source:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import openpyxl
 import pytest
 
-from schemas.errors import InputError
-from storage.mapping import Mapping
-from storage.tables import Source, open_source
+from nightscreen.schemas.errors import InputError
+from nightscreen.storage.mapping import Mapping
+from nightscreen.storage.tables import Source, open_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import select
 
-from schemas.consented import TokenAnswer
-from schemas.errors import ConsentStateError, StateRefusal, UsageError
-from storage.clock import MICROS
-from storage.journal.copying import back_up, restore
-from storage.journal.engine import reading, writing
-from storage.journal.grant_tables import consent_grants, consent_states
-from storage.journal.keyring import put_meta
-from storage.journal.rotation import rotate_key
-from storage.journal.tables import metadata
-from storage.journal.verify import verify_journal
-from storage.vault import REPLACED, GrantState, Vault
+from nightscreen.schemas.consented import TokenAnswer
+from nightscreen.schemas.errors import ConsentStateError, StateRefusal, UsageError
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.journal.copying import back_up, restore
+from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.grant_tables import consent_grants, consent_states
+from nightscreen.storage.journal.keyring import put_meta
+from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.storage.journal.tables import metadata
+from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.storage.vault import REPLACED, GrantState, Vault
 
 if TYPE_CHECKING:
-    from storage.journal import Journal
+    from nightscreen.storage.journal import Journal
     from tests.storage.conftest import Place
 
 LIST, VIEW = "transaction:list", "transaction:view"
