@@ -3,25 +3,32 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
+FREEZE := build/lock/bin/python -m pip list --format=freeze --exclude nightscreen --exclude pip
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 CODE := schemas client storage steps tasks flows cli portal sandbox tests benchmarks
 
-.PHONY: help setup demo test check docs bench lock clean
+.PHONY: help setup demo test check docs bench package lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: $(STAMP) ## make the virtual environment from requirements.lock
+setup: $(STAMP) ## make the virtual environment, with all that checks and tests need
 
-$(STAMP): requirements.lock pyproject.toml
+$(RUNTIME): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $(STAMP)
+	$(PIP) -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
 
-demo: $(STAMP) ## screen 10,000 made-up customers twice against the embedded simulator
+$(STAMP): $(RUNTIME) requirements-dev.lock
+	$(PIP) -r requirements-dev.lock
+	@touch $@
+
+demo: $(RUNTIME) ## screen 10,000 made-up customers twice against the embedded simulator
 	$(BIN)/nightscreen demo
 
 test: $(STAMP) ## run the tests, three at a time; what fails beside others is tried once more alone
@@ -44,10 +51,20 @@ docs: $(STAMP) ## write the generated pages anew and build the site into build/s
 bench: $(STAMP) ## run the benchmarks in their short form
 	$(BIN)/python -m benchmarks
 
-lock: ## write requirements.lock anew from pyproject.toml
+package: $(STAMP) ## build wheel and sdist, and run the demo from the wheel in an empty folder
+	rm -rf build/dist build/package build/lib
+	$(BIN)/python -c 'from setuptools.build_meta import *; build_sdist("build/dist"); build_wheel("build/dist")' >/dev/null
+	$(PYTHON) -m venv build/package
+	build/package/bin/python -m pip install --quiet --disable-pip-version-check --no-deps build/dist/*.whl
+	echo "$(CURDIR)/$$(echo $(VENV)/lib/python*/site-packages)" > "$$(echo build/package/lib/python*/site-packages)/dependencies.pth"
+	mkdir build/package/empty && cd build/package/empty && ../bin/nightscreen demo --rows 300
+
+lock: ## write requirements.lock (what a run needs) and requirements-dev.lock (all) anew
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install --quiet --upgrade -e '.[dev]'
-	{ echo '# Written by make lock: every package, pinned.'; build/lock/bin/python -m pip list --format=freeze --exclude nightscreen --exclude pip; } > requirements.lock
+	build/lock/bin/python -m pip install --quiet --upgrade 'setuptools>=77' -e .
+	{ echo '# Written by make lock: what a run needs, pinned.'; $(FREEZE); } > requirements.lock
+	build/lock/bin/python -m pip install --quiet --upgrade -c requirements.lock -e '.[dev]'
+	{ echo '# Written by make lock: what checks and tests need beside a run, pinned.'; $(FREEZE); } > requirements-dev.lock
 
 clean: ## remove what setup and demo made
 	rm -rf $(VENV) build .nightscreen-demo out

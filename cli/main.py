@@ -22,6 +22,7 @@ from nightscreen.cli.entry import STOPPED
 from nightscreen.cli.erase import register as register_erasing
 from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.inbox import register as register_inbox
+from nightscreen.cli.init import register as register_init
 from nightscreen.cli.loans import loans_app
 from nightscreen.cli.oncall import register as register_oncall
 from nightscreen.cli.policy import policy_app
@@ -69,6 +70,7 @@ app.add_typer(bvn_app, name="bvn")
 register_decisions(app, runs_app)
 register_erasing(app)
 register_inbox(app)
+register_init(app)
 register_oncall(app)
 register_consent(app)
 register_portal(app)

@@ -19,6 +19,7 @@ COMMANDS = (
     "screen",
     "quote",
     "inspect",
+    "init",
     "demo",
     "sandbox",
     "runs list",

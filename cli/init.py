@@ -1,0 +1,46 @@
+"""`nightscreen init`: what a folder needs that runs nightscreen, from the installed package."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+
+FILES = {
+    ".env": "env.example",
+    "prefect.yaml": "prefect.yaml",
+    "work_pool.json": "flows/work_pool.json",
+}
+"""Files of the folder, and where each lies in the package."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("init", epilog="Example: nightscreen init --output nights")(init)
+
+
+def init(
+    output: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
+    json_output: JsonOption = False,
+) -> None:
+    """Write settings and deployments to fill in."""
+    from nightscreen.storage.private import make_private_folder, write_private_once
+
+    make_private_folder(output, ours=False)
+    package = files("nightscreen")
+    written = {
+        name: write_private_once(output / name, package.joinpath(source).read_bytes())
+        for name, source in FILES.items()
+    }
+    if json_output:
+        sys.stdout.write(json.dumps({"written": written}) + "\n")
+        return
+    for name, new in written.items():
+        typer.echo(f"{'written' if new else 'kept as it is':<14}{output / name}")
+    typer.echo("Next: fill in .env, then nightscreen inspect FILE")
