@@ -10,7 +10,7 @@ import unicodedata
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.schemas.decisions import (
     LISTED_PART,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 DEFAULT_DAYS = 30
 _DAY = 86_400 * 1_000_000
 _ORDERS = ("dmy", "mdy", "ymd")
+_NOON = time(12)
 _FIRST_SERIAL = date(1899, 12, 30)
 _LONGEST_NOTE = 2000
 _LONGEST_REVIEWER = 120
@@ -65,6 +66,30 @@ class Judged:
         return sum(len(each) for each in self.reviews.values())
 
 
+class WrittenDate(NamedTuple):
+    """When a review was made, as a cell of the list says.
+
+    Attributes:
+        at: the instant it counts from, between the run and the import, microseconds.
+        day: the day in Lagos.
+        clock: the instant by its time of day; None where the cell has the day alone.
+    """
+
+    at: int
+    day: date
+    clock: int | None
+
+    def is_of(self, review: Review) -> bool:
+        """Tell whether a stored review bears this date.
+
+        A day alone is compared as a day: the instant it counts from depends on when it was
+        imported. So does a time of day that was still ahead then.
+        """
+        if self.clock is None or self.clock > review.imported_at:
+            return self.day == _day_in_lagos(review.reviewed_at)
+        return self.at == review.reviewed_at
+
+
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A row whose own cells are sound."""
@@ -76,7 +101,7 @@ class _Candidate:
     decision: str
     reviewer: str
     note: str
-    reviewed_at: int | None
+    written: WrittenDate | None
 
 
 class Judge:
@@ -134,13 +159,13 @@ class Judge:
             self._tell(row, "run_id", "run_unknown", _RUN_UNKNOWN)
             return None
         word = row["reviewer_decision"].casefold()
-        reviewed_at = reviewed_instant(row["reviewed_at"], commit.first_at, self._now)
+        written = read_written_date(row["reviewed_at"], commit.first_at, self._now)
         reviewer = " ".join(row["reviewer"].split())
-        wrong = _wrong_cell(row, word, reviewer, reviewed_at)
+        wrong = _wrong_cell(row, word, reviewer, written)
         if wrong is not None:
             self._tell(row, *wrong)
             return None
-        assert not isinstance(reviewed_at, str)  # noqa: S101 - told in the lines above
+        assert not isinstance(written, str)  # noqa: S101 - told in the lines above
         return _Candidate(
             row,
             commit.batch,
@@ -149,7 +174,7 @@ class Judge:
             REVIEWED[word].value,
             reviewer,
             row["review_note"],
-            reviewed_at,
+            written,
         )
 
     def _commit(self, run_id: str) -> Commit | None:
@@ -188,17 +213,17 @@ class Judge:
         if review.overrides and not review.note:
             self._tell(each.row, "review_note", "note_missing", _NOTE_MISSING)
             return
-        stored = [old for old in self._active(each) if old.run_id == run_id]
-        if any(_same(old, review, dated=each.reviewed_at is not None) for old in stored):
+        stored = [old for old in self._stored.of_customer(each.subject) if old.run_id == run_id]
+        if any(_same(old, review, each.written) for old in stored):
             self._result.known += 1
             return
-        if self._conflicts(each, review, stored):
+        if self._conflicts(each, review, [old for old in stored if old.until > self._now]):
             return
         self._result.reviews[each.batch].append(review)
 
     def _review(self, each: _Candidate, then: KnownCustomer) -> Review:
         part = then.state.get(LISTED_PART)
-        at = self._now if each.reviewed_at is None else each.reviewed_at
+        at = self._now if each.written is None else each.written.at
         return Review(
             customer=each.subject,
             run_id=each.row["run_id"],
@@ -211,10 +236,6 @@ class Judge:
             evidence=evidence_digest(then.state),
             imported_at=self._now,
         )
-
-    def _active(self, each: _Candidate) -> list[Review]:
-        found = self._stored.of_customer(each.subject)
-        return [old for old in found if old.until > self._now]
 
     def _conflicts(self, each: _Candidate, review: Review, stored: Sequence[Review]) -> bool:
         """Tell conflicts with what is known; return whether the row is refused for one."""
@@ -262,7 +283,7 @@ _DATE_OUTSIDE = "The review must lie between the run and now; correct the date o
 
 
 def _wrong_cell(
-    row: ReviewRow, word: str, reviewer: str, reviewed_at: int | str | None
+    row: ReviewRow, word: str, reviewer: str, written: WrittenDate | str | None
 ) -> tuple[str, str, str] | None:
     """Return column, code and hint of the first cell that is wrong."""
     if not row["customer_id"]:
@@ -273,59 +294,65 @@ def _wrong_cell(
         return "reviewer", "reviewer_missing", _REVIEWER_MISSING
     if len(row["review_note"]) > _LONGEST_NOTE or len(reviewer) > _LONGEST_REVIEWER:
         return "review_note", "note_long", _NOTE_LONG
-    if isinstance(reviewed_at, str):
-        return "reviewed_at", "reviewed_at_invalid", reviewed_at
+    if isinstance(written, str):
+        return "reviewed_at", "reviewed_at_invalid", written
     return None
 
 
-def reviewed_instant(text: str, run_at: int, now: int) -> int | str | None:
+def read_written_date(text: str, run_at: int, now: int) -> WrittenDate | str | None:
     """Return when a review was made, None where left blank, else what is wrong with the date.
 
     A date whose order of day and month is open is read in the one way that lies between the run
-    and now; where both ways do, nothing is guessed. A bare day counts as its noon in Lagos, within
-    the same bounds.
+    and now; where both ways do, nothing is guessed. A day alone counts from its noon in Lagos, and
+    no date from before the run or from later than now.
     """
     if not text:
         return None
-    readings = {each for each in _readings(text) if each is not None}
+    readings = list(_readings(text))
     if not readings:
         return _DATE_UNREADABLE
-    first, last = (to_instant(each).astimezone(LAGOS).date() for each in (run_at, now))
-    within = {each for each in readings if first <= each.date() <= last}
-    if len({each.date() for each in within}) > 1:
+    first, last = _day_in_lagos(run_at), _day_in_lagos(now)
+    within = [each for each in readings if first <= each[0].date() <= last]
+    if len({local.date() for local, _ in within}) > 1:
         return _DATE_AMBIGUOUS
     if not within:
         return _DATE_OUTSIDE
-    return min(max(to_micros(min(within)), run_at), now)
+    local, timed = min(within)
+    instant = to_micros(local)
+    at = min(max(instant, run_at), now)
+    return WrittenDate(at, local.date(), instant if timed else None)
 
 
-def _readings(text: str) -> Iterator[datetime | None]:
-    """Yield every way a date can be read, in Lagos time."""
+def _readings(text: str) -> Iterator[tuple[datetime, bool]]:
+    """Yield every way a date can be read, in Lagos time, and whether it has a time of day."""
     for order in _ORDERS:
         found = read_moment(text, order)
         if isinstance(found, Moment):
-            clock = found.clock or time(12)
-            local = datetime.combine(found.day, clock, tzinfo=LAGOS)
+            local = datetime.combine(found.day, found.clock or _NOON, tzinfo=LAGOS)
             if found.offset is not None:
                 local -= found.offset - timedelta(hours=1)
-            yield local
+            yield local, found.clock is not None
     whole = text.partition(".")[0]
     if whole.isdecimal() and len(whole) == len("46345"):
         day = _FIRST_SERIAL + timedelta(days=int(whole))
-        yield datetime.combine(day, time(12), tzinfo=LAGOS)
+        yield datetime.combine(day, _NOON, tzinfo=LAGOS), False
+
+
+def _day_in_lagos(instant: int) -> date:
+    return to_instant(instant).astimezone(LAGOS).date()
 
 
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
 
 
-def _same(old: Review, new: Review, *, dated: bool) -> bool:
-    """Tell whether a review is one that was imported before."""
+def _same(old: Review, new: Review, written: WrittenDate | None) -> bool:
+    """Tell whether a review is one that was imported before, also where it has ended since."""
     return (
         old.decision == new.decision
         and _folded(old.reviewer) == _folded(new.reviewer)
         and old.note == new.note
-        and (not dated or old.reviewed_at == new.reviewed_at)
+        and (written is None or written.is_of(old))
     )
 
 

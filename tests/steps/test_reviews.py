@@ -14,18 +14,21 @@ from nightscreen.steps.results.decision_list import write_decisions
 from nightscreen.steps.results.reviews import (
     Judge,
     Judged,
+    WrittenDate,
     active_reviews,
+    read_written_date,
     reviewed_evidence,
-    reviewed_instant,
     take_in,
 )
+from nightscreen.storage.clock import LAGOS, to_micros
 from tests.steps.enriched_in_a_test import ASKED_AT, enriched_row, listed
-from tests.steps.nights_in_a_test import BATCH, BEGUN_AT, DAY, Nights
+from tests.steps.nights_in_a_test import BATCH, BEGUN_AT, DAY, SECOND, Nights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+HOUR = 3600 * SECOND
 NIGHT = [
     enriched_row("A", decision="decline", reasons=["KARMA_BVN"], **listed()),
     enriched_row("B", decision="review", reasons=["THIN_FILE"]),
@@ -139,6 +142,42 @@ def test_importing_twice_changes_nothing(nights: Nights) -> None:
     assert len(nights.reviews.of_customer(nights.pseudonym("A"))) == 1
 
 
+@pytest.mark.parametrize(
+    ("first", "later"), [(0, 1), (3, 12), (9, 6), (11, 1), (11, 40), (12, 6), (23, 20)]
+)
+@pytest.mark.parametrize("cell", ["2026-03-04", "04/03/2026", "46085", "2026-03-04 14:30:00", ""])
+def test_a_list_imported_twice_is_stored_once_at_any_hour(
+    nights: Nights, cell: str, first: int, later: int
+) -> None:
+    """Whatever the hours of both imports, also where the cell's own time is still ahead."""
+    nights.now = to_micros(datetime(2026, 3, 4, first, 7, tzinfo=LAGOS))
+    assert codes(import_rows(nights, row("A", reviewed_at=cell))) == []
+    nights.now += later * HOUR
+    again = import_rows(nights, row("A", reviewed_at=cell))
+    assert (again.known, again.sound, codes(again)) == (1, 0, [])
+    assert len(nights.reviews.of_customer(nights.pseudonym("A"))) == 1
+
+
+def test_a_date_alone_is_known_where_the_day_is(nights: Nights) -> None:
+    """A spreadsheet that drops the time of day makes no other review; another day is one."""
+    nights.now = to_micros(datetime(2026, 3, 5, 18, tzinfo=LAGOS))
+    import_rows(nights, row("A", reviewed_at="2026-03-04 09:30:00"))
+    assert import_rows(nights, row("A", reviewed_at="2026-03-04")).known == 1
+    assert import_rows(nights, row("A", reviewed_at="2026-03-05")).sound == 1
+
+
+def test_a_list_that_comes_back_after_its_reviews_ended_renews_none(nights: Nights) -> None:
+    """Nobody has looked again: the old file is known, with a date or without."""
+    for cell in ("", "2026-03-02"):
+        import_rows(nights, row("A", reviewed_at=cell))
+    held = nights.reviews.of_customer(nights.pseudonym("A"))
+    nights.now += 60 * DAY
+    for cell in ("", "2026-03-02"):
+        again = import_rows(nights, row("A", reviewed_at=cell))
+        assert (again.known, again.sound, codes(again)) == (1, 0, [])
+    assert nights.reviews.of_customer(nights.pseudonym("A")) == held
+
+
 def test_rows_that_disagree_are_both_refused(nights: Nights) -> None:
     """Two decisions on one customer in one file are settled by nobody but the reviewers."""
     judged = import_rows(nights, row("A"), row("A", "decline", line=3, reviewer="Ade Bello"))
@@ -247,15 +286,15 @@ NOW = RUN_AT + 3 * DAY
 )
 def test_dates_as_spreadsheets_write_them(text: str, day: int) -> None:
     """Whatever the locale, the one reading between the run and now is taken."""
-    found = reviewed_instant(text, RUN_AT, NOW)
-    assert isinstance(found, int)
-    assert datetime.fromtimestamp(found / 1e6, UTC).day == day
+    found = read_written_date(text, RUN_AT, NOW)
+    assert isinstance(found, WrittenDate)
+    assert datetime.fromtimestamp(found.at / 1e6, UTC).day == day
 
 
 def test_a_date_of_two_readings_is_not_guessed() -> None:
     """Where both orders fit, the reviewer is asked."""
     begun = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
-    found = reviewed_instant("03/04/2026", begun, begun + 200 * DAY)
+    found = read_written_date("03/04/2026", begun, begun + 200 * DAY)
     assert isinstance(found, str)
     assert "two ways" in found
 
@@ -263,6 +302,6 @@ def test_a_date_of_two_readings_is_not_guessed() -> None:
 @given(st.text(max_size=15))
 def test_any_text_is_read_or_told(text: str) -> None:
     """No cell of a returned list breaks the reading, and an instant lies within its bounds."""
-    found = reviewed_instant(text, RUN_AT, NOW)
-    if isinstance(found, int):
-        assert RUN_AT <= found <= NOW
+    found = read_written_date(text, RUN_AT, NOW)
+    if isinstance(found, WrittenDate):
+        assert RUN_AT <= found.at <= NOW
