@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.steps.report.charts import Bars, Curve, Ranges, Series
-from nightscreen.steps.report.parts import Picture, Section, Table, picture, spoken
+from nightscreen.steps.report.parts import Picture, Section, Table, spoken
 from nightscreen.steps.report.words import (
     CHECKS,
     TROUBLES,
@@ -68,7 +68,7 @@ def limit_picture(report: Mapping[str, Any]) -> Picture | None:
         whole=max(1.0, *(sum(both) for both in zip(ratios, doubts, strict=True))),
     )
     title = "Spending against quote and caps"
-    return picture(chart, name="limits", title=title, text=spoken(chart))
+    return Picture(chart, name="limits", title=title, text=spoken(chart))
 
 
 def _limits(report: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -162,7 +162,7 @@ def _money_picture(report: Mapping[str, Any]) -> Picture | None:
         + "."
         for check, part in parts.items()
     )
-    return picture(chart, name="money-chart", title="Spent and saved by check", text=text)
+    return Picture(chart, name="money-chart", title="Spent and saved by check", text=text)
 
 
 def _spent_and_saved(part: Mapping[str, Any]) -> str:
@@ -244,7 +244,7 @@ def _balance_picture(report: Mapping[str, Any]) -> Picture | None:
         f"{moment(line['at'][low[1]], seconds=True)}."
     )
     caption = "The lowest balance told in each stretch of time. Pauses are cut out."
-    return picture(
+    return Picture(
         chart, name="balance-chart", title="Balance over the run", text=text, caption=caption
     )
 
@@ -299,7 +299,7 @@ def service(report: Mapping[str, Any]) -> Section:
             for name, three in zip(timed, values, strict=True)
         )
         pictures.append(
-            picture(
+            Picture(
                 chart,
                 name="latency",
                 title="How long answers took",

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
-from nightscreen.steps.report.charts import Bars, Curve, Ranges, draw
 from nightscreen.steps.report.words import untight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from nightscreen.steps.report.charts import Bars, Chart, Ranges
 
 _NARROW = 3
 
@@ -53,10 +52,18 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A chart on the page: the drawing, and a caption that says how to read it."""
+    """A chart on the page.
 
-    svg: Markup
+    Attributes:
+        name: prefix of its ids, so that several charts can stand on a page.
+        text: its numbers, for who cannot see it.
+        caption: how to read it.
+    """
+
+    chart: Chart
+    name: str
     title: str
+    text: str
     caption: str = ""
 
 
@@ -70,14 +77,6 @@ class Section:
     pictures: Sequence[Picture] = ()
     tables: Sequence[Table] = ()
     notes: Sequence[str] = field(default=())
-
-
-def picture(
-    chart: Bars | Curve | Ranges, *, name: str, title: str, text: str, caption: str = ""
-) -> Picture:
-    """Draw a chart for the page; `text` tells its numbers to who cannot see it."""
-    svg = draw(chart, name=name, title=title, text=text)
-    return Picture(Markup(svg), title, caption)  # noqa: S704 - drawn and escaped by `draw`
 
 
 def spoken(chart: Bars | Ranges) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.checks import Check
 from nightscreen.steps.report.charts import Bars, Series
-from nightscreen.steps.report.parts import Picture, Section, Table, picture, spoken
+from nightscreen.steps.report.parts import Picture, Section, Table, spoken
 from nightscreen.steps.report.words import (
     CAUSES,
     CHECKS,
@@ -82,7 +82,7 @@ def decision_picture(report: Mapping[str, Any]) -> Picture | None:
     )
     text = untight(text)
     title = f"{unit.capitalize()} by decision, and what is new"
-    return picture(chart, name="decisions", title=title, text=text)
+    return Picture(chart, name="decisions", title=title, text=text)
 
 
 def _size(*, by_naira: bool) -> Callable[[Mapping[str, Any]], float]:
@@ -166,7 +166,7 @@ def _cause_picture(
         whole=float(whole),
     )
     unit = "Exposure" if by_naira else "Customers"
-    return picture(
+    return Picture(
         chart,
         name="causes",
         title=f"{unit} not screened in full, by cause",
@@ -202,7 +202,7 @@ def _age_picture(report: Mapping[str, Any], *, by_naira: bool) -> Picture:
     )
     unit = "Exposure" if by_naira else "Customers"
     title = f"{unit} by age of the customer's oldest answer"
-    return picture(chart, name="ages", title=title, text=spoken(chart))
+    return Picture(chart, name="ages", title=title, text=spoken(chart))
 
 
 def _age_table(report: Mapping[str, Any]) -> Table:
@@ -266,7 +266,7 @@ def _answer_picture(name: str, answers: Mapping[str, int]) -> Picture:
     chart = Bars(
         [status(word) for word, _ in words], figures, series, whole=float(total), legend=False
     )
-    return picture(chart, name=f"answers-{name}", title=CHECKS[name], text=spoken(chart))
+    return Picture(chart, name=f"answers-{name}", title=CHECKS[name], text=spoken(chart))
 
 
 def _tone(word: str, given: set[str]) -> tuple[str, str]:
@@ -298,7 +298,7 @@ def findings(report: Mapping[str, Any]) -> Section | None:
             [Series("rows", "warn", [float(number) for _, number in refused], "///")],
         )
         title = "Rows in quarantine, by cause"
-        pictures.append(picture(chart, name="quarantine", title=title, text=spoken(chart)))
+        pictures.append(Picture(chart, name="quarantine", title=title, text=spoken(chart)))
         lines = [[sentence(code), code, count(number)] for code, number in refused]
         heads = ("Cause", "Code", "Rows")
         tables.append(Table(title, heads, lines, words=frozenset({1})))

@@ -6,10 +6,9 @@ shown belongs to `tasks/`, the page for the head of risk is `report_page`.
 
 from __future__ import annotations
 
-import base64
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from nightscreen.steps.report.first_screen import attention, verdict
 from nightscreen.steps.report.money import limit_picture
@@ -31,6 +30,7 @@ from nightscreen.steps.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nightscreen.steps.report.charts import Bars
     from nightscreen.steps.report.parts import Picture
 
 _FILES = {
@@ -40,21 +40,8 @@ _FILES = {
     "problems.csv": "every finding in the file, line by line",
 }
 _IDENTITIES = {"bvn": "BVN", "nuban": "account number"}
-_COLOURS = {
-    "ink": "#1b2733",
-    "soft": "#55636f",
-    "line": "#ccd5dd",
-    "good": "#2c7a5b",
-    "warn": "#b7791f",
-    "bad": "#b3372f",
-    "plain": "#2f6690",
-    "other": "#7d8ca0",
-    "quiet": "#e8edf2",
-    "paper": "#ffffff",
-}
-"""Colours of a chart on white: a picture in a picture knows nothing of the page's style."""
-_TONE = re.compile(r"var\(--(\w+)\)")
-_ROUND = 14
+_CELLS = 24
+"""Width of the longest bar in Markdown, in letters: a phone shows it beside its label."""
 
 
 def lists_of(report: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -174,28 +161,27 @@ def _file_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def charts_markdown(report: Mapping[str, Any]) -> str | None:
-    """Return the charts of the report's first screen as pictures in Markdown, or None."""
+    """Return the charts of the report's first screen as tables with bars in Markdown, or None."""
     pictures = [decision_picture(report), limit_picture(report)]
     shown = [_picture(each) for each in pictures if each is not None]
     return "\n\n".join(shown) if shown else None
 
 
 def _picture(picture: Picture) -> str:
-    """Return a chart as an image on white that needs no style from the page."""
-    svg = _TONE.sub(lambda match: _COLOURS[match[1]], str(picture.svg))
-    box = [float(each) for each in re.findall(r'viewBox="([^"]*)"', svg)[0].split()]
-    edge = _ROUND
-    width, height = box[2] + 2 * edge, box[3] + 2 * edge
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width * 1.6:.0f}" '
-        f'height="{height * 1.6:.0f}" viewBox="{-edge} {-edge} {width:g} {height:g}" '
-        'font-family="sans-serif">'
-        f'<rect x="{-edge}" y="{-edge}" width="{width:g}" height="{height:g}" rx="8" fill="#fff"/>'
-    )
-    body = svg[svg.index(">") + 1 :]
-    data = base64.b64encode((head + body).encode()).decode()
+    """Return bars as a table of blocks: the engine's UI takes no style and no drawings."""
+    chart = cast("Bars", picture.chart)
+    rows = [
+        f"| {_escaped(label)} | {_escaped(figure)} | {'█' * _cells(chart, place)} |"
+        for place, (label, figure) in enumerate(zip(chart.labels, chart.figures, strict=True))
+    ]
     caption = f"\n\n{picture.caption}" if picture.caption else ""
-    return f"## {picture.title}\n\n![{picture.title}](data:image/svg+xml;base64,{data}){caption}"
+    return "\n".join([f"## {picture.title}", "", "| | | |", "|---|--:|---|", *rows]) + caption
+
+
+def _cells(chart: Bars, place: int) -> int:
+    """Return the length of a bar in letters; what is more than nothing is seen."""
+    width = sum(part for _, part in chart.parts(place))
+    return max(round(_CELLS * width / 100), 1 if width else 0)
 
 
 def decision_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -112,17 +112,18 @@ def test_no_text_of_a_chart_leaves_it(browser: Browser, reports: dict[str, Path]
     """Labels and numbers stay within the drawing, and do not run into each other."""
     for name, path in reports.items():
         page, _ = opened(browser, path, "phone")
-        assert name == "all refused" or page.locator("svg text").count() >= 2, name
+        assert name == "all refused" or page.locator(".chart span").count() >= 2, name
         crossing = page.evaluate(
             """
-            [...document.querySelectorAll('svg')].flatMap(svg => {
-              const frame = svg.getBoundingClientRect();
-              const texts = [...svg.querySelectorAll('text')].map(t => t.getBoundingClientRect());
+            [...document.querySelectorAll('.chart')].flatMap(chart => {
+              const frame = chart.getBoundingClientRect();
+              const texts = [...chart.querySelectorAll('span, b')]
+                .map(t => t.getBoundingClientRect());
               const out = texts.filter(t => t.left < frame.left - 2 || t.right > frame.right + 2);
               const over = texts.filter((a, i) => texts.some((b, j) => i < j
                 && a.left < b.right - 1 && b.left < a.right - 1
                 && a.top < b.bottom - 3 && b.top < a.bottom - 3));
-              return [...out, ...over].map(() => svg.querySelector('title').textContent);
+              return [...out, ...over].map(() => chart.getAttribute('aria-labelledby'));
             })
             """
         )
@@ -149,7 +150,8 @@ def test_a_screen_reader_hears_verdict_figures_and_charts(
     assert page.get_by_role("table", name="Money by check").count() == 1
     chart = page.get_by_role("img", name="Exposure by decision, and what is new")
     assert chart.count() == 1
-    assert "Decline: ₦" in chart.locator("desc").inner_html()
+    described = page.locator(f"#{chart.get_attribute('aria-describedby')}")
+    assert "Decline: ₦" in described.inner_text()
     page.context.close()
     phone, _ = opened(browser, reports["second"], "phone")
     assert phone.get_by_role("table", name="Money by check").count() == 1
@@ -166,12 +168,12 @@ def test_the_page_is_dark_by_night_and_light_on_paper(
     body = page.locator("body")
     assert body.evaluate(ground) < 0.2
     assert body.evaluate(ink) > 0.8
-    bar = page.locator("svg path[style*='--quiet']").first
-    assert bar.evaluate(_LUMINANCE % "fill") < 0.4
+    bar = page.locator(".track").first
+    assert bar.evaluate(_LUMINANCE % "backgroundColor") < 0.4
     page.emulate_media(media="print", color_scheme="dark")
     assert body.evaluate(ink) < 0.2
     assert body.evaluate(ground) > 0.8
-    assert bar.evaluate(_LUMINANCE % "fill") > 0.8
+    assert bar.evaluate(_LUMINANCE % "backgroundColor") > 0.8
     assert page.locator("nav").is_hidden()
     assert len(page.pdf(prefer_css_page_size=True)) > 10_000
     page.context.close()

@@ -21,7 +21,6 @@ NOT_TO_START = {
     "starlette",
     "uvicorn",
     "nightscreen.sandbox",
-    "matplotlib",
     "xlsxwriter",
 }
 """What serves, draws or writes lists: a command that only reckons would wait for them in vain."""

@@ -73,12 +73,6 @@ class Analyst:
         label = self.page.locator(".schema-form-property", has=self._words(title))
         label.last.get_by_role("switch").click()
 
-    def widths_of_pictures(self) -> list[int]:
-        """Return how wide the pictures of an artifact are; 0 is one that cannot be shown."""
-        pictures = self.page.locator("article img, .markdown-renderer img")
-        widths: list[int] = pictures.evaluate_all("all => all.map(each => each.naturalWidth)")
-        return widths
-
     def titles(self) -> list[str]:
         """Return the words of the form's fields, from top to bottom."""
         shown = self.page.locator(".schema-form-property__label").all_inner_texts()

@@ -115,8 +115,7 @@ def test_from_a_dropped_spreadsheet_to_the_decision_list(
     assert f"{float(report['cost']['total']):,.2f}" in summary
     assert str(folder) in summary
     analyst.page.go_back()
-    analyst.open_artifact("walkers-charts")
-    assert analyst.widths_of_pictures() == [pytest.approx(620, abs=20)] * 2
+    assert "█" in analyst.open_artifact("walkers-charts")
     analyst.page.go_back()
     reasons = analyst.open_artifact("walkers-reasons")
     assert "Decline" in reasons

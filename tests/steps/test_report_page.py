@@ -105,11 +105,12 @@ def test_a_screen_reader_finds_its_way(pages: dict[str, str]) -> None:
         assert all(each.get("scope") in {"row", "col"} for each in page.all("th"))
         ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
         assert len(ids) == len(set(ids)), name
-        for chart in page.all("svg"):
-            assert chart["role"] == "img"
-            assert set(str(chart["aria-labelledby"]).split()) <= set(ids)
-        descriptions = re.findall(r"<desc[^>]*>(.*?)</desc>", html, flags=re.DOTALL)
-        assert len(descriptions) == len(page.all("svg"))
+        charts = [each for each in page.all("div") if each.get("role") == "img"]
+        assert len(charts) == len(page.all("figure"))
+        for chart in charts:
+            assert {chart["aria-labelledby"], chart["aria-describedby"]} <= set(ids)
+        descriptions = re.findall(r'<p class="unseen"[^>]*>(.*?)</p>', html, flags=re.DOTALL)
+        assert len(descriptions) == len(charts)
         assert all(re.search(r"\d", each) for each in descriptions)
 
 
@@ -204,7 +205,7 @@ def test_colours_can_be_told_apart_from_their_ground(pages: dict[str, str]) -> N
 def test_charts_take_their_colours_from_the_page(pages: dict[str, str]) -> None:
     """No chart has a colour of its own, so that every look of the page fits."""
     for html in pages.values():
-        for drawing in re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL):
+        for drawing in re.findall(r"<figure.*?</figure>", html, flags=re.DOTALL):
             assert not re.search(r"#[0-9a-f]{6}\b", drawing)
 
 
