@@ -65,7 +65,7 @@ def _answer_block(line: Line, check: Check, block: pa.Table, wallet: _Wallet) ->
     price = _PRICES[check] * _MICRO
     asks = [Ask(check.value, kind, subject, price, None, 1) for kind, subject, _ in rows]
     purpose = line.wanted.purpose.value
-    grants = calls.reserve(run_id, purpose, asks, Caps(), since=line.freshness.at)
+    grants = calls.reserve(run_id, purpose, asks, Caps(), since=line.freshness.since)
     settled = []
     for ask, grant, (_, _, identity) in zip(asks, grants, rows, strict=True):
         outcome, cost_micro, body = _answer(check, identity)

@@ -231,13 +231,13 @@ def overridden(settings: FreshnessOverrides, given: Sequence[str]) -> FreshnessO
         given: such as `karma.clear=1` (days) or `ecosystem.found=PT12H`.
 
     Raises:
-        SettingsError: one of them cannot be read, or names no check and outcome.
+        SettingsError: one of them cannot be read, names no check and outcome, or says of the same
+            outcome something else than another.
     """
     merged = settings.model_dump(exclude_none=True)
-    for each in given:
-        name, _, age = each.partition("=")
-        check, _, outcome = name.strip().partition(".")
-        merged.setdefault(check, {})[outcome] = age.strip()
+    for name, age in _limits_of(given).items():
+        check, _, outcome = name.partition(".")
+        merged.setdefault(check, {})[outcome] = age
     try:
         return FreshnessOverrides.model_validate(merged)
     except ValidationError as error:
@@ -247,6 +247,19 @@ def overridden(settings: FreshnessOverrides, given: Sequence[str]) -> FreshnessO
             "ecosystem.found=PT12H; there are "
             + ", ".join(f"{check}.{outcome}" for check, outcome in _DAYS[Purpose.PORTFOLIO])
         ) from None
+
+
+def _limits_of(given: Sequence[str]) -> dict[str, str]:
+    """Return each limit by its name; several may stand in one text, divided by commas."""
+    found: dict[str, str] = {}
+    for each in ",".join(given).split(","):
+        name, _, age = (part.strip() for part in each.partition("="))
+        if found.setdefault(name, age) != age:
+            raise SettingsError(
+                f"freshness {name} is given twice, as {found[name]} and as {age}: give it once"
+            )
+    found.pop("", None)
+    return found
 
 
 class Settings(BaseSettings):

@@ -250,7 +250,7 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         control=control,
         clock=clock,
         started_at=started_at,
-        freshness=Freshness(max_ages(wanted.purpose, ages), now),
+        freshness=Freshness(max_ages(wanted.purpose, ages), now, journal.answers.position()),
         caps=caps,
         policy=policy,
         is_new=resolved.earlier is None,

@@ -45,7 +45,7 @@ class CallBook:
         run_id: the run.
         purpose: kept with each call.
         caps: what each block must fit under; may be replaced while the run goes on.
-        since: an answer that arrived after this instant is not asked for again.
+        since: place in the journal after which an answer is not asked for again.
 
     Attributes:
         broken: why nothing may be sent any more; every caller is told.

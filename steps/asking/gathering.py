@@ -138,6 +138,7 @@ def open_gathering(line: Line, number: int, crew: Crew, ask: Ask) -> Gathering:
         {
             "needed": len(line.standing),
             "fresh_at": line.freshness.at,
+            "since": line.freshness.since,
             "deadline_at": line.control.deadline_at,
             "floor_micro": None if floor is None else floor + _in_flight_micro(line),
         },

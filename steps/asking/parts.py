@@ -192,7 +192,9 @@ def _line(run: Run, settings: Settings, journal: Journal, space: Workspace) -> L
         control=control,
         clock=journal.clock,
         started_at=run.started_at,
-        freshness=Freshness(max_ages(purpose, settings.freshness), terms["fresh_at"]),
+        freshness=Freshness(
+            max_ages(purpose, settings.freshness), terms["fresh_at"], terms["since"]
+        ),
         caps=Caps(),
         policy=load_policy(None),
         is_new=False,

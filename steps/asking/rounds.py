@@ -125,7 +125,7 @@ def open_asking(
         run_id=line.run_id,
         purpose=line.wanted.purpose.value,
         caps=line.caps,
-        since=line.freshness.at,
+        since=line.freshness.since,
     )
     layout = layout or Layout(line.workspace, settings.shard_rows)
     attempts = np.zeros(len(line.standing), np.int16)

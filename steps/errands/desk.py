@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal.runs import Run
 
 NEVER = 2**62
-"""An instant no answer is later than: who repeats an errand does so on purpose."""
+"""A place in the journal no answer comes after: who repeats an errand does so on purpose."""
 
 
 @dataclass(slots=True)

@@ -18,24 +18,37 @@ if TYPE_CHECKING:
 _MICROS = timedelta(microseconds=1)
 VERIFIED = "verified"
 MISMATCH = "mismatch"
+AGES_AS = {VERIFIED: VERIFIED, "unconfirmed": VERIFIED, MISMATCH: MISMATCH}
+"""By which limit an account that exists grows old, by what it comes to for a row."""
+NEVER_FRESH = np.iinfo(np.int64).max
+"""Later than any instant: the limit is nothing, so that no age is young enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
     """Judges answers at one instant.
 
+    Only for answers from before the plan: what the run asked itself, or what came since, counts
+    whatever its age (`storage.journal.answers.Latest.current`).
+
     Attributes:
         ages: how old an answer may be, by check and outcome (`schemas.settings.max_ages`).
         at: the instant, in microseconds since 1970.
+        since: the place the journal had come to by then.
     """
 
     ages: Mapping[tuple[Check, str], timedelta]
     at: int
+    since: int = 0
 
     def oldest(self, check: Check, word: str) -> int:
         """Return the earliest instant at which an answer of this outcome is still fresh."""
         age = self.ages.get((check, word))
-        return self.at if age is None else self.at - age // _MICROS
+        return self.at - age // _MICROS if age else NEVER_FRESH
+
+    def oldest_accounts(self) -> dict[str, int]:
+        """Return the same for each status of a bank account that exists."""
+        return {status: self.oldest(Check.BANK_ACCOUNT, word) for status, word in AGES_AS.items()}
 
     def fresh(
         self, check: Check, outcome: str, answered_at: NDArray[np.int64]
@@ -50,7 +63,7 @@ class Freshness:
     def banded(
         self, check: Check, outcome: str, answered_at: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Tell whether freshness depends on the row: verified lasts longer than a mismatch."""
+        """Tell whether freshness depends on the row: on one limit it is fresh, on another not."""
         instants = [self.oldest(check, word) for word in self._words(check, outcome)]
         return (answered_at >= min(instants)) & (answered_at < max(instants))
 

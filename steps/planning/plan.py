@@ -25,6 +25,7 @@ from nightscreen.steps.planning.distinct import (
     number_needed,
 )
 from nightscreen.steps.planning.eligibility import flat, identities, slots_of, why_not
+from nightscreen.steps.planning.freshness import NEVER_FRESH
 from nightscreen.steps.planning.row_plan import (
     SettledSlot,
     ToAsk,
@@ -54,7 +55,7 @@ _HALF, _TWICE = 0.5, 2.0
 class AnswerBook(Protocol):
     """What a plan asks of the journal."""
 
-    def latest_columns(self, check: str, subjects: bytes, run_id: str) -> Latest:
+    def latest_columns(self, check: str, subjects: bytes, run_id: str, since: int) -> Latest:
         """Return the latest answer to each of some lookups."""
 
     def stamp(self) -> str:
@@ -186,7 +187,7 @@ class Planner:
 
         Args:
             read_chunk: gives a chunk again, for the few answers whose age depends on the row.
-            judge: tells whether a stored bank account answer contradicts a row.
+            judge: tells what a stored bank account answer comes to for a row.
         """
         self._stamp = self._answers.stamp()
         exposure = np.concatenate([np.zeros(0, np.int64), *self._exposures])
@@ -260,8 +261,8 @@ class Planner:
 
     def _match_stored(self, slot: Slot, distinct: Distinct) -> Latest:
         """Hold each distinct lookup against the journal's latest answer, and return those."""
-        run_id = self._wanted.run_id
-        latest = self._answers.latest_columns(slot.check.value, distinct.subjects, run_id)
+        run_id, since = self._wanted.run_id, self._freshness.since
+        latest = self._answers.latest_columns(slot.check.value, distinct.subjects, run_id, since)
         known = latest.outcome != NONE
         for number, outcome in enumerate(OUTCOMES):
             here = np.flatnonzero(latest.outcome == number)
@@ -278,17 +279,17 @@ class Planner:
         here: NDArray[np.int64],
         latest: Latest,
     ) -> None:
-        """Judge the answers of one outcome: this run's own, fresh, or of middle age."""
+        """Judge the answers of one outcome: this run's own, new, fresh, or of middle age."""
         check, counts, at = slot.check, self.slots[slot], latest.answered_at
         self._weigh_age(counts, check, outcome, latest)
         own = latest.own_run
         free = own & (latest.cost_micro == 0)
         counts.free += int(free.sum())
         counts.paid += int((own & ~free).sum())
-        fresh = ~own & self._freshness.fresh(check, outcome.value, at)
-        self._count_reuse(counts, latest.take(fresh))
-        distinct.needed[here] = ~(own | fresh)
-        distinct.banded[here] = ~(own | fresh) & self._freshness.banded(check, outcome.value, at)
+        fresh = latest.current | self._freshness.fresh(check, outcome.value, at)
+        self._count_reuse(counts, latest.take(fresh & ~own))
+        distinct.needed[here] = ~fresh
+        distinct.banded[here] = ~fresh & self._freshness.banded(check, outcome.value, at)
         distinct.listed[here] = ~distinct.needed[here] & (outcome is Outcome.LISTED)
 
     def _weigh_age(
@@ -317,8 +318,12 @@ class Planner:
         read_chunk: Callable[[int], pa.Table],
         judge: RowJudge,
     ) -> None:
-        """Reuse an answer of middle age unless it contradicts one of the rows that need it."""
-        contradicted = np.zeros(len(distinct), dtype=bool)
+        """Reuse an answer of middle age unless it is too old for one of the rows that need it.
+
+        Rows may share it and yet differ: it may verify the one and contradict the other.
+        """
+        too_old = np.zeros(len(distinct), dtype=bool)
+        oldest = self._freshness.oldest_accounts()
         asked = distinct.banded[distinct.inverse]
         for number, rows, here in self._chunks_of(distinct.asking, asked, read_chunk):
             part = self._here(distinct.asking, number)
@@ -326,8 +331,11 @@ class Planner:
             subjects = np.frombuffer(distinct.subjects, "V16")[lookups].tobytes()
             middling = latest.take(lookups)
             hand = AtHand(here, subjects, middling.answered_at, middling.call_id)
-            contradicted[lookups[judge.contradicts(rows, hand)]] = True
-        reused = distinct.banded & ~contradicted
+            limits = [
+                oldest.get(status or "", NEVER_FRESH) for status in judge.statuses(rows, hand)
+            ]
+            too_old[lookups[middling.answered_at < np.array(limits, np.int64)]] = True
+        reused = distinct.banded & ~too_old
         distinct.needed[reused] = False
         self._count_reuse(self.slots[slot], latest.take(reused))
 
@@ -402,10 +410,10 @@ class Planner:
 
 
 class RowJudge(Protocol):
-    """Tells which rows a stored bank account answer contradicts."""
+    """Tells what stored bank account answers come to for their rows."""
 
-    def contradicts(self, rows: pa.Table, hand: AtHand) -> NDArray[np.bool_]:
-        """Return for each answer at hand whether it contradicts its row."""
+    def statuses(self, rows: pa.Table, hand: AtHand) -> list[str | None]:
+        """Return the status of each answer at hand; None where it is there no longer."""
 
 
 def row_why(whys: Sequence[NDArray[np.int8]]) -> NDArray[np.int8]:

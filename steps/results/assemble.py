@@ -187,7 +187,8 @@ class Chunk:
         rows = np.flatnonzero(there)
         distinct, inverse = np.unique(subjects[rows], return_inverse=True)
         answers, run_id = self._assembly.answers, self._assembly.wanted.run_id
-        found = answers.latest_columns(slot.check.value, distinct.tobytes(), run_id)
+        since = self._assembly.freshness.since
+        found = answers.latest_columns(slot.check.value, distinct.tobytes(), run_id, since)
         latest = Latest.nothing(self._size)
         latest.put(rows, found.take(inverse))
         return latest
@@ -249,7 +250,7 @@ class Chunk:
 
     def _current(self, view: _SlotView, oldest: NDArray[np.int64] | int) -> Mask:
         """Tell which answers count now: this run's, newer than the plan, or still fresh."""
-        fresh = view.latest.own_run | (view.latest.answered_at >= oldest)
+        fresh = view.latest.current | (view.latest.answered_at >= oldest)
         return view.at_hand & fresh
 
     def _oldest(self, check: Check, word: str) -> int:
@@ -279,8 +280,7 @@ class Chunk:
     def bank_account(self) -> _Cells:
         """Fill the bank account columns."""
         view, check = self._one_view(Check.BANK_ACCOUNT), Check.BANK_ACCOUNT
-        ages = {"verified": "verified", "unconfirmed": "verified", "mismatch": "mismatch"}
-        limits = {word: self._oldest(check, aged_as) for word, aged_as in ages.items()}
+        limits = self._assembly.freshness.oldest_accounts()
         limits["not_found"] = self._oldest(check, "not_found")
         places, lines = self._evidence(view, Outcome.FOUND, min(limits.values()))
         words = np.where(view.at_hand & ~view.said(Outcome.FOUND), _CODE["not_found"], NONE)

@@ -251,15 +251,14 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class AccountJudge:
-    """Tells which rows a stored bank account answer contradicts, for answers of middle age."""
+    """Tells what stored bank account answers come to for their rows: those of middle age."""
 
     _evidence: Evidence
 
-    def contradicts(self, rows: pa.Table, hand: AtHand) -> NDArray[np.bool_]:
-        """Return for each answer at hand whether it contradicts its row, or is there no longer."""
+    def statuses(self, rows: pa.Table, hand: AtHand) -> list[str | None]:
+        """Return the status of each answer at hand; None where it is there no longer."""
         lines = self._evidence.columns(Check.BANK_ACCOUNT, rows, hand, keep=False)
-        contrary = pc.fill_null(pc.equal(lines["status"], "mismatch"), fill_value=True)
-        found: NDArray[np.bool_] = contrary.to_numpy().astype(bool)
+        found: list[str | None] = lines["status"].to_pylist()
         return found
 
 

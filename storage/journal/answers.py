@@ -14,7 +14,7 @@ from sqlalchemy import bindparam, case, func, select
 from nightscreen.schemas.checks import Outcome
 from nightscreen.storage.journal.calls import answer_context
 from nightscreen.storage.journal.customer_tables import erasures
-from nightscreen.storage.journal.engine import reading
+from nightscreen.storage.journal.engine import reading, reading_settled
 from nightscreen.storage.journal.statements import marks
 from nightscreen.storage.journal.tables import answers
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _BLOCK = 1000
 _RANGE = 8000
 _COLUMNS = ("subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro")
-_STANDING = ("subject", "outcome", "answered_at", "call_id")
+_STANDING = ("subject", "outcome", "answered_at", "call_id", "answer_id")
 OUTCOMES = tuple(Outcome)
 """Outcomes by the numbers that `Latest` gives them."""
 NONE = -1
@@ -84,6 +84,8 @@ class Latest:
         answered_at: instant in microseconds.
         call_id: the call that brought it.
         own_run: whether the run itself asked, in this session or an earlier one.
+        current: whether it counts whatever its age: the run asked it, or asked before it came, or
+            it came since the run's plan.
         cost_micro: what it cost; `NONE` where the service did not say.
     """
 
@@ -92,6 +94,7 @@ class Latest:
     call_id: NDArray[np.int64]
     own_run: NDArray[np.bool_]
     cost_micro: NDArray[np.int64]
+    current: NDArray[np.bool_]
 
     @classmethod
     def nothing(cls, size: int) -> Latest:
@@ -102,6 +105,7 @@ class Latest:
             np.zeros(size, np.int64),
             np.zeros(size, bool),
             np.full(size, NONE, np.int64),
+            np.zeros(size, bool),
         )
 
     @classmethod
@@ -138,13 +142,14 @@ class Answers:
                 found.update((row[0], StoredAnswer._make((*row, b""))) for row in rows)
         return found
 
-    def latest_columns(self, check: str, subjects: bytes, run_id: str) -> Latest:
+    def latest_columns(self, check: str, subjects: bytes, run_id: str, since: int) -> Latest:
         """Return the latest answers to many lookups as columns, without bodies.
 
         Args:
             check: the check.
             subjects: pseudonyms of sixteen bytes, joined, ascending, each once.
             run_id: the run whose own answers are told apart.
+            since: place in the journal (`position`) from which on answers are current.
         """
         asked = np.frombuffer(subjects, _SIXTEEN)
         found = Latest.nothing(len(asked))
@@ -155,13 +160,21 @@ class Answers:
                 read, size = (_between_sqlite, _RANGE) if dense else (_standing_sqlite, _BLOCK)
             for start in range(0, len(asked), size):
                 block = asked[start : start + size]
-                _enter(found, start, block, read(connection, check, block, run_id))
+                _enter(found, start, block, read(connection, check, block, run_id), since)
         return found
+
+    def position(self) -> int:
+        """Return the place the journal has come to: every answer after it has a higher number.
+
+        It is the journal's own order, the same for all machines whatever their clocks say.
+        """
+        with reading_settled(self._engine) as connection:
+            return int(connection.execute(select(func.max(answers.c.answer_id))).scalar() or 0)
 
     def stamp(self) -> str:
         """Return a text that stays the same while no answer comes or goes."""
         query = select(func.max(answers.c.answer_id), _ERASED.scalar_subquery())
-        with reading(self._engine) as connection:
+        with reading_settled(self._engine) as connection:
             newest, erased = connection.execute(query).one()
         return f"{newest or 0}.{erased or 0}"
 
@@ -217,7 +230,7 @@ def _read_sqlite(
     columns = ", ".join((*_COLUMNS, *(("body",) if bodies else ())))
     sql = (
         f"SELECT {columns} FROM answers WHERE subject IN ({marks(len(subjects))}) "  # noqa: S608 - nothing of it comes from outside
-        'AND "check" = ? ORDER BY subject, answered_at, answer_id'
+        'AND "check" = ? ORDER BY subject, answer_id'
     )
     cursor = connection.connection.cursor()
     try:
@@ -232,7 +245,7 @@ _POSTGRESQL = {
         answers.c.subject.in_(bindparam("subjects", expanding=True)),
         answers.c.check == bindparam("check"),
     )
-    .order_by(answers.c.subject, answers.c.answered_at, answers.c.answer_id)
+    .order_by(answers.c.subject, answers.c.answer_id)
     for bodies in (False, True)
 }
 
@@ -265,22 +278,26 @@ class _Standing(NamedTuple):
     """Answers as they stand in the journal, those of a lookup together and the latest last."""
 
     subject: NDArray[np.bytes_]
+    answer_id: NDArray[np.int64]
     answers: Latest
 
     @classmethod
     def of_rows(cls, rows: Sequence[tuple[Any, ...]]) -> _Standing:
         """Return rows of `_STANDING`, cost and whether it was the run's own, as columns."""
         if not rows:
-            return cls(np.zeros(0, _SIXTEEN), Latest.nothing(0))
-        subjects, outcomes, answered_at, call_id, cost_micro, own_run = zip(*rows, strict=True)
+            return cls(np.zeros(0, _SIXTEEN), np.zeros(0, np.int64), Latest.nothing(0))
+        columns = zip(*rows, strict=True)
+        subjects, outcomes, answered_at, call_id, answer_id, cost_micro, own_run = columns
         return cls(
             np.frombuffer(b"".join(subjects), _SIXTEEN),
+            np.array(answer_id, np.int64),
             Latest(
                 _numbers_of(outcomes),
                 np.array(answered_at, np.int64),
                 np.array(call_id, np.int64),
                 np.array(own_run, bool),
                 np.array(cost_micro, np.int64),
+                np.zeros(len(rows), bool),
             ),
         )
 
@@ -302,7 +319,7 @@ def _standing_sqlite(
     sql = (
         f"SELECT {', '.join(_STANDING)}, COALESCE(cost_micro, {NONE}), run_id = ? "  # noqa: S608 - nothing of it comes from outside
         f'FROM answers WHERE subject IN ({marks(len(block))}) AND "check" = ? '
-        "ORDER BY subject, answered_at, answer_id"
+        "ORDER BY subject, answer_id"
     )
     cursor = connection.connection.cursor()
     try:
@@ -338,9 +355,10 @@ def _between_sqlite(
     )
     subject = np.frombuffer(subjects, _SIXTEEN)
     outcome = _numbers_of(outcomes.split(","))
-    answers = Latest(outcome, answered_at, call_id, own_run.astype(bool), cost_micro)
-    order = np.lexsort((answer_id, answered_at, subject))  # the index has it so; nobody promises
-    return _Standing(subject[order], answers.take(order))
+    current = np.zeros(len(subject), bool)
+    answers = Latest(outcome, answered_at, call_id, own_run.astype(bool), cost_micro, current)
+    order = np.lexsort((answer_id, subject))
+    return _Standing(subject[order], answer_id[order], answers.take(order))
 
 
 _STANDING_POSTGRESQL = (
@@ -353,7 +371,7 @@ _STANDING_POSTGRESQL = (
         answers.c.subject.in_(bindparam("subjects", expanding=True)),
         answers.c.check == bindparam("check"),
     )
-    .order_by(answers.c.subject, answers.c.answered_at, answers.c.answer_id)
+    .order_by(answers.c.subject, answers.c.answer_id)
 )
 
 
@@ -365,11 +383,18 @@ def _standing_postgresql(
     return _Standing.of_rows([tuple(row) for row in rows])
 
 
-def _enter(found: Latest, start: int, block: NDArray[np.bytes_], standing: _Standing) -> None:
+def _enter(
+    found: Latest, start: int, block: NDArray[np.bytes_], standing: _Standing, since: int
+) -> None:
     """Enter a block's answers; of several to one lookup the last counts, others are left out."""
-    subject = standing.subject
+    subject, answers = standing.subject, standing.answers
+    if not len(subject):
+        return
     last = np.ones(len(subject), dtype=bool)
     last[:-1] = subject[1:] != subject[:-1]
+    begins = np.flatnonzero(np.roll(last, 1))
+    asked_here = np.logical_or.reduceat(answers.own_run, begins)  # by this run, now or before
+    answers.current[last] = asked_here | (standing.answer_id[last] > since)
     place = np.minimum(np.searchsorted(block, subject), len(block) - 1)
     last &= block[place] == subject
-    found.put(start + place[last], standing.answers.take(last))
+    found.put(start + place[last], answers.take(last))

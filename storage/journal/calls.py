@@ -92,7 +92,8 @@ class Calls:
             purpose: the run's purpose, kept with each call.
             asks: the block, most important first, all of one check.
             caps: what the block must fit under.
-            since: an answer that arrived after this instant is not asked for again.
+            since: place in the journal (`Answers.position`): what was answered after it is not
+                asked for again, whatever the clock of whoever asked.
 
         Returns:
             One grant for each ask, in the same order.
@@ -279,7 +280,7 @@ _TAKEN = union_all(
     select(answers.c.subject, null()).where(
         answers.c.subject.in_(_SUBJECTS),
         answers.c.check == bindparam("check"),
-        answers.c.answered_at > bindparam("since"),
+        answers.c.answer_id > bindparam("since"),
     ),
 )
 _OPEN = (

@@ -235,6 +235,19 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
+def reading_settled(engine: Engine) -> Iterator[Connection]:
+    """One read transaction that begins when nobody is in the middle of writing.
+
+    Numbers are given out before they are committed: where several write beside each other, a lower
+    one may appear after a higher. Seen from here all up to the highest have appeared.
+    """
+    with reading(engine) as connection:
+        if engine.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
+        yield connection
+
+
+@contextmanager
 def snapshot(engine: Engine) -> Iterator[Connection]:
     """One read transaction in which every statement sees the same instant of the journal."""
     with told(engine), engine.connect() as connection:

@@ -47,19 +47,23 @@ def told(journal: Journal, run: str, check: str, subjects: Sequence[bytes], at: 
     journal.calls.settle(run, settled)
 
 
-def as_rows(journal: Journal, subjects: Sequence[bytes]) -> list[tuple[object, ...]]:
-    """Return the same answers read one by one, as `Latest` has them."""
+def as_rows(
+    journal: Journal, subjects: Sequence[bytes], asked: Sequence[bytes] = ()
+) -> list[tuple[object, ...]]:
+    """Return the same answers read one by one, as `Latest` has them; `asked` are the run's own."""
+    current = set(asked)
     stored = journal.answers.latest("karma", subjects, bodies=False)
     words = [each.value for each in OUTCOMES]
     found: list[tuple[object, ...]] = []
     for each in subjects:
         answer = stored.get(each)
         if answer is None:
-            found.append((NONE, 0, 0, False, NONE))
+            found.append((NONE, 0, 0, False, NONE, False))
             continue
         cost = NONE if answer.cost_micro is None else answer.cost_micro
         outcome, own = words.index(answer.outcome), answer.run_id == "mine"
-        found.append((outcome, answer.answered_at, answer.call_id, own, cost))
+        row = (outcome, answer.answered_at, answer.call_id, own, cost, each in current)
+        found.append(row)
     return found
 
 
@@ -70,8 +74,10 @@ def as_columns(latest: Latest) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("strangers", [0, 20_000])
 def test_columns_say_what_rows_say(journal: Journal, strangers: int) -> None:
-    """Of several answers the latest; none to what was never asked; another check's are not ours.
+    """Of several answers the last to come; none to what was never asked; another check's are not.
 
+    One whose clock was behind when it came last is the last all the same, and what the run had been
+    answered itself stays current.
     Among few other answers whole ranges are read, among many each lookup is looked for.
     """
     random = np.random.default_rng(3)
@@ -82,13 +88,17 @@ def test_columns_say_what_rows_say(journal: Journal, strangers: int) -> None:
     told(journal, "other", "ecosystem", known[:3_000], at=300)
     told(journal, "other", "karma", [random.bytes(16) for _ in range(strangers)], at=100)
     wanted = sorted(known[::10] if strangers else known)
-    found = journal.answers.latest_columns("karma", b"".join(wanted), "mine")
-    assert as_columns(found) == as_rows(journal, wanted)
+    found = journal.answers.latest_columns("karma", b"".join(wanted), "mine", NIGHT)
+    assert as_columns(found) == as_rows(journal, wanted, asked=known[2_000:7_000])
+    before = journal.answers.position()
+    told(journal, "late", "karma", wanted[:3], at=50)
+    since = journal.answers.latest_columns("karma", b"".join(wanted), "nobody", before)
+    assert np.flatnonzero(since.current).tolist() == [0, 1, 2]
 
 
 def test_nothing_is_found_in_an_empty_journal(journal: Journal) -> None:
     """No answers, or nobody asked about, are no mistake."""
-    nobody = journal.answers.latest_columns("karma", b"", "mine")
+    nobody = journal.answers.latest_columns("karma", b"", "mine", 0)
     assert as_columns(nobody) == []
-    stranger = journal.answers.latest_columns("karma", b"s" * 16, "mine")
+    stranger = journal.answers.latest_columns("karma", b"s" * 16, "mine", 0)
     assert as_columns(stranger) == as_rows(journal, [b"s" * 16])

@@ -95,6 +95,17 @@ def test_a_change_of_the_whole_journal_waits_for_all_who_record(server_place: Pl
     server_place.close()
 
 
+def test_a_place_in_the_journal_waits_for_answers_half_written(server_place: Place) -> None:
+    """Of two who write at once the lower number may appear last: no plan may fall in between."""
+    journal, other = (server_place.open(busy_timeout_s=0.3) for _ in range(2))
+    with recording(other.engine), pytest.raises(JournalBusyError):
+        journal.answers.position()
+    with recording(other.engine), pytest.raises(JournalBusyError):
+        journal.answers.stamp()
+    assert journal.answers.position() == 0
+    server_place.close()
+
+
 def test_a_group_that_cannot_be_written_leaves_nothing(server_place: Place) -> None:
     """What is sent in one stroke is committed whole or not at all, and said in our own words."""
     journal = server_place.open()

@@ -1,0 +1,277 @@
+"""How old an answer may be, over several nights: each outcome has its own limit."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nightscreen.sandbox.app import application
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps import closing, line
+from nightscreen.steps.asking.rounds import open_asking
+from nightscreen.storage.clock import MICROS
+from tests.kill.drive import ask_everything
+from tests.screening import CONSENT, Night, World, customer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nightscreen.steps.line import Line
+
+DAY = 24 * 3600 * MICROS
+START = 1_780_000_000 * MICROS
+CHECKS = ("bank_account", "karma", "ecosystem")
+LIMITS = (
+    *("bank_account.verified", "bank_account.mismatch", "bank_account.not_found"),
+    *("karma.clear", "karma.listed", "ecosystem.found", "ecosystem.not_found"),
+)
+
+
+@dataclass
+class Nights:
+    """Nights of one batch, at instants a test chooses."""
+
+    world: World
+    now: int = START
+
+    def screen(self, *given: Any, **options: Any) -> Night:  # noqa: ANN401
+        """Screen at the present instant."""
+        return self.world.screen(*given, **options)
+
+    def after(self, days: float) -> Nights:
+        """Let time pass."""
+        self.now += int(days * DAY)
+        return self
+
+
+def nights_below(folder: Path) -> Nights:
+    """Return nights whose clock goes on by a second whenever it is read."""
+    nights = Nights(World(folder))
+
+    def clock() -> int:
+        nights.now += MICROS
+        return nights.now
+
+    nights.world.clock = clock
+    return nights
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    """Return nights of a batch."""
+    return nights_below(tmp_path)
+
+
+def person(number: int, *, known_as: str = "") -> dict[str, str]:
+    """Return a customer with consent; `known_as` makes their account somebody else's."""
+    consent = {**CONSENT, "consented_at": "2026-05-01T09:00:00"}
+    row = customer(number, **consent)
+    if known_as:
+        row |= {"first_name": "Nobody", "last_name": "Whatsoever", "customer_id": known_as}
+        row["bvn"] = "22999999998"
+    return row
+
+
+def agree(night: Night) -> None:
+    """Hold what rows say is pending against the report's figures and the run's state."""
+    for check in night.report["checks"]:
+        rows = [row for row in night.rows if row[f"{check}_status"] == "pending"]
+        named = ("bank_code", "account_number") if check == "bank_account" else ("bvn",)
+        lookups = {tuple(row[name] for name in named) for row in rows}
+        assert night.report["checks"][check]["pending"] == len(lookups), check
+        if night.report["state"] == "completed":
+            assert not rows, check
+
+
+def test_a_limit_of_nothing_asks_again_and_leaves_nobody_pending(nights: Nights) -> None:
+    """With `verified=0` every account that agrees is asked once more, and each row is answered."""
+    rows = [person(number) for number in range(1, 31)]
+    first = nights.screen(rows, checks=["bank_account"])
+    again = first.column("bank_account_status").count("verified")
+    night = nights.after(1).screen(
+        rows, checks=["bank_account"], freshness=["bank_account.verified=0"]
+    )
+    assert again > 0
+    assert len(nights.world.calls("bank_account")) == 30 + again
+    assert night.column("bank_account_status") == first.column("bank_account_status")
+    assert night.report["checks"]["bank_account"]["reused"] == 30 - again
+    agree(night)
+    assert night.report["state"] == "completed"
+
+
+@pytest.mark.parametrize(
+    ("limits", "asked"),
+    [
+        (["bank_account.verified=14", "bank_account.mismatch=30"], {"A"}),
+        (["bank_account.verified=30", "bank_account.mismatch=14"], {"B"}),
+        (["bank_account.verified=14", "bank_account.mismatch=14"], {"A", "B"}),
+        (["bank_account.verified=30", "bank_account.mismatch=30"], set()),
+    ],
+)
+def test_each_outcome_is_asked_again_by_its_own_limit(
+    nights: Nights, limits: list[str], asked: set[str]
+) -> None:
+    """After twenty days the verified account or the mismatch is asked again, whichever is due."""
+    verified = person(_verified(nights)) | {"customer_id": "A"}
+    mismatch = person(77, known_as="B")
+    nights.screen([verified, mismatch], checks=["bank_account"])
+    night = nights.after(20).screen([verified, mismatch], checks=["bank_account"], freshness=limits)
+    source = dict(
+        zip(night.column("customer_id"), night.column("bank_account_source"), strict=True)
+    )
+    assert {name for name, word in source.items() if word == "asked"} == asked
+    agree(night)
+
+
+def _verified(nights: Nights) -> int:
+    """Return the number of a customer whose account is theirs."""
+    night = nights.screen([person(number) for number in range(1, 31)], checks=["bank_account"])
+    return 1 + night.column("bank_account_status").index("verified")
+
+
+def test_a_shared_answer_is_asked_again_where_it_is_too_old_for_any_row(nights: Nights) -> None:
+    """Two customers name one account: it agrees with one and contradicts the other."""
+    theirs = person(_verified(nights)) | {"customer_id": "A"}
+    stranger = {**person(1, known_as="B"), **_account(theirs)}
+    rows = [theirs, stranger]
+    nights.screen(rows, checks=["bank_account"])
+    before = len(nights.world.calls("bank_account"))
+    short = ["bank_account.verified=14", "bank_account.mismatch=30"]
+    night = nights.after(20).screen(rows, checks=["bank_account"], freshness=short)
+    assert night.column("bank_account_status") == ["verified", "mismatch"]
+    assert set(night.column("bank_account_source")) == {"asked", "shared"}
+    assert len(nights.world.calls("bank_account")) == before + 1
+    agree(night)
+
+
+def test_what_a_run_asked_is_fresh_in_it_and_whenever_it_is_resumed(nights: Nights) -> None:
+    """With limits of nothing a resume, days later, asks only what the cap had left."""
+    rows = [person(number) for number in range(1, 41)]
+    limits = [f"{name}=0" for name in LIMITS]
+    nights.screen(rows)
+    first = nights.after(1).screen(rows, freshness=limits, max_spend="200")
+    assert first.report["stop_reason"] == "budget"
+    agree(first)
+    asked = len(nights.world.calls())
+    nights.after(2).screen(rows, freshness=limits)  # another run, whose answers are newer still
+    between = len(nights.world.calls()) - asked
+    second = nights.after(3).screen(run=first.report["run_id"], max_spend="100000")
+    assert second.report["state"] == "completed"
+    agree(second)
+    answered = {check: first.report["checks"][check] for check in CHECKS}
+    open_ = sum(part["distinct"] - part["paid"] - part["free"] for part in answered.values())
+    assert len(nights.world.calls()) == asked + between + open_
+
+
+@pytest.mark.parametrize("behind_s", [300, -300])
+def test_an_answer_of_a_machine_with_another_clock_is_used(tmp_path: Path, behind_s: int) -> None:
+    """What another machine was answered since the plan is neither paid again nor left unshown.
+
+    With limits of nothing only the journal's own order tells that it is new.
+    """
+    nights = nights_below(tmp_path)
+    rows = [person(number) for number in range(1, 4)]
+    limits = [f"{name}=0" for name in LIMITS]
+    nights.screen(rows)  # so that both machines know the customers already
+    nights.after(1)
+    other = World(tmp_path, nights.world.sandbox, clock=lambda: nights.now - behind_s * MICROS)
+    options: dict[str, Any] = {"input": str(tmp_path / "customers.csv"), "freshness": limits}
+    with planned(nights.world, **options, output=str(tmp_path / "out")) as line:
+        theirs = other.screen(**options, output=str(tmp_path / "other"))
+        asked = len(nights.world.calls())
+        night = asyncio.run(asked_to_the_end(line, nights.world))
+    assert len(nights.world.calls()) == asked
+    for check in CHECKS:
+        assert night.column(f"{check}_status") == theirs.column(f"{check}_status")
+        assert set(night.column(f"{check}_source")) == {"reused"}
+    assert night.report["state"] == "completed"
+    agree(night)
+
+
+@contextmanager
+def planned(world: World, **options: Any) -> Iterator[Line]:  # noqa: ANN401
+    """Give a run that has made its plan and asked nothing yet."""
+    settings = read_settings(
+        base_url="http://127.0.0.1:1", api_key="sandbox-key", home=world.folder / "home"
+    )
+    run = line.open_line(ScreenBatch(**options), settings, clock=world.clock)
+    try:
+        line.take_in(run)
+        line.make_plan(run)
+        line.make_price(run)
+        yield run
+    finally:
+        run.close()
+
+
+async def asked_to_the_end(run: Line, world: World) -> Night:
+    """Ask what a run needs, and close it."""
+    open_ = open_asking(run, transport=httpx.ASGITransport(application(world.sandbox)))
+    await ask_everything(open_)
+    await open_.close()
+    return Night(run.folder.path, closing.write_report(run, closing.write_rows(run)))
+
+
+_AGES = st.sampled_from([0, 1, 5, 14, 30, 60])
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    limits=st.dictionaries(st.sampled_from(LIMITS), _AGES),
+    earlier=st.lists(st.tuples(st.integers(0, 7), _AGES), max_size=2),
+    caps=st.lists(st.sampled_from(["15", "60", "150"]), max_size=1),
+    between=_AGES,
+)
+def test_pending_in_the_report_is_pending_in_the_rows(
+    limits: dict[str, int], earlier: list[tuple[int, int]], caps: list[str], between: int
+) -> None:
+    """Whatever the limits, what is known and how often a run is resumed; nothing at its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        nights = nights_below(Path(folder))
+        rows = [person(number) for number in range(1, 8)]
+        rows.append({**person(50, known_as="S"), **_account(rows[2])})
+        for first, days in earlier:
+            nights.screen(rows[first:] or rows[:1])
+            nights.after(days)
+        given = [f"{name}={days}" for name, days in limits.items()]
+        run_id = ""
+        for cap in [*caps, "100000"]:
+            if run_id:
+                night = nights.after(between).screen(run=run_id, max_spend=cap)
+            else:
+                night = nights.screen(rows, freshness=given, max_spend=cap)
+            run_id = night.report["run_id"]
+            agree(night)
+        assert night.report["state"] == "completed"
+
+
+def _account(row: dict[str, str]) -> dict[str, str]:
+    return {name: row[name] for name in ("account_number", "bank_code")}
+
+
+@pytest.mark.parametrize(
+    "given", [["karma.clear=1", "karma.clear=7"], ["karma.clear=1,karma.clear=2"]]
+)
+def test_two_limits_for_one_outcome_are_refused(nights: Nights, given: list[str]) -> None:
+    """Neither wins silently: whoever gave both is asked which is meant."""
+    with pytest.raises(SettingsError, match=r"karma\.clear is given twice"):
+        nights.screen([person(1)], freshness=given)
+
+
+def test_limits_in_one_text_add_up(nights: Nights) -> None:
+    """A list in one text is as good as several texts."""
+    rows = [person(number) for number in range(1, 6)]
+    nights.screen(rows, checks=["karma"])
+    nights.after(2).screen(rows, checks=["karma"], freshness=["karma.clear=1,karma.listed=1"])
+    assert len(nights.world.calls("karma")) == 10
