@@ -46,7 +46,7 @@ from nightscreen.steps.planning.signals import COUNTED, PLACEHOLDERS, Earlier, c
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.results.evidence import AccountJudge, Evidence
 from nightscreen.steps.values.images import ImageJudge
-from nightscreen.storage.allocation import give_back, give_back_freed, leave_pandas_out
+from nightscreen.storage.allocation import give_back, give_back_freed
 from nightscreen.storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
 from nightscreen.storage.journal import Journal, journal_of
 from nightscreen.storage.journal.sightings import Sightings
@@ -171,7 +171,6 @@ def open_line(
     """
     require_service(settings, quote_only=parameters.quote_only)
     give_back_freed()
-    leave_pandas_out()
     journal = journal_of(settings, clock=clock)
     collected = gc.get_threshold()
     gc.set_threshold(_COLLECTED_EVERY, *collected[1:])

@@ -10,14 +10,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from collections.abc import Callable
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # names of malloc.h
 _LARGE_BYTES = 16 << 20
@@ -26,7 +22,6 @@ arrays of a whole batch. Those of a chunk are made and freed so often that mappi
 tenth of a night; they go back when a station ends."""
 _KEPT_BYTES = 64 << 20
 _ARENAS = 2
-_PANDAS = "pandas"
 
 
 def choose_allocator() -> None:
@@ -75,39 +70,3 @@ def _glibc_option() -> Callable[[int, int], int] | None:
     except (OSError, AttributeError):
         return None
     return found
-
-
-def leave_pandas_out() -> None:
-    """Let Arrow find no pandas, which it loads at the first array it makes of a list.
-
-    It looks once and remembers; a run makes no use of what it looks for. Whoever imports pandas, or
-    asks Arrow for a data frame, has it all the same.
-    """
-    import pyarrow as pa  # noqa: PLC0415 - the allocator is chosen before it is loaded
-
-    if _PANDAS in sys.modules:
-        return
-    hidden = _Hidden(threading.get_ident())
-    sys.meta_path.insert(0, hidden)
-    try:
-        pa.array([None])
-    finally:
-        sys.meta_path.remove(hidden)
-
-
-@dataclass(frozen=True, slots=True)
-class _Hidden:
-    """Hides pandas from one thread."""
-
-    _thread: int
-
-    def find_spec(
-        self,
-        name: str,
-        _path: Sequence[str] | None = None,
-        _target: ModuleType | None = None,
-    ) -> ModuleSpec | None:
-        """Refuse pandas; of any other module others know."""
-        if name == _PANDAS and threading.get_ident() == self._thread:
-            raise ModuleNotFoundError(f"{name} is not needed here", name=name)
-        return None

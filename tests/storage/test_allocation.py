@@ -63,37 +63,6 @@ def test_what_arrow_freed_is_not_kept() -> None:
     assert not heeds or kept_kb < 8_000
 
 
-_LEAVES_PANDAS_OUT = """
-import sys
-import duckdb
-import pyarrow as pa
-from nightscreen.storage.allocation import leave_pandas_out
-
-leave_pandas_out()
-table = pa.table({"a": pa.array([1, 2, None])})
-engine = duckdb.connect()
-engine.register("rows", table)
-engine.execute("SELECT a + 1 AS b FROM rows").fetchnumpy()
-print("pandas" in sys.modules)
-import pandas
-print(len(table.to_pandas()), pa.Table.from_pandas(pandas.DataFrame({"a": [1, 2]})).num_rows)
-"""
-
-
-def test_arrow_and_the_engine_do_without_pandas() -> None:
-    """Lists become arrays and rules are judged without it, and who imports it has it."""
-    assert _printed(_LEAVES_PANDAS_OUT) == ["False", "3", "2"]
-
-
-def test_nothing_makes_arrays_of_lists_while_it_is_loaded() -> None:
-    """That would load pandas before a run can leave it out."""
-    code = (
-        "import nightscreen.flows.screen_batch, sys\n"
-        "print('pyarrow' in sys.modules, 'pandas' in sys.modules)"
-    )
-    assert _printed(code) == ["True", "False"]
-
-
 def _printed(code: str) -> list[str]:
     """Run code in a process of its own and return the words it prints."""
     command = [sys.executable, "-c", code]
