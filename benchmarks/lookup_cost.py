@@ -42,6 +42,12 @@ HERE = Path(__file__).parent
 OTHERS = HERE.parent / "build" / "bench" / "venv"
 PREFECT_PORT = 4277
 _READY_S = 90.0
+_PATIENCE_S = 600.0
+"""An alternative that takes longer than this for its calls is given up."""
+
+
+class ContestantError(RuntimeError):
+    """A contestant came to no figure; the text says why in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +125,24 @@ def run_once(
     python = sys.executable if contestant.ours else others_python()
     module, *options = contestant.words
     with tempfile.TemporaryDirectory(dir=folder) as out:
-        done = subprocess.run(
-            [python, "-m", module, sandbox.url, sandbox.api_key, str(file), out, *options],
-            check=False,
-            capture_output=True,
-            text=True,
-            cwd=HERE.parent,
-        )
+        try:
+            done = subprocess.run(
+                [python, "-m", module, sandbox.url, sandbox.api_key, str(file), out, *options],
+                check=False,
+                capture_output=True,
+                text=True,
+                cwd=HERE.parent,
+                timeout=_PATIENCE_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise ContestantError(f"was not done after {_PATIENCE_S:.0f} s") from None
     if done.returncode:
-        raise RuntimeError(f"{contestant.title} failed: {done.stderr[-2000:]}")
+        said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise ContestantError(said[-1])
     found = json.loads(done.stdout.strip().splitlines()[-1])
     seen = sandbox.totals()["totals"]["requests"]
-    assert seen >= 0.98 * calls, f"{contestant.title}: {seen} calls came, not {calls}"
+    if seen < 0.98 * calls:
+        raise ContestantError(f"{seen} calls came, not {calls}")
     of_server = 0.0 if server is None else tree_cpu_s(server) - before
     return float(found["cpu_s"]) + of_server
 
@@ -204,7 +216,13 @@ def main() -> None:
             words = load_words()
             is_engine = name == "prefect"
             server = stack.enter_context(prefect_server(Path(below))) if is_engine else None
-            cost = cost_of(CONTESTANTS[name], given.calls, Path(below), sandbox, server)
+            try:
+                cost = cost_of(CONTESTANTS[name], given.calls, Path(below), sandbox, server)
+            except (ContestantError, subprocess.CalledProcessError) as error:
+                if CONTESTANTS[name].ours:
+                    raise
+                print(f"{CONTESTANTS[name].title:36}failed: {error}", flush=True)
+                continue
             found[name] = cost
             ratio = cost.more_ms / found["httpx"].more_ms if "httpx" in found else float("nan")
             print(
