@@ -238,13 +238,39 @@ def demo(
 def sandbox(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8800,
     scenario: Annotated[
-        str, typer.Option(help="calm, flaky, slow, empty-wallet or test-mode.")
+        str,
+        typer.Option(
+            help="calm, flaky, slow, empty-wallet, mixed-consents, no-distributor or test-mode."
+        ),
     ] = "calm",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; its controls have no key: stay on loopback.")
+    ] = "127.0.0.1",
+    api_key: Annotated[str, typer.Option(help="The only key that is right.")] = "sandbox-key",
+    balance: Annotated[
+        str, typer.Option(metavar="NAIRA", help="What the wallet opens with.")
+    ] = "1000000",
+    seed: Annotated[int, typer.Option(help="Chooses faults and latencies.")] = 0,
+    ledger_limit: Annotated[
+        int | None, typer.Option(min=1, help="Keep the newest N entries of the ledger.")
+    ] = None,
+    stop_with_stdin: Annotated[
+        bool, typer.Option("--stop-with-stdin", help="Stop when stdin ends: die with the parent.")
+    ] = False,
 ) -> None:
     """Run the simulator of the service on this machine."""
     from nightscreen.cli.sandbox import run_sandbox
 
-    run_sandbox(port, scenario)
+    run_sandbox(
+        host=host,
+        port=port,
+        scenario=scenario,
+        api_key=api_key,
+        balance=balance,
+        seed=seed,
+        ledger_limit=ledger_limit,
+        stop_with_stdin=stop_with_stdin,
+    )
 
 
 @runs_app.command("list", epilog="Example: nightscreen runs list --json")

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import sys
-import threading
 from datetime import date
 from pathlib import Path
 
@@ -20,7 +17,8 @@ from nightscreen.sandbox.state import DEFAULT_BALANCE, DEFAULT_KEY
 from nightscreen.sandbox.tables import documentation
 
 
-def _serve_parser() -> argparse.ArgumentParser:
+def serve_parser() -> argparse.ArgumentParser:
+    """Declare the options of serving, which `nightscreen sandbox` takes too."""
     parser = argparse.ArgumentParser(
         prog="python -m nightscreen.sandbox",
         description="Simulator of the paid service. Also: its words `batch` and `tables`",
@@ -38,19 +36,11 @@ def _serve_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _stop_with_stdin() -> None:
-    while os.read(sys.stdin.fileno(), 1024):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 def _serve(arguments: list[str]) -> None:
     from nightscreen.sandbox.server import serve  # noqa: PLC0415 - the batch command needs no server
 
-    parser = _serve_parser()
+    parser = serve_parser()
     chosen = parser.parse_args(arguments)
-    if chosen.stop_with_stdin:
-        threading.Thread(target=_stop_with_stdin, daemon=True).start()
     try:
         serve(
             host=chosen.host,
@@ -60,6 +50,7 @@ def _serve(arguments: list[str]) -> None:
             balance=chosen.balance,
             seed=chosen.seed,
             ledger_limit=chosen.ledger_limit,
+            stop_with_stdin=chosen.stop_with_stdin,
         )
     except (OSError, ValueError) as fault:
         parser.error(str(fault))

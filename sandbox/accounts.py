@@ -9,11 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 from nightscreen.sandbox import magic
-from nightscreen.sandbox.banks import BANK_NAMES, holder_of_serial, is_right_account
+from nightscreen.sandbox.banks import (
+    BANK_NAMES,
+    BANKS_BY_WEIGHT,
+    holder_of_serial,
+    is_right_account,
+)
+from nightscreen.sandbox.banks import account_number as number_at
 from nightscreen.sandbox.draw import Draw
 from nightscreen.sandbox.lives import (
     LINKED_PREFIX,
-    Account,
     Person,
     bank_date,
     is_digits,
@@ -28,6 +33,8 @@ GONE_SHARE: Final = 0.06
 CHANGE_DAYS: Final = 30
 """Changes of the world happen on one of the days 1 to 30."""
 
+_STATUSES: Final = (*(1,) * 20, 2, 2, 2, 3, 4, 5, 6, 7, 8)
+"""Active, dormant, closed, post no debit, post no credit, inactive, frozen, other; most active."""
 _OTPS: Final = 999_999
 _OTP_STEP: Final = 100_003  # no common factor, so that passwords do not soon repeat
 
@@ -119,6 +126,12 @@ def account_name(person: Person, bank_code: str, account_number: str) -> str:
     return " ".join(part for part in parts if part).upper()
 
 
+def contacts_of(bvn: str) -> tuple[str, str]:
+    """Tell phone and email registered with a BVN, to which one-time passwords are sent."""
+    person = person_of_bvn(bvn)
+    return f"0{person.phone[4:]}", person.email
+
+
 def bvn_details(bvn: str) -> dict[str, object]:
     """Tell what a finished BVN consent answers (service.md, "BVN details")."""
     person = person_of_bvn(bvn)
@@ -159,17 +172,22 @@ def _as_magic(details: dict[str, object], row: magic.Magic | None) -> dict[str, 
 
 def bvn_accounts(bvn: str) -> list[dict[str, object]]:
     """Tell what a finished BVN consent answers in its other shape, a list of bank accounts."""
-    person = person_of_bvn(bvn)
-    own = Account(person.bank_code, person.account_number)
+    person, draw = person_of_bvn(bvn), Draw("account type", bvn)
+    places = [(person.bank_code, person.account_number)]
+    for _ in range(draw.below(3)):
+        code = draw.pick(BANKS_BY_WEIGHT)
+        places.append((code, number_at(code, draw.below(10**9))))
     return [
         {
-            "account_name": account_name(person, own.bank_code, own.account_number),
-            "account_number": own.account_number,
-            "bank_name": BANK_NAMES.get(own.bank_code, "Bank"),
-            "bank_code": own.bank_code,
-            "account_status": "ACTIVE",
-            "account_type": Draw("account type", bvn).pick(("SAVINGS", "CURRENT")),
+            "account_name": account_name(person, code, number),
+            "account_number": number,
+            "bank_name": BANK_NAMES.get(code, "Bank"),
+            "bank_code": code,
+            "account_status": draw.pick(_STATUSES),
+            "account_designation": "INDIVIDUAL",
+            "account_type": draw.pick(("SAVINGS", "CURRENT")),
         }
+        for code, number in places
     ]
 
 

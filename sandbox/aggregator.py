@@ -178,7 +178,12 @@ def _update_transaction(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -
 
 
 def _list_accounts(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:
-    return Answer("listed", None, list(sandbox.linked.accounts(grant.customer).values()))
+    accounts = sandbox.linked.accounts(grant.customer).values()
+    return Answer("listed", None, [_shown(sandbox, grant, one) for one in accounts])
+
+
+def _shown(sandbox: Sandbox, grant: Grant, account: Record) -> Record:
+    return sandbox.linked.shown(grant.customer, account, sandbox.day)
 
 
 def _add_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
@@ -193,7 +198,9 @@ def _add_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answe
 
 def _view_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
     record = sandbox.linked.accounts(grant.customer).get(given["id"])
-    return Answer("found", "Successful", record) if record else _not_found("Bank account")
+    if record is None:
+        return _not_found("Bank account")
+    return Answer("found", "Successful", _shown(sandbox, grant, record))
 
 
 def _update_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
@@ -201,20 +208,21 @@ def _update_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> An
     if record is None:
         return _not_found("Bank account")
     record |= {"account_name": given["account_name"], "modified_on": linked.noon(sandbox.day)}
-    return Answer("updated", "Successful", record)
+    record["modified_by"] = grant.customer
+    return Answer("updated", "Successful", _shown(sandbox, grant, record))
 
 
 def _delete_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
     gone = sandbox.linked.accounts(grant.customer).pop(given["id"], None)
-    return Answer("deleted", "Successful", None) if gone else _not_found("Bank account")
+    return Answer("deleted", "Successful", {}) if gone else _not_found("Bank account")
 
 
 def _sync_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
     record = sandbox.linked.accounts(grant.customer).get(given["account_id"])
     if record is None:
         return _not_found("Bank account")
-    record["last_synced_on"] = linked.noon(sandbox.day)
-    return Answer("synced", "Successful", record)
+    record["last_synced"] = linked.noon(sandbox.day)
+    return Answer("synced", "Successful", _shown(sandbox, grant, record))
 
 
 def _view_profile(_sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 _NOT_THE_SERVICE = ("/_sandbox", "/favicon.ico")
 """Addresses that are the sandbox's own, or a browser's: they stay out of the ledger."""
 
-_TEXTS = {404: "Route not found", 405: "Method not allowed"}
-
 
 class Unknown:
     """Answers every address that is none of the service's, and writes it down."""
@@ -53,8 +51,20 @@ class Unknown:
         """Answer with an error in JSON that names no operation."""
         if not scope["path"].startswith(_NOT_THE_SERVICE):
             self._write_down(status, scope)
-        reply = Reply(status, wire.envelope("error", _TEXTS[status]))
+        reply = Reply(status, wire.envelope("error", self._text(status, scope)))
         await wire.deliver(reply, scope, receive, send)
+
+    def _text(self, status: int, scope: Scope) -> str:
+        """Echo the address, as the service does in both years recorded."""
+        if status == 405:  # noqa: PLR2004 - a switch; the service itself never says so
+            return "Method not allowed"
+        method, path = scope["method"], scope["path"]
+        if self._sandbox.manners.unknown_route == "short":
+            return f"{method} {path} not found"
+        return (
+            f"The requested URL - {path} and method - {method} is not found. "
+            "Please check the endpoint and try again"
+        )
 
     def _write_down(self, status: int, scope: Scope) -> None:
         self._sandbox.ledger.append(

@@ -91,7 +91,7 @@ def karma_of(identity: str, *, day: int = 0) -> dict[str, object] | None:
     draw = Draw("karma", identity)
     special = magic.by_karma_identity(identity)
     listed = special.listed if special else _is_listed(draw, kind, day)
-    return _record(identity, kind) if listed else None
+    return karma_record(identity, kind) if listed else None
 
 
 def _is_listed(draw: Draw, kind: str, day: int) -> bool:
@@ -103,7 +103,8 @@ def _is_listed(draw: Draw, kind: str, day: int) -> bool:
     return turning < NEWLY_LISTED_SHARE and on_day <= day
 
 
-def _record(identity: str, kind: str) -> dict[str, object]:
+def karma_record(identity: str, kind: str) -> dict[str, object]:
+    """Write the entry of an identity of a known kind, as if it were listed."""
     draw = Draw("karma record", identity)
     name, email = draw.pick(_REPORTERS)
     defaulted = FIRST_DAY - timedelta(days=draw.between(60, 2500))

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     View = Callable[[Sandbox, dict[str, str]], dict[str, object]]
 
 _LAST_DAY: Final = 36_500
-TEST_MODES: Final = ("mock-response", "empty")
+TEST_MODES: Final = ("mock-response", "empty", "message", "unmarked")
+"""The three forms recorded, and the sample record without a mark, as a proxy would pass it on."""
 REFUSALS: Final = ("http_503", "http_429", "http_500")
 
 
@@ -194,7 +195,7 @@ def _scripted(line: dict[str, object]) -> Scripted:
 
 
 def set_mode(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
-    """Switch test mode on, in one of its two shapes, or off."""
+    """Switch test mode on, in one of its forms, or off."""
     only(body, "test_mode")
     mode = body.get("test_mode")
     if mode is not None and mode not in TEST_MODES:
@@ -257,7 +258,7 @@ def set_world(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
 def set_clock(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
     """Move the sandbox's own time ahead, so that nobody waits for what runs out."""
     only(body, "advance_s")
-    sandbox.ahead_s += number(body.get("advance_s"), "advance_s")
+    sandbox.advance(number(body.get("advance_s"), "advance_s"))
     return {"ahead_s": sandbox.ahead_s}
 
 

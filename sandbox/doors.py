@@ -6,7 +6,7 @@ the gate's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nightscreen.sandbox import magic_customers, wire
 from nightscreen.sandbox.aggregator import TOKEN, UNAUTHORISED
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
     from nightscreen.sandbox.gate import Operation, Subject
     from nightscreen.sandbox.state import Sandbox
+
+NO_KEY: Final = {
+    "invalid": "Invalid Authorization",
+    "verify": "We couldn't verify your access. Please check your authorization",
+}
+"""Both texts recorded, by the switch `missing_key_text`."""
 
 
 def header(scope: Scope, wanted: bytes) -> bytes:
@@ -39,7 +45,7 @@ class KeyDoor:
             return None
         manners = self._sandbox.manners
         if not given.strip():
-            body = wire.envelope("error", "Invalid Authorization")
+            body = wire.envelope("error", NO_KEY[manners.missing_key_text])
             return Outcome("no_key", Reply(int(manners.missing_key), body))
         return Outcome(
             "wrong_key", Reply(int(manners.wrong_key), wire.envelope("error", "Forbidden"))

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 _HUGE: Final = 6_000_000
 _MISS_STATUS: Final = {"404": 404, "500": 500, "400": 400, "200": 200}
 _REMARK_ONE_IN: Final = 64
+_MOCK_TEXT: Final = "This is a mock response"
+TEST_MODE_TEXT: Final = (
+    "This is a test mode response. Your app is in test mode. Switch to live mode for real answers."
+)
+"""Recorded up to its second full stop; the rest of the text is made up."""
 
 
 @dataclass(slots=True)
@@ -43,6 +48,7 @@ class Subject:
         refusal: message of the 400 where a value is malformed.
         special: row of the magic table, if the identifier is one.
         trouble: name of a fault that this call meets, and at how many attempts; 0 is every one.
+        no_address: whether a photograph is to be fetched from what is no web address.
     """
 
     identity: str
@@ -51,6 +57,12 @@ class Subject:
     refusal: str = ""
     special: Magic | None = None
     trouble: tuple[str, int] | None = None
+    no_address: bool = False
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the service never comes to an answer, so that its gateway gives up."""
+        return bool(self.missing) or self.no_address
 
 
 @dataclass(slots=True)
@@ -204,14 +216,17 @@ class Gate:
     async def _wait(self, call: Call) -> None:
         manners = self._sandbox.manners
         seconds = self._sandbox.latency.seconds(call.operation.name)
-        if call.subject.missing and manners.missing_field == "504":
-            seconds += manners.missing_field_delay_s
         if call.fault and call.fault.name == "slow":
             seconds += manners.slow_s
-        if call.fault and call.fault.status == 504:  # noqa: PLR2004 - gateway timeout
-            seconds += manners.gateway_delay_s
         if seconds > 0:
             await asyncio.sleep(seconds)
+        gateway_s = 0.0
+        if call.subject.hangs and manners.missing_field == "504":
+            gateway_s += manners.missing_field_delay_s
+        if call.fault and call.fault.status == 504:  # noqa: PLR2004 - gateway timeout
+            gateway_s += manners.gateway_delay_s
+        if gateway_s > 0:
+            await self._sandbox.pass_time(gateway_s)
 
     def _work_out(self, call: Call) -> Outcome:
         """Decide the call; nothing is awaited from here on, so that wallet and ledger agree."""
@@ -240,18 +255,25 @@ class Gate:
         manners, name = self._sandbox.manners, call.operation.name
         if name in manners.denied_operations:
             return self._denied(call)
+        if name in manners.unoffered_operations:
+            return self._not_offered(call)
         return self._unpriced(call) if name in manners.unpriced_operations else None
 
     def _denied(self, call: Call) -> Outcome:
-        text = "Access denied: this key has no right to this operation"
+        text = "Access denied. You do not have permission to access this resource."
         return Outcome(
             "denied", Reply(403, wire.envelope("error", text, meta=self._error_meta(call)))
         )
 
     def _unpriced(self, call: Call) -> Outcome:
-        text = "Price definition missing for this service"
-        body = wire.envelope("error", text, meta=self._error_meta(call))
-        return Outcome("unpriced", Reply(500, body))
+        text = "We could not find a matching price definition for your request."
+        return self._unsold(call, "unpriced", text)
+
+    def _not_offered(self, call: Call) -> Outcome:
+        return self._unsold(call, "not_offered", "The specified service does not exist.")
+
+    def _unsold(self, call: Call, word: str, text: str) -> Outcome:
+        return Outcome(word, Reply(500, wire.envelope("error", text, None, self._meta(call, None))))
 
     def _check_wallet(self, call: Call) -> Outcome | None:
         return None if self._sandbox.wallet.balance >= call.price else self._low_wallet(call)
@@ -264,26 +286,31 @@ class Gate:
         mode = self._sandbox.test_mode
         if mode is None:
             return None
-        return self._empty_object() if mode == "empty" else self._mock(call)
+        return self._empty_object() if mode == "empty" else self._sample(call, mode)
 
     def _empty_object(self) -> Outcome:
         return Outcome("test_mode", Reply(200, b"{}"))
 
-    def _mock(self, call: Call) -> Outcome:
+    def _sample(self, call: Call, mode: str) -> Outcome:
+        """Answer with the record that everybody gets, marked in the way of the mode."""
         sample = call.operation.sample()
         cost = call.price if self._sandbox.manners.mock_cost else 0
-        extra: dict[str, object] = {"mock-response": "This is a mock response"}
+        marked = mode == "mock-response"
+        if mode == "message":
+            sample.message = TEST_MODE_TEXT
+        extra: dict[str, object] | None = {"mock-response": _MOCK_TEXT} if marked else None
         body = _written(sample, self._meta(call, cost), extra)
         return Outcome("test_mode", Reply(200, body))
 
     def _check_input(self, call: Call) -> Outcome | None:
         subject = call.subject
+        word = "missing_field" if subject.missing else "malformed"
+        if subject.hangs and self._sandbox.manners.missing_field == "504":
+            return Outcome(word, Reply(504, b"upstream request timeout", TEXT))
         if subject.missing:
-            if self._sandbox.manners.missing_field == "504":
-                return Outcome("missing_field", Reply(504, b"upstream request timeout", TEXT))
             text = f"{subject.missing} is required"
             body = wire.envelope("error", text, meta=self._error_meta(call))
-            return Outcome("missing_field", Reply(400, body))
+            return Outcome(word, Reply(400, body))
         if subject.refusal:
             body = wire.envelope("error", subject.refusal, meta=self._error_meta(call))
             return Outcome("malformed", Reply(400, body))
@@ -299,7 +326,8 @@ class Gate:
         sandbox = self._sandbox
         answer = call.operation.answer(sandbox, call.subject)
         if answer.http_status != 200:  # noqa: PLR2004 - an error of the operation's own
-            body = wire.envelope("error", answer.message, meta=self._error_meta(call))
+            meta = self._error_meta(call)
+            body = wire.envelope("error", answer.message, answer.data, meta)
             return Outcome(answer.word, Reply(answer.http_status, body))
         charged = call.price if not answer.miss or sandbox.manners.misses_charged else 0
         if charged:
@@ -349,9 +377,11 @@ class Gate:
         special: dict[str, Callable[[], Outcome]] = {
             "denied": lambda: self._denied(call),
             "unpriced": lambda: self._unpriced(call),
+            "not_offered": lambda: self._not_offered(call),
+            "test_mode_message": lambda: self._sample(call, "message"),
             "low_wallet": lambda: self._low_wallet(call),
             "empty_object": self._empty_object,
-            "mock_response": lambda: self._mock(call),
+            "mock_response": lambda: self._sample(call, "mock-response"),
         }
         if fault.name in special:
             return special[fault.name]()

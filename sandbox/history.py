@@ -1,17 +1,20 @@
 """Borrower history (ecosystem): what lenders have reported about a person.
 
-The fields of the specification and some thirty more, as a real record has them.
+The fields of the specification, and those that were recorded beside them.
 """
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import timedelta
 from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nightscreen.sandbox import magic
 from nightscreen.sandbox.draw import Draw
 from nightscreen.sandbox.lives import BVN_DIGITS, FIRST_DAY, Person, is_digits, person_of_bvn, stamp
+
+if TYPE_CHECKING:
+    from datetime import date
 
 FOUND_SHARE: Final = 0.60
 FIRST_LOAN_SHARE: Final = 0.10
@@ -41,7 +44,7 @@ def ecosystem_of(bvn: str, *, day: int = 0, extras: bool = True) -> dict[str, ob
     Args:
         bvn: 11 digits.
         day: day of the simulated world; on later days some people have their first loan.
-        extras: whether the fields that the specification does not show are there too.
+        extras: whether the recorded fields that the specification does not show are there too.
 
     Returns:
         The `data` of the answer, or None where no lender has reported the person.
@@ -65,7 +68,7 @@ def ecosystem_of(bvn: str, *, day: int = 0, extras: bool = True) -> dict[str, ob
     loans = _loans(draw, bad=special.history == "bad" if special else None)
     record = _specified(draw, person, loans, day)
     if extras:
-        record.update(_unspecified(Draw("ecosystem extras", bvn), person, loans, record))
+        record.update(_recorded(Draw("ecosystem extras", bvn), person, loans, record))
     return record
 
 
@@ -121,49 +124,46 @@ def _age(born: date, today: date) -> int:
     return today.year - born.year - (0 if had_birthday else 1)
 
 
-def _unspecified(
-    draw: Draw, person: Person, loans: Loans, record: dict[str, object]
+def _recorded(
+    draw: Draw, person: Person, loans: Loans, specified: dict[str, object]
 ) -> dict[str, object]:
-    last = FIRST_DAY - timedelta(days=draw.between(3, 300))
-    declined = draw.below(9)
+    """Fill the fields that were recorded beside the specified ones."""
+    average = Decimal(str(specified["loan_amount_average"]))
+    settled, running = (average * count for count in (loans.settled, loans.running))
+    requests = loans.total + draw.below(9)
+    trials = [draw.between(1, 6) for _ in range(loans.delayed)]
+    penalty = Decimal(draw.below(40) * 500 if loans.delayed or loans.past_due else 0)
+    first = FIRST_DAY - timedelta(days=draw.between(400, 2400))
+    last = FIRST_DAY - timedelta(days=draw.between(3, 380))
+    devices = draw.between(1, 5)
     return {
-        "id": draw.between(1000, 9_999_999),
-        "middle_name": person.middle_name or None,
+        "bvn_phone_number": f"0{person.phone[4:]}",
+        "unique_phone_numbers": draw.between(1, 3),
+        "phone_number": f"0{person.phone[4:]}",
+        "unique_emails": draw.between(1, 2),
+        "email": person.email,
         "gender": person.gender,
-        "marital_status": person.marital_status,
-        "state": person.state_of_origin,
-        "dependents": draw.below(5),
-        "education": draw.pick(("SSCE", "OND", "HND", "BSc", "MSc", None)),
-        "employment_status": draw.pick(("Employed", "Self-employed", "Unemployed", "Student")),
-        "employer": draw.pick((None, "Public service", "Private company")),
-        "monthly_income_band": draw.pick(("0-50000", "50000-150000", "150000-500000", None)),
-        "phone_numbers": draw.between(1, 3),
-        "devices": draw.between(1, 5),
-        "bank_accounts": draw.between(1, 5),
-        **_requests(draw, loans, declined, last),
-        "loan_amount_total": draw.between(10, 900) * 1000,
-        "loan_amount_running": draw.between(0, 400) * 1000 if loans.running else 0,
-        "average_tenor_days": draw.pick((14, 30, 60, 90, 180)),
-        "longest_tenor_days": draw.pick((90, 180, 365)),
-        "max_days_past_due": draw.between(1, 240) if loans.past_due else 0,
-        "repayments": loans.settled + draw.below(20),
-        "repayments_late": loans.delayed,
-        "restructured_loans": draw.below(2),
-        "score_band": draw.pick(("A", "B", "C", "D", None)),
-        "has_photo": bool(draw.below(2)),
-        "address_verified": bool(draw.below(2)),
-        "updated_on": record["processed_on"],
-    }
-
-
-def _requests(draw: Draw, loans: Loans, declined: int, last: date) -> dict[str, object]:
-    return {
-        "loan_requests": loans.total + declined,
-        "loan_requests_approved": loans.total,
-        "loan_requests_declined": declined,
-        "loan_requests_cancelled": draw.below(3),
-        "loan_requests_pending": draw.below(2),
-        "last_loan_request": stamp(last, draw),
-        "last_loan_amount": draw.between(5, 300) * 1000,
-        "last_repayment": stamp(last + timedelta(days=2), draw),
+        "failed_selfie_bvn_check": draw.pick((0, 0, 0, 0, 1, 2)),
+        "lending_lenders": specified["lenders"],
+        "loan_amount": settled + running,
+        "settled_loan_amount": settled,
+        "settled_loan_amount_paid": settled + penalty,
+        "running_loan_amount": running,
+        "past_due_loan_amount": average * loans.past_due,
+        "penalty": penalty,
+        "penalty_paid": penalty if not loans.past_due else Decimal(0),
+        "delayed_paid_loan_amount": average * loans.delayed,
+        "delayed_paid_loans_trials": sum(trials),
+        "delayed_paid_loans_avg": (Decimal(sum(trials)) / max(1, len(trials))).quantize(CENT),
+        "delayed_paid_loans_trials_max": max(trials, default=0),
+        "delayed_paid_loans_trials_min": min(trials, default=0),
+        "first_loan_date": stamp(first, draw),
+        "last_loan_date": stamp(last, draw),
+        "loan_requests": requests,
+        "failed_loan_requests": requests - loans.total,
+        "unique_login_ips": draw.between(1, 40),
+        "unique_device_ids": devices,
+        "distinct_mobile_os": min(devices, draw.between(1, 2)),
+        "duplicated_devices": draw.pick((0, 0, 0, 1, 2)),
+        "shared_device_users": draw.pick((0, 0, 0, 0, 1, 3)),
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.sandbox.accounts import ACCOUNT_DIGITS, BANK_CODE_DIGITS, account_name, holder_of
 from nightscreen.sandbox.lives import FIRST_DAY, is_digits
-from nightscreen.sandbox.transactions import bank_account, bank_accounts_of
+from nightscreen.sandbox.transactions import balance_on, bank_account, bank_accounts_of
 
 if TYPE_CHECKING:
     from nightscreen.sandbox.transactions import Record
@@ -28,6 +28,10 @@ class Linked:
     def __init__(self) -> None:
         self.notes: dict[str, dict[str, Record]] = {}
         self._accounts: dict[str, dict[str, Record]] = {}
+
+    def shown(self, customer: str, account: Record, day: int) -> Record:
+        """Return an account with its balance of a day."""
+        return {**account, **balance_on(customer, account, day)}
 
     def accounts(self, customer: str) -> dict[str, Record]:
         """Return a customer's bank accounts by id; what is changed in it stays changed."""

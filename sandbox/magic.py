@@ -39,7 +39,8 @@ class Magic:
         history: `good`, `bad` or `none`.
         likeness: `match`, `no_match`, `unsure` or `unknown`.
         bvn_known: whether BVN consent can be started.
-        finish: shape of the finished BVN consent, `details`, `accounts` or empty for the default.
+        finish: shape of the finished BVN consent, `details`, `accounts`, `together` or empty for
+            the default.
         fault: name of a fault of `sandbox.faults`, or empty.
         once: whether only the first attempt of each operation meets the fault.
         only: the one operation that meets the fault; empty where all do.
@@ -141,6 +142,7 @@ _CONSENTS = (
         fault="cut_after_charge",
         only="bvn_start",
     ),
+    Magic(48, "together", "BVN consent ends with details and accounts", finish="together"),
 )
 
 _LOANS = (
@@ -177,6 +179,8 @@ _FAULTS: tuple[tuple[str, str], ...] = (
     ("foreign_404", "404 as an HTML page, not one of the service's own"),
     ("redirect", "302 to another address"),
     ("huge", "charged; a valid answer of several megabytes"),
+    ("not_offered", "500, the operation is not offered to this account"),
+    ("test_mode_message", "a test-mode answer: the sample record, and a message that says so"),
 )
 
 
@@ -206,6 +210,7 @@ the same faults at the first attempt only."""
 
 _BY_CODE = {f"{row.code:02d}": row for row in TABLE}
 _BY_WORD = {row.word: row for row in TABLE}
+_NOBODY = _BY_WORD["nobody"]
 
 
 def by_word(word: str) -> Magic:
@@ -218,10 +223,12 @@ def by_word(word: str) -> Magic:
 
 
 def by_bvn(bvn: str) -> Magic | None:
-    """Find the row a BVN belongs to."""
-    if bvn.startswith(_BVN) and len(bvn) == _BVN_LENGTH:
+    """Find the row a BVN belongs to; one digit eleven times over belongs to nobody."""
+    if len(bvn) != _BVN_LENGTH:
+        return None
+    if bvn.startswith(_BVN):
         return _BY_CODE.get(bvn[-2:])
-    return None
+    return _NOBODY if bvn == bvn[0] * _BVN_LENGTH else None
 
 
 def by_account(number: str) -> Magic | None:

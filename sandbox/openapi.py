@@ -43,6 +43,16 @@ def _envelope(data: Schema, *words: str) -> Schema:
     )
 
 
+def _linked_account() -> Schema:
+    return shape(
+        {
+            **texts("account_name", "account_number", "bank_name", "bank_code"),
+            "account_status": WHOLE,
+            **texts("account_designation", "account_type"),
+        }
+    )
+
+
 def _ecosystem() -> Schema:
     counts = (
         *("age", "lenders", "loans", "settled_loans", "running_loans", "past_due_loans"),
@@ -77,15 +87,10 @@ def _schemas() -> dict[str, Schema]:
             "watchlisted": WHOLE,
         },
         {
+            "accounts": {"type": "array", "items": _linked_account()},
             "enrollment_bank": text("[0-9]{3}"),
             **dict.fromkeys(_OFTEN_MISSING, _OR_NULL),
         },
-    )
-    account = shape(
-        texts(
-            *("account_name", "account_number", "bank_name", "bank_code"),
-            *("account_status", "account_type"),
-        )
     )
     karma = shape(
         {
@@ -115,7 +120,7 @@ def _schemas() -> dict[str, Schema]:
         "BankAccount": _envelope(shape(bank)),
         "Selfie": _envelope(shape({"match": {"type": "boolean"}, "similarity": NUMBER})),
         "BvnStart": _envelope(text(), "otp"),
-        "BvnFinish": _envelope({"anyOf": [details, {"type": "array", "items": account}]}),
+        "BvnFinish": _envelope({"anyOf": [details, {"type": "array", "items": _linked_account()}]}),
     }
 
 
@@ -129,8 +134,9 @@ def _paths() -> dict[str, Schema]:
         "bank_code": text("[0-9]{3}"),
     }
     identity: Schema = {
-        "anyOf": [text(form) for form in FORMS.values()],
-        "description": f"one of: {', '.join(FORMS)}; percent-encoded",
+        "type": "string",
+        "minLength": 1,
+        "description": f"one of: {', '.join(FORMS)}, percent-encoded; anything else is a miss",
     }
     return {
         "/v2/verification/bvn/{bvn}/accounts": {

@@ -45,7 +45,7 @@ def _single(item: Schema) -> Schema:
 def schemas() -> dict[str, Schema]:
     """Return the schemas of area A by name."""
     bank = shape(
-        {"id": {"type": "integer"}, **texts("name", "short_code", "long_code", "icon")},
+        {"id": text("[0-9a-f]{32}"), **texts("name", "short_code", "long_code", "icon")},
     )
     transaction = shape(
         {
@@ -66,10 +66,15 @@ def schemas() -> dict[str, Schema]:
     account = shape(
         {
             "id": {"type": "string", "format": "uuid"},
-            **texts("account_name", "account_number", "account_type", "currency", "status"),
+            **texts("account_name", "account_number", "currency", "created_by", "modified_by"),
+            "balance": _MONEY,
+            "data_source": {"type": "array", "items": text()},
+            "description": _or_null(text()),
             "bank": bank,
-            "created_on": MOMENT,
-            "modified_on": MOMENT,
+            **dict.fromkeys(("last_balance_time", "last_synced"), MOMENT),
+            **dict.fromkeys(("created_on", "modified_on"), MOMENT),
+            "deleted_on": _or_null(MOMENT),
+            "deleted_by": _or_null(text()),
         }
     )
     tokens = shape(
@@ -85,7 +90,7 @@ def schemas() -> dict[str, Schema]:
         "LinkedAccounts": _listed("LinkedAccount"),
         "OneTransaction": _single(ref("Transaction")),
         "OneLinkedAccount": _single(ref("LinkedAccount")),
-        "Gone": _single({"type": "null"}),
+        "Gone": _single({"type": "object", "maxProperties": 0}),
         "Profile": _single(profile),
     }
 

@@ -42,10 +42,12 @@ def _product() -> Schema:
         {
             **texts("product_id", "name", "description", "disburse_to", "collection_method"),
             "interest_rate": NUMBER,
-            **texts("interest_period", "min_tenor_period", "max_tenor_period"),
+            **dict.fromkeys(
+                ("interest_period", "min_tenor_period", "max_tenor_period"), _or_null(text())
+            ),
             **dict.fromkeys(("min_amount", "max_amount"), NUMBER),
             **dict.fromkeys(("min_tenor_value", "max_tenor_value"), WHOLE),
-            **dict.fromkeys(("requires_guarantor", "allows_early_settlement", "is_active"), _FLAG),
+            **dict.fromkeys(("require_guarantor", "allows_early_settlement", "is_active"), _FLAG),
         }
     )
 

@@ -9,11 +9,12 @@ from nightscreen.sandbox.accounts import (
     account_of,
     bvn_accounts,
     bvn_details,
+    contacts_of,
     holder_of,
     masked_bvn,
     otp_of,
 )
-from nightscreen.sandbox.blacklist import identity_kind, karma_of
+from nightscreen.sandbox.blacklist import identity_kind, karma_of, karma_record
 from nightscreen.sandbox.history import ecosystem_of
 from nightscreen.sandbox.likeness import selfie_of
 from nightscreen.sandbox.lives import Account, Person, person_of_bvn
@@ -35,10 +36,12 @@ __all__ = [
     "bvn_accounts",
     "bvn_details",
     "changes_between",
+    "contacts_of",
     "ecosystem_of",
     "holder_of",
     "identity_kind",
     "karma_of",
+    "karma_record",
     "listed_of",
     "masked_bvn",
     "otp_of",

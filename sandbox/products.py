@@ -31,6 +31,7 @@ class Product:
         max_amount: largest loan in naira.
         tenors: the choices of length, in periods, shortest first.
         guarantor: whether a guarantor is needed.
+        shows_period: whether the list says of which period interest and tenors are.
         active: whether it is offered now.
     """
 
@@ -45,10 +46,12 @@ class Product:
     max_amount: int
     tenors: tuple[int, ...]
     guarantor: bool = False
+    shows_period: bool = True
     active: bool = True
 
     def as_json(self) -> dict[str, object]:
         """Return the product as the list of products shows it."""
+        period = self.period if self.shows_period else None
         return {
             "product_id": self.product_id,
             "name": self.name,
@@ -56,14 +59,14 @@ class Product:
             "disburse_to": self.disburse_to,
             "collection_method": self.collection_method,
             "interest_rate": self.interest_rate,
-            "interest_period": self.period,
+            "interest_period": period,
             "min_amount": self.min_amount,
             "max_amount": self.max_amount,
             "min_tenor_value": self.tenors[0],
-            "min_tenor_period": self.period,
+            "min_tenor_period": period,
             "max_tenor_value": self.tenors[-1],
-            "max_tenor_period": self.period,
-            "requires_guarantor": int(self.guarantor),
+            "max_tenor_period": period,
+            "require_guarantor": int(self.guarantor),
             "allows_early_settlement": 1,
             "is_active": int(self.active),
         }
@@ -130,6 +133,7 @@ PRODUCTS: Final = (
         max_amount=1_500_000,
         tenors=(3, 6, 9, 12),
         guarantor=True,
+        shows_period=False,
     ),
     Product(
         "LP1005",

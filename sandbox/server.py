@@ -6,6 +6,7 @@ Sockets, signals and the announcement live here; nothing about the service does.
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import socket
 import sys
@@ -68,6 +69,12 @@ def make_server(sandbox: Sandbox) -> AnnouncingServer:
     return AnnouncingServer(config)
 
 
+def _stop_with_stdin() -> None:
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _ignore(_signal: int, _frame: FrameType | None) -> None:
     """Take the signal that the server raises again after a clean stop."""
 
@@ -81,6 +88,7 @@ def serve(
     balance: str | None = None,
     seed: int = 0,
     ledger_limit: int | None = None,
+    stop_with_stdin: bool = False,
 ) -> None:
     """Serve a sandbox until SIGINT or SIGTERM.
 
@@ -95,6 +103,7 @@ def serve(
         balance: naira in the wallet, as decimal text.
         seed: chooses faults and latencies.
         ledger_limit: how many ledger entries are kept; None keeps all.
+        stop_with_stdin: stop when stdin ends, so that it dies with its parent.
 
     Raises:
         KeyError: there is no such scenario.
@@ -104,6 +113,8 @@ def serve(
     sandbox = Sandbox(Opening(scenario, api_key, balance, seed, ledger_limit))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=_BACKLOG) as listener:
+        if stop_with_stdin:
+            threading.Thread(target=_stop_with_stdin, daemon=True).start()
         listener.setblocking(False)  # noqa: FBT003 - the name of the method says it
         server = make_server(sandbox)
         shown = f"[{host}]" if ":" in host else host

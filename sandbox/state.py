@@ -6,6 +6,8 @@ callers, the control surface on behalf of tests.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from dataclasses import dataclass
 
@@ -67,6 +69,7 @@ class Sandbox:
         self.opening = opening
         self.authorization = f"Bearer {opening.api_key}".encode()
         self.in_flight: dict[str, int] = {ALL: 0}
+        self._moved = asyncio.Event()
         self.reset()
 
     def reset(self, scenario_name: str | None = None) -> None:
@@ -98,6 +101,19 @@ class Sandbox:
     def now(self) -> float:
         """Tell the sandbox's own time in seconds: never back, moved ahead at will."""
         return time.monotonic() + self.ahead_s
+
+    def advance(self, seconds: float) -> None:
+        """Move the sandbox's own time ahead; who waits for it wakes."""
+        self.ahead_s += seconds
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def pass_time(self, seconds: float) -> None:
+        """Wait in the sandbox's own time, which a test may move ahead."""
+        end = self.now() + seconds
+        while (left := end - self.now()) > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._moved.wait(), left)
 
     def otp_terms(self) -> Terms:
         """Tell by what one-time passwords are judged at this moment."""

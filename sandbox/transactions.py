@@ -54,6 +54,17 @@ _DEBITS: Final = (
     *("POS PURCHASE {shop}", "NIP TRANSFER TO {name}", "AIRTIME PURCHASE", "ATM WITHDRAWAL"),
     *("ELECTRICITY TOKEN", "CABLE SUBSCRIPTION", "SMS CHARGES", "WEB PAYMENT {shop}"),
 )
+_TYPES: Final = {
+    "AIRTIME": "Airtime",
+    "NIP": "Transfer",
+    "POS": "Purchase",
+    "WEB": "Purchase",
+    "ATM": "Withdrawal",
+    "ELECTRICITY": "Bill",
+    "CABLE": "Bill",
+    "SMS": "Charge",
+}
+"""The word of a debit's `transaction_type`, by the first word of its narration."""
 _CREDITS: Final = ("NIP TRANSFER FROM {name}", "CASH DEPOSIT", "SALARY {month}", "REVERSAL")
 _SHOPS: Final = ("MARKET STORES", "CITY FUEL", "CORNER PHARMACY", "BOOK HOUSE", "SUYA SPOT")
 
@@ -87,8 +98,21 @@ def person_of_customer(customer: str) -> Person:
     return person_of_bvn(f"{LINKED_PREFIX}{Draw('customer', customer).below(10**9):09d}")
 
 
-def bank_accounts_of(customer: str) -> list[Record]:
-    """Tell which bank accounts a customer has linked: one to three, in a stable order."""
+def bank_accounts_of(customer: str, day: int = 0) -> list[Record]:
+    """Tell which bank accounts a customer has linked, with their balances on a day."""
+    return [{**one, **balance_on(customer, one, day)} for one in _opened_accounts(customer)]
+
+
+def balance_on(customer: str, account: Record, day: int) -> Record:
+    """Tell what is on an account on a day, and since when: after its newest transaction."""
+    for one in transactions_of(customer, day):
+        if one["account_number"] == account["account_number"]:
+            return {"balance": one["balance"], "last_balance_time": one["transaction_date"]}
+    return {}
+
+
+def _opened_accounts(customer: str) -> list[Record]:
+    """List the accounts as they were linked: one to three, in a stable order."""
     person = person_of_customer(customer)
     draw = Draw("linked accounts", customer)
     places = [(person.bank_code, person.account_number)]
@@ -115,13 +139,19 @@ def bank_account(customer: str, code: str, number: str, name: str, day: int = 0)
         "id": _uuid(draw),
         "account_name": name,
         "account_number": number,
-        "account_type": draw.pick(("SAVINGS", "CURRENT")),
-        "bank": _bank(code),
+        "balance": _text(FIRST_BALANCE),
         "currency": "NGN",
-        "status": "ACTIVE",
+        "last_balance_time": opened,
+        "last_synced": opened,
+        "data_source": draw.pick((["bank"], ["email"], ["email", "sms"], ["sms"])),
+        "description": draw.pick((None, None, "Salary account", "Shop", "Savings")),
+        "bank": _bank(code),
         "created_on": opened,
+        "created_by": customer,
         "modified_on": opened,
-        "last_synced_on": opened,
+        "modified_by": customer,
+        "deleted_on": None,
+        "deleted_by": None,
     }
 
 
@@ -205,7 +235,7 @@ class _Diary:
         row = magic_customers.by_customer(customer)
         self._customer = customer
         self._kind = row.records if row else ""
-        self._accounts = bank_accounts_of(customer)
+        self._accounts = _opened_accounts(customer)
         self._balances = [FIRST_BALANCE] * len(self._accounts)
         self._stories = self._history()
         self._day = 0
@@ -256,6 +286,7 @@ class _Diary:
         self._balances[place] += kobo if credit else -kobo
         amount = _text(kobo)
         reference = f"{draw.below(10**15):015d}"
+        narration = _narration(draw, credit=credit, moment=moment)
         seen = max(moment, _moment(born, draw)) if born else moment
         record: Record = {
             "id": _uuid(draw),
@@ -265,11 +296,11 @@ class _Diary:
             "balance": _text(self._balances[place]),
             "reference": reference,
             "hash": blake2b(f"{reference} {amount} {moment}".encode(), digest_size=16).hexdigest(),
-            "status": "SUCCESS",
+            "status": "success",
             "entry_type": "credit" if credit else "debit",
-            "narration": _narration(draw, credit=credit, moment=moment),
+            "narration": narration,
             "transaction_date": moment,
-            "transaction_type": draw.pick(("transfer", "card", "cash", "charge")),
+            "transaction_type": "Credit" if credit else _TYPES.get(narration.split()[0], "Debit"),
             "note": None,
             "source": "statement",
             "provider": "direct",
@@ -300,7 +331,7 @@ class _Diary:
             day = born + draw.between(1, CHANGE_DAYS)
             text = draw.pick(_NOTES)
             if kind == "status":
-                record["status"], text = "PENDING", "SUCCESS"
+                record["status"], text = "pending", "success"
             elif kind == "narration":
                 text = f"{record['narration']} REF {draw.below(10**6):06d}"
             events.append(_Event(day, kind, _moment(day, draw), text))
@@ -319,7 +350,7 @@ def _narration(draw: Draw, *, credit: bool, moment: str) -> str:
 def _bank(code: str) -> Record:
     name = BANK_NAMES.get(code, "Bank")
     return {
-        "id": int(code),
+        "id": f"{Draw('bank', code).below(1 << 128):032x}",
         "name": name,
         "short_code": code,
         "long_code": f"{Draw('long code', code).below(10**6):06d}",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from nightscreen.sandbox import magic, people
 from nightscreen.sandbox.accounts import ACCOUNT_DIGITS, BANK_CODE_DIGITS
+from nightscreen.sandbox.borrowers import contact_key
 from nightscreen.sandbox.draw import Draw
 from nightscreen.sandbox.gate import Answer, Operation, Subject
 from nightscreen.sandbox.lives import BVN_DIGITS, is_digits
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 BAD_BVN: Final = "Enter a valid BVN number."
 _SAMPLE: Final = magic.by_word("listed")
+_SAMPLE_DOMAIN: Final = "0zspgifzbo.ga"
+"""Whom the sample karma record is about, whatever was asked."""
 _SAMPLE_IMAGE: Final = "https://images.example/sample.jpg"
 _OTP_REFUSALS: Final = {
     "not_started": "Please call initialize",
@@ -61,15 +64,16 @@ class Karma:
     def read(self, path: dict[str, str], _body: dict[str, object]) -> Subject:
         """Take the identity from the path, any kind but an image."""
         identity = path["identity"]
-        known = people.identity_kind(identity) is not None
-        refusal = "" if known else "Enter a valid identity."
-        return Subject(identity, refusal=refusal, special=magic.by_karma_identity(identity))
+        return Subject(identity, special=magic.by_karma_identity(identity))
 
     def answer(self, sandbox: Sandbox, subject: Subject) -> Answer:
         """Look the identity up in the blacklist."""
-        record = people.karma_of(subject.identity, day=sandbox.day)
+        manners = sandbox.manners
+        known = people.identity_kind(subject.identity) is not None
+        if not known and manners.karma_malformed == "400":
+            return Answer("malformed", "Enter a valid identity.", http_status=400)
+        record = people.karma_of(subject.identity, day=sandbox.day) if known else None
         if record is None:
-            manners = sandbox.manners
             return Answer(
                 "clear",
                 "Identity not found in karma ecosystem",
@@ -80,7 +84,7 @@ class Karma:
 
     def sample(self) -> Answer:
         """Return the record of test mode."""
-        return Answer("listed", "Successful", people.karma_of(_SAMPLE.bvn))
+        return Answer("listed", "Successful", people.karma_record(_SAMPLE_DOMAIN, "domain"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +147,12 @@ class BankAccount:
         )
         if record is None:
             return Answer("not_found", "Invalid account number", miss=manners.missing_account)
-        return Answer("found", "Account retrieved successfully", record)
+        return Answer("found", "Successful", record)
 
     def sample(self) -> Answer:
         """Return the record of test mode."""
         record = people.account_of(magic.BANK_CODE, _SAMPLE.account_number)
-        return Answer("found", "Account retrieved successfully", record)
+        return Answer("found", "Successful", record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,7 @@ class Selfie:
         subject = _of_bvn_with(path, body, "image")
         image = subject.fields["image"]
         if image and not subject.refusal and not image.startswith(("http://", "https://")):
-            subject.refusal = "Enter a valid image url."
+            subject.refusal, subject.no_address = "Enter a valid image url.", True
         return subject
 
     def answer(self, sandbox: Sandbox, subject: Subject) -> Answer:
@@ -171,12 +175,12 @@ class Selfie:
         if record is None:
             return Answer("not_found", "BVN record not found", miss="404_error")
         word = "match" if record["match"] else "no_match"
-        return Answer(word, "Image comparison successful", record)
+        return Answer(word, "Successful", record)
 
     def sample(self) -> Answer:
         """Return the record of test mode."""
         record = people.selfie_of(_SAMPLE.bvn, _SAMPLE_IMAGE)
-        return Answer("match", "Image comparison successful", record)
+        return Answer("match", "Successful", record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +197,28 @@ class BvnStart:
         """Send the one-time password: remember that it may now be given."""
         if subject.special and not subject.special.bvn_known:
             return Answer("not_found", "BVN record not found", miss="404_error")
-        contact, delivery = subject.fields["contact"], self._delivery(sandbox, subject)
+        registered = people.contacts_of(subject.identity)
+        contact = _registered(subject.fields["contact"], registered)
+        if contact is None and sandbox.manners.wrong_contact != "accepted":
+            return self._wrong_contact(sandbox, registered)
+        delivery = self._delivery(sandbox, subject)
         if delivery == "unreachable":
             text = "Unable to send OTP to the contact of this BVN"
             return Answer("unreachable", text, http_status=400)
+        contact = contact or registered[0]
         sandbox.otps.send(subject.identity, contact, sandbox.now(), delivery)
         contact = masked_contact(contact)
         return Answer("otp_sent", "Please provide OTP sent to contact", contact, status="otp")
+
+    def _wrong_contact(self, sandbox: Sandbox, registered: tuple[str, ...]) -> Answer:
+        """Refuse a contact and show the right ones masked; the form was never recorded."""
+        code, _, place = sandbox.manners.wrong_contact.partition("_")
+        masked = [masked_contact(one) for one in registered]
+        text = "The contact is not registered with this BVN"
+        if place == "data":
+            return Answer("wrong_contact", text, masked, http_status=int(code))
+        text = f"{text}. Registered contacts: {', '.join(masked)}"
+        return Answer("wrong_contact", text, http_status=int(code))
 
     def _delivery(self, sandbox: Sandbox, subject: Subject) -> str:
         if subject.special and subject.special.otp:
@@ -230,9 +249,13 @@ class BvnFinish:
         word = sandbox.otps.give(bvn, subject.fields["otp"], sandbox.otp_terms())
         if word in _OTP_REFUSALS:
             return Answer(word, _OTP_REFUSALS[word], http_status=400)
-        if self._shape(sandbox, subject) == "accounts":
+        shape = self._shape(sandbox, subject)
+        if shape == "accounts":
             return Answer("consented", "Successful", people.bvn_accounts(bvn))
-        return Answer("consented", "Successful", people.bvn_details(bvn))
+        details = people.bvn_details(bvn)
+        if shape == "together":
+            details["accounts"] = people.bvn_accounts(bvn)
+        return Answer("consented", "Successful", details)
 
     def _shape(self, sandbox: Sandbox, subject: Subject) -> str:
         if subject.special and subject.special.finish:
@@ -240,11 +263,20 @@ class BvnFinish:
         shape = sandbox.manners.bvn_finish
         if shape != "mixed":
             return shape
-        return Draw("finish shape", subject.identity).pick(("details", "accounts"))
+        return Draw("finish shape", subject.identity).pick(("details", "accounts", "together"))
 
     def sample(self) -> Answer:
         """Return the record of test mode."""
         return Answer("consented", "Successful", people.bvn_details(_SAMPLE.bvn))
+
+
+def _registered(contact: str, registered: tuple[str, ...]) -> str | None:
+    """Find the registered contact that is meant, written out in any form or masked."""
+    for one in registered:
+        same = contact_key(contact) == contact_key(one)
+        if same or contact in (masked_contact(one), masked_contact(contact_key(one))):
+            return one
+    return None
 
 
 def masked_contact(contact: str) -> str:

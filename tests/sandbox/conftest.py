@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from nightscreen.sandbox.people import contacts_of
 from nightscreen.sandbox.process import SandboxProcess
 
 if TYPE_CHECKING:
@@ -54,9 +55,10 @@ class Caller:
         """Compare a photograph."""
         return self.call("POST", f"/v2/verification/bvn/{bvn}/selfies", {"image": image})
 
-    def bvn_start(self, bvn: str, contact: str = "08031234567") -> Answer:
-        """Start BVN consent."""
-        return self.call("POST", f"/v2/verification/bvn/{bvn}/accounts", {"contact": contact})
+    def bvn_start(self, bvn: str, contact: str = "") -> Answer:
+        """Start BVN consent with the registered phone, or another contact."""
+        body = {"contact": contact or contacts_of(bvn)[0]}
+        return self.call("POST", f"/v2/verification/bvn/{bvn}/accounts", body)
 
     def bvn_finish(self, bvn: str, otp: str) -> Answer:
         """Finish BVN consent."""

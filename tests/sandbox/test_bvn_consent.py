@@ -9,7 +9,8 @@ import pytest
 
 from nightscreen.sandbox import magic
 from nightscreen.sandbox.passwords import drawn_delivery
-from nightscreen.sandbox.people import otp_of, person_of_bvn
+from nightscreen.sandbox.people import bvn_accounts, contacts_of, otp_of, person_of_bvn
+from nightscreen.sandbox.validation import masked_contact
 from tests.sandbox.in_process import Here, here
 
 if TYPE_CHECKING:
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 BVN = "22123456789"
 
 
-async def start(one: Here, bvn: str = BVN, contact: str = "08031234567") -> httpx.Response:
-    """Ask for consent."""
-    return await one.client.post(f"/v2/verification/bvn/{bvn}/accounts", json={"contact": contact})
+async def start(one: Here, bvn: str = BVN, contact: str = "") -> httpx.Response:
+    """Ask for consent, at the registered phone or another contact."""
+    body = {"contact": contact or contacts_of(bvn)[0]}
+    return await one.client.post(f"/v2/verification/bvn/{bvn}/accounts", json=body)
 
 
 async def finish(one: Here, bvn: str, otp: str) -> httpx.Response:
@@ -40,9 +42,10 @@ async def held(one: Here, bvn: str = BVN) -> dict[str, Any]:
 async def test_customer_reads_the_password_and_consents() -> None:
     """The password on the control surface is the one that ends in the record, once."""
     async with here() as one:
-        assert (await start(one)).json()["data"] == "0803****567"
+        phone = contacts_of(BVN)[0]
+        assert (await start(one)).json()["data"] == masked_contact(phone)
         seen = await held(one)
-        assert (seen["state"], seen["contact"], seen["number"]) == ("arrived", "08031234567", 1)
+        assert (seen["state"], seen["contact"], seen["number"]) == ("arrived", phone, 1)
         done = await finish(one, BVN, seen["otp"])
         assert done.json()["data"]["bvn"] == BVN
         assert (await held(one))["state"] == "used"
@@ -161,6 +164,64 @@ async def test_unreachable_contact_is_an_error_of_the_start() -> None:
         assert (await one.control("otps"))["otps"] == []
         assert (await finish(one, row.bvn, otp_of(row.bvn))).status_code == 400
         assert (await one.control("ledger?totals=1"))["totals"]["charged"] == "0"
+
+
+def test_password_goes_to_the_registered_contact_however_it_is_written(caller: Caller) -> None:
+    """Phone and email are taken in any form, masked too; the answer shows the registered one."""
+    phone, email = contacts_of(BVN)
+    forms = (phone, f"+234{phone[1:]}", f"234{phone[1:]}", masked_contact(phone))
+    for contact in (*forms, masked_contact(f"+234{phone[1:]}")):
+        assert caller.bvn_start(BVN, contact).json["data"] == masked_contact(phone)
+    for contact in (email, email.upper(), masked_contact(email)):
+        assert caller.bvn_start(BVN, contact).json["data"] == masked_contact(email)
+
+
+@pytest.mark.parametrize("form", ["400_text", "400_data", "404_text"])
+async def test_another_contact_is_refused_with_the_right_ones_masked(form: str) -> None:
+    """Nothing is sent, nothing is charged, and the registered contacts are shown masked only."""
+    async with here() as one:
+        await one.control("manners", {"wrong_contact": form})
+        answer = await start(one, BVN, "08039999999")
+        body = answer.json()
+        assert (answer.status_code, body["status"]) == (int(form[:3]), "error")
+        shown = body["data"] if form.endswith("data") else body["message"]
+        for contact in contacts_of(BVN):
+            assert masked_contact(contact) in shown
+            assert contact not in answer.text
+        assert body["meta"] == {"balance": 1_000_000}
+        assert (await one.control("otps"))["otps"] == []
+        assert (await one.control("ledger"))["entries"][0]["outcome"] == "wrong_contact"
+
+
+async def test_any_contact_can_be_taken() -> None:
+    """With the switch set the password goes to the registered phone all the same."""
+    async with here() as one:
+        await one.control("manners", {"wrong_contact": "accepted"})
+        answer = await start(one, BVN, "08039999999")
+        assert answer.json()["data"] == masked_contact(contacts_of(BVN)[0])
+        assert (await held(one))["contact"] == contacts_of(BVN)[0]
+
+
+async def test_details_and_accounts_together() -> None:
+    """One row ends with the details and, among them, the bank accounts."""
+    bvn = magic.by_word("together").bvn
+    async with here() as one:
+        await start(one, bvn)
+        data = (await finish(one, bvn, otp_of(bvn))).json()["data"]
+        assert data["bvn"] == bvn
+        assert data["accounts"] == bvn_accounts(bvn)
+
+
+def test_accounts_of_a_bvn_bear_a_status_as_a_number() -> None:
+    """Statuses run from 1 to 8, most are active, and the person's own account comes first."""
+    people = [f"22{number * 7919:09d}" for number in range(400)]
+    accounts = [bvn_accounts(bvn) for bvn in people]
+    statuses = Counter(one["account_status"] for each in accounts for one in each)
+    assert set(statuses) == set(range(1, 9))
+    assert statuses[1] > sum(statuses.values()) / 2
+    for bvn, each in zip(people, accounts, strict=True):
+        assert each[0]["account_number"] == person_of_bvn(bvn).account_number
+        assert {one["account_designation"] for one in each} == {"INDIVIDUAL"}
 
 
 @pytest.mark.parametrize("habit", ["details", "accounts"])

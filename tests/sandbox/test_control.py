@@ -133,6 +133,31 @@ def test_mock_answers_are_the_same_for_everyone_and_free(caller: Caller) -> None
     assert caller.sandbox.totals()["totals"]["charged"] == "0"
 
 
+def test_third_test_mode_says_so_in_its_message(caller: Caller) -> None:
+    """The third form is a success whose message says so, without a mark of its own."""
+    caller.sandbox.post("/_sandbox/mode", {"test_mode": "message"})
+    answers = [
+        caller.karma(one).json for one in ("22999000000", "+2348031234567", "058-0123456789")
+    ]
+    assert answers[0] == answers[1] == answers[2]
+    assert answers[0]["status"] == "success"
+    assert answers[0]["message"].startswith("This is a test mode response. Your app is in test")
+    assert "mock-response" not in answers[0]
+
+
+@pytest.mark.parametrize("mode", ["mock-response", "message", "unmarked"])
+def test_sample_record_is_about_a_domain_whatever_was_asked(caller: Caller, mode: str) -> None:
+    """The sample of a karma answer names a domain, that of the ecosystem a BVN of its own."""
+    caller.sandbox.post("/_sandbox/mode", {"test_mode": mode})
+    record = caller.karma("22123456789").json["data"]
+    assert record["karma_identity"] == "0zspgifzbo.ga"
+    assert record["karma_identity_type"] == {"identity_type": "Domain"}
+    borrowers = [
+        caller.ecosystem(bvn).json["data"]["bvn"] for bvn in ("22123456789", "22987654321")
+    ]
+    assert len(set(borrowers)) == 1
+
+
 def test_other_test_mode_answers_with_an_empty_object(caller: Caller) -> None:
     """The second shape of test mode is 200 with {}."""
     caller.sandbox.post("/_sandbox/mode", {"test_mode": "empty"})

@@ -18,6 +18,7 @@ from nightscreen.sandbox.aggregator import AUTH_ROUTES, DATA_ROUTES
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.latency import NO_WAIT
 from nightscreen.sandbox.loans import ROUTES as LOAN_ROUTES
+from nightscreen.sandbox.people import contacts_of
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.checks import Operation
@@ -99,10 +100,16 @@ class Replay:
 
     async def _otp(self, bvn: str) -> str:
         path = f"/v2/verification/bvn/{bvn}/accounts"
-        await self._service("POST", path, {"contact": "08031234567"})
+        await self._service("POST", path, {"contact": await self._phone(bvn)})
         sent = (await self.http.get("/_sandbox/otps", params={"bvn": bvn})).json()["otps"]
         password: str = sent[0]["otp"]
         return password
+
+    async def _phone(self, bvn: str) -> str:
+        return contacts_of(bvn)[0]
+
+    async def _email(self, bvn: str) -> str:
+        return contacts_of(bvn)[1]
 
     async def _code(self, customer: str, scopes: str) -> str:
         body = {"customer": customer, "scopes": scopes.split(), "redirect_uri": REDIRECT_URI}

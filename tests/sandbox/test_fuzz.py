@@ -27,7 +27,7 @@ from nightscreen.sandbox.grants import SCOPES
 from nightscreen.sandbox.latency import NO_WAIT
 from nightscreen.sandbox.linked import Linked
 from nightscreen.sandbox.openapi import document
-from nightscreen.sandbox.people import otp_of
+from nightscreen.sandbox.people import contacts_of, otp_of
 from nightscreen.sandbox.state import Opening, Sandbox
 from tests.sandbox.consented import CALLBACK, KEY
 
@@ -160,6 +160,7 @@ class Service:
             "account_number": [person.account_number],
             "bank_code": [magic.BANK_CODE],
             "otp": [password],
+            "contact": list(contacts_of(person.bvn)),
             "id": [own],
             "account_id": [own],
         }
@@ -188,7 +189,8 @@ def meant(response: Response, name: str, case: Case[Any]) -> bool:
     )
     body = case.body if isinstance(case.body, dict) else {}
     empty = any(body.get(field) in (None, "") for field in required)
-    return response.status_code == 504 and bool(required) and empty
+    no_address = not str(body.get("image", "http://")).startswith(("http://", "https://"))
+    return response.status_code == 504 and bool(required) and (empty or no_address)
 
 
 def spoils_delivery(case: Case[Any]) -> bool:

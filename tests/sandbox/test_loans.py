@@ -14,7 +14,7 @@ from nightscreen.sandbox.loan_book import FATES, WORDS, fate_of
 from nightscreen.sandbox.loans import View
 from nightscreen.sandbox.magic import TABLE
 from nightscreen.sandbox.openapi import document
-from nightscreen.sandbox.people import otp_of
+from nightscreen.sandbox.people import contacts_of, otp_of
 from nightscreen.sandbox.products import PRODUCTS, active_products
 from tests.sandbox.in_process import ORIGIN, here
 
@@ -371,7 +371,7 @@ async def test_landing_page_shows_loans_and_passwords() -> None:
     async with here() as one:
         offer = await one.offer(email="ada@mail.example")
         path = "/v2/verification/bvn/22123456789/accounts"
-        await one.client.post(path, json={"contact": "08031234567"})
+        await one.client.post(path, json={"contact": contacts_of("22123456789")[0]})
         page = (await one.browser.get("/")).text
         assert f'href="{offer["url"].removeprefix(ORIGIN)}"' in page
         assert otp_of("22123456789") in page

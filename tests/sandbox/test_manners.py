@@ -142,8 +142,31 @@ def test_denied_and_unpriced_operations(caller: Caller) -> None:
     assert caller.karma(LISTED).status == 403
     unpriced = caller.ecosystem(LISTED)
     assert unpriced.status == 500
-    assert "rice" in unpriced.json["message"]
+    assert unpriced.json == {
+        "status": "error",
+        "message": "We could not find a matching price definition for your request.",
+        "data": None,
+        "meta": {"balance": 1_000_000},
+    }
     assert caller.bank_account("058", "9990000011").status == 200
+
+
+def test_operations_that_are_not_offered(caller: Caller) -> None:
+    """An operation can be one that this account has never been given."""
+    set_manners(caller, unoffered_operations=["selfie"])
+    answer = caller.selfie(LISTED, "https://images.example/me.jpg")
+    assert (answer.status, answer.json["data"]) == (500, None)
+    assert answer.json["message"] == "The specified service does not exist."
+
+
+def test_texts_of_another_year(caller: Caller) -> None:
+    """Without a key, and at an unknown address, the texts are those of another year."""
+    set_manners(caller, missing_key_text="verify", unknown_route="short")
+    status, body = caller.sandbox.request("GET", f"/v2/verification/karma/{LISTED}")
+    assert status == 401
+    assert b"We couldn't verify your access. Please check your authorization" in body
+    answer = caller.call("PUT", "/v2/nowhere")
+    assert (answer.status, answer.json["message"]) == (404, "PUT /v2/nowhere not found")
 
 
 def test_wallet_before_or_after_the_input(caller: Caller) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -13,6 +15,7 @@ from nightscreen.sandbox import magic
 from nightscreen.sandbox.people import (
     account_of,
     bvn_details,
+    contacts_of,
     ecosystem_of,
     karma_of,
     otp_of,
@@ -65,6 +68,59 @@ def test_karma_identity_arrives_as_it_was_meant(caller: Caller, identity: str) -
     assert entry["outcome"] in {"clear", "listed"}
 
 
+@pytest.mark.parametrize(
+    "identity", ["00000000000", "058-123", "2348031234567", "nonsense", "a b", "058-00000000000"]
+)
+def test_karma_takes_anything(caller: Caller, identity: str) -> None:
+    """What is no identity at all is answered like any that is not listed; a switch refuses it."""
+    answer = caller.karma(quote(identity))
+    assert (answer.status, answer.json["status"]) == (404, "success")
+    assert answer.json["message"] == "Identity not found in karma ecosystem"
+    caller.sandbox.post("/_sandbox/manners", {"karma_malformed": "400"})
+    assert caller.karma("nonsense").status == 400
+
+
+def test_one_digit_eleven_times_is_nobodys_bvn(caller: Caller) -> None:
+    """The borrower history does not know it, no password is sent, no photograph compared."""
+    bvn = "11111111111"
+    answer = caller.ecosystem(bvn)
+    assert (answer.status, answer.json["message"]) == (404, f"{bvn} not found in ecosystem")
+    assert caller.bvn_start(bvn).status == 404
+    assert caller.selfie(bvn, IMAGE).status == 404
+    assert caller.karma(bvn).status == 404
+
+
+def test_success_texts_are_plain(caller: Caller) -> None:
+    """Bank account and image match say no more than that they succeeded."""
+    account = caller.bank_account("058", LISTED.account_number)
+    assert [account.json["message"], caller.selfie(CLEAR.bvn, IMAGE).json["message"]] == [
+        *("Successful", "Successful")
+    ]
+
+
+@pytest.mark.parametrize("image", ["ftp://images.example/a.jpg", "me.jpg", "/9j/4AAQSkZJRg=="])
+def test_image_that_is_no_address_ends_at_the_gateway(caller: Caller, image: str) -> None:
+    """The service never answers; its gateway does, not in JSON, and nothing is charged."""
+    answer = caller.selfie(CLEAR.bvn, image)
+    assert (answer.status, answer.body) == (504, b"upstream request timeout")
+    assert caller.sandbox.totals()["totals"]["charged"] == "0"
+    caller.sandbox.post("/_sandbox/manners", {"missing_field": "400"})
+    assert caller.selfie(CLEAR.bvn, image).json["message"] == "Enter a valid image url."
+
+
+def test_the_gateways_minute_passes_with_the_sandboxes_clock(caller: Caller) -> None:
+    """A wait of a minute ends as soon as the sandbox's time is moved past it."""
+    caller.sandbox.post("/_sandbox/manners", {"missing_field_delay_s": 86_400})
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(caller.selfie, CLEAR.bvn, "me.jpg")
+        while not caller.sandbox.totals()["in_flight"]["all"]:
+            time.sleep(0.01)
+        caller.sandbox.post("/_sandbox/clock", {"advance_s": 80_000})
+        assert not waiting.done()
+        caller.sandbox.post("/_sandbox/clock", {"advance_s": 80_000})
+        assert waiting.result(20).status == 504
+
+
 def test_ecosystem_hit_has_the_record_with_exact_numbers(caller: Caller) -> None:
     """The record is the person's, amounts included."""
     answer = caller.ecosystem(LISTED.bvn)
@@ -109,9 +165,10 @@ def test_selfie_gives_match_and_similarity(caller: Caller) -> None:
 def test_bvn_consent_takes_two_calls(caller: Caller) -> None:
     """Start sends a password to the masked contact for nothing; finish returns the record."""
     bvn = "22123456789"
-    started = caller.bvn_start(bvn, "08031234567").json
+    phone = contacts_of(bvn)[0]
+    started = caller.bvn_start(bvn, phone).json
     assert started["status"] == "otp"
-    assert started["data"] == "0803****567"
+    assert started["data"] == f"{phone[:4]}****{phone[-3:]}"
     assert started["meta"]["cost"] == 0
     finished = caller.bvn_finish(bvn, otp_of(bvn)).json
     assert finished["data"] == bvn_details(bvn)
@@ -198,3 +255,9 @@ def test_unknown_route_or_method_is_404(caller: Caller, method: str, path: str) 
     answer = caller.call(method, path)
     assert answer.status == 404
     assert caller.sandbox.ledger()["entries"][-1]["operation"] == "unknown"
+    if method != "HEAD":
+        assert answer.json == {
+            "status": "error",
+            "message": f"The requested URL - {path} and method - {method} is not found. "
+            "Please check the endpoint and try again",
+        }

@@ -8,8 +8,12 @@ import sys
 from urllib.parse import urlsplit
 
 import pytest
+import typer.main
 
+from nightscreen.cli.main import app
+from nightscreen.sandbox.__main__ import serve_parser
 from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.sandbox.scenarios import SCENARIOS
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -62,6 +66,16 @@ def test_port_in_use_and_wrong_balance_are_bad_usage() -> None:
     assert (busy.returncode, wrong.returncode) == (2, 2)
     assert "in use" in busy.stderr
     assert "naira" in wrong.stderr
+
+
+def test_the_command_takes_what_the_module_takes() -> None:
+    """`nightscreen sandbox` has every option of `python -m nightscreen.sandbox`, alike by default."""
+    module = {
+        one.dest: one.default for one in serve_parser()._actions if one.dest not in ("help",)
+    }
+    command = typer.main.get_command(app).commands["sandbox"]  # type: ignore[attr-defined]
+    assert {one.name: one.default for one in command.params} == module
+    assert command.params[1].help.rstrip(".").replace(" or ", ", ").split(", ") == [*SCENARIOS]
 
 
 def test_sandbox_ends_with_its_parent() -> None:
