@@ -69,10 +69,8 @@ def test_port_in_use_and_wrong_balance_are_bad_usage() -> None:
 
 
 def test_the_command_takes_what_the_module_takes() -> None:
-    """`nightscreen sandbox` has every option of `python -m nightscreen.sandbox`, alike by default."""
-    module = {
-        one.dest: one.default for one in serve_parser()._actions if one.dest not in ("help",)
-    }
+    """`nightscreen sandbox` has every option of the module, with the same default."""
+    module = {one.dest: one.default for one in serve_parser()._actions if one.dest != "help"}
     command = typer.main.get_command(app).commands["sandbox"]  # type: ignore[attr-defined]
     assert {one.name: one.default for one in command.params} == module
     assert command.params[1].help.rstrip(".").replace(" or ", ", ").split(", ") == [*SCENARIOS]
