@@ -58,8 +58,6 @@ FAULTS: Final = {
         Fault("foreign_404", after=False, status=404),
         Fault("redirect", after=False, status=302),
         Fault("huge", after=True, status=200),
-        Fault("not_offered", after=False, status=500),
-        Fault("test_mode_message", after=False, status=200),
     )
 }
 

@@ -179,8 +179,6 @@ _FAULTS: tuple[tuple[str, str], ...] = (
     ("foreign_404", "404 as an HTML page, not one of the service's own"),
     ("redirect", "302 to another address"),
     ("huge", "charged; a valid answer of several megabytes"),
-    ("not_offered", "500, the operation is not offered to this account"),
-    ("test_mode_message", "a test-mode answer: the sample record, and a message that says so"),
 )
 
 
