@@ -110,7 +110,7 @@ def errand_report(
             "saved_by_sharing": naira_text(0),
             "in_doubt_exposure": naira_text(sheet.in_doubt_micro),
         },
-        "balance": balance_report(sheet.books.balance(), sheet.cost_micro),
+        "balance": balance_report(sheet.reconciliation.balance(), sheet.cost_micro),
         "exposure": {},
         "decisions": {},
         "changes": {},

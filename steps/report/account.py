@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.checks import Asked
     from nightscreen.schemas.quote import Quote
-    from nightscreen.steps.report.books import Balance
     from nightscreen.steps.report.callsheet import CallSheet
+    from nightscreen.steps.report.reconciliation import Balance
 
 SCHEMA_VERSION = 1
 DAY = 24 * 3600 * MICROS
@@ -206,7 +206,7 @@ def make_report(
 ) -> dict[str, Any]:
     """Return the whole report, as `report.json` has it; money is decimal text in naira."""
     saved_by_reuse_micro = sum(each.saved_by_reuse_micro for each in counts.values())
-    balance = sheet.books.balance()
+    balance = sheet.reconciliation.balance()
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": facts.run_id,
@@ -233,7 +233,7 @@ def make_report(
             **balance_report(balance, facts.nightly_micro or sheet.cost_micro),
             "last_known": last_known(facts),
         },
-        "timeline": sheet.books.timeline(),
+        "timeline": sheet.reconciliation.timeline(),
         "freshness": {
             **freshness_report(counts, facts.now),
             "fresh": rows.coverage.fresh(),

@@ -1,6 +1,6 @@
-"""The call sheet: a run's calls as the auditor reads them (`calls.parquet`), and as the books do.
+"""The call sheet: a run's calls as the auditor reads them (`calls.parquet`), and the report.
 
-One reading of the journal's rows, several accounts of it: table, latency, books, doubt. Pure.
+One reading of the journal's rows, several accounts of it: table, latency, balance, doubt. Pure.
 Rows are read into columns, a block at a time, and every account is of columns.
 """
 
@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.rows import INSTANT
-from nightscreen.steps.report.books import UNKNOWN, BookedCalls, Books
+from nightscreen.steps.report.reconciliation import BalanceReconciliation, WalletCalls
+from nightscreen.steps.report.timeline import NO_BALANCE
 from nightscreen.steps.results.enriched import COST, WORD, naira_of_micro
 from nightscreen.storage.allocation import give_back
 
@@ -108,8 +109,7 @@ class CheckCalls:
         """Enter some calls of a block."""
         self.count(calls, mine)
         answered = mine & calls.is_in(CallState.ANSWERED)
-        doubtful = (mine & calls.lost()) | (answered & ~calls.there("cost_micro"))
-        self.in_doubt_micro += int(calls.numbers("reserved_micro")[doubtful].sum())
+        self.in_doubt_micro += int(calls.doubt()[mine].sum())
         attempts, numbers = np.unique(calls.numbers("attempt")[mine], return_counts=True)
         self.by_attempt.update(dict(zip(attempts.tolist(), numbers.tolist(), strict=True)))
         troubles = calls.rows["trouble"].filter(pa.array(mine)).drop_null()
@@ -139,14 +139,14 @@ class CallSheet:
     Attributes:
         checks: numbers by check.
         identities: attempts and cost by check and identity.
-        books: balances and what they lost.
+        reconciliation: balances and what they lost.
     """
 
     checks: dict[str, CheckCalls] = field(default_factory=lambda: defaultdict(CheckCalls))
     identities: dict[tuple[str, str], CheckCalls] = field(
         default_factory=lambda: defaultdict(CheckCalls)
     )
-    books: Books = field(default_factory=Books)
+    reconciliation: BalanceReconciliation = field(default_factory=BalanceReconciliation)
 
     @property
     def cost_micro(self) -> int:
@@ -166,12 +166,12 @@ class CallSheet:
             mine = sent & calls.are_of(check, kind)
             self.identities[(check, kind)].count(calls, mine)
             self.checks[check].take(calls, mine)
-        self.books.add(calls.booked())
+        self.reconciliation.add(calls.of_wallet())
         return calls.table()
 
     def close(self) -> None:
         """Reckon up what is known by all calls only, and keep nothing of each."""
-        self.books.close()
+        self.reconciliation.close()
         for each in self.checks.values():
             each.close()
 
@@ -211,9 +211,12 @@ class _Calls:
         """Tell which calls are in a state."""
         return _mask(pc.equal(self.rows["state"], state.value))
 
-    def lost(self) -> NDArray[np.bool_]:
-        """Tell of which calls no answer is known."""
-        return _mask(pc.is_in(self.rows["state"], value_set=pa.array(_LOST)))
+    def doubt(self) -> NDArray[np.int64]:
+        """Return what is still reserved for each call: no answer is known, or not what it cost."""
+        lost = _mask(pc.is_in(self.rows["state"], value_set=pa.array(_LOST)))
+        untold = self.is_in(CallState.ANSWERED) & ~self.there("cost_micro")
+        found: NDArray[np.int64] = np.where(lost | untold, self.numbers("reserved_micro"), 0)
+        return found
 
     def slots(self) -> list[tuple[str, str]]:
         """Return the pairs of check and identity that were asked by."""
@@ -234,18 +237,17 @@ class _Calls:
         """Return how long each call took; nothing that counts where it was not sent or settled."""
         return self.numbers("settled_at") - self.numbers("sent_at")
 
-    def booked(self) -> BookedCalls:
-        """Return what the books need to know of the calls that were sent."""
+    def of_wallet(self) -> WalletCalls:
+        """Return what the reconciliation needs of the calls that were sent."""
         mine = ~self.is_in(CallState.NOT_SENT)
         sent = np.where(self.there("sent_at"), self.numbers("sent_at"), self.numbers("intent_at"))
         settled = np.where(self.there("settled_at"), self.numbers("settled_at"), sent)
-        return BookedCalls(
+        return WalletCalls(
             sent=sent[mine],
             settled=settled[mine],
-            lost=self.lost()[mine],
-            reserved=self.numbers("reserved_micro")[mine],
-            cost=self.numbers("cost_micro", UNKNOWN)[mine],
-            balance=self.numbers("balance_micro", UNKNOWN)[mine],
+            cost=self.numbers("cost_micro")[mine],
+            doubt=self.doubt()[mine],
+            balance=self.numbers("balance_micro", NO_BALANCE)[mine],
         )
 
     def table(self) -> pa.Table:

@@ -39,8 +39,15 @@ _SAVED = (
     "changed the decision. In doubt: the answer was lost, so that the charge is not known; the "
     "worst case stays reserved under every cap."
 )
-_EXACT = "Opening and closing are exact: the first and the last call were alone on the wire."
-_NEAR = "Opening and closing are as near as the balances tell: no call that tells one was alone."
+_EXACT = (
+    "Opening and closing are exact: the first and the last call were alone on the wire, and other "
+    "balances bear them out."
+)
+_NEAR = (
+    "Opening and closing are as near as the balances tell: at one end no call was alone on the "
+    "wire, or one in doubt may have been charged outside, or nothing shows that its balance knows "
+    "of its own charge."
+)
 
 
 def _number(text: str | None) -> float:

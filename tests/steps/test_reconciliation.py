@@ -1,0 +1,399 @@
+"""Reconciliation: opening, closing, what calls in doubt explain, and when drift appeared."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nightscreen.steps.report.reconciliation import Balance, BalanceReconciliation, WalletCalls
+from nightscreen.steps.report.timeline import NO_BALANCE
+
+PRICE = 10_000_000
+
+
+class Call(NamedTuple):
+    """One call, as a list of them is easily made."""
+
+    sent: int
+    settled: int
+    lost: bool
+    reserved: int
+    cost: int | None
+    balance: int | None
+
+
+def of_wallet(calls: list[Call]) -> WalletCalls:
+    """Return calls as the reconciliation takes them."""
+    columns = zip(*calls, strict=True)
+    sent, settled, lost, reserved, cost, balance = (
+        np.array([NO_BALANCE if each is None else each for each in column], np.int64)
+        for column in columns
+    )
+    unknown = cost == NO_BALANCE
+    doubt = np.where((lost != 0) | unknown, reserved, 0)
+    return WalletCalls(sent, settled, np.where(unknown, 0, cost), doubt, balance)
+
+
+@dataclass
+class Service:
+    """A wallet that is really charged; calls overlap as they do on a wire."""
+
+    wallet: int = 1000 * PRICE
+    now: int = 1_000_000
+    calls: list[Call] = field(default_factory=list)
+
+    def call(
+        self,
+        price: int = PRICE,
+        *,
+        lost: bool = False,
+        took: int = 100,
+        told: bool = True,
+        cost_told: bool = True,
+        lags: bool = False,
+    ) -> None:
+        """Make one call alone."""
+        sent, before = self.now, self.wallet
+        self.wallet -= price
+        self.now += took
+        cost = price if cost_told and not lost else None
+        balance = (before if lags else self.wallet) if told else None
+        self.calls.append(Call(sent, self.now, lost, max(PRICE, price), cost, balance))
+
+    def crowd(self, number: int, rng: random.Random) -> None:
+        """Make calls that overlap; their answers arrive in any order."""
+        start = self.now
+        for _ in range(number):
+            hit, lost = rng.random() < 0.7, rng.random() < 0.2
+            sent = start + rng.randrange(50)
+            charged = max(self.now, sent) + rng.randrange(1, 5)
+            self.now = charged
+            self.wallet -= PRICE * hit
+            settled = charged + rng.randrange(1, 60)
+            cost = None if lost else PRICE * hit
+            balance = None if lost else self.wallet
+            self.calls.append(Call(sent, settled, lost, PRICE, cost, balance))
+        self.now += 100
+
+    def reconciled(self, block: int = 64) -> BalanceReconciliation:
+        """Return the reconciliation of it all, entered in two parts."""
+        found, half = BalanceReconciliation(block), len(self.calls) // 2
+        for part in (self.calls[:half], self.calls[half:]):
+            if part:
+                found.add(of_wallet(part))
+        return found
+
+    def balance(self) -> Balance:
+        """Return the balance of it all."""
+        return self.reconciled().balance()
+
+
+def holds(balance: Balance, calls: list[Call]) -> bool:
+    """Tell whether opening less cost, explained and drift is closing."""
+    if balance.opening_micro is None or balance.closing_micro is None:
+        return False
+    cost = sum(call.cost or 0 for call in calls)
+    gone = cost + balance.explained_in_doubt_micro + balance.drift_micro
+    return balance.opening_micro - gone == balance.closing_micro
+
+
+def test_without_a_balance_there_is_nothing_to_reconcile() -> None:
+    """Opening and closing are unknown, drift is nothing."""
+    service = Service()
+    service.call(told=False)
+    assert service.balance() == Balance(None, None, None, 0, 0, exact=False)
+    assert BalanceReconciliation().balance() == Balance(None, None, None, 0, 0, exact=False)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 40))
+def test_a_run_opened_and_closed_alone_is_exact_whatever_happens_between(
+    seed: int, number: int
+) -> None:
+    """Ends alone on the wire that other balances bear out are exact, and nothing drifts."""
+    service = Service()
+    service.call()
+    service.call(0)
+    service.crowd(number, random.Random(seed))
+    service.now += 10_000
+    service.call()
+    service.call(0)
+    balance = service.balance()
+    assert balance.exact
+    assert balance.opening_micro == 1000 * PRICE
+    assert balance.closing_micro == service.wallet
+    assert balance.drift_micro == 0
+    assert balance.drift_since is None
+    assert holds(balance, service.calls)
+
+
+def test_free_calls_without_a_balance_do_not_spoil_the_closing() -> None:
+    """A miss that bears no balance and costs nothing may come last."""
+    service = Service()
+    service.call()
+    service.call(2 * PRICE)
+    service.call(0, told=False)
+    balance = service.balance()
+    assert balance.exact
+    assert balance.closing_micro == service.wallet
+
+
+def test_a_doubt_at_the_end_leaves_the_closing_open() -> None:
+    """Where the last call may have been charged, the closing is not exact."""
+    service = Service()
+    service.call()
+    service.call(lost=True, told=False)
+    assert not service.balance().exact
+
+
+def test_another_consumer_shows_as_drift_with_its_moment() -> None:
+    """What somebody else took is drift, from the first answer that tells of it."""
+    service = Service()
+    for price in range(5):
+        service.call(price * PRICE)
+    service.wallet -= 7 * PRICE + 1
+    service.now += 1000
+    moment = service.now
+    for price in range(5):
+        service.call(price * PRICE)
+    balance = service.balance()
+    assert balance.drift_micro == 7 * PRICE + 1
+    assert balance.drift_since == moment + 100
+    assert balance.exact
+    assert holds(balance, service.calls)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 12))
+def test_a_drain_among_doubts_is_told_apart_from_them(seed: int, turns: int) -> None:
+    """Lost answers explain only what was lost while they were under way."""
+    rng = random.Random(seed)
+    service = Service()
+    service.call()
+    for _ in range(turns):
+        service.crowd(8, rng)
+        service.now += 10_000
+        service.call(0)
+    service.wallet -= 100 * PRICE
+    service.now += 1000
+    for _ in range(turns):
+        service.call(0)
+        service.now += 10
+        service.crowd(8, rng)
+    service.call()
+    balance = service.balance()
+    assert balance.drift_micro == 100 * PRICE
+    assert balance.drift_since is not None
+    assert holds(balance, service.calls)
+
+
+def test_a_top_up_is_negative_drift_with_its_moment() -> None:
+    """Money paid in shows as negative drift."""
+    service = Service()
+    for _ in range(3):
+        service.call()
+    service.wallet += 500 * PRICE
+    moment = service.now
+    service.call()
+    balance = service.balance()
+    assert balance.drift_micro == -500 * PRICE
+    assert balance.drift_since == moment + 100
+    assert holds(balance, service.calls)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 30))
+def test_order_of_entry_does_not_matter(seed: int, number: int) -> None:
+    """Blocks may come in any order: the journal's order is that of intents, not of sending."""
+    rng = random.Random(seed)
+    service = Service()
+    service.call()
+    service.crowd(number, rng)
+    service.call()
+    before = service.balance()
+    rng.shuffle(service.calls)
+    assert service.balance() == before
+
+
+def test_a_call_in_doubt_accounts_for_less_than_its_worst_cost() -> None:
+    """It is reserved at the highest price known; what the service took may be less."""
+    service = Service()
+    service.call(0)
+    service.wallet -= PRICE // 3
+    service.calls.append(Call(service.now, service.now + 9, True, PRICE, None, None))  # noqa: FBT003 - a column
+    service.now += 100
+    service.call(0)
+    balance = service.balance()
+    assert (balance.explained_in_doubt_micro, balance.drift_micro) == (PRICE // 3, 0)
+
+
+def test_an_opening_that_was_charged_and_then_lost_is_not_exact() -> None:
+    """Its balance says what is left after it, but not what it cost."""
+    service = Service()
+    service.call(lost=True)
+    for price in (PRICE, 0, 2 * PRICE, 0):
+        service.call(price)
+    balance = service.balance()
+    assert not balance.exact
+    assert holds(balance, service.calls)
+
+
+def test_a_last_answer_that_does_not_say_what_it_cost_leaves_the_closing_open() -> None:
+    """Paid, and neither cost nor balance told: the wallet holds less than the last balance says."""
+    service = Service()
+    for price in (PRICE, 0, 2 * PRICE, 0):
+        service.call(price)
+    service.call(told=False, cost_told=False)
+    assert not service.balance().exact
+
+
+def test_an_answer_that_does_not_say_what_it_cost_is_explained_and_no_drift() -> None:
+    """It counts as a call in doubt, once."""
+    service = Service()
+    service.call()
+    service.call(0)
+    service.call(told=False, cost_told=False)
+    service.call(0)
+    balance = service.balance()
+    assert (balance.explained_in_doubt_micro, balance.drift_micro) == (PRICE, 0)
+    assert holds(balance, service.calls)
+
+
+@given(st.lists(st.sampled_from([0, PRICE, PRICE, 5 * PRICE // 2]), min_size=4, max_size=30))
+def test_balances_from_before_the_last_charge_are_not_exact(prices: list[int]) -> None:
+    """Free calls and charged ones report it; it shows wherever two prices meet."""
+    service, last = Service(), 0
+    for price in [PRICE, 0, 5 * PRICE // 2, *prices, PRICE, 0]:
+        last = price or last
+        service.call(price)
+        service.calls[-1] = service.calls[-1]._replace(balance=service.wallet + last)
+    assert not service.balance().exact
+
+
+def test_a_call_that_may_be_charged_late_leaves_the_closing_open() -> None:
+    """Given up after a minute, it may be charged a minute later, after the last balance."""
+    service = Service()
+    service.call()
+    service.call(0)
+    service.call(0, lost=True, told=False, took=60_000_000)
+    service.call(0)
+    assert not service.balance().exact
+    service.now += 60_000_000
+    service.call(PRICE)
+    service.call(0)
+    assert service.balance().exact
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([0, PRICE, PRICE, 5 * PRICE // 2]),
+            st.sampled_from(["answered", "answered", "lags", "lost", "untold", "502"]),
+            st.sampled_from([0, 0, 0, 0, 7 * PRICE + 1, -900 * PRICE + 3]),
+        ),
+        max_size=30,
+    )
+)
+def test_exact_is_said_only_where_both_ends_are_the_wallets(
+    night: list[tuple[int, str, int]],
+) -> None:
+    """Lost answers, lagging balances, costs not told, charged errors, other consumers, top-ups."""
+    service = Service()
+    opening = service.wallet
+    for place, (price, fault, taken) in enumerate(night):
+        service.wallet -= taken if place else 0
+        service.call(
+            price,
+            lost=fault in {"lost", "502"},
+            told=fault not in {"lost", "untold"},
+            cost_told=fault != "untold",
+            lags=fault == "lags",
+        )
+    balance = service.balance()
+    if balance.opening_micro is not None:
+        assert holds(balance, service.calls)
+    if balance.exact:
+        assert (balance.opening_micro, balance.closing_micro) == (opening, service.wallet)
+
+
+def test_a_hundred_thousand_doubts_at_three_odd_prices_take_less_than_a_second() -> None:
+    """Whatever the prices and however much was lost: the time grows with the number of calls."""
+    service, rng = Service(wallet=10**15), random.Random(5)
+    service.call()
+    for price in [10_010_000, 25_030_000, 30_070_001] * 33_334:
+        service.call(price if rng.random() < 0.6 else 0, lost=True, told=False)
+        if rng.random() < 0.1:
+            service.wallet -= rng.randrange(2) * 3_000_001
+            service.call(0)
+    service.now += 1_000_000
+    service.call(0)
+    service.wallet -= 5 * PRICE
+    service.call(0)
+    found = service.reconciled(1 << 17)
+    start = time.process_time()
+    balance = found.balance()
+    assert time.process_time() - start < 1
+    assert holds(balance, service.calls)
+    assert balance.explained_in_doubt_micro > 0
+    assert balance.drift_micro == 5 * PRICE
+
+
+@given(st.integers(0, 10_000), st.integers(0, 60), st.integers(64, 90), st.booleans())
+def test_how_many_calls_are_looked_at_together_does_not_matter(
+    seed: int, number: int, block: int, topped_up: bool
+) -> None:
+    """Some more than are in flight or all at once, with a drain and with money paid in."""
+    rng = random.Random(seed)
+    service = Service()
+    service.call()
+    service.crowd(number, rng)
+    service.wallet += 100 * PRICE if topped_up else -3 * PRICE
+    service.crowd(number, rng)
+    service.now += 3600 * 1_000_000
+    service.call(0)
+    few, all_ = service.reconciled(block), service.reconciled(10_000)
+    assert few.balance() == all_.balance()
+    assert few.timeline() == all_.timeline()
+
+
+def test_calls_that_cost_or_take_very_much_are_counted_exactly() -> None:
+    """Ten thousand naira and two hours do not fit into four bytes."""
+    service = Service()
+    service.call()
+    for _ in range(3):
+        service.wallet -= 10_000 * 1_000_000
+        sent, service.now = service.now, service.now + 2 * 3600 * 1_000_000
+        cost = 10_000 * 1_000_000
+        service.calls.append(
+            Call(sent, service.now, lost=False, reserved=cost, cost=cost, balance=service.wallet)
+        )
+    service.call()
+    balance = service.balance()
+    assert balance.exact
+    assert balance.drift_micro == 0
+    assert holds(balance, service.calls)
+
+
+def test_millions_of_calls_take_bounded_memory() -> None:
+    """Twenty-eight bytes a call are kept."""
+    service = Service()
+    for _ in range(1000):
+        service.call()
+    assert service.reconciled().columns.bytes == 28_000
+
+
+def test_a_closed_reconciliation_says_the_same_and_keep_nothing_of_each_call() -> None:
+    """What lies between the calls and the report needs their memory."""
+    service = Service()
+    rng = random.Random(3)
+    service.call()
+    service.crowd(300, rng)
+    service.call()
+    found = service.reconciled()
+    said = found.balance(), found.timeline()
+    found.close()
+    assert (found.balance(), found.timeline()) == said
+    assert found.columns.bytes == 0
