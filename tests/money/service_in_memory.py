@@ -43,6 +43,8 @@ class Service:
         latency_s: seconds by operation.
         before: a fault in place of the work, told operation, identity and the call's number.
         after: a fault once the work is done and charged.
+        meta: what `meta` says, told cost and balance; None leaves it out.
+        at_first: what the wallet held before the first call, None where there was none.
     """
 
     wallet: int = 1_000_000
@@ -50,7 +52,12 @@ class Service:
     before: Fault = lambda *_: None
     after: Fault = lambda *_: None
     prices: dict[str, int] = field(default_factory=lambda: dict(PRICES))
+    meta: Callable[[int, int], dict[str, int] | None] = lambda cost, balance: {
+        "cost": cost,
+        "balance": balance,
+    }
     ledger: list[tuple[str, str, int]] = field(default_factory=list)
+    at_first: int | None = None
 
     @property
     def charged(self) -> int:
@@ -61,6 +68,7 @@ class Service:
         """Answer one request."""
         operation, identity, record = _asked(request)
         number = len(self.ledger)
+        self.at_first = self.wallet if self.at_first is None else self.at_first
         delay_s = self.latency_s[operation]
         fault = self.before(operation, identity, number)
         cost = self.prices[operation] if record is not None else 0
@@ -75,16 +83,17 @@ class Service:
         return _late(fault or self._answer(operation, record, cost), delay_s)
 
     def _answer(self, operation: str, record: Any, cost: int) -> Canned:  # noqa: ANN401 - a record
-        meta = {"cost": cost, "balance": self.wallet}
+        told = self.meta(cost, self.wallet)
+        meta = {} if told is None else {"meta": told}
         if record is not None:
             data = json.loads(json.dumps(record, default=str))
-            return Canned(200, {"status": "success", "data": data, "meta": meta})
+            return Canned(200, {"status": "success", "data": data, **meta})
         if operation == "karma":
             return Canned(404, {"status": "success", "message": "Identity not found in karma"})
         if operation == "ecosystem":
             text = "not found in ecosystem"
-            return Canned(404, {"status": "error", "message": text, "meta": meta})
-        return Canned(500, {"status": "error", "message": "invalid account", "meta": meta})
+            return Canned(404, {"status": "error", "message": text, **meta})
+        return Canned(500, {"status": "error", "message": "invalid account", **meta})
 
 
 def _late(canned: Canned, delay_s: float) -> Canned:

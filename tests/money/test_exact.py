@@ -1,0 +1,133 @@
+"""`exact` means exact: random bad nights of the whole line, held against the wallet itself."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nightscreen.client.fakes import Canned
+from tests.money.service_in_memory import LOST, Bureau
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    import pytest
+
+
+def charged_502(balance: int) -> Canned:
+    """Return an error after the charge, which says what is left."""
+    return Canned(502, {"status": "error", "message": "Bad gateway", "meta": {"balance": balance}})
+
+
+def adds_up(report: dict[str, Any]) -> bool:
+    """Tell whether opening - cost - explained - drift = closing."""
+    balance = {name: Decimal(report["balance"][name] or 0) for name in ("opening", "closing")}
+    lost = ("explained_in_doubt", "drift")
+    gone = Decimal(report["cost"]["total"]) + sum(Decimal(report["balance"][each]) for each in lost)
+    return balance["opening"] - gone == balance["closing"]
+
+
+def truthful(report: dict[str, Any], bureau: Bureau) -> bool:
+    """Tell whether opening and closing are what the wallet held, where they are called exact."""
+    balance = report["balance"]
+    if not balance["exact"]:
+        return True
+    first, last = bureau.service.at_first or 0, bureau.service.wallet
+    return Decimal(balance["opening"]) == first and Decimal(balance["closing"]) == last
+
+
+def test_an_opening_charged_and_then_answered_502_is_not_exact(tmp_path: Path) -> None:
+    """Its balance is from after a charge that nobody knows of."""
+    bureau = Bureau(tmp_path, rows=20, settings={"tolerated_failure_pct": 100})
+    service = bureau.service
+    service.after = lambda *asked: charged_502(service.wallet) if asked[2] == 0 else None
+    report = bureau.night().report
+    assert not report["balance"]["exact"]
+    assert adds_up(report)
+
+
+def test_a_last_paid_answer_without_meta_is_not_exact(tmp_path: Path) -> None:
+    """The wallet holds less than the last balance says."""
+    calm = Bureau(tmp_path / "calm", rows=20)
+    calm.below.mkdir()
+    assert calm.night().report["balance"]["exact"]
+    paid = [number for number, entry in enumerate(calm.service.ledger) if entry[2]]
+    bureau = Bureau(tmp_path / "odd", rows=20)
+    bureau.below.mkdir()
+    service = bureau.service
+
+    def meta(cost: int, balance: int) -> dict[str, int] | None:
+        told = {"cost": cost, "balance": balance}
+        return None if len(service.ledger) > paid[-1] else told
+
+    service.meta = meta
+    report = bureau.night().report
+    assert not report["balance"]["exact"]
+    assert adds_up(report)
+
+
+def test_answers_without_meta_are_in_doubt_and_no_drift(tmp_path: Path) -> None:
+    """What they may have cost is counted once."""
+    bureau = Bureau(tmp_path, rows=40)
+    service = bureau.service
+
+    def meta(cost: int, balance: int) -> dict[str, int] | None:
+        odd = cost and len(service.ledger) in {20, 25, 30}
+        return None if odd else {"cost": cost, "balance": balance}
+
+    service.meta = meta
+    report = bureau.night().report
+    balance, exposure = report["balance"], Decimal(report["cost"]["in_doubt_exposure"])
+    assert exposure > 0
+    assert Decimal(balance["explained_in_doubt"]) == exposure
+    assert balance["drift"] == "0.00"
+    assert truthful(report, bureau)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 10_000),
+    rows=st.integers(1, 25),
+    faults=st.dictionaries(
+        st.sampled_from(["lost", "502", "untold", "lags", "drain", "top_up", "cut"]),
+        st.sampled_from([0.03, 0.2, 0.6]),
+        max_size=4,
+    ),
+)
+def test_exact_is_the_truth_on_any_night(
+    seed: int, rows: int, faults: dict[str, float], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Lost answers, missing meta, lagging balances, charged errors, other consumers, top-ups."""
+    rng = random.Random(seed)
+    odd = {"attempts": 3, "tolerated_failure_pct": 100}
+    bureau = Bureau(tmp_path_factory.mktemp("night"), rows=rows, settings=odd)
+    service = bureau.service
+
+    def happens(fault: str) -> bool:
+        return rng.random() < faults.get(fault, 0.0)
+
+    def before(_: str, __: str, number: int) -> Canned | None:
+        if number and happens("drain"):
+            service.wallet -= 7
+        if number and happens("top_up"):
+            service.wallet += 4999
+        return LOST if happens("cut") else None
+
+    def after(*_: object) -> Canned | None:
+        if happens("502"):
+            return charged_502(service.wallet)
+        return LOST if happens("lost") else None
+
+    def meta(cost: int, balance: int) -> dict[str, int] | None:
+        late = cost if happens("lags") else 0
+        return None if happens("untold") else {"cost": cost, "balance": balance + late}
+
+    service.before, service.after, service.meta = before, after, meta
+    report = bureau.night().report
+    assert adds_up(report)
+    assert truthful(report, bureau)
