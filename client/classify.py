@@ -6,7 +6,9 @@ records (`client/reading.py`), and whether another attempt is affordable (the ca
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from nightscreen.client.exchange import Break, Exchange
@@ -46,6 +48,12 @@ __all__ = [
 MESSAGE_CHARACTERS = 1000
 """As much of a message is matched; a longer one is a page, not a message."""
 
+SERVER_FAULT = 500
+"""Statuses from here on are faults of the service."""
+
+_WITH_DIGITS = re.compile(r"[\w-]*\d[\w-]*")
+"""Numbers, times, and identifiers of calls."""
+
 MOST_NAIRA = 10**12
 """A cost or balance beyond this is a fault of the service, and unknown to us."""
 
@@ -68,6 +76,8 @@ class Reading:
         status: HTTP status, where there was one.
         body: the raw body of an answered call; empty otherwise.
         rule: the name of the rule that decided, for whoever corrects the table.
+        fault: of a server fault that may have been charged, a digest by which those that say the
+            same are told; empty otherwise.
     """
 
     verdict: Verdict
@@ -83,6 +93,7 @@ class Reading:
     status: int | None = None
     body: bytes = b""
     rule: str = ""
+    fault: str = ""
 
     def __repr__(self) -> str:
         """Describe the reading without its body."""
@@ -143,6 +154,7 @@ class Classifier:
             status=exchange.status,
             body=exchange.body if rule.verdict is Verdict.ANSWERED else b"",
             rule=rule.name,
+            fault=_fault(exchange, look) if rule.verdict is Verdict.IN_DOUBT else "",
         )
 
     def _shortlist(self, operation: Operation, happened: Break | int | None) -> tuple[Rule, ...]:
@@ -177,6 +189,15 @@ def _shape(request: Request, document: dict[str, object]) -> BodyShape:
     if is_other_person(request.operation, request.asked, record):
         return BodyShape.OTHER_PERSON
     return BodyShape.RECORD
+
+
+def _fault(exchange: Exchange, look: _Look) -> str:
+    """Return a digest of a server fault, without what may differ from call to call: numbers."""
+    if exchange.broken is not None or exchange.status is None or exchange.status < SERVER_FAULT:
+        return ""
+    text = look.message or exchange.body[:MESSAGE_CHARACTERS].decode("latin-1")
+    said = f"{exchange.status} {_WITH_DIGITS.sub('', text).casefold()}"
+    return sha256(said.encode()).hexdigest()[:16]
 
 
 def _text(document: dict[str, object], key: str) -> str:

@@ -151,19 +151,22 @@ class AdaptiveCap:
     Args:
         maximum: the configured cap.
         start: where to open; the usual place where left out.
+        paused_until: as it was left by the cap before this one.
 
     Attributes:
         cap: the cap of this moment.
         paused_until: instant, on the caller's clock, before which no call may start.
     """
 
-    def __init__(self, maximum: int, start: int | None = None) -> None:
+    def __init__(
+        self, maximum: int, start: int | None = None, *, paused_until: float = 0.0
+    ) -> None:
         if maximum < 1 or (start is not None and start < 1):
             raise ValueError("a cap is at least 1")
         start = start or max(START, maximum // OPENING_PART)
         self.maximum = maximum
         self.cap = min(maximum, start)
-        self.paused_until = 0.0
+        self.paused_until = paused_until
         self._now = 0.0
         self._era = 0
         # what is known of the service

@@ -57,11 +57,16 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The journal's answer to an `Ask`; `call_id` is set where it was granted."""
+    """The journal's answer to an `Ask`; `call_id` is set where it was granted.
+
+    Attributes:
+        holder: who makes the call, in words, where another one holds it.
+    """
 
     kind: GrantKind
     call_id: int = 0
     intent_at: int = 0
+    holder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

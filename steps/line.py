@@ -27,7 +27,7 @@ from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.plan import Plan, Standing
 from nightscreen.schemas.settings import Settings, max_ages, overridden
-from nightscreen.steps.asking.control import Breaker, CapWatch, CheckProgress, Control
+from nightscreen.steps.asking.control import CapWatch, CheckProgress, Control, Silence
 from nightscreen.steps.intake import Intake
 from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.freshness import Freshness
@@ -230,7 +230,7 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         tolerated_failure_pct=settings.tolerated_failure_pct,
         deadline_at=deadline_at,
         balance_floor_micro=_optional_micro(settings.balance_floor),
-        breaker=Breaker(give_up_after=settings.outage_give_up // timedelta(microseconds=1)),
+        silence=Silence(settings.outage_give_up.total_seconds()),
         watches=cap_watches(journal, wanted.run_id, caps),
         progress={check: CheckProgress() for check in wanted.checks},
     )

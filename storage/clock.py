@@ -43,6 +43,11 @@ def spending_day(micros: int) -> str:
     return day_text((micros - NOON_MICROS) // DAY_MICROS)
 
 
+def next_day(micros: int) -> int:
+    """Return the instant at which the spending day after that of an instant begins."""
+    return ((micros - NOON_MICROS) // DAY_MICROS + 1) * DAY_MICROS + NOON_MICROS
+
+
 @lru_cache(maxsize=64)
 def day_text(number: int) -> str:
     """Return the date of a spending day given as whole days since 1970."""

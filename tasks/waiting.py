@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from nightscreen.steps.asking.control import PASSING
 from nightscreen.steps.asking.rounds import seconds_to_resume, take_up_again
 
 if TYPE_CHECKING:
@@ -24,9 +23,10 @@ async def waits_and_goes_on(line: Line) -> bool:
     if wait_s is None:
         return False
     again_at = asyncio.get_running_loop().time() + wait_s
+    stop = line.control.stop
     while (left_s := again_at - asyncio.get_running_loop().time()) > 0:
         await asyncio.sleep(min(LOOK_S, left_s))
-        if line.control.stop not in PASSING:
+        if line.control.stop != stop:
             return False
     take_up_again(line)
     return True

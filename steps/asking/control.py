@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from nightscreen.schemas.money import naira_words
 from nightscreen.schemas.plan import Standing
 from nightscreen.schemas.stops import StopReason as StopReason  # noqa: PLC0414 - it belongs to control too
+from nightscreen.storage.clock import LAGOS, to_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,11 +37,25 @@ ALIKE_HITS, ALIKE_ANSWERS = 25, 1000
 BLIND_ANSWERS = 100
 """Answers without a balance after which a balance floor cannot be watched."""
 
-MICROS = 1_000_000
-
-
-PASSING = frozenset({StopReason.OUTAGE, StopReason.BALANCE})
+PASSING = frozenset({StopReason.OUTAGE, StopReason.BALANCE, StopReason.QUOTA})
 """Stops that may pass by themselves before the deadline."""
+
+WITNESSES_AT_FIRST, WITNESSES_LATER = 2, 3
+"""Lookups that must agree before a check stops: until its first good answer, and after it.
+
+At first nothing speaks for the service, and a wrong key or address should show quickly. Later a
+hundred good answers speak for it: proxies and firewalls were seen to refuse single calls, and two
+in a row by chance. Three in a row is preferred to a share of the last fifty: it needs no fifty
+answers, costs nothing (such answers are free), and one good answer ends the suspicion."""
+
+SAME_FAULTS = 5
+"""Lookups of a check without a good answer that must meet the very same 5xx before it stops.
+
+Each may have been charged, so that its worst cost stays reserved; five are a handful."""
+
+SAME_FAULT_WAIT_S = 10.0
+"""Wait once two have met it, doubled after each further one: 70 s in all, longer than a service
+takes to restart."""
 
 ADDRESS = "address"
 TEST_MODE = "test_mode"
@@ -79,47 +94,101 @@ class CheckProgress:
 
 @dataclass(slots=True)
 class Breaker:
-    """Pauses every check while the service is silent, probes it, and gives up after a set time.
+    """Pauses every check while the service is silent, and probes it.
 
     It opens after some attempts in a row without an answer. While it is open one call at a time is
-    let through as a probe; the first answer closes it. Instants are microseconds.
+    let through as a probe; the first answer closes it. Instants are seconds on the loop's clock,
+    which nobody sets back.
 
     Attributes:
         after: attempts in a row without an answer that open it.
         probe_every: time between two probes.
-        give_up_after: time without an answer after which the run stops.
     """
 
     after: int = OUTAGE_AFTER
-    probe_every: int = 15 * MICROS
-    give_up_after: int = 600 * MICROS
+    probe_every: float = 15.0
     silent: int = 0
-    opened_at: int | None = None
-    next_probe_at: int = 0
+    opened_at: float | None = None
+    next_probe_at: float = 0.0
 
     def answered(self) -> None:
         """Close: the service gave a sign of life."""
         self.silent = 0
         self.opened_at = None
 
-    def silence(self, now: int) -> bool:
-        """Count an attempt without an answer; return True where it is time to give up."""
+    def silence(self, at: float) -> None:
+        """Count an attempt without an answer."""
         self.silent += 1
-        if self.opened_at is None:
-            if self.silent >= self.after:
-                self.opened_at = now
-                self.next_probe_at = now + self.probe_every
-            return False
-        self.next_probe_at = now + self.probe_every
-        return now - self.opened_at >= self.give_up_after
+        if self.opened_at is None and self.silent >= self.after:
+            self.opened_at = at
+        if self.opened_at is not None:
+            self.next_probe_at = at + self.probe_every
 
-    def resume_at(self, now: int, in_flight: int) -> int | None:
+    def resume_at(self, at: float, in_flight: int) -> float | None:
         """Return when the next call may be sent; None where nothing holds it back."""
         if self.opened_at is None:
             return None
         if in_flight:
-            return now + self.probe_every
-        return self.next_probe_at if now < self.next_probe_at else None
+            return at + self.probe_every
+        return self.next_probe_at if at < self.next_probe_at else None
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What lookups of one check said, since its last good answer, that makes further calls useless.
+
+    A lookup is a witness for what it was answered: a refused key, a wrong address, a fault. It
+    counts beside another only where it was sent after that one was heard, so that one bad moment,
+    in which many calls are in flight, is one witness. While there is a witness the check asks one
+    lookup at a time.
+
+    Attributes:
+        proved: the check has had a good answer in this run.
+        stop: the last refusal as (word, whether it is of the whole run); None where there is none.
+        not_before: instant, on the loop's clock, before which the next call may not be sent.
+    """
+
+    proved: bool = False
+    stop: tuple[str, bool] | None = None
+    not_before: float = 0.0
+    _heard: int = 0
+    _witnesses: dict[str, set[bytes]] = field(default_factory=dict)
+    _heard_of: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether there is a witness."""
+        return bool(self._witnesses)
+
+    def starts_anew(self) -> None:
+        """Forget refusals, which cost nothing to hear again; faults may be charged and stay."""
+        self.not_before = 0.0
+        if self.stop is not None:
+            self._witnesses.pop(self.stop[0], None)
+            self.stop = None
+
+    @property
+    def mark(self) -> int:
+        """Return what a call that is sent now is to bring back."""
+        return self._heard
+
+    def answered(self) -> None:
+        """Forget every witness: the service answered."""
+        self.proved = True
+        if self._witnesses:
+            self.stop = None
+            self.not_before = 0.0
+            self._witnesses.clear()
+            self._heard_of.clear()
+
+    def hear(self, word: str, subject: bytes, mark: int) -> int:
+        """Hear a lookup; return how many witnesses there are for what it says."""
+        witnesses = self._witnesses.setdefault(word, set())
+        if subject not in witnesses and mark >= self._heard_of.get(word, 0):
+            witnesses.add(subject)
+            self._heard += 1
+            self._heard_of[word] = self._heard
+        return len(witnesses)
 
 
 @dataclass(slots=True)
@@ -186,6 +255,49 @@ class Wallet:
 
 
 @dataclass(slots=True)
+class Silence:
+    """How long a run has had no answer, and what each check waits for meanwhile.
+
+    A run that waits for whatever reason is given up by this one rule: a silent service, one that
+    asks to be left alone for ever, a lookup that another process holds.
+
+    Attributes:
+        began: when it began, in seconds on the loop's clock; None while answers come.
+        since: the same as an instant, for people.
+        give_up_after_s: seconds after which the run stops; None where another process decides.
+    """
+
+    give_up_after_s: float | None = None
+    began: float | None = None
+    since: int | None = None
+    _reasons: dict[str, str] = field(default_factory=dict)
+
+    def ends(self) -> None:
+        """Forget it: there was an answer."""
+        if self.began is not None:
+            self.began = self.since = None
+            self._reasons.clear()
+
+    def goes_on(self, who: str, reason: str, *, at: float, now: int) -> None:
+        """Take note of what a check waits for; where nothing was waited for, it begins now."""
+        if self.began is None:
+            self.began, self.since = at, now
+        self._reasons[who] = reason
+
+    @property
+    def reason(self) -> str:
+        """Return what is waited for, in words; nothing where answers come."""
+        return "; ".join(dict.fromkeys(self._reasons.values()))
+
+    @property
+    def gives_up_at(self) -> float | None:
+        """Return when the run stops if no answer comes; None where it does not."""
+        if self.began is None or self.give_up_after_s is None:
+            return None
+        return self.began + self.give_up_after_s
+
+
+@dataclass(slots=True)
 class CapWatch:
     """One spending cap and what others had spent under it when the run began, micro-naira."""
 
@@ -204,6 +316,10 @@ class Control:
         deadline_at: instant after which nothing new is sent, microseconds.
         balance_floor_micro: nothing is sent that could take the balance below it.
         breaker: pauses the run while the service is silent.
+        silence: how long no answer has come, and why.
+        proved_before: something was answered before this session, in this run or an earlier one.
+        quota_until: instant at which the day's number of a check comes back, once it is used up.
+        paused_until: instant, on the loop's clock, until which the service asked a check to wait.
         watches: the caps a notice is due for.
         highest_micro: the highest price seen in this run, by check; prices may rise under way.
         bound_micro: worst cost of what is reserved or in flight at this moment.
@@ -217,6 +333,10 @@ class Control:
     deadline_at: int | None = None
     balance_floor_micro: int | None = None
     breaker: Breaker = field(default_factory=Breaker)
+    silence: Silence = field(default_factory=Silence)
+    proved_before: bool = False
+    quota_until: dict[Asked, int] = field(default_factory=dict)
+    paused_until: dict[Asked, float] = field(default_factory=dict)
     watches: list[CapWatch] = field(default_factory=list)
     stop: str | None = None
     stopped_checks: dict[Asked, str] = field(default_factory=dict)
@@ -231,6 +351,8 @@ class Control:
     excess_micro: int = 0
     heard: Callable[[str, float, Reading], None] | None = None
     _likeness: dict[Asked, Likeness] = field(default_factory=dict)
+    _evidence: dict[Asked, Evidence] = field(default_factory=dict)
+    _blind_from: int = 0
     _short: bool = False
     _listeners: list[Callable[[], None]] = field(default_factory=list)
 
@@ -246,9 +368,37 @@ class Control:
             self._tell()
 
     def go_on(self) -> None:
-        """Take the run up again after a stop that may have passed by itself."""
+        """Resume the run after stops that may have passed by themselves.
+
+        The wallet may have been topped up: what is left in it is unknown until the next answer.
+        """
         self.stop = None
+        for check, reason in list(self.stopped_checks.items()):
+            if reason in PASSING:
+                del self.stopped_checks[check]
+        self.quota_until.clear()
         self.breaker.answered()
+        self.silence.ends()
+        self.wallet = Wallet()
+        self._blind_from = self.answered
+        for evidence in self._evidence.values():
+            evidence.starts_anew()
+
+    def may_pass(self, *reasons: StopReason) -> bool:
+        """Tell whether the run, or a check of a run that went through, stopped for one of these."""
+        if self.stop is not None and self.stop not in PASSING:
+            return False
+        return self.stop in reasons or any(
+            reason in reasons for reason in self.stopped_checks.values()
+        )
+
+    def renew_quotas(self, now: int) -> None:
+        """Let checks go on whose daily number came back since."""
+        for check, until in list(self.quota_until.items()):
+            if now >= until:
+                del self.quota_until[check]
+                if self.stopped_checks.get(check) == StopReason.QUOTA:
+                    del self.stopped_checks[check]
 
     def stop_check(self, check: Asked, reason: str) -> None:
         """Stop one check; the run where no check is left."""
@@ -261,16 +411,35 @@ class Control:
         for listener in self._listeners:
             listener()
 
-    def may_send(self, check: Asked, now: int) -> bool:
-        """Tell whether a check may send; notices the deadline."""
+    def may_send(self, check: Asked, now: int, at: float) -> bool:
+        """Tell whether a check may send; notices the deadline, and that nothing is answered.
+
+        Args:
+            check: the check.
+            now: the instant.
+            at: the same on the loop's clock.
+        """
         if self.deadline_at is not None and now >= self.deadline_at:
             self.stop_run(StopReason.DEADLINE)
+        self.give_up(at)
         return self.stop is None and check not in self.stopped_checks
 
-    def resume_at(self, now: int) -> int | None:
+    def give_up(self, at: float) -> None:
+        """Stop the run where no answer has come for too long, and say what was waited for."""
+        silence = self.silence
+        if self.stop is not None or silence.since is None or silence.gives_up_at is None:
+            return
+        if at >= silence.gives_up_at:
+            since = to_instant(silence.since).astimezone(LAGOS)
+            self.notices.append(
+                f"no answer since {since:%Y-%m-%d %H:%M} in Lagos; waited for {silence.reason}"
+            )
+            self.stop_run(StopReason.OUTAGE)
+
+    def resume_at(self, at: float) -> float | None:
         """Return when the next call may be sent during an outage; None where there is none."""
         flying = sum(each.in_flight for each in self.progress.values())
-        return self.breaker.resume_at(now, flying)
+        return self.breaker.resume_at(at, flying)
 
     def bind(self, worst_micro: int) -> bool:
         """Take a call's worst cost into account; False where it could break the balance floor.
@@ -291,7 +460,7 @@ class Control:
         if floor is None:
             return True
         if least is None:  # one at a time until an answer bears a balance
-            return self.bound_micro == 0 or self.answered >= BLIND_ANSWERS
+            return self.bound_micro == 0 or self.answered - self._blind_from >= BLIND_ANSWERS
         return least - self.bound_micro - worst_micro >= floor
 
     def unbind(self, worst_micro: int) -> None:
@@ -316,6 +485,8 @@ class Control:
             reserved_micro: what was reserved for it.
         """
         self.breaker.answered()
+        self.silence.ends()
+        self.evidence(check).answered()
         self.answered += 1
         cost = cost_micro or 0
         known = self.highest_micro.get(check, 0)
@@ -340,13 +511,113 @@ class Control:
                 "all the same and none was charged; make sure that key and address are live ones"
             )
 
-    def saw_trouble(self, check: Asked, trouble: str, *, silence: bool, now: int) -> None:
-        """Take note of an attempt without an answer; `silence` where the service gave no sign."""
+    def saw_trouble(
+        self, check: Asked, trouble: str, *, silence: bool, at: float, now: int
+    ) -> None:
+        """Take note of an attempt without an answer.
+
+        Args:
+            check: the check.
+            trouble: why there is none.
+            silence: the service gave no sign of life.
+            at: the instant on the loop's clock.
+            now: the instant.
+        """
         self.troubles[(check.value, trouble)] += 1
-        if not silence:
+        self.silence.goes_on(check.value, f"the service ({trouble})", at=at, now=now)
+        if silence:
+            self.breaker.silence(at)
+        else:
             self.breaker.answered()
-        elif self.breaker.silence(now):
-            self.stop_run(StopReason.OUTAGE)
+
+    # --- what makes further calls useless ---
+
+    def evidence(self, check: Asked) -> Evidence:
+        """Return what the lookups of a check said against going on."""
+        return self._evidence.setdefault(check, Evidence())
+
+    def heard_stop(
+        self, check: Asked, subject: bytes, reading: Reading, *, mark: int, price_micro: int
+    ) -> bool:
+        """Hear a lookup whose answer makes further calls useless; stop where enough lookups agree.
+
+        A wallet that is known to hold less than the call costs is a witness of its own. What is
+        known is what other answers said: the balance that a refusal bears is its own word.
+
+        Args:
+            check: the check.
+            subject: the lookup.
+            reading: what it was answered.
+            mark: what `Evidence.mark` was when it was sent.
+            price_micro: what it would have cost.
+
+        Returns:
+            False where it is so far this lookup's failure alone.
+        """
+        if self.stop is not None or check in self.stopped_checks:
+            return True
+        evidence, word = self.evidence(check), str(reading.stop)
+        needed = WITNESSES_LATER if evidence.proved else WITNESSES_AT_FIRST
+        least = self.wallet.least_micro
+        if word == StopReason.BALANCE and least is not None and least < price_micro:
+            needed = 1
+        evidence.stop = (word, str(reading.stop_scope) == "run")
+        if evidence.hear(word, subject, mark) < needed:
+            return False
+        self._stop_for(check, *evidence.stop)
+        return True
+
+    def _stop_for(self, check: Asked, word: str, whole_run: bool) -> None:
+        if word == ADDRESS and (self.answered or self.proved_before):
+            self.notices.append(
+                f"the address answered {check.value} as the service does not (a 404 or a "
+                "redirect), while other answers came: see what stands between, such as a proxy"
+            )
+            self.stop_check(check, StopReason.OUTAGE)
+        elif whole_run:
+            self.stop_run(word)
+        else:
+            self.stop_check(check, word)
+
+    def heard_fault(
+        self, check: Asked, subject: bytes, fault: str, *, mark: int, at: float
+    ) -> None:
+        """Hear a lookup that met a fault of the service; stop its check where all meet the same.
+
+        Only until the first good answer: later faults are rare ones, an outage or an overload.
+        """
+        evidence = self.evidence(check)
+        if evidence.proved or not fault:
+            return
+        number = evidence.hear(fault, subject, mark)
+        if number > 1:
+            evidence.not_before = at + SAME_FAULT_WAIT_S * 2 ** (number - 2)
+        if number >= SAME_FAULTS and check not in self.stopped_checks:
+            self.notices.append(
+                f"{number} {check.value} lookups in a row met the same fault of the service, and "
+                "none was answered; each may have been charged"
+            )
+            self.stop_check(check, StopReason.OUTAGE)
+
+    def conclude(self) -> None:
+        """Decide, once nothing is left to ask, about refusals that no other lookup could confirm.
+
+        Where nothing at all was answered they count: no lookup contradicts them. Where something
+        was, they are those lookups' failures, and a notice says so.
+        """
+        if self.stop is not None:
+            return
+        alone = not (self.answered or self.proved_before)
+        for check, evidence in self._evidence.items():
+            if evidence.stop is None or check in self.stopped_checks:
+                continue
+            if alone:
+                self._stop_for(check, *evidence.stop)
+            elif not evidence.proved:
+                self.notices.append(
+                    f"the only {check.value} lookups asked failed ({evidence.stop[0]}); nothing of "
+                    "the check could confirm or contradict it, other answers came"
+                )
 
     def ended(self, check: Asked, standing: Standing, cost_micro: int) -> None:
         """Count a lookup that came to an end; stop where too many failed."""

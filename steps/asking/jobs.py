@@ -108,16 +108,17 @@ class Job:
             attempt=self.attempts + 1,
         )
 
-    def ends_as(self, reading: Reading, delay_s: float | None) -> Standing | None:
+    def ends_as(self, reading: Reading, delay_s: float | None, *, stops: bool) -> Standing | None:
         """Return how the lookup ends with this attempt; None where it goes on or was not reached.
 
         Args:
             reading: what the attempt came to.
             delay_s: wait before the next attempt; None where there is to be none.
+            stops: enough lookups said the same for the check or the run to stop.
         """
         if reading.verdict is Verdict.ANSWERED:
             return Standing.FREE if reading.cost_micro == 0 else Standing.PAID
-        if reading.verdict in {Verdict.STOP, Verdict.TEST_MODE}:
+        if stops:
             return None
         if reading.trouble in _SAID_OF_CUSTOMER:
             return Standing.FREE

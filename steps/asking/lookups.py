@@ -21,9 +21,10 @@ from nightscreen.client.retry import next_attempt
 from nightscreen.schemas.calls import Grant, GrantKind
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.plan import Standing
-from nightscreen.steps.asking.control import ADDRESS, TEST_MODE, Control, StopReason
+from nightscreen.steps.asking.control import Control, StopReason
 from nightscreen.steps.asking.jobs import Batch, Errand, Job, most_charged, outcome_of, released
 from nightscreen.steps.asking.sparing import Spares, Step
+from nightscreen.storage.clock import next_day
 
 if TYPE_CHECKING:
     import random
@@ -92,6 +93,7 @@ class Window:
         self._cap = cap
         self._control = control
         self._progress = control.progress[check]
+        self._evidence = control.evidence(check)
         self._pace = pace
         self._clock = clock
         self._tell = note
@@ -103,7 +105,6 @@ class Window:
         self._open: dict[bytes, Job] = {}
         self._flights: set[asyncio.Task[None]] = set()
         self._intending: asyncio.Task[None] | None = None
-        self._used_up = False
         self._wake = asyncio.Event()
         self._order = itertools.count()
         self._runner: asyncio.Task[None] | None = None
@@ -177,8 +178,11 @@ class Window:
                 else:
                     self._bring_back_due()
                     self._launch()
+                    if self._is_paused():
+                        self._unreserve()
                     self._intend()
                     self._leave_stranded()
+                    self._say_why()
                 self._progress.cap = self._cap.cap
                 if self._open:
                     await self._wait(None if halted else self._until_due())
@@ -190,9 +194,15 @@ class Window:
     def _halted(self) -> bool:
         if self._book.broken is not None:
             return True
-        if self._used_up and not (self._ready or self._flights or self._intending):
+        if self._is_used_up() and not (self._ready or self._flights or self._intending):
             self._control.stop_check(self._check, StopReason.QUOTA)
-        return not self._control.may_send(self._check, self._clock())
+        at = asyncio.get_running_loop().time()
+        return not self._control.may_send(self._check, self._clock(), at)
+
+    def _is_used_up(self) -> bool:
+        """Tell whether the day's number of lookups is used up; it comes back with the next day."""
+        until = self._control.quota_until.get(self._check)
+        return until is not None and self._clock() < until
 
     async def _wait(self, due_s: float | None) -> None:
         """Sleep until something settles, falls due or stops."""
@@ -206,19 +216,19 @@ class Window:
     def _until_due(self) -> float | None:
         """Return seconds until something falls due by itself."""
         now = asyncio.get_running_loop().time()
-        due = [self._later[0][0] - now] if self._later else []
-        if self._cap.paused_until > now:
-            due.append(self._cap.paused_until - now)
+        due = [self._later[0][0] - now] if self._later and not self._asks_others_first() else []
         control = self._control
-        if control.breaker.opened_at is not None or control.deadline_at is not None:
-            instant = self._clock()
-            instants = (control.resume_at(instant), control.deadline_at)
-            due += [(at - instant) / _MICROS for at in instants if at is not None]
+        ends = (self._cap.paused_until, self._evidence.not_before)
+        due += [end - now for end in ends if end > now]
+        later = (control.resume_at(now), control.silence.gives_up_at)
+        due += [at - now for at in later if at is not None]
+        if control.deadline_at is not None:
+            due.append((control.deadline_at - self._clock()) / _MICROS)
         return max(_LEAST_WAIT_S, min(due)) if due else None
 
     def _bring_back_due(self) -> None:
         """Put lookups whose wait is over before all others, those due first in front."""
-        if not self._later:
+        if not self._later or self._asks_others_first():
             return
         now = asyncio.get_running_loop().time()
         due: list[Job] = []
@@ -226,15 +236,22 @@ class Window:
             due.append(heapq.heappop(self._later)[2])
         self._queue.extendleft(reversed(due))
 
+    def _asks_others_first(self) -> bool:
+        """Tell whether lookups that wait are left waiting: the same one is no further witness."""
+        return self._evidence.is_open and bool(self._queue or self._ready)
+
     # --- intents ---
 
     def _intend(self) -> None:
         """Commit the next block of intents where the window will soon need it."""
-        if self._intending is not None or self._used_up or not self._queue or self._paused():
+        if self._intending is not None or not self._queue:
             return
-        if len(self._ready) >= max(1, self._cap.cap // 2):
+        if self._is_used_up() or self._is_paused():
             return
-        block = self._block(min(len(self._queue), self._cap.cap))
+        limit = self._limit()
+        if len(self._ready) >= max(1, limit // 2):
+            return
+        block = self._block(min(len(self._queue), limit))
         if block:
             self._intending = asyncio.get_running_loop().create_task(self._commit(block))
 
@@ -290,6 +307,7 @@ class Window:
         return self._control.highest_micro.get(self._check, 0)
 
     async def _commit(self, block: list[Job]) -> None:
+        asked_at = self._clock()
         try:
             grants = await self._book.reserve([job.ask() for job in block])
         except Exception as error:  # noqa: BLE001 - handed to every waiter; nothing was sent
@@ -297,38 +315,68 @@ class Window:
             grants = [Grant(GrantKind.HELD)] * len(block)
         self._intending = None
         for job, grant in zip(block, grants, strict=True):
-            self._take(job, grant)
+            self._take(job, grant, asked_at)
         self._wake.set()
 
-    def _take(self, job: Job, grant: Grant) -> None:
+    def _take(self, job: Job, grant: Grant, asked_at: int) -> None:
         if grant.kind is not GrantKind.GRANTED:
             self._control.unbind(job.bound_micro)
         match grant.kind:
             case GrantKind.GRANTED:
                 self._ready.append((job, grant))
             case GrantKind.ANSWERED:
+                self._control.silence.ends()
                 self._end(job, Standing.REUSED, 0)
             case GrantKind.HELD:
+                self._waits_for(f"an answer that {grant.holder or 'another process'} asks for")
                 self._put_off(job, _HELD_POLL_S)
             case GrantKind.UNAFFORDABLE:
                 self._end(job, Standing.IN_DOUBT if job.doubted else Standing.WAITING, 0)
             case GrantKind.QUOTA:
-                self._used_up = True
+                self._control.quota_until[self._check] = next_day(asked_at)
                 self._put_off(job, 0.0)
 
-    def _paused(self) -> bool:
-        if self._cap.paused_until > asyncio.get_running_loop().time():
+    # --- pauses ---
+
+    def _is_paused(self) -> bool:
+        at = asyncio.get_running_loop().time()
+        if max(self._cap.paused_until, self._evidence.not_before) > at:
             return True
-        if self._control.breaker.opened_at is None:
-            return False
-        return self._control.resume_at(self._clock()) is not None
+        return self._control.resume_at(at) is not None
+
+    def _limit(self) -> int:
+        """Return how many calls may be in flight; one where the next decides whether to go on."""
+        if self._evidence.is_open or self._control.breaker.opened_at is not None:
+            return min(1, self._cap.cap)
+        return self._cap.cap
+
+    def _unreserve(self) -> None:
+        """Give back what is reserved while the check is paused: others may use money and number."""
+        while self._ready:
+            self._give_back(*self._ready.popleft(), self._requeue)
+
+    def _say_why(self) -> None:
+        """Say what is waited for where nothing is under way."""
+        if self._flights or self._intending or not self._open:
+            return
+        at = asyncio.get_running_loop().time()
+        if self._cap.paused_until > at:
+            self._waits_for("the service, which asked to be left alone (Retry-After)")
+        elif self._control.breaker.opened_at is not None:
+            self._waits_for("the service, which gives no answers")
+        elif self._cap.cap < 1:
+            self._waits_for("calls in flight that other runs have of MAX_IN_FLIGHT")
+
+    def _waits_for(self, reason: str) -> None:
+        at = asyncio.get_running_loop().time()
+        self._control.silence.goes_on(self._check.value, reason, at=at, now=self._clock())
 
     # --- calls ---
 
     def _launch(self) -> None:
         """Send what is ready; what was reserved at a price since risen is reserved anew."""
         loop = asyncio.get_running_loop()
-        while self._ready and len(self._flights) < self._cap.cap and not self._paused():
+        while self._ready and len(self._flights) < self._limit() and not self._is_paused():
             job, grant = self._ready.popleft()
             if job.bound_micro < self._highest():
                 self._give_back(job, grant, self._requeue)
@@ -346,7 +394,7 @@ class Window:
 
     async def _fly(self, job: Job, grant: Grant, begun: Begun) -> None:
         """Make one attempt and hand in its outcome."""
-        mark = self._control.wallet.settled_micro
+        mark, witness_mark = self._control.wallet.settled_micro, self._evidence.mark
         sent_at = self._clock()
         job.attempts += 1
         try:
@@ -365,9 +413,18 @@ class Window:
             now=asyncio.get_running_loop().time(),
             retry_after_s=reading.retry_after_s,
         )
+        self._control.paused_until[self._check] = self._cap.paused_until
+        stops = reading.stop is not None and self._control.heard_stop(
+            self._check, job.subject, reading, mark=witness_mark, price_micro=job.bound_micro
+        )
         self._note(job, reading, mark, now)
+        if reading.fault:
+            at = asyncio.get_running_loop().time()
+            self._control.heard_fault(
+                self._check, job.subject, reading.fault, mark=witness_mark, at=at
+            )
         delay = next_attempt(reading, job.attempts, self._pace.attempts, random=self._pace.random)
-        ended = job.ends_as(reading, delay)
+        ended = job.ends_as(reading, delay, stops=stops)
         settled = outcome_of(job, grant, reading, ended=ended, sent_at=sent_at, now=now)
         self._book.settle(settled, lambda: self._settled(job, ended, delay, reading))
 
@@ -375,9 +432,8 @@ class Window:
         """Bring the run's numbers up to date."""
         control = self._control
         self._progress.attempts += 1
-        control.came_back(most_charged(job, reading), reading.balance_micro, mark)
-        if reading.stop is not None:
-            self._stop(reading)
+        balance = None if reading.stop is not None else reading.balance_micro
+        control.came_back(most_charged(job, reading), balance, mark)
         if reading.verdict is Verdict.ANSWERED:
             job.outcome = reading.outcome
             control.saw_answer(self._check, reading.cost_micro, job.bound_micro)
@@ -386,14 +442,10 @@ class Window:
                 control.saw_body(self._check, reading.body, reading.cost_micro, hit=hit)
             return
         silence = reading.verdict in {Verdict.NOT_SENT, Verdict.IN_DOUBT}
-        control.saw_trouble(self._check, str(reading.trouble), silence=silence, now=now)
-
-    def _stop(self, reading: Reading) -> None:
-        word = str(reading.stop)
-        if word in {ADDRESS, TEST_MODE} or str(reading.stop_scope) == "run":
-            self._control.stop_run(word)
-        else:
-            self._control.stop_check(self._check, word)
+        at = asyncio.get_running_loop().time()
+        control.saw_trouble(self._check, str(reading.trouble), silence=silence, at=at, now=now)
+        if reading.verdict is Verdict.NOT_CHARGED and not reading.retry:
+            control.silence.ends()  # a refusal of this one lookup is a word of the service
 
     # --- outcomes ---
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +21,7 @@ from nightscreen.schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityK
 from nightscreen.schemas.errors import ServiceAddressError
 from nightscreen.schemas.plan import Standing
 from nightscreen.steps.asking.callbook import CallBook
-from nightscreen.steps.asking.control import ADDRESS, PASSING, StopReason
+from nightscreen.steps.asking.control import ADDRESS, WITNESSES_LATER, StopReason
 from nightscreen.steps.asking.jobs import Job
 from nightscreen.steps.asking.lookups import Pace, Window
 from nightscreen.steps.asking.shards import Layout, chains_of
@@ -30,6 +29,7 @@ from nightscreen.steps.asking.sparing import Spares, Sparing
 from nightscreen.steps.line import money_left
 from nightscreen.steps.planning.needed import check_number, check_of
 from nightscreen.steps.planning.price import fund
+from nightscreen.storage.clock import MICROS, next_day
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,8 +138,12 @@ def open_asking(
     async def send(lookup: Lookup) -> Reading:
         return await client.send(lookup_request(lookup))
 
+    line.control.proved_before = _is_proved(line)
     for check in line.wanted.checks:
-        cap: Cap = AdaptiveCap(getattr(settings.max_in_flight, check.value))
+        cap: Cap = AdaptiveCap(
+            getattr(settings.max_in_flight, check.value),
+            paused_until=line.control.paused_until.get(check, 0.0),
+        )
         if shared_caps:
             cap = asking.allotted[check] = AllottedCap(cap)
         asking.windows[check] = Window(
@@ -154,6 +158,12 @@ def open_asking(
             sparing=asking.sparing,
         )
     return asking
+
+
+def _is_proved(line: Line) -> bool:
+    """Tell whether anything the run shows was answered before: by this run, or an earlier one."""
+    reused = () if line.plan is None else line.plan.checks.values()
+    return any(each.reused for each in reused) or line.journal.runs.has_answers(line.run_id)
 
 
 def _client(line: Line, transport: httpx.AsyncBaseTransport | None) -> Client:
@@ -213,15 +223,37 @@ async def open_books(asking: Asking) -> None:
         ServiceAddressError: the address answers, but not as the service does.
     """
     line = asking.line
-    for candidates in _openers(line):
-        if line.control.stop is not None:
+    for check, candidates in _openers(line):
+        if await _opens(asking, check, candidates):
             break
-        first = int(candidates[0])
-        await _ask_one(asking, first)
-        if line.standing[first] in {Standing.PAID, Standing.FREE}:
+    _refuse_address(line)
+
+
+async def _opens(asking: Asking, check: Check, candidates: NDArray[np.int64]) -> bool:
+    """Tell whether one of a check's lookups opened the books, or nothing may be asked any more.
+
+    Where the first is refused, another is asked alone: one row tells nothing of the service.
+    """
+    line, control = asking.line, asking.line.control
+    for index in candidates[:WITNESSES_LATER]:
+        if control.stop is not None:
+            return True
+        await _ask_one(asking, int(index))
+        if line.standing[index] in {Standing.PAID, Standing.FREE}:
+            return True
+        if control.answered == 0 and _no_sign_of_the_service(line):
+            control.stop_run(StopReason.OUTAGE)
+        if check in control.stopped_checks or control.evidence(check).stop is None:
             break
-        if line.control.answered == 0 and _no_sign_of_the_service(line):
-            line.control.stop_run(StopReason.OUTAGE)
+    return control.stop is not None
+
+
+def _refuse_address(line: Line) -> None:
+    """Say so where the address is not the service's and nothing was spent there.
+
+    Raises:
+        ServiceAddressError: the address answers, but not as the service does.
+    """
     spent = line.journal.money.of_run(line.run_id).bound_micro
     if line.control.stop == ADDRESS and line.control.answered == 0 and not spent:
         raise ServiceAddressError(
@@ -237,16 +269,16 @@ def _no_sign_of_the_service(line: Line) -> bool:
     return bool(troubles) and troubles <= silent
 
 
-def _openers(line: Line) -> list[NDArray[np.int64]]:
+def _openers(line: Line) -> list[tuple[Check, NDArray[np.int64]]]:
     """Return funded lookups that can open the books, by check, those with a sure balance first."""
     funded = fund(_waiting(line), line.worst, money_left(line))
     by_check = {
         check: funded[line.ranked.check[funded] == check_number(check.value)]
         for check in line.wanted.checks
     }
-    sure = [by_check[check] for check in BALANCE_ON_EVERY_ANSWER if check in by_check]
-    rest = [found for check, found in by_check.items() if check not in BALANCE_ON_EVERY_ANSWER]
-    return [found for found in (*sure, *rest) if len(found)]
+    sure = [check for check in BALANCE_ON_EVERY_ANSWER if check in by_check]
+    rest = [check for check in by_check if check not in BALANCE_ON_EVERY_ANSWER]
+    return [(check, by_check[check]) for check in (*sure, *rest) if len(by_check[check])]
 
 
 # --- rounds ---
@@ -276,6 +308,7 @@ def next_round(asking: Asking) -> dict[Check, list[str]]:
         Names of the shards of each check; empty where nothing more is needed or can be funded.
     """
     line = asking.line
+    line.control.renew_quotas(line.clock())
     if line.control.stop is not None:
         return {}
     _follow_prices(line)
@@ -393,7 +426,7 @@ async def close_books(asking: Asking) -> None:
             last = _next_affordable(line)
         if last is None:
             line.control.stop_run(StopReason.BUDGET)
-            return
+            break
         for window in asking.windows.values():
             await window.drain()
         await _ask_one(asking, last)
@@ -401,6 +434,8 @@ async def close_books(asking: Asking) -> None:
         if line.standing[last] == Standing.WAITING.value and not stopped:
             line.control.stop_run(StopReason.BUDGET)
         asking.closing = last = None
+    line.control.conclude()
+    _refuse_address(line)
 
 
 def _next_affordable(line: Line) -> int | None:
@@ -419,21 +454,30 @@ def _next_affordable(line: Line) -> int | None:
 def seconds_to_resume(line: Line) -> float | None:
     """Return how long to wait before a stopped run is tried again; None where it has ended.
 
-    An outage or a low balance may pass by itself; it is waited for where a deadline is set.
+    An outage, a low balance or a quota that is used up may pass by itself, of the run or of a check
+    alone; it is waited for where a deadline is set. The quota comes back with the next day.
     """
-    control = line.control
-    if control.stop not in PASSING or control.deadline_at is None:
+    control, now = line.control, line.clock()
+    if control.deadline_at is None:
         return None
-    every_s = line.settings.resume_every.total_seconds()
-    left_s = timedelta(microseconds=control.deadline_at - line.clock()).total_seconds()
-    return every_s if every_s < left_s else None
+    waits = []
+    if control.may_pass(StopReason.OUTAGE, StopReason.BALANCE):
+        waits.append(line.settings.resume_every.total_seconds())
+    if control.may_pass(StopReason.QUOTA):
+        waits.append((next_day(now) - now) / MICROS)
+    wait_s = min(waits, default=None)
+    return wait_s if wait_s is not None and wait_s < (control.deadline_at - now) / MICROS else None
 
 
 def take_up_again(line: Line) -> None:
     """Go on after a stop that may have passed: what was lost or failed waits to be asked again.
 
-    Open a new `Asking` next: it begins with fresh attempts.
+    After the day's quota alone nothing was lost. Open a new `Asking` next: it begins with fresh
+    attempts.
     """
+    if not line.control.may_pass(StopReason.OUTAGE, StopReason.BALANCE):
+        line.control.go_on()
+        return
     lost = np.isin(line.standing, (Standing.FAILED.value, Standing.IN_DOUBT.value))
     for check, progress in line.control.progress.items():
         mine = line.standing[lost & line.ranked.is_of(check.value)]

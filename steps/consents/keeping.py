@@ -184,7 +184,7 @@ class Redeemer:
             job,
             reserved,
             reading,
-            ended=job.ends_as(reading, pause_s),
+            ended=job.ends_as(reading, pause_s, stops=reading.stop is not None),
             sent_at=sent_at,
             now=self._journal.clock(),
         )

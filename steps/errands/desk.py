@@ -11,7 +11,6 @@ import random
 import secrets
 import shutil
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import new_run_id
 from nightscreen.schemas.quote import Quote
 from nightscreen.steps.asking.callbook import CallBook
-from nightscreen.steps.asking.control import Breaker, CheckProgress, Control, StopReason
+from nightscreen.steps.asking.control import CheckProgress, Control, Silence, StopReason
 from nightscreen.steps.asking.jobs import Errand, Job
 from nightscreen.steps.asking.lookups import Pace, Window
 from nightscreen.steps.line import (
@@ -188,7 +187,7 @@ def _begin(
     control = Control(
         tolerated_failure_pct=settings.tolerated_failure_pct,
         deadline_at=deadline_at,
-        breaker=Breaker(give_up_after=settings.outage_give_up // timedelta(microseconds=1)),
+        silence=Silence(settings.outage_give_up.total_seconds()),
         watches=cap_watches(journal, run_id, caps),
         progress={operation: CheckProgress()},
     )
@@ -269,6 +268,7 @@ class Desk:
             self.run.control.stop_run(StopReason.CANCELLED)
         await self.window.drain()
         await self.book.drain()
+        self.run.control.conclude()
         await self.client.aclose()
         self.book.close()
 

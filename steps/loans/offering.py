@@ -289,7 +289,8 @@ def _room(offering: Offering) -> int:
 
 def _may_go_on(offering: Offering) -> bool:
     run = offering.run
-    return run.control.may_send(_START, run.clock()) and _room(offering) > 0
+    at = asyncio.get_running_loop().time()
+    return run.control.may_send(_START, run.clock(), at) and _room(offering) > 0
 
 
 async def _make_block(offering: Offering, desk: Desk, rows: Sequence[Row]) -> list[Row]:

@@ -52,6 +52,7 @@ async def fetch_products(desk: Desk) -> tuple[LoanProducts | None, Job]:
     reading = job.reading
     tell_distributor(run.control, reading)
     if reading is None or reading.verdict is not Verdict.ANSWERED:
+        run.control.conclude()
         return None, job
     found = parse_answer(Operation.LOAN_PRODUCTS, reading.body)
     return (found if isinstance(found, LoanProducts) else None), job

@@ -49,8 +49,8 @@ class Pace:
             self.last_answer_at, self.silent_since = now, None
         silent = control.breaker.opened_at is not None or control.stop == StopReason.OUTAGE
         if silent and self.silent_since is None:
-            opened_at = control.breaker.opened_at
-            self.silent_since = now if opened_at is None else opened_at
+            since = control.silence.since
+            self.silent_since = now if since is None else since
         done = {check.value: each.done for check, each in control.progress.items()}
         if self._samples and any(done[name] < self._samples[-1][1].get(name, 0) for name in done):
             self._samples.clear()  # a run that is taken up again asks anew what it had lost

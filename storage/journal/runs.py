@@ -240,6 +240,12 @@ class Runs:
             row for row in rows if row.state == CallState.IN_DOUBT.value or row.holder not in alive
         ]
 
+    def has_answers(self, run_id: str) -> bool:
+        """Tell whether the service has answered any lookup of a run."""
+        query = select(tallies.c.run_id).where(tallies.c.run_id == run_id).limit(1)
+        with reading(self._engine) as connection:
+            return connection.execute(query).first() is not None
+
     def tallies(self) -> list[Row[Any]]:
         """Return answers and cost of all runs, by check, kind and outcome."""
         query = select(

@@ -64,12 +64,12 @@ def test_a_lost_opening_is_asked_of_another_check(tmp_path: Path) -> None:
 
 
 def test_a_foreign_address_is_told_before_anything_is_spent(tmp_path: Path) -> None:
-    """One call is made, and the setting is named."""
+    """Two lookups agree, and the setting is named."""
     bureau = Bureau(tmp_path, rows=30)
     bureau.service.before = lambda *_: Canned(404, b"<html>nothing here</html>")
     with pytest.raises(ServiceAddressError, match="BASE_URL"):
         bureau.night()
-    assert len(bureau.service.ledger) == 1
+    assert len(bureau.service.ledger) == 2
 
 
 def test_the_closing_call_is_another_one_where_its_check_has_stopped(tmp_path: Path) -> None:

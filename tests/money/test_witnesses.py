@@ -1,0 +1,193 @@
+"""One odd answer never ends a night: a table of moments and answers, and what does end one."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from nightscreen.client.fakes import Canned
+from nightscreen.schemas.errors import ServiceAddressError
+from tests.money.service_in_memory import Bureau
+from tests.money.test_stops import after_number, honest, resumed
+
+if TYPE_CHECKING:
+    from tests.money.service_in_memory import Fault
+
+ROWS = 40
+HTML = b"<html><body>Request blocked</body></html>"
+SAMPLE = {"status": "success", "data": {"account_number": "0", "lenders": 1}}
+ODD: dict[str, Canned] = {
+    "404 of a proxy": Canned(404, b"<html>nothing here</html>"),
+    "302": Canned(302, b""),
+    "403 of a firewall": Canned(403, HTML),
+    "401": Canned(401, {"status": "error", "message": "Invalid Authorization"}),
+    "402": Canned(402, {"status": "error", "message": "Insufficient balance"}),
+    "500 about a price": Canned(
+        500, {"status": "error", "message": "could not find a matching price definition"}
+    ),
+    "200 and nothing": Canned(200, {}),
+    "sample": Canned(200, {**SAMPLE, "mock-response": "a sample"}),
+}
+WORDS = {
+    "404 of a proxy": "address",
+    "302": "address",
+    "403 of a firewall": "auth",
+    "401": "auth",
+    "402": "balance",
+    "500 about a price": "unpriced",
+    "200 and nothing": "test_mode",
+    "sample": "test_mode",
+}
+STATES = {
+    "address": ("stopped", "outage"),
+    "auth": ("stopped", "auth"),
+    "balance": ("stopped", "balance"),
+    "unpriced": ("stopped", "auth"),
+    "test_mode": ("test_mode", None),
+}
+ONE_OF_EACH = ("404 of a proxy", "403 of a firewall", "402", "200 and nothing")
+MOMENTS = ("opening", "first of karma", "middle", "closing")
+
+
+@pytest.fixture(autouse=True)
+def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the page with its charts, which takes longer than a night here."""
+    monkeypatch.setattr("nightscreen.steps.closing.report_page", lambda *_, **__: "")
+
+
+@lru_cache(maxsize=1)
+def order() -> tuple[tuple[str, str], ...]:
+    """Return operation and identity of each call of a night in which nothing is odd."""
+    with TemporaryDirectory() as folder:
+        bureau = Bureau(Path(folder), rows=ROWS)
+        bureau.night()
+        return tuple(entry[:2] for entry in bureau.service.ledger)
+
+
+def poisoned(moment: str) -> tuple[str, str]:
+    """Return the lookup that is asked at a moment of the night."""
+    calls = order()
+    found = {
+        "opening": calls[0],
+        "first of karma": next(call for call in calls if call[0] == "karma"),
+        "middle": calls[len(calls) // 2],
+        "closing": calls[-1],
+    }
+    return found[moment]
+
+
+def always(poison: tuple[str, str], odd: Canned) -> Fault:
+    """Return a fault that one lookup always meets."""
+    return lambda operation, identity, _: odd if (operation, identity) == poison else None
+
+
+def troubles(bureau: Bureau, report: dict[str, Any]) -> set[str]:
+    """Return why calls brought no answer, as `calls.parquet` has it."""
+    table = pq.read_table(bureau.below / "out" / report["run_id"] / "calls.parquet")
+    return set(table["trouble"].to_pylist()) - {None}
+
+
+def failed(report: dict[str, Any]) -> int:
+    """Return how many lookups failed."""
+    return sum(int(part["failed"]) for part in report["checks"].values())
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_one_odd_answer_is_that_lookups_failure(moment: str, odd: str, tmp_path: Path) -> None:
+    """Whatever one lookup is answered, and whenever, all others are asked, paid and kept."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    bureau.service.before = always(poisoned(moment), ODD[odd])
+    report = bureau.night().report
+    assert (report["state"], report["stop_reason"]) == ("completed", None)
+    assert failed(report) == 1
+    assert sum(part["pending"] for part in report["checks"].values()) == 0
+    assert troubles(bureau, report) == {WORDS[odd]}
+    honest(report, bureau)
+
+
+@pytest.mark.parametrize("odd", ["404 of a proxy", "200 and nothing"])
+def test_one_odd_answer_ends_no_resume(odd: str, tmp_path: Path) -> None:
+    """A run that stopped goes on, however often, though one lookup is always answered oddly."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    poison = order()[len(order()) // 4]
+    bureau.service.before = always(poison, ODD[odd])
+    report = bureau.night(max_spend="300").report
+    assert report["stop_reason"] == "budget"
+    for cap in ("600", "90000"):
+        report = bureau.night(run=report["run_id"], max_spend=cap).report
+    assert (report["state"], failed(report)) == ("completed", 1)
+    honest(report, bureau)
+
+
+@pytest.mark.parametrize("odd", ONE_OF_EACH)
+def test_a_service_that_is_odd_from_the_start_stops_the_run(odd: str, tmp_path: Path) -> None:
+    """Two lookups of each check agree, and nothing was charged."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    bureau.service.before = lambda *_: ODD[odd]
+    if WORDS[odd] == "address":
+        with pytest.raises(ServiceAddressError, match="BASE_URL"):
+            bureau.night()
+        assert len(bureau.service.ledger) == 2
+        return
+    report = bureau.night().report
+    assert (report["state"], report["stop_reason"]) == STATES[WORDS[odd]]
+    assert not report["publishable"]
+    assert 2 <= len(bureau.service.ledger) <= 6
+    assert bureau.service.charged == 0
+
+
+@pytest.mark.parametrize("odd", ONE_OF_EACH)
+def test_a_service_that_turns_odd_stops_the_run_soon(odd: str, tmp_path: Path) -> None:
+    """After good answers three lookups of a check, one after another, end it; a resume goes on."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    bureau.service.before = after_number(40, ODD[odd])
+    report = bureau.night().report
+    assert (report["state"], report["stop_reason"]) == STATES[WORDS[odd]]
+    assert len(bureau.service.ledger) <= 40 + 3 * (4 + 2)
+    charged = bureau.service.charged
+    assert charged > 0
+    if WORDS[odd] != "test_mode":
+        honest(report, bureau)
+    resumed(bureau, report)
+
+
+@pytest.mark.parametrize("odd", ONE_OF_EACH)
+def test_a_batch_of_one_lookup_ends_as_its_only_answer_says(odd: str, tmp_path: Path) -> None:
+    """Where no other lookup can contradict it, the only answer there is counts."""
+    bureau = Bureau(tmp_path, rows=1)
+    bureau.service.before = lambda *_: ODD[odd]
+    if WORDS[odd] == "address":
+        with pytest.raises(ServiceAddressError, match="BASE_URL"):
+            bureau.night(checks=["bank_account"])
+        return
+    report = bureau.night(checks=["bank_account"]).report
+    assert (report["state"], report["stop_reason"]) == STATES[WORDS[odd]]
+    assert len(bureau.service.ledger) == 1
+
+
+@pytest.mark.parametrize("odd", ONE_OF_EACH)
+def test_what_other_checks_were_answered_contradicts_an_only_lookup(
+    odd: str, tmp_path: Path
+) -> None:
+    """One row, one lookup of each check: the one that is odd failed, the others count."""
+    bureau = Bureau(tmp_path, rows=1)
+    bureau.service.before = after_number(0, ODD[odd], "bank_account")
+    report = bureau.night().report
+    assert (report["state"], failed(report)) == ("completed", 1)
+
+
+@pytest.mark.parametrize("odd", ["404 of a proxy", "200 and nothing"])
+def test_the_only_lookup_of_a_night_of_known_answers_is_one_row(odd: str, tmp_path: Path) -> None:
+    """On a second night, nothing else to ask, one odd answer does not hold back the others."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    bureau.service.before = always(order()[-1], ODD[odd])
+    assert failed(bureau.night().report) == 1
+    report = bureau.night().report
+    assert (report["state"], failed(report)) == ("completed", 1)
+    assert any("contradict" in notice for notice in report["notices"])
