@@ -92,11 +92,11 @@ def _run_document(run: Mapping[str, Any]) -> dict[str, Any]:
 
     plain = (
         *("run_id", "batch", "state", "stop_reason", "held", "phase", "pid"),
-        *("checks", "in_doubt", "rest_s"),
+        *("checks", "in_doubt", "rest_s", "waiting_for"),
     )
     instants = (
         *("started_at", "finished_at", "signs_at", "last_answer_at", "silent_since"),
-        *("finish_at", "deadline_at"),
+        *("waiting_since", "finish_at", "deadline_at"),
     )
     amounts = ("spent", "cap", "balance", "in_doubt")
     ago_s = None if run["last_answer_at"] is None else (run["now"] - run["last_answer_at"]) / MICROS
@@ -142,6 +142,10 @@ def _run_lines(run: Mapping[str, Any]) -> list[str]:
     lines.append(_line("last answer", _ago(now, run["last_answer_at"])))
     if run["silent_since"]:
         lines.append(_line("silence", f"the service gives no answer, since {_clock(run, now)}"))
+    if run["waiting_for"]:
+        since = run["waiting_since"]
+        word = "waits for" if run["phase"] else "waited for"
+        lines.append(_line(word, f"{run['waiting_for']}, since {_lagos(since)}"))
     lines += [
         _line(name.replace("_", " "), _check(each, live=bool(run["phase"])))
         for name, each in run["checks"].items()

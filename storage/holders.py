@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import socket
 import threading
 import weakref
 from contextlib import suppress
@@ -41,6 +42,9 @@ class Holders(Protocol):
             connection: the transaction under way, where the answer lies in the database.
         """
 
+    def describe(self, holder: str, connection: Connection | None = None) -> str:
+        """Return process and machine of a holder in words, as far as they are known."""
+
     def assure(self, connection: Connection) -> None:
         """Make sure that this process still holds its own lock.
 
@@ -67,6 +71,8 @@ class FileHolders:
     def _lock(self, holder: str) -> IO[bytes]:
         file = os.fdopen(os.open(self._path(holder), os.O_RDWR | os.O_CREAT, 0o600), "r+b")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file.write(socket.gethostname().encode())
+        file.flush()
         return file
 
     def alive(self, holder: str, connection: Connection | None = None) -> bool:  # noqa: ARG002 - as the protocol has it
@@ -89,6 +95,14 @@ class FileHolders:
             return False
         finally:
             os.close(handle)
+
+    def describe(self, holder: str, connection: Connection | None = None) -> str:  # noqa: ARG002 - as the protocol has it
+        """Return process and machine of a holder: its name has the one, its file the other."""
+        try:
+            host = self._path(holder).read_text("utf-8", errors="replace")
+        except OSError:
+            host = ""
+        return _words(holder.partition("-")[0], host)
 
     def assure(self, connection: Connection) -> None:  # noqa: ARG002 - as the protocol has it
         """Make sure that the lock's file is still there for others to see.
@@ -131,6 +145,10 @@ class AdvisoryHolders:
         self._guard = threading.Lock()
         self._connection: Connection = engine.connect()
         self._connection.detach()
+        me = f"{_WORKER}{os.getpid()} {socket.gethostname()}"
+        self._connection.execute(
+            text("SELECT set_config('application_name', :me, false)"), {"me": me}
+        )
         self._connection.execute(text("SELECT pg_advisory_lock(:n)"), {"n": self._number})
         self._connection.commit()
 
@@ -145,6 +163,18 @@ class AdvisoryHolders:
             return is_held(connection, int(number))
         with self._guard:
             found = is_held(self._connection, int(number))
+            self._connection.commit()
+        return found
+
+    def describe(self, holder: str, connection: Connection | None = None) -> str:
+        """Return process and machine of a holder, as its connection names itself."""
+        number = holder.removeprefix("pg-")
+        if not number.isdecimal():
+            return _words("", "")
+        if connection is not None:
+            return _named(connection, int(number))
+        with self._guard:
+            found = _named(self._connection, int(number))
             self._connection.commit()
         return found
 
@@ -175,5 +205,32 @@ _HELD = text(
 
 def is_held(connection: Connection, number: int) -> bool:
     """Tell whether some session holds the advisory lock of this number."""
-    halves = {"high": number >> 32, "low": number & 0xFFFFFFFF}
-    return connection.execute(_HELD, halves).first() is not None
+    return connection.execute(_HELD, _halves(number)).first() is not None
+
+
+def _halves(number: int) -> dict[str, int]:
+    return {"high": number >> 32, "low": number & 0xFFFFFFFF}
+
+
+_WORKER = "nightscreen "
+"""How the connection that marks a process begins its name, before process and machine."""
+
+_NAME = text(
+    "SELECT a.application_name FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid "
+    "WHERE l.locktype = 'advisory' AND l.granted "
+    "AND l.classid = CAST(:high AS bigint)::oid AND l.objid = CAST(:low AS bigint)::oid "
+    "AND l.objsubid = 1 "
+    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+def _named(connection: Connection, number: int) -> str:
+    """Return process and machine of the session that holds an advisory lock."""
+    name = str(connection.execute(_NAME, _halves(number)).scalar() or "")
+    pid, _, host = name.removeprefix(_WORKER).partition(" ")
+    return _words(pid if name.startswith(_WORKER) else "", host)
+
+
+def _words(pid: str, host: str) -> str:
+    which = f"process {pid}" if pid.isdecimal() else "another process"
+    return f"{which} on {host}" if host else which

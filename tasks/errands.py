@@ -16,6 +16,7 @@ from nightscreen.steps.asking.control import StopReason
 from nightscreen.steps.errands.desk import open_desk
 from nightscreen.tasks import live
 from nightscreen.tasks.stopping import heeding_sigterm, to_the_end
+from nightscreen.tasks.watching import say_minutes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -65,6 +66,7 @@ async def at_the_desk(
         close: writes what there is to write of a run that was cancelled; called in a thread.
     """
     run.desk = open_desk(run.run)
+    saying = asyncio.get_running_loop().create_task(say_minutes(run.run_id, run.control))
     try:
         yield run.desk
     except asyncio.CancelledError:
@@ -72,6 +74,7 @@ async def at_the_desk(
         await to_the_end(_close_cancelled(run, close))
         raise
     finally:
+        saying.cancel()
         await to_the_end(_settle(run))
 
 

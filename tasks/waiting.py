@@ -24,9 +24,11 @@ async def waits_and_goes_on(line: Line) -> bool:
         return False
     again_at = asyncio.get_running_loop().time() + wait_s
     stop = line.control.stop
+    line.control.resting_since = line.clock()
     while (left_s := again_at - asyncio.get_running_loop().time()) > 0:
         await asyncio.sleep(min(LOOK_S, left_s))
         if line.control.stop != stop:
+            line.control.resting_since = None
             return False
     take_up_again(line)
     return True

@@ -10,14 +10,17 @@ import asyncio
 import logging
 import os
 import socket
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from prefect import get_run_logger
 from prefect.context import FlowRunContext
+from prefect.exceptions import MissingContextError
 
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.steps.oncall.alarms import Alarms
 from nightscreen.steps.oncall.vitals import Pace, phase_of, vitals_of
+from nightscreen.storage.clock import instant_text
 from nightscreen.storage.vitals import sweep_vitals, write_vitals
 from nightscreen.tasks import telemetry
 from nightscreen.tasks.events import tell_alarm, tell_false_start
@@ -27,11 +30,42 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.steps.asking.control import Control
     from nightscreen.tasks.live import LiveRun
 
 EVERY_S = 2.0
+_MINUTE_S = 60.0
 _LOOKS_A_LINE = 5
 """Looks between two lines of progress in a structured log."""
+
+
+class Minutes:
+    """Writes one line for each minute that a run waits, with what it waits for."""
+
+    def __init__(self) -> None:
+        self._since: int | None = None
+        self._next_at = 0.0
+
+    def say(self, run_id: str, control: Control) -> None:
+        """Write a line where another minute of waiting is over, by a clock nobody sets back."""
+        reason, since = control.waiting or ("", None)
+        at = asyncio.get_running_loop().time()
+        if since != self._since:
+            self._since, self._next_at = since, at + _MINUTE_S
+        if since is None or at < self._next_at:
+            return
+        self._next_at += _MINUTE_S
+        say("waiting", run_id=run_id, waiting_for=reason, since=instant_text(since))
+        with suppress(MissingContextError):
+            get_run_logger().info("waits since %s for %s", instant_text(since), reason)
+
+
+async def say_minutes(run_id: str, control: Control) -> None:
+    """Write what a run beside screening waits for, minute by minute, until cancelled."""
+    minutes = Minutes()
+    while True:
+        await asyncio.sleep(EVERY_S)
+        minutes.say(run_id, control)
 
 
 class Watch:
@@ -42,6 +76,7 @@ class Watch:
         self._pace = Pace()
         self._alarms = Alarms()
         self._looks = 0
+        self._minutes = Minutes()
         self._us = {"pid": os.getpid(), "host": socket.gethostname(), "every_s": EVERY_S}
 
     async def keep(self) -> None:
@@ -73,6 +108,7 @@ class Watch:
             tell_alarm(alarm, signs)
         if self._looks % _LOOKS_A_LINE == 0:
             say_progress(signs)
+        self._minutes.say(line.run_id, line.control)
         self._looks += 1
         return signs
 

@@ -37,8 +37,12 @@ ALIKE_HITS, ALIKE_ANSWERS = 25, 1000
 BLIND_ANSWERS = 100
 """Answers without a balance after which a balance floor cannot be watched."""
 
-PASSING = frozenset({StopReason.OUTAGE, StopReason.BALANCE, StopReason.QUOTA})
-"""Stops that may pass by themselves before the deadline."""
+PASSING = {
+    StopReason.OUTAGE: "the service to answer again",
+    StopReason.BALANCE: "the wallet to be topped up",
+    StopReason.QUOTA: "the day's number of lookups, which comes back at noon in Lagos",
+}
+"""Stops that may pass by themselves before the deadline, and what is then waited for."""
 
 WITNESSES_AT_FIRST, WITNESSES_LATER = 2, 3
 """Lookups that must agree before a check stops: until its first good answer, and after it.
@@ -318,6 +322,7 @@ class Control:
         breaker: pauses the run while the service is silent.
         silence: how long no answer has come, and why.
         proved_before: something was answered before this session, in this run or an earlier one.
+        resting_since: instant since which a stopped run waits to go on; None where it does not.
         quota_until: instant at which the day's number of a check comes back, once it is used up.
         paused_until: instant, on the loop's clock, until which the service asked a check to wait.
         watches: the caps a notice is due for.
@@ -335,6 +340,7 @@ class Control:
     breaker: Breaker = field(default_factory=Breaker)
     silence: Silence = field(default_factory=Silence)
     proved_before: bool = False
+    resting_since: int | None = None
     quota_until: dict[Asked, int] = field(default_factory=dict)
     paused_until: dict[Asked, float] = field(default_factory=dict)
     watches: list[CapWatch] = field(default_factory=list)
@@ -377,6 +383,7 @@ class Control:
             if reason in PASSING:
                 del self.stopped_checks[check]
         self.quota_until.clear()
+        self.resting_since = None
         self.breaker.answered()
         self.silence.ends()
         self.wallet = Wallet()
@@ -423,6 +430,17 @@ class Control:
             self.stop_run(StopReason.DEADLINE)
         self.give_up(at)
         return self.stop is None and check not in self.stopped_checks
+
+    @property
+    def waiting(self) -> tuple[str, int] | None:
+        """Return what is waited for and since when, in words and as an instant."""
+        if self.resting_since is not None:
+            reasons = {self.stop, *self.stopped_checks.values()}
+            words = "; ".join(word for reason, word in PASSING.items() if reason in reasons)
+            return words, self.resting_since
+        if self.silence.since is None:
+            return None
+        return self.silence.reason, self.silence.since
 
     def give_up(self, at: float) -> None:
         """Stop the run where no answer has come for too long, and say what was waited for."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.client.prices import load_prices
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.money import naira_words, to_micro
+from nightscreen.schemas.stops import StopReason
 from nightscreen.steps.line import deadline_instant
 from nightscreen.steps.oncall.remedies import ENDS, Shortage
 from nightscreen.storage.clock import MICROS
@@ -75,6 +76,7 @@ def _facts(
     spent = look.money.of_run(run.run_id)
     last = max(pulse.last_answer_at or 0, live.get("last_answer_at") or 0) or None
     running = run.state == RUNNING
+    waited = running or run.stop_reason == StopReason.OUTAGE
     deadline_at = live.get("deadline_at") if running else _deadline(run)
     return {
         "run_id": run.run_id,
@@ -89,6 +91,8 @@ def _facts(
         "signs_at": live.get("at"),
         "last_answer_at": last,
         "silent_since": live.get("silent_since") if running else None,
+        "waiting_for": live.get("waiting_for") if waited else None,
+        "waiting_since": live.get("waiting_since") if waited else None,
         "checks": checks,
         "spent_micro": spent.spent_micro,
         "cap_micro": run.cap_micro,
@@ -201,6 +205,8 @@ def from_signs(signs: Mapping[str, Any], now: int) -> dict[str, Any]:
         "signs_at": signs["at"],
         "last_answer_at": signs["last_answer_at"],
         "silent_since": signs["silent_since"],
+        "waiting_for": signs.get("waiting_for"),
+        "waiting_since": signs.get("waiting_since"),
         "checks": checks,
         "spent_micro": sum(each["cost_micro"] for each in signs["checks"].values()),
         "cap_micro": None,

@@ -116,6 +116,8 @@ def vitals_of(line: Line, pace: Pace, phase: str, now: int) -> dict[str, Any]:
         "balance_micro": control.balance_micro,
         "last_answer_at": pace.last_answer_at,
         "silent_since": pace.silent_since,
+        "waiting_for": None if control.waiting is None else control.waiting[0],
+        "waiting_since": None if control.waiting is None else control.waiting[1],
         "deadline_at": control.deadline_at,
         "finish_at": pace.finish_at(control, now) if phase == ASKING else None,
         "pace_s": pace.span_s,
@@ -135,6 +137,8 @@ def phase_of(line: Line, *, asking: bool, written: bool) -> str:
         return PLANNING
     if asking:
         return ASKING
+    if line.control.resting_since is not None:
+        return PAUSED
     return WRITING if written or line.control.stop is not None else PAUSED
 
 

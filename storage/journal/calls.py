@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 
 from nightscreen.schemas.calls import Ask, CallState, Caps, Grant, GrantKind, Settled
+from nightscreen.storage.clock import LAGOS, to_instant
 from nightscreen.storage.journal.engine import Turn, in_one_stroke, reading, recording, writing
 from nightscreen.storage.journal.money import Delta, Room, Spent, apply_deltas, headroom, scopes_of
 from nightscreen.storage.journal.statements import (
@@ -108,9 +109,10 @@ class Calls:
             now = self._clock()
             scopes = scopes_of(run_id, check, now)
             standing = _read_standing(connection, scopes, check)
-            taken = self._taken(connection, check, [ask.subject for ask in asks], since)
+            held: dict[bytes, str] = {}
+            taken = self._taken(connection, check, [ask.subject for ask in asks], since, held)
             room = headroom(standing.counters, caps, scopes, check)
-            grants = _grant(asks, taken, room, standing, now)
+            grants = _grant(asks, taken, room, standing, now, held)
             granted = [pair for pair in zip(asks, grants, strict=True) if pair[1].call_id]
             if granted:
                 rows = [
@@ -145,20 +147,29 @@ class Calls:
         )
 
     def _taken(
-        self, connection: Connection, check: str, subjects: Sequence[bytes], since: int
+        self,
+        connection: Connection,
+        check: str,
+        subjects: Sequence[bytes],
+        since: int,
+        held: dict[bytes, str],
     ) -> dict[bytes, GrantKind]:
         """Return which subjects are being asked by someone alive, or were answered since.
 
-        An intent whose process is dead is put in doubt on the way.
+        An intent whose process is dead is put in doubt on the way; `held` is told who holds one
+        that is not.
         """
         values = {"subjects": list(subjects), "check": check, "since": since}
         taken: dict[bytes, GrantKind] = {}
         dead: set[str] = set()
-        for subject, holder in connection.execute(_TAKEN, values):
+        for subject, holder, since_ in connection.execute(_TAKEN, values):
             if holder is None:
                 taken[bytes(subject)] = GrantKind.ANSWERED
             elif self._holders.alive(holder, connection):
                 taken.setdefault(bytes(subject), GrantKind.HELD)
+                who = self._holders.describe(holder, connection)
+                began = to_instant(since_).astimezone(LAGOS)
+                held[bytes(subject)] = f"{who} (since {began:%Y-%m-%d %H:%M} in Lagos)"
             else:
                 dead.add(holder)
         if dead:
@@ -274,10 +285,10 @@ _STANDING = union_all(
 )
 _SUBJECTS: BindParameter[list[bytes]] = bindparam("subjects", expanding=True)
 _TAKEN = union_all(
-    select(calls.c.subject, calls.c.holder).where(
+    select(calls.c.subject, calls.c.holder, calls.c.intent_at).where(
         calls.c.subject.in_(_SUBJECTS), calls.c.check == bindparam("check"), _IS_INTENT
     ),
-    select(answers.c.subject, null()).where(
+    select(answers.c.subject, null(), _NOTHING).where(
         answers.c.subject.in_(_SUBJECTS),
         answers.c.check == bindparam("check"),
         answers.c.answer_id > bindparam("since"),
@@ -378,6 +389,7 @@ def _grant(
     room: Room,
     standing: _Standing,
     now: int,
+    held: dict[bytes, str],
 ) -> list[Grant]:
     """Grant the asks in order until one does not fit; none after it is granted either."""
     next_id = standing.next_id
@@ -389,7 +401,7 @@ def _grant(
         if refused is None:
             full = refused = full or room.refusal(worst)
         if refused is not None:
-            grants.append(Grant(refused))
+            grants.append(Grant(refused, holder=held.get(ask.subject, "")))
             continue
         room.take(worst)
         taken[ask.subject] = GrantKind.HELD

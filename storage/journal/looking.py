@@ -56,6 +56,11 @@ class Onlooker:
         with told(self._engine), self._engine.connect() as own:
             return is_held(own, int(number))
 
+    def describe(self, holder: str, connection: Connection | None = None) -> str:  # noqa: ARG002 - as the protocol has it
+        """Return the process of a holder, as its name tells."""
+        pid = pid_of(holder)
+        return "another process" if pid is None else f"process {pid}"
+
     def assure(self, connection: Connection) -> None:
         """Do nothing: there is no lock to lose."""
 

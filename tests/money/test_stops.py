@@ -11,7 +11,7 @@ import pytest
 
 from nightscreen.client.fakes import Canned
 from nightscreen.steps.asking.control import StopReason
-from nightscreen.storage.clock import to_instant
+from nightscreen.storage.clock import next_day, to_instant
 from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
 
 if TYPE_CHECKING:
@@ -230,3 +230,102 @@ def test_a_stop_that_does_not_pass_ends_before_the_deadline(tmp_path: Path) -> N
     assert report["stop_reason"] == "outage"
     assert bureau.loop.time() - start < 3600
     honest(report, bureau)
+
+
+# --- what passes by itself, and what does not ---
+
+
+def in_hours(bureau: Bureau, hours: float) -> str:
+    """Return a deadline so many hours from now."""
+    return datetime.isoformat(
+        to_instant(bureau.loop.micros() + int(hours * 3_600_000_000)).astimezone(UTC)
+    )
+
+
+@pytest.mark.parametrize("busy", [Canned(503, b"busy", {"Retry-After": "3600"}), Canned(503)])
+def test_a_service_that_is_busy_for_ever_is_given_up(busy: Canned, tmp_path: Path) -> None:
+    """Without a deadline ten minutes without an answer end the run, and it says what it lacked."""
+    bureau = Bureau(tmp_path, rows=40, settings={"tolerated_failure_pct": 100, "attempts": 20})
+    bureau.service.before = after_number(30, busy)
+    start = bureau.loop.time()
+    report = bureau.night().report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
+    assert bureau.loop.time() - start < 900
+    assert any(
+        notice.startswith("no answer since") and "the service" in notice
+        for notice in report["notices"]
+    )
+    honest(report, bureau)
+    resumed(bureau, report)
+
+
+def test_a_pause_the_service_asked_for_is_kept_over_a_resume(tmp_path: Path) -> None:
+    """With a deadline the run waits, and asks nothing of that check before its time."""
+    bureau = Bureau(tmp_path, rows=20)
+    start = bureau.loop.time()
+    asked_at: list[float] = []
+    busy = Canned(429, b"", {"Retry-After": "3000"})
+
+    def before(operation: str, *_: object) -> Canned | None:
+        if operation != "karma":
+            return None
+        asked_at.append(bureau.loop.time() - start)
+        return busy if asked_at[-1] < 100 else None
+
+    bureau.service.before = before
+    report = bureau.night(deadline=in_hours(bureau, 8)).report
+    assert report["state"] == "completed"
+    assert not [at for at in asked_at if 100 < at < 3000]
+    honest(report, bureau)
+
+
+def test_a_top_up_is_noticed(tmp_path: Path) -> None:
+    """With a floor and a deadline one call at a time finds out whether there is money again."""
+    bureau = Bureau(tmp_path, rows=60, settings={"balance_floor": "500"})
+    bureau.service.wallet = 1000
+    start, calls = bureau.loop.time(), len(bureau.service.ledger)
+    topped: list[int] = []
+
+    def top_up() -> None:
+        topped.append(len(bureau.service.ledger))
+        bureau.service.wallet += 100_000
+
+    async def later(_: Asking) -> None:
+        if not topped:
+            bureau.loop.call_later(3600, top_up)
+            topped.append(0)
+
+    report = bureau.night(steer=later, deadline=in_hours(bureau, 8)).report
+    assert report["state"] == "completed"
+    assert 3600 < bureau.loop.time() - start < 3600 + 900 + 600
+    assert calls < topped[1]
+    honest(report, bureau)
+
+
+def test_the_daily_quota_comes_back_at_noon_within_a_run(tmp_path: Path) -> None:
+    """With a deadline after noon in Lagos the run waits for the new day and ends by itself."""
+    bureau = Bureau(tmp_path, rows=40, settings={"max_per_day": {"karma": 30}})
+    noon_s = (next_day(bureau.loop.micros()) - bureau.loop.micros()) / 1_000_000
+    asked_at: list[float] = []
+    start = bureau.loop.time()
+
+    def before(operation: str, *_: object) -> None:
+        if operation == "karma":
+            asked_at.append(bureau.loop.time() - start)
+
+    bureau.service.before = before
+    report = bureau.night(deadline=in_hours(bureau, noon_s / 3600 + 1)).report
+    assert report["state"] == "completed"
+    assert sum(at < noon_s for at in asked_at) == 30
+    assert len(asked_at) > 30
+    assert noon_s <= bureau.loop.time() - start < noon_s + 600
+    honest(report, bureau)
+
+
+def test_a_quota_that_comes_back_after_the_deadline_ends_the_run(tmp_path: Path) -> None:
+    """Nothing is waited for that comes too late."""
+    bureau = Bureau(tmp_path, rows=40, settings={"max_per_day": {"karma": 30}})
+    start = bureau.loop.time()
+    report = bureau.night(deadline=in_hours(bureau, 2)).report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "quota")
+    assert bureau.loop.time() - start < 3600

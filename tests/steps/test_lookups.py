@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.manners import Stop, StopScope, Trouble
 from nightscreen.schemas.calls import CallState, Caps, GrantKind
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup
@@ -16,6 +18,7 @@ from nightscreen.schemas.errors import JournalError, NightscreenError, UsageErro
 from nightscreen.schemas.plan import Standing
 from nightscreen.steps.asking.control import Breaker, Control, Silence, StopReason
 from nightscreen.steps.asking.jobs import RELEASED
+from nightscreen.storage.clock import next_day
 from tests.steps.virtual_time import VirtualLoop, run
 from tests.steps.window_in_a_test import (
     NAIRA,
@@ -32,6 +35,8 @@ from tests.steps.window_in_a_test import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nightscreen.client.classify import Reading
     from nightscreen.schemas.calls import Ask
     from nightscreen.steps.asking.jobs import Job
@@ -208,11 +213,11 @@ def test_a_rejected_lookup_fails_at_once() -> None:
         (Stop.ADDRESS, StopScope.RUN),
     ],
 )
-def test_a_stop_of_the_run_stops_every_check(stop: Stop, scope: StopScope) -> None:
-    """What is in flight settles, nothing new is sent, every intent is given back."""
+def test_a_stop_that_lookups_agree_on_lets_everything_go(stop: Stop, scope: StopScope) -> None:
+    """Where lookups agree nothing new is sent, and every intent is given back."""
 
     def reply(lookup: Lookup, _: int) -> Reading:
-        if lookup.check is Check.KARMA and int(lookup.identity) == 5:
+        if lookup.check is Check.KARMA and int(lookup.identity) >= 5:
             return stopping(stop, scope)
         return hit()
 
@@ -221,11 +226,14 @@ def test_a_stop_of_the_run_stops_every_check(stop: Stop, scope: StopScope) -> No
         karma, ecosystem = await asyncio.gather(
             ask_all(made, 100), ask_all(made, 100, Check.ECOSYSTEM)
         )
-        assert made.control.stop == stop.value
-        assert len(made.service.sent) <= 12
+        stopped = "outage" if stop is Stop.ADDRESS else stop.value
+        assert stopped in {made.control.stop, *made.control.stopped_checks.values()}
+        assert made.service.attempts["00000000009"] <= 1
         waiting = [each for each in (*karma, *ecosystem) if each.standing is Standing.WAITING]
+        failed = [each for each in karma if each.standing is Standing.FAILED]
+        assert len(failed) <= 3
         paid = [each for each in (*karma, *ecosystem) if each.standing is Standing.PAID]
-        assert len(waiting) + len(paid) == 200
+        assert len(waiting) + len(failed) + len(paid) == 200
         assert made.store.reserved == 0
         assert made.control.bound_micro == 0
 
@@ -608,3 +616,215 @@ def test_retries_that_fall_due_together_keep_their_order() -> None:
 def test_a_lookup_is_never_shown() -> None:
     """A lookup in a log or a traceback names no person."""
     assert "123" not in repr(Lookup(Check.KARMA, IdentityKind.BVN, "22123456789"))
+
+
+# --- what makes further calls useless ---
+
+
+@pytest.mark.parametrize("stop", [Stop.AUTH, Stop.ADDRESS, Stop.TEST_MODE, Stop.BALANCE])
+def test_single_refusals_among_answers_stop_nothing(stop: Stop) -> None:
+    """However many in a night: each is the failure of its lookup, and the window opens again."""
+    scope = StopScope.CHECK if stop is Stop.AUTH else StopScope.RUN
+
+    async def main(loop: VirtualLoop) -> None:
+        def reply(lookup: Lookup, _: int) -> Reading:
+            return stopping(stop, scope) if int(lookup.identity) % 10 == 7 else hit()
+
+        made = bench(loop, reply, cap=8)
+        jobs = await ask_all(made, 200)
+        assert made.control.stop is None
+        assert not made.control.stopped_checks
+        assert [each.index for each in jobs if each.standing is Standing.FAILED] == [
+            *range(7, 200, 10)
+        ]
+        assert made.service.peak == 8
+
+    run(main)
+
+
+def test_a_burst_of_refusals_is_one_witness() -> None:
+    """Calls in flight at one bad moment agree by chance; those sent after it decide."""
+
+    async def main(loop: VirtualLoop) -> None:
+        def reply(*_: object) -> Reading:
+            bad = 1.0 <= loop.time() < 1.15
+            return stopping(Stop.AUTH, StopScope.CHECK) if bad else hit()
+
+        made = bench(loop, reply, cap=8)
+        jobs = await ask_all(made, 200)
+        assert made.control.stop is None
+        assert 8 <= sum(each.standing is Standing.FAILED for each in jobs) <= 10
+
+    run(main)
+
+
+@pytest.mark.parametrize(("balance", "sent"), [(PRICE - 1, 4), (100 * PRICE, 6), (None, 6)])
+def test_a_refusal_for_want_of_money_counts_at_once_where_the_balance_agrees(
+    balance: int | None, sent: int
+) -> None:
+    """What other answers said of the wallet is a witness; without it lookups must agree."""
+
+    async def main(loop: VirtualLoop) -> None:
+        def reply(lookup: Lookup, _: int) -> Reading:
+            if int(lookup.identity) >= 3:
+                return stopping(Stop.BALANCE, StopScope.RUN)
+            return hit(balance=balance)
+
+        made = bench(loop, reply, cap=1)
+        await ask_all(made, 20)
+        assert made.control.stop == StopReason.BALANCE
+        assert len(made.service.sent) == sent
+
+    run(main)
+
+
+@pytest.mark.parametrize("cap", [4, 40])
+def test_the_same_fault_from_the_start_stops_a_check_after_a_handful(cap: int) -> None:
+    """Five lookups, one at a time once there is doubt; others may have been in flight before."""
+
+    async def main(loop: VirtualLoop) -> None:
+        same = replace(lost(Trouble.OVERLOAD), status=500, fault="the same")
+        made = bench(loop, lambda *_: same, cap=cap)
+        made.windows[Check.KARMA]._cap = AdaptiveCap(cap)
+        jobs = await ask_all(made, 300)
+        assert made.control.stopped_checks == {Check.KARMA: "outage"}
+        assert len(made.service.sent) <= 5 + max(4, cap // 4)
+        assert sum(each.attempts for each in jobs) == len(made.service.sent)
+        assert 60 < loop.time() < 120
+        assert any("same fault" in each for each in made.control.notices)
+
+    run(main)
+
+
+def test_faults_that_differ_and_faults_after_an_answer_are_tried_again() -> None:
+    """A service that fails now and then, whatever it says, is no reason to stop."""
+
+    async def main(loop: VirtualLoop) -> None:
+        def reply(lookup: Lookup, attempt: int) -> Reading:
+            bad = replace(lost(Trouble.OVERLOAD), status=500, fault="the same")
+            return bad if attempt == 1 and int(lookup.identity) else miss()
+
+        made = bench(loop, reply, cap=4)
+        jobs = await ask_all(made, 60)
+        assert {each.standing for each in jobs} == {Standing.FREE}
+
+    run(main)
+
+
+# --- nothing waits for ever ---
+
+GIVE_UP_S = 600
+
+
+def waiting_bench(loop: VirtualLoop, reply: Callable[[Lookup, int], Reading]) -> Bench:
+    """Return a window whose run gives up after ten minutes without an answer."""
+    return bench(loop, reply, control=Control(silence=Silence(GIVE_UP_S)), attempts=20)
+
+
+@pytest.mark.parametrize("retry_after_s", [None, 5.0, 3600.0])
+def test_a_service_that_only_asks_to_wait_is_given_up(retry_after_s: float | None) -> None:
+    """`Retry-After` or 503 for ever: ten minutes without an answer end the run, and it says why."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = waiting_bench(loop, lambda *_: refused(retry_after_s))
+        jobs = await ask_all(made, 297)
+        assert made.control.stop == StopReason.OUTAGE
+        assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 70
+        assert sum(each.standing is Standing.WAITING for each in jobs) > 100
+        (notice,) = made.control.notices
+        assert "the service" in notice
+        assert made.store.reserved == 0
+
+    run(main)
+
+
+def test_a_lookup_that_a_stopped_process_holds_is_given_up_by_name() -> None:
+    """All else is asked; then ten minutes, and the run says which process it waited for."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = waiting_bench(loop, lambda *_: miss())
+        made.store.holder = "process 4711 on somewhere (since yesterday)"
+        made.store.grants = lambda ask: GrantKind.HELD if ask.subject == job(3).subject else None
+        jobs = await ask_all(made, 50)
+        assert made.control.stop == StopReason.OUTAGE
+        assert sum(each.standing is Standing.FREE for each in jobs) == 49
+        assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 10
+        assert "process 4711 on somewhere (since yesterday)" in made.control.notices[0]
+
+    run(main)
+
+
+def test_answers_now_and_then_keep_a_run_going() -> None:
+    """Every answer begins the time anew, whichever check it is of."""
+
+    async def main(loop: VirtualLoop) -> None:
+        last = [0.0]
+
+        def reply(*_: object) -> Reading:
+            if loop.time() - last[0] < 500:
+                return refused(60)
+            last[0] = loop.time()
+            return miss()
+
+        made = waiting_bench(loop, reply)
+        jobs = await ask_all(made, 6)
+        assert made.control.stop is None
+        assert {each.standing for each in jobs} <= {Standing.FREE, Standing.FAILED}
+        assert loop.time() > GIVE_UP_S
+
+    run(main)
+
+
+@pytest.mark.parametrize("moved_s", [-7200, 7200])
+def test_a_wall_clock_that_is_set_changes_no_wait(moved_s: int) -> None:
+    """Probes and giving up go by a clock that nobody sets."""
+
+    async def main(loop: VirtualLoop) -> None:
+        made = waiting_bench(loop, lambda *_: lost())
+        real = loop.micros
+        made.window._clock = lambda: real() + (moved_s * MICROS if loop.time() > 60 else 0)
+        await ask_all(made, 200)
+        assert made.control.stop == StopReason.OUTAGE
+        assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 70
+
+    run(main)
+
+
+def test_a_paused_check_gives_its_intents_back() -> None:
+    """What was reserved ahead is free for others while nothing may be sent, and asked later."""
+
+    async def main(loop: VirtualLoop) -> None:
+        def reply(*_: object) -> Reading:
+            return refused(120) if loop.time() < 1 else miss()
+
+        made = bench(loop, reply, cap=8)
+        asked = asyncio.ensure_future(ask_all(made, 100))
+        await asyncio.sleep(60)
+        assert made.store.reserved == 0
+        assert not made.store.open
+        assert made.control.bound_micro == 0
+        jobs = await asked
+        assert {each.standing for each in jobs} == {Standing.FREE}
+
+    run(main)
+
+
+def test_the_quota_comes_back_with_the_next_day() -> None:
+    """Used up before noon in Lagos, asked on after it."""
+
+    async def main(loop: VirtualLoop) -> None:
+        caps = Caps(day_calls=(("karma", 20),))
+        made = bench(loop, caps=caps, checks=(Check.KARMA, Check.ECOSYSTEM))
+        first = await ask_all(made, 50)
+        assert made.control.stopped_checks == {Check.KARMA: "quota"}
+        left = [job(each.index) for each in first if each.standing is Standing.WAITING]
+        made.store.calls = 0
+        made.control.renew_quotas(loop.micros())
+        assert made.control.stopped_checks
+        loop.now_s += (next_day(loop.micros()) - loop.micros()) / MICROS
+        made.control.renew_quotas(loop.micros())
+        assert not made.control.stopped_checks
+        again = await made.window.ask(left)
+        assert sum(each.standing is Standing.FREE for each in again) == 20
+
+    run(main)

@@ -128,6 +128,7 @@ class FakeStore:
 
     now: Callable[[], int]
     grants: Callable[[Ask], GrantKind | None] = lambda _: None
+    holder: str = ""
     spent: int = 0
     reserved: int = 0
     calls: int = 0
@@ -151,7 +152,7 @@ class FakeStore:
             if kind in {GrantKind.UNAFFORDABLE, GrantKind.QUOTA}:
                 full = kind
             if kind is not None:
-                found.append(Grant(kind))
+                found.append(Grant(kind, holder=self.holder))
                 continue
             self.calls += 1
             self.reserved += ask.worst_micro
