@@ -350,11 +350,12 @@ class Settings(BaseSettings):
         3, ge=0, description="Give notice where the balance lasts fewer nights than this."
     )
     outage_give_up: timedelta = Field(
-        timedelta(minutes=10), description="Silence of the service after which a run stops."
+        timedelta(minutes=10), description="Time without an answer, whatever is waited for, after which a run stops."
     )
     resume_every: timedelta = Field(
         timedelta(minutes=15),
-        description="With a deadline, how often an outage or a low balance is tried again.",
+        description="With a deadline, how often an outage or a low balance is tried again; each "
+        "try is one call at first.",
     )
     inbox: Path = Field(
         Path("data/inbox"), description="Folder whose files `nightscreen inbox` screens."
