@@ -249,11 +249,11 @@ def test_the_books_of_the_report_always_add_up(world: World) -> None:
 
 
 @pytest.mark.parametrize("shape", ["mock-response", "empty"])
-def test_test_mode_is_noticed_at_the_first_answer(world: World, shape: str) -> None:
-    """One call is made, nothing it said counts, no manifest is written."""
+def test_test_mode_is_noticed_at_the_first_answers(world: World, shape: str) -> None:
+    """Two lookups agree, nothing they said counts, no manifest is written."""
     world.sandbox.test_mode = shape
     night = world.screen(_people(10, **CONSENT))
-    assert len(world.calls()) == 1
+    assert len(world.calls()) == 2
     assert night.report["state"] == "test_mode"
     assert not night.report["publishable"]
     assert not (night.folder / "manifest.json").exists()

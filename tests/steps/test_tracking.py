@@ -183,13 +183,13 @@ def test_what_could_not_be_asked_keeps_its_word(lender: Lender, offers: Offered)
     assert lender.track().report["followed"]["followed"] == len(offers.offers)
 
 
-def test_key_that_is_no_distributors_stops_at_the_first_call(lender: Lender) -> None:
-    """One line, one call, nothing else tried."""
+def test_key_that_is_no_distributors_stops_where_two_agree(lender: Lender) -> None:
+    """One line, two calls, nothing else tried."""
     lender.is_distributor(now=False)
     found = lender.track()
     assert (found.report["state"], found.report["stop_reason"]) == ("stopped", "auth")
     assert found.report["notices"] == [NO_DISTRIBUTOR]
-    assert len(lender.calls("loan_view")) == lender.seen + 1
+    assert len(lender.calls("loan_view")) == lender.seen + 2
 
 
 async def _die(lender: Lender) -> str:
