@@ -98,7 +98,7 @@ def test_a_stopped_check_delays_nothing() -> None:
 def test_silence_lasts_over_tries_until_an_answer() -> None:
     """A run that waits an outage out closes the breaker at each try; the outage goes on."""
     pace, run = Pace(), control()
-    run.breaker.opened_at = 5 * MINUTE
+    run.breaker.opened_at, run.silence.since = 300.0, 5 * MINUTE
     pace.take(run, 6 * MINUTE)
     assert pace.silent_since == 5 * MINUTE
     run.go_on()
