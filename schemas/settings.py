@@ -350,7 +350,8 @@ class Settings(BaseSettings):
         3, ge=0, description="Give notice where the balance lasts fewer nights than this."
     )
     outage_give_up: timedelta = Field(
-        timedelta(minutes=10), description="Time without an answer, whatever is waited for, after which a run stops."
+        timedelta(minutes=10),
+        description="Time without an answer, whatever is waited for, after which a run stops.",
     )
     resume_every: timedelta = Field(
         timedelta(minutes=15),
