@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.options import Options, options_of, read_options
+from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
     from nightscreen.schemas.settings import Settings
 
 bvn_app = typer.Typer(
@@ -26,16 +27,6 @@ bvn_app = typer.Typer(
     no_args_is_help=True,
 )
 _LABEL = 14
-MappingOption = Annotated[
-    Path | None, typer.Option(help="TOML file that renames, merges or defaults columns.")
-]
-SpendOption = Annotated[str, typer.Option(help="Most naira this run may spend.")]
-DeadlineOption = Annotated[
-    str, typer.Option(help="Ask nothing after it: 06:00 in Lagos, or an ISO instant.")
-]
-QuoteOption = Annotated[bool, typer.Option("--quote-only", help="Only say the cost.")]
-RunOption = Annotated[str, typer.Option(help="Id of an earlier run to take up again.")]
-OutputOption = Annotated[Path, typer.Option(help="Where results go.")]
 
 
 @bvn_app.callback()
@@ -44,69 +35,16 @@ def _bvn() -> None:
 
 
 @bvn_app.command("request", epilog="Example: nightscreen bvn request customers.csv")
-def bvn_request(
-    input_: Annotated[
-        Path | None,
-        typer.Argument(metavar="INPUT", help="CSV, XLSX, Parquet or JSON Lines file."),
-    ] = None,
-    batch: Annotated[str, typer.Option(help="Batch name; default: the file's, undated.")] = "",
-    contact: Annotated[str, typer.Option(help="phone (the default) or email.")] = "",
-    again: Annotated[
-        bool,
-        typer.Option("--again", help="Send a new password also to those who were asked before."),
-    ] = False,
-    mapping: MappingOption = None,
-    max_spend: SpendOption = "",
-    deadline: DeadlineOption = "",
-    quote_only: QuoteOption = False,
-    run: RunOption = "",
-    output: OutputOption = Path("out"),
-    json_output: JsonOption = False,
-) -> None:
+@options_of(RequestBvns)
+def bvn_request(options: Options, json_output: JsonOption = False) -> None:
     """Have the service send each customer of a file a one-time password."""
-    from nightscreen.schemas.bvn import RequestBvns
-
-    options = {
-        "input": "" if input_ is None else str(input_),
-        "batch": batch,
-        "contact": contact,
-        "again": again,
-        "mapping": "" if mapping is None else str(mapping),
-        "max_spend": max_spend,
-        "deadline": deadline,
-        "quote_only": quote_only,
-        "run": run,
-        "output": "" if run and output == Path("out") else str(output),
-    }
     raise typer.Exit(_carry_out(RequestBvns, options, json_output=json_output))
 
 
 @bvn_app.command("confirm", epilog="Example: nightscreen bvn confirm otps.csv --max-spend 5000")
-def bvn_confirm(
-    input_: Annotated[
-        Path | None,
-        typer.Argument(metavar="OTPS", help="File with customer_id,otp; remove it afterwards."),
-    ] = None,
-    mapping: MappingOption = None,
-    max_spend: SpendOption = "",
-    deadline: DeadlineOption = "",
-    quote_only: QuoteOption = False,
-    run: RunOption = "",
-    output: OutputOption = Path("out"),
-    json_output: JsonOption = False,
-) -> None:
+@options_of(ConfirmBvns)
+def bvn_confirm(options: Options, json_output: JsonOption = False) -> None:
     """Confirm BVNs with the passwords customers supplied; each confirmation is charged."""
-    from nightscreen.schemas.bvn import ConfirmBvns
-
-    options = {
-        "input": "" if input_ is None else str(input_),
-        "mapping": "" if mapping is None else str(mapping),
-        "max_spend": max_spend,
-        "deadline": deadline,
-        "quote_only": quote_only,
-        "run": run,
-        "output": "" if run and output == Path("out") else str(output),
-    }
     raise typer.Exit(_carry_out(ConfirmBvns, options, json_output=json_output))
 
 
@@ -116,7 +54,6 @@ def _carry_out(
     """Run a flow by hand and return the exit status."""
     from nightscreen.cli.beforehand import check_service
     from nightscreen.cli.errand import run_errand
-    from nightscreen.cli.options import read_options
     from nightscreen.cli.surroundings import settings_of_command
     from nightscreen.tasks.logs import set_up_logs
 
@@ -131,7 +68,6 @@ def _carry_out(
 
     async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
         from nightscreen.flows.confirm_bvns import confirm_bvns, request_bvns
-        from nightscreen.schemas.bvn import RequestBvns
 
         if isinstance(parameters, RequestBvns):
             return await request_bvns(parameters)
@@ -142,7 +78,6 @@ def _carry_out(
 
 def _quoted(parameters: RequestBvns | ConfirmBvns, settings: Settings) -> dict[str, Any]:
     """Return a quote; nothing is sent, and no engine is needed for it."""
-    from nightscreen.schemas.bvn import RequestBvns
     from nightscreen.steps.bvn import confirming as bvn_confirming
     from nightscreen.steps.bvn import requesting as bvn_requesting
     from nightscreen.steps.bvn.closing import quote_confirm, quote_request
@@ -166,7 +101,6 @@ def _quoted(parameters: RequestBvns | ConfirmBvns, settings: Settings) -> dict[s
 
 def _check_input(parameters: RequestBvns | ConfirmBvns) -> None:
     """Tell a file that cannot be read at once, before the engine starts."""
-    from nightscreen.schemas.bvn import RequestBvns
     from nightscreen.schemas.errors import InputError
     from nightscreen.steps.bvn.otps import open_otps
     from nightscreen.storage.mapping import read_mapping

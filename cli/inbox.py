@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.options import Options, options_of, read_options
+from nightscreen.schemas.parameters import WatchInbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,32 +25,16 @@ def register(app: typer.Typer) -> None:
     app.command("inbox", epilog="Example: nightscreen inbox --once --max-spend 250000")(inbox)
 
 
+@options_of(WatchInbox, leave_out=("minutes",))
 def inbox(
+    options: Options,
     once: Annotated[
         bool, typer.Option("--once", help="Screen what lies there now, and end.")
     ] = False,
-    purpose: Annotated[
-        str, typer.Option(help="portfolio or origination, for every file.")
-    ] = "portfolio",
-    checks: Annotated[
-        str, typer.Option(help="Comma-separated: bank_account, karma, ecosystem, selfie.")
-    ] = "bank_account,karma,ecosystem",
-    max_spend: Annotated[str, typer.Option(help="Most naira one file may cost.")] = "",
-    deadline: Annotated[str, typer.Option(help="Ask nothing after it, such as 06:00.")] = "",
-    mapping: Annotated[str, typer.Option(help="TOML file that maps columns.")] = "",
-    policy: Annotated[str, typer.Option(help="TOML file with the rules.")] = "",
     json_output: JsonOption = False,
 ) -> None:
     """Screen each file that is dropped into the inbox, once."""
-    given = {
-        "purpose": purpose,
-        "checks": [each.strip() for each in checks.split(",") if each.strip()],
-        "max_spend": max_spend,
-        "deadline": deadline,
-        "mapping": mapping,
-        "policy": policy,
-    }
-    fates = watch(given, once=once)
+    fates = watch(options, once=once)
     if json_output:
         sys.stdout.write(json.dumps(fates) + "\n")
     else:
@@ -59,11 +45,10 @@ def inbox(
 def watch(given: Mapping[str, object], *, once: bool) -> dict[str, int]:
     """Watch the inbox, and return how many files came to what."""
     from nightscreen.cli.beforehand import check_service
-    from nightscreen.cli.options import read_watch
     from nightscreen.cli.screen import orderly_interrupt, prepare_engine
     from nightscreen.cli.surroundings import settings_of_command
 
-    options = read_watch(given)
+    parameters = read_options(WatchInbox, given)
     settings = settings_of_command()
     check_service(settings)
     with orderly_interrupt():
@@ -73,4 +58,4 @@ def watch(given: Mapping[str, object], *, once: bool) -> dict[str, int]:
 
         if not once:
             say_on_stderr(f"Watching {settings.inbox.absolute()}; Ctrl-C ends it.")
-        return asyncio.run(keep_watch(options, forever=not once, tell=say_on_stderr)).fates
+        return asyncio.run(keep_watch(parameters, forever=not once, tell=say_on_stderr)).fates

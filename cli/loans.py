@@ -14,24 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.options import Options, options_of, read_options
+from nightscreen.schemas.offers import OfferLoans, TrackLoans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nightscreen.schemas.loans import LoanProduct
-    from nightscreen.schemas.offers import OfferLoans
     from nightscreen.schemas.settings import Settings
 
 loans_app = typer.Typer(help="Loan products, offers and loans.", no_args_is_help=True)
 _LABEL = 14
 _COLUMNS = ("product_id", "name", "amount", "length", "interest")
 _MOST_SHOWN = 50
-
-OutputOption = Annotated[Path, typer.Option("--output", help="Folder for results.")]
-RunOption = Annotated[str, typer.Option(help="Id of an earlier run of this kind to take up again.")]
-DeadlineOption = Annotated[
-    str, typer.Option(help="Ask nothing after it: 06:00 in Lagos, or an ISO instant.")
-]
 
 
 @loans_app.callback()
@@ -87,25 +82,12 @@ def _range(least: Any, most: Any, unit: str = "") -> str:  # noqa: ANN401 - numb
     "offer",
     epilog="Example: nightscreen loans offer out/20260301-220000-a1b2c3 --product LP1001",
 )
+@options_of(OfferLoans)
 def offer(
-    run_dir: Annotated[
-        Path | None,
-        typer.Argument(metavar="RUN_DIR", help="Folder of a finished screening run."),
-    ] = None,
-    product: Annotated[str, typer.Option(help="Id of a product: see loans products.")] = "",
-    decision: Annotated[
-        list[str] | None,
-        typer.Option(help="Whom to offer: approve (the default), review, ...; may be repeated."),
-    ] = None,
-    prefill: Annotated[
-        str | None, typer.Option(help="What the form shows already: email,phone (the default).")
-    ] = None,
+    options: Options,
     no_prefill: Annotated[
-        bool, typer.Option("--no-prefill", help="Tell the service nothing of the customer.")
+        bool, typer.Option("--no-prefill", help="Send the service nothing of the customer.")
     ] = False,
-    most: Annotated[
-        int | None, typer.Option("--max", min=1, help="Make no more new links than this.")
-    ] = None,
     again: Annotated[
         list[str] | None,
         typer.Option(
@@ -113,49 +95,22 @@ def offer(
             help="Make another link for this customer, on purpose; may be repeated.",
         ),
     ] = None,
-    include_stopped: Annotated[
-        bool, typer.Option("--include-stopped", help="Take a run that was stopped early, too.")
-    ] = False,
     quote_only: Annotated[
         bool, typer.Option("--quote-only", help="Only say how many links it would make.")
     ] = False,
-    max_spend: Annotated[str, typer.Option(help="Most naira this run may spend.")] = "",
-    run: RunOption = "",
-    deadline: DeadlineOption = "",
-    output: OutputOption = Path("out"),
     json_output: JsonOption = False,
 ) -> None:
     """Make one application link for each approved customer; never a second by running again."""
-    options = {
-        "run_dir": None if run_dir is None else str(run_dir),
-        "product": product or None,
-        "decisions": decision or None,
-        "prefill": [] if no_prefill else _words(prefill),
-        "most": most,
-        "include_stopped": include_stopped or None,
-        "max_spend": max_spend or None,
-        "run": run or None,
-        "deadline": deadline or None,
-        "output": str(output),
-    }
-    _refuse_both(prefill, no_prefill=no_prefill)
-    parameters = _parameters({k: v for k, v in options.items() if v is not None})
+    from nightscreen.schemas.errors import UsageError
+
+    if "prefill" in options and (no_prefill or not options["prefill"]):
+        raise UsageError("--prefill takes email, phone or both; to fill in nothing: --no-prefill")
+    parameters = read_options(OfferLoans, {**options, "prefill": []} if no_prefill else options)
     settings = _settings()
     if quote_only:
         _quote(parameters, settings, json_output=json_output)
         return
     raise typer.Exit(_offer(parameters, settings, again or [], json_output=json_output))
-
-
-def _words(text: str | None) -> list[str] | None:
-    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _refuse_both(prefill: str | None, *, no_prefill: bool) -> None:
-    from nightscreen.schemas.errors import UsageError
-
-    if prefill is not None and (no_prefill or not _words(prefill)):
-        raise UsageError("--prefill takes email, phone or both; to fill in nothing: --no-prefill")
 
 
 def _settings() -> Settings:
@@ -168,13 +123,6 @@ def _settings() -> Settings:
     set_up_logs(settings.log_format)
     require_service(settings, quote_only=False)
     return settings
-
-
-def _parameters(options: Mapping[str, Any]) -> OfferLoans:
-    from nightscreen.cli.options import read_options
-    from nightscreen.schemas.offers import OfferLoans
-
-    return read_options(OfferLoans, options, typed={"decisions": "decision", "most": "max"})
 
 
 def _offer(
@@ -228,27 +176,21 @@ def _quote(parameters: OfferLoans, settings: Settings, *, json_output: bool) -> 
 
 
 @loans_app.command("track", epilog="Example: nightscreen loans track --json")
-def track(
-    run: RunOption = "",
-    deadline: DeadlineOption = "",
-    output: OutputOption = Path("out"),
-    json_output: JsonOption = False,
-) -> None:
-    """Ask about every open loan; tell where each stands and what has changed."""
+@options_of(TrackLoans)
+def track(options: Options, json_output: JsonOption = False) -> None:
+    """Ask about every open loan; report where each stands and what has changed."""
     from nightscreen.cli.errand import run_errand
-    from nightscreen.cli.options import read_options
-    from nightscreen.schemas.offers import TrackLoans
 
     _settings()
-    given = {"run": run, "deadline": deadline, "output": str(output)}
-    parameters = read_options(TrackLoans, given)
+    parameters = read_options(TrackLoans, options)
+    output = Path(parameters.output)
 
     async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
         from nightscreen.flows.track_loans import track_loans
 
         report: Any = await track_loans(parameters)
         report = _refusal_said(report) if json_output else report
-        return with_loans(report, _folder(output, run, report))
+        return with_loans(report, _folder(output, parameters.run, report))
 
     status = run_errand(make, lambda report: tell_loans(report, output), json_output=json_output)
     raise typer.Exit(status)

@@ -25,10 +25,12 @@ from nightscreen.cli.inbox import register as register_inbox
 from nightscreen.cli.init import register as register_init
 from nightscreen.cli.loans import loans_app
 from nightscreen.cli.oncall import register as register_oncall
+from nightscreen.cli.options import Options, options_of
 from nightscreen.cli.policy import policy_app
 from nightscreen.cli.portal import register as register_portal
 from nightscreen.cli.transactions import transactions_app
 from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.parameters import ScreenBatch
 
 app = typer.Typer(
     name="nightscreen",
@@ -77,132 +79,36 @@ register_portal(app)
 
 _INTERRUPTED = 130
 """What Typer makes of Ctrl-C; a run that is open ends by itself instead, with a report."""
-FreshnessOption = Annotated[
-    str, typer.Option(help="How old answers may be in this run, such as karma.clear=1 (days).")
-]
-StopAtFirstOption = Annotated[
-    bool,
-    typer.Option(
-        "--karma-stop-at-first-listing",
-        "--karma-stop-at-first",
-        help="Ask karma no further about a customer once one identity is listed.",
-    ),
-]
 LogFormatOption = Annotated[
     Literal["text", "json"] | None, typer.Option(help="json writes one object a line on stderr.")
-]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(help="Processes that ask at once, on the work pool's machines.", min=1),
 ]
 MappingOption = Annotated[
     Path | None, typer.Option(help="TOML file that renames, merges or defaults columns.")
 ]
 
 
-def _split(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
 @app.command(epilog="Example: nightscreen screen customers.csv --max-spend 250000 --deadline 06:00")
+@options_of(ScreenBatch)
 def screen(
-    input_: Annotated[
-        Path | None,
-        typer.Argument(metavar="INPUT", help="CSV, XLSX, Parquet or JSON Lines file."),
-    ] = None,
-    batch: Annotated[str, typer.Option(help="Batch name; default: the file's, undated.")] = "",
-    purpose: Annotated[
-        str | None, typer.Option(help="portfolio (the default) or origination.")
-    ] = None,
-    checks: Annotated[
-        str | None,
-        typer.Option(
-            help="Comma-separated: bank_account, karma, ecosystem (the default), and selfie."
-        ),
-    ] = None,
-    karma_identities: Annotated[
-        str, typer.Option(help="Comma-separated: bvn, phone, email, domain, nuban.")
-    ] = "",
-    karma_stop_at_first: StopAtFirstOption = False,
-    freshness: FreshnessOption = "",
-    mapping: MappingOption = None,
-    policy: Annotated[Path | None, typer.Option(help="TOML file with the rules.")] = None,
-    max_spend: Annotated[str, typer.Option(help="Most naira this run may spend.")] = "",
-    deadline: Annotated[str, typer.Option(help="Ask nothing after it, such as 06:00.")] = "",
-    quote_only: Annotated[bool, typer.Option("--quote-only", help="Only say the cost.")] = False,
-    run: Annotated[str, typer.Option(help="Id of an earlier run to take up again.")] = "",
-    output: Annotated[
-        str, typer.Option(help="Where results go: a folder, or a URL such as s3://bucket/path.")
-    ] = "out",
-    workers: WorkersOption = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Approve unusual spending beforehand: do not ask.")
-    ] = False,
-    log_format: LogFormatOption = None,
-    json_output: JsonOption = False,
+    options: Options, log_format: LogFormatOption = None, json_output: JsonOption = False
 ) -> None:
     """Screen a batch: the main job."""
     from nightscreen.cli.screen import screen_file
 
-    options = {
-        "input": "" if input_ is None else str(input_),
-        "batch": batch,
-        "purpose": purpose,
-        "checks": None if checks is None else _split(checks),
-        "karma_identities": _split(karma_identities),
-        "karma_stop_at_first": karma_stop_at_first or None,
-        "freshness": _split(freshness),
-        "mapping": "" if mapping is None else str(mapping),
-        "policy": "" if policy is None else str(policy),
-        "max_spend": max_spend,
-        "deadline": deadline,
-        "quote_only": quote_only,
-        "run": run,
-        "output": output,
-        "workers": workers,
-        "yes": yes,
-    }
     raise typer.Exit(screen_file(options, json_output=json_output, log_format=log_format))
 
 
 @app.command(epilog="Example: nightscreen quote customers.csv --json")
-def quote(
-    input_: Annotated[Path, typer.Argument(metavar="INPUT", help="File of customers.")],
-    batch: Annotated[str, typer.Option(help="Batch name; default: the file's, undated.")] = "",
-    purpose: Annotated[
-        str | None, typer.Option(help="portfolio (the default) or origination.")
-    ] = None,
-    checks: Annotated[
-        str | None,
-        typer.Option(
-            help="Comma-separated: bank_account, karma, ecosystem (the default), and selfie."
-        ),
-    ] = None,
-    karma_identities: Annotated[
-        str, typer.Option(help="Comma-separated: bvn, phone, email, domain, nuban.")
-    ] = "",
-    karma_stop_at_first: StopAtFirstOption = False,
-    freshness: FreshnessOption = "",
-    mapping: MappingOption = None,
-    max_spend: Annotated[str, typer.Option(help="Most naira the run might spend.")] = "",
-    json_output: JsonOption = False,
-) -> None:
+@options_of(
+    ScreenBatch,
+    leave_out=("deadline", "quote_only", "run", "output", "workers", "yes"),
+    needs=("input",),
+)
+def quote(options: Options, json_output: JsonOption = False) -> None:
     """Say what a run would cost, without spending."""
     from nightscreen.cli.quote import quote_file
 
-    options = {
-        "input": str(input_),
-        "batch": batch,
-        "purpose": purpose,
-        "checks": None if checks is None else _split(checks),
-        "karma_identities": _split(karma_identities),
-        "karma_stop_at_first": karma_stop_at_first or None,
-        "freshness": _split(freshness),
-        "mapping": "" if mapping is None else str(mapping),
-        "max_spend": max_spend,
-        "quote_only": True,
-    }
-    quote_file(options, json_output=json_output)
+    quote_file({**options, "quote_only": True}, json_output=json_output)
 
 
 @app.command(epilog="Example: nightscreen inspect customers.csv")

@@ -1,24 +1,33 @@
-"""What was typed, made into the parameters of a run; a mistake is told by the option's name.
+"""Options of the command line, made from the parameters of a flow; mistakes name the option.
 
-What parameters there are is in `schemas.parameters`.
+What parameters there are is in `schemas/`. A list may be given with commas or by repeating the
+option: both add up.
 """
 
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, TypeVar
+import inspect
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
 
+import typer
+from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.parameters import ScreenBatch, WatchInbox
+from nightscreen.schemas.parameters import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
+    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
 Parameters = TypeVar("Parameters", bound=BaseModel)
+Options = dict[str, Any]
+"""What was typed, by the parameter's name; what was not typed is not there."""
+
 _WRITE = {
     "max_spend": "write naira such as 250000 or 99.50, without sign or commas",
     "deadline": "write a time of day in Lagos such as 06:00, or an instant such as "
@@ -27,56 +36,121 @@ _WRITE = {
     "batch": "write at most 80 characters",
     "checks": "name at least one of bank_account, karma, ecosystem, selfie",
 }
-_NEVER_EMPTY = ("checks", "prefill")
-"""Options of which an empty list means something, not a wish for the default."""
 
 
-def read_parameters(options: Mapping[str, Any]) -> ScreenBatch:
-    """Return the parameters of a run.
+def options_of(
+    model: type[BaseModel], *, leave_out: Collection[str] = (), needs: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an argument or option for each field of a model, before its own.
 
-    Raises:
-        UsageError: an option is wrong; told by its name on the command line.
-    """
-    return read_options(ScreenBatch, options)
-
-
-def read_watch(options: Mapping[str, Any]) -> WatchInbox:
-    """Return how files of the inbox are screened.
-
-    Raises:
-        UsageError: an option is wrong; told by its name on the command line.
-    """
-    return read_options(WatchInbox, options)
-
-
-def read_options(
-    model: type[Parameters],
-    options: Mapping[str, Any],
-    *,
-    typed: Mapping[str, str] | None = None,
-) -> Parameters:
-    """Return the parameters of any flow; what was left empty keeps its default.
+    The command takes what was typed as its first argument, `Options`.
 
     Args:
-        model: the flow's parameters.
-        options: what was typed, by the parameter's name.
-        typed: names of options that differ from their parameter's.
+        model: the parameters of a flow.
+        leave_out: fields that the command does not offer.
+        needs: fields that must be typed.
+    """
+    fields = {name: each for name, each in model.model_fields.items() if name not in leave_out}
+    order = [name for name in model.model_json_schema()["properties"] if name in fields]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+        @wraps(command)
+        def typed(**given: Any) -> None:  # noqa: ANN401 - whatever was typed
+            rest = {each.name: given.pop(each.name) for each in own}
+            options = {
+                name: _value(fields[name], value)
+                for name, value in given.items()
+                if value is not None and value is not False and value != []
+            }
+            command(options, **rest)
+
+        made = [_parameter(name, fields[name], needed=name in needs) for name in order]
+        every = [*made, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own)]
+        typed.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]  # for Typer
+        typed.__annotations__ = {each.name: each.annotation for each in every}
+        return typed
+
+    return decorate
+
+
+def _parameter(name: str, field: FieldInfo, *, needed: bool) -> inspect.Parameter:
+    """Return the argument or option of a field; None as its default shows that it was not typed."""
+    option = _option(field)
+    said = option.help or field.description or ""
+    default = field.get_default()
+    shown = ",".join(default) if isinstance(default, list) else default
+    if shown and not isinstance(shown, bool):
+        said += f" (default: {shown})"
+    how: dict[str, Any] = {"help": said}
+    words = _words(field.annotation)
+    if words:
+        how["metavar"] = ("," if _is_list(field) else "|").join(words)
+    kind: Any = str
+    names = list(option.names)
+    if _is_list(field):
+        kind = list[str]
+    elif field.annotation is bool:
+        kind = bool
+        names = names or [f"--{name.replace('_', '-')}"]  # given so, it has no --no-... beside it
+    elif field.annotation is not str and int in (field.annotation, *get_args(field.annotation)):
+        kind = int
+        how["min"] = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
+        how["max"] = next((each.le for each in field.metadata if isinstance(each, Le)), None)
+    word = (
+        typer.Argument(metavar=option.argument, **how)
+        if option.argument
+        else typer.Option(*names, **how)
+    )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if needed else None,
+        annotation=Annotated[kind if needed else kind | None, word],
+    )
+
+
+def _words(annotation: Any) -> tuple[str, ...]:  # noqa: ANN401 - any annotation
+    """Return the words that a field, or each of its list, may be; none where it is free text."""
+    kind = get_args(annotation)[0] if get_origin(annotation) is list else annotation
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
+def _option(field: FieldInfo) -> Option:
+    return next((each for each in field.metadata if isinstance(each, Option)), Option())
+
+
+def _is_list(field: FieldInfo) -> bool:
+    return get_origin(field.annotation) is list
+
+
+def _value(field: FieldInfo, typed: Any) -> Any:  # noqa: ANN401 - a word, a number, a list of words
+    """Return what was typed; of a list all its words, each once, in the order given."""
+    if not _is_list(field):
+        return typed
+    words = (word.strip() for text in typed for word in text.split(","))
+    return list(dict.fromkeys(word for word in words if word))
+
+
+def read_options(model: type[Parameters], options: Mapping[str, Any]) -> Parameters:
+    """Return the parameters of a flow; what was left empty keeps its default.
+
+    An empty list is kept: of some options it is a mistake, of others a wish.
 
     Raises:
-        UsageError: an option is wrong; told by its name on the command line.
+        UsageError: an option is wrong; it is named as it is typed.
     """
-    given = {
-        name: value
-        for name, value in options.items()
-        if value is not None and (value not in ("", []) or name in _NEVER_EMPTY)
-    }
+    given = {name: value for name, value in options.items() if value is not None and value != ""}
     try:
         return model.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "options"
-        option = (typed or {}).get(name, name.replace("_", "-"))
-        raise UsageError(f"--{option}: {_advice(name, first)}") from None
+        field = model.model_fields.get(name)
+        names = () if field is None else _option(field).names
+        typed = names[0] if names else f"--{name.replace('_', '-')}"
+        raise UsageError(f"{typed}: {_advice(name, first)}") from None
 
 
 def _advice(name: str, mistake: ErrorDetails) -> str:

@@ -20,9 +20,10 @@ _MINUTES_PER_HOUR = 60
 
 def quote_file(options: Mapping[str, Any], *, json_output: bool) -> None:
     """Print the quote of a file."""
-    from nightscreen.cli.options import read_parameters
+    from nightscreen.cli.options import read_options
+    from nightscreen.schemas.parameters import ScreenBatch
 
-    parameters = read_parameters(options)
+    parameters = read_options(ScreenBatch, options)
     from nightscreen.cli.beforehand import check_before_engine
     from nightscreen.cli.surroundings import settings_of_command
 

@@ -14,13 +14,13 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from nightscreen.cli.options import read_parameters
+from nightscreen.cli.options import read_options
+from nightscreen.schemas.parameters import ScreenBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import FrameType
 
-    from nightscreen.schemas.parameters import ScreenBatch
 
 EXIT_BY_STATE = {"completed": 0, "stopped": 3, "test_mode": 4}
 ENGINE_DEFAULTS = {
@@ -39,7 +39,7 @@ def screen_file(
     options: Mapping[str, Any], *, json_output: bool, log_format: str | None = None
 ) -> int:
     """Screen a file and return the exit status."""
-    parameters = read_parameters(options)
+    parameters = read_options(ScreenBatch, options)
     from nightscreen.cli import loop
     from nightscreen.cli.beforehand import check_before_engine
     from nightscreen.cli.surroundings import settings_of_command

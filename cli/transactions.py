@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.options import Options, options_of, read_options
+from nightscreen.schemas.pulls import PullTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from nightscreen.schemas.pulls import PullTransactions
 
 transactions_app = typer.Typer(
     help="Transactions of customers who consented.", no_args_is_help=True
@@ -32,7 +32,9 @@ def _transactions() -> None:
 @transactions_app.command(
     "pull", epilog="Example: nightscreen transactions pull --customer CUST-0000004 --output out"
 )
+@options_of(PullTransactions, leave_out=("grants",))
 def transactions_pull(
+    options: Options,
     customer: Annotated[
         list[str] | None,
         typer.Option(
@@ -40,15 +42,9 @@ def transactions_pull(
             help="Pull this customer alone; may be given again. Without: every live grant.",
         ),
     ] = None,
-    run: Annotated[str, typer.Option(help="Id of an earlier pull to take up again.")] = "",
-    deadline: Annotated[
-        str, typer.Option(help="Ask nothing after it: 06:00 in Lagos, or an ISO instant.")
-    ] = "",
-    output: Annotated[Path, typer.Option(help="Folder for results.")] = Path("out"),
     json_output: JsonOption = False,
 ) -> None:
-    """Pull transactions; tell what was added, modified and removed since the last pull."""
-    options = {"run": run, "deadline": deadline, "output": str(output)}
+    """Pull transactions; report what was added, modified and removed since the last pull."""
     raise typer.Exit(pull(options, customer or [], json_output=json_output))
 
 
@@ -75,11 +71,9 @@ def pull(options: Mapping[str, Any], customers: Sequence[str], *, json_output: b
 
 
 def _parameters(options: Mapping[str, Any], customers: Sequence[str]) -> PullTransactions:
-    from nightscreen.cli.options import read_options
     from nightscreen.schemas.errors import UsageError
-    from nightscreen.schemas.pulls import PullTransactions
 
-    if customers and options["run"]:
+    if customers and options.get("run"):
         raise UsageError("--run takes an earlier pull up with its own customers; leave --customer")
     grants = _grants(customers) if customers else []
     return read_options(PullTransactions, {**options, "grants": grants})

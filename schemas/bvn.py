@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from nightscreen.schemas.errands import ErrandParameters
+from nightscreen.schemas.parameters import Option
 
 if TYPE_CHECKING:
     from datetime import date
@@ -119,7 +120,9 @@ class BvnRequest:
 class RequestBvns(ErrandParameters):
     """Whom to ask for BVN consent."""
 
-    input: str = Field(
+    input: Annotated[
+        str, Option(argument="INPUT", help="CSV, XLSX, Parquet or JSON Lines file.")
+    ] = Field(
         "",
         title="Input file",
         description="Path of the CSV, XLSX, Parquet or JSON Lines file on the worker's machine. "
@@ -128,7 +131,7 @@ class RequestBvns(ErrandParameters):
     batch: str = Field(
         "",
         title="Batch name",
-        description="Under this name the requests are told. Default: the file's name without a "
+        description="Under this name the requests are reported. Default: the file's name without a "
         "date.",
         max_length=80,
     )
@@ -154,7 +157,9 @@ class RequestBvns(ErrandParameters):
 class ConfirmBvns(ErrandParameters):
     """Which passwords customers supplied."""
 
-    input: str = Field(
+    input: Annotated[
+        str, Option(argument="OTPS", help="File with customer_id,otp; remove it afterwards.")
+    ] = Field(
         "",
         title="File of passwords",
         description="Path of a file with the columns customer_id and otp. It is read and not "

@@ -38,7 +38,7 @@ class ErrandParameters(BaseModel):
     run: str = Field(
         "",
         title="Resume run",
-        description="Id of an earlier run to take up again: only what is missing is done.",
+        description="Id of an earlier run to resume: only what is missing is done.",
         pattern=r"^[A-Za-z0-9-]*$",
     )
     output: str = Field(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from nightscreen.schemas.errands import ErrandParameters
+from nightscreen.schemas.parameters import Option
 
 DecisionName = Literal["approve", "review", "decline", "undecided"]
 ContactName = Literal["email", "phone"]
@@ -160,7 +161,9 @@ class LoanNews:
 class OfferLoans(ErrandParameters):
     """Who is offered which product."""
 
-    run_dir: str = Field(
+    run_dir: Annotated[
+        str, Option(argument="RUN_DIR", help="Folder of a finished screening run.")
+    ] = Field(
         "",
         title="Folder of the run",
         description="Folder of a finished screening run on the worker's machine. May be left out "
@@ -172,7 +175,7 @@ class OfferLoans(ErrandParameters):
         description="Id of a product of the list; see: nightscreen loans products",
         max_length=200,
     )
-    decisions: list[DecisionName] = Field(
+    decisions: Annotated[list[DecisionName], Option(names=("--decision",))] = Field(
         default=["approve"],
         title="Decisions",
         description="Customers with one of these decisions are offered the product.",
@@ -183,7 +186,7 @@ class OfferLoans(ErrandParameters):
         title="Fill in beforehand",
         description="What the service is told of the customer, so that the form shows it.",
     )
-    most: int | None = Field(
+    most: Annotated[int | None, Option(names=("--max",))] = Field(
         default=None,
         title="At most",
         description="Make no more new links than this.",

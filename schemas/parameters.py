@@ -1,11 +1,13 @@
 """Parameters of a screening run: what the form in the Prefect UI and the command line ask for.
 
+Each is declared once: the form, the command's options and the reference pages are made from it.
 They are stored in clear by the engine and the journal: paths and choices only, never rows or keys.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,6 +27,21 @@ _DATE_IN_NAME = re.compile(
 )
 _SOMEBODY = re.compile(r"\S*@\S*|\+?\d(?:[-_. ]?\d){9,}")
 """An email address, or ten digits and more: a BVN, an account, a phone number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How a parameter is typed on the command line, where that does not follow from the field.
+
+    Attributes:
+        names: as it is typed; `--field-name` where there are none.
+        argument: name of the positional argument that it is.
+        help: in place of the field's description, which is written for the form.
+    """
+
+    names: tuple[str, ...] = ()
+    argument: str = ""
+    help: str = ""
 
 
 _FORM = (
@@ -69,7 +86,9 @@ class _Screening(BaseModel):
         description="What the karma blacklist is asked by; each is a call of its own. None chosen: "
         "BVN; at origination BVN, phone and email.",
     )
-    karma_stop_at_first: bool = Field(
+    karma_stop_at_first: Annotated[
+        bool, Option(names=("--karma-stop-at-first-listing", "--karma-stop-at-first"))
+    ] = Field(
         default=False,
         title="Stop karma at the first listing",
         description="Ask a customer's karma identities one after the other, in the order above, "
@@ -129,7 +148,9 @@ class _Screening(BaseModel):
 class ScreenBatch(_Screening):
     """What to screen, how far to go and what it may cost."""
 
-    input: str = Field(
+    input: Annotated[
+        str, Option(argument="INPUT", help="CSV, XLSX, Parquet or JSON Lines file.")
+    ] = Field(
         "",
         title="Input file",
         description="Path of the CSV, XLSX, Parquet or JSON Lines file, as the worker's machine "
@@ -148,14 +169,18 @@ class ScreenBatch(_Screening):
         title="Quote only",
         description="Say what it would cost and how long it would take, and stop there.",
     )
-    run: str = Field(
+    run: Annotated[
+        str, Option(help="Id of an earlier run to resume; INPUT may be left out then.")
+    ] = Field(
         "",
         title="Resume run",
-        description="Id of an earlier run to take up again, such as 20260301-220000-a1b2c3: only "
+        description="Id of an earlier run to resume, such as 20260301-220000-a1b2c3: only "
         "what is missing is asked. Leave Input file empty then.",
         pattern=r"^[A-Za-z0-9-]*$",
     )
-    output: str = Field(
+    output: Annotated[
+        str, Option(help="Where results go: a folder, or a URL such as s3://bucket/path.")
+    ] = Field(
         "out",
         title="Output folder",
         description="Results go into a folder of the run's id there, on the worker's machine, or "

@@ -1,0 +1,94 @@
+"""Options are made from parameters: each field once, lists add up, mistakes name what was typed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from nightscreen.cli.options import Options, options_of, read_options
+from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
+from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.offers import OfferLoans, TrackLoans
+from nightscreen.schemas.parameters import ScreenBatch, WatchInbox
+from nightscreen.schemas.pulls import PullTransactions
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+MODELS = (
+    ScreenBatch,
+    WatchInbox,
+    RequestBvns,
+    ConfirmBvns,
+    OfferLoans,
+    TrackLoans,
+    PullTransactions,
+)
+
+
+def _typed(model: type[BaseModel], *words: str) -> Options:
+    """Return what a command of these options is given."""
+    app, seen = typer.Typer(), []
+
+    @app.command()
+    @options_of(model)
+    def command(options: Options) -> None:
+        seen.append(options)
+
+    ended = CliRunner().invoke(app, list(words))
+    assert ended.exit_code == 0, ended.output
+    return seen[0]
+
+
+def test_what_was_not_typed_is_not_there() -> None:
+    """So that a resumed run keeps what it was begun with."""
+    for model in MODELS:
+        assert _typed(model) == {}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--freshness", "karma.clear=1", "--freshness", "ecosystem.found=2"),
+        ("--freshness", "karma.clear=1,ecosystem.found=2"),
+        ("--freshness", "karma.clear=1", "--freshness", "ecosystem.found=2, karma.clear=1"),
+    ],
+)
+def test_a_repeated_option_adds_up(words: tuple[str, ...]) -> None:
+    """The last one does not silently replace those before."""
+    assert _typed(ScreenBatch, *words) == {"freshness": ["karma.clear=1", "ecosystem.found=2"]}
+
+
+def test_every_field_is_an_argument_or_an_option() -> None:
+    """A new field of a model is a new option without another line."""
+    typed = _typed(
+        ScreenBatch,
+        "batch.csv",
+        *("--checks", "karma", "--checks", "selfie", "--karma-stop-at-first", "--workers", "2"),
+        *("--quote-only", "--yes", "--max-spend", "99.50", "--run", "20260301-220000-a1b2c3"),
+    )
+    parameters = read_options(ScreenBatch, typed)
+    assert parameters.input == "batch.csv"
+    assert parameters.checks == ["karma", "selfie"]
+    assert (parameters.karma_stop_at_first, parameters.quote_only, parameters.yes) == (True,) * 3
+    assert (parameters.workers, parameters.max_spend) == (2, "99.50")
+
+
+@pytest.mark.parametrize(
+    ("model", "typed", "said"),
+    [
+        (OfferLoans, {"decisions": ["aprove"]}, "--decision: aprove .* did you mean approve"),
+        (OfferLoans, {"most": 0}, "--max: "),
+        (ScreenBatch, {"checks": []}, "--checks: name at least one"),
+        (ScreenBatch, {"max_spend": "N5,000"}, "--max-spend: write naira"),
+    ],
+)
+def test_a_mistake_names_the_option_as_it_is_typed(
+    model: type[BaseModel], typed: Options, said: str
+) -> None:
+    """Not the parameter's name, which nobody sees on a command line."""
+    with pytest.raises(UsageError, match=said):
+        read_options(model, typed)
