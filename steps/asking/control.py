@@ -266,9 +266,9 @@ class Silence:
     asks to be left alone for ever, a lookup that another process holds.
 
     Attributes:
+        give_up_after_s: seconds after which the run stops; None where it never does.
         began: when it began, in seconds on the loop's clock; None while answers come.
         since: the same as an instant, for people.
-        give_up_after_s: seconds after which the run stops; None where another process decides.
     """
 
     give_up_after_s: float | None = None

@@ -75,6 +75,7 @@ class Gathering:
         told: scopes whose stop the parts know of.
         alone: what this process asks itself, by check.
         last_sign: when a part was last seen alive, on the loop's clock.
+        done: lookups that had come to an end at the last look.
     """
 
     line: Line
@@ -90,6 +91,7 @@ class Gathering:
     told: set[str] = field(default_factory=set)
     alone: dict[Check, asyncio.Task[None]] = field(default_factory=dict)
     last_sign: float | None = None
+    done: int = 0
 
     def layout(self) -> Layout:
         """Return how shards are laid out for the parts."""
@@ -214,7 +216,21 @@ async def look(gathering: Gathering) -> WorkState:
             gathering.gathered.add(shard.name)
     if control.deadline_at is not None and line.clock() >= control.deadline_at:
         control.stop_run(StopReason.DEADLINE)
+    _watch_silence(gathering)
     return state
+
+
+def _watch_silence(gathering: Gathering) -> None:
+    """Give the run up where its parts bring nothing for too long: a stopped one looks alive."""
+    control = gathering.line.control
+    at, now = asyncio.get_running_loop().time(), gathering.line.clock()
+    done = sum(each.done for each in control.progress.values())
+    if done != gathering.done:
+        gathering.done = done
+        control.silence.ends()
+    else:
+        control.silence.goes_on("workers", "what the run's workers ask", at=at, now=now)
+    control.give_up(at)
 
 
 def _own_stops(gathering: Gathering) -> dict[str, str]:

@@ -21,7 +21,7 @@ from nightscreen.schemas.errors import JournalError, OutputError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.plan import Standing
 from nightscreen.schemas.settings import max_ages
-from nightscreen.steps.asking.control import CheckProgress, Control, StopReason
+from nightscreen.steps.asking.control import CheckProgress, Control, Silence, StopReason
 from nightscreen.steps.asking.part_numbers import numbers_of
 from nightscreen.steps.asking.rounds import open_asking
 from nightscreen.steps.asking.shards import Layout, SparingOfShards
@@ -172,6 +172,7 @@ def _line(run: Run, settings: Settings, journal: Journal, space: Workspace) -> L
     control = Control(
         deadline_at=terms["deadline_at"],
         balance_floor_micro=terms["floor_micro"],
+        silence=Silence(settings.outage_give_up.total_seconds()),
         progress={check: CheckProgress() for check in checks},
     )
     needed = terms["needed"]

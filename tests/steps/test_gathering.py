@@ -153,3 +153,20 @@ def test_blocks_are_powers_of_two_that_add_up(slots: int) -> None:
     found = blocks(slots)
     assert sum(found) == slots
     assert len(set(found)) == len(found)
+
+
+def test_a_part_that_is_stopped_and_lives_ends_the_run(tmp_path: Path) -> None:
+    """A suspended process keeps its lock; without a sign of it the run is given up, resumably."""
+    world = world_under(tmp_path / "world", outage_give_up="PT4S")
+
+    def suspend(crew: TaskCrew, part: int, _: str) -> None:
+        if part == 1 and part in crew.books:
+            for cap in crew.open[part].asking.allotted.values():  # type: ignore[union-attr]
+                cap.allotted = 0
+            crew.open[part].line.control.silence.give_up_after_s = None
+
+    night, _ = screen_in_parts(world, ROWS, workers=2, on_shard=suspend)
+    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "outage")
+    assert any("what the run's workers ask" in notice for notice in night.report["notices"])
+    again = world.screen(run=night.report["run_id"])
+    assert again.report["state"] == "completed"
