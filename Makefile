@@ -8,12 +8,13 @@ STAMP := $(VENV)/.installed
 FREEZE := build/lock/bin/python -m pip list --format=freeze --exclude nightscreen --exclude pip
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 CODE := schemas client storage steps tasks flows cli portal sandbox tests benchmarks
 
-.PHONY: help setup demo test check docs bench package lock clean
+.PHONY: help setup demo test test-all test-sample check docs bench package lock clean
 
 help: ## list these targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 setup: $(STAMP) ## make the virtual environment, with all that checks and tests need
 
@@ -31,9 +32,16 @@ $(STAMP): $(RUNTIME) requirements-dev.lock
 demo: $(RUNTIME) ## screen 10,000 made-up customers twice against the embedded simulator
 	$(BIN)/nightscreen demo
 
-test: $(STAMP) ## run the tests, three at a time; what fails beside others is tried once more alone
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder || \
-	$(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
+test: $(STAMP) ## run what every change needs, two processes at a time
+	$(PYTEST) -m 'not long'
+
+test-all: $(STAMP) ## run all tests, also the long ones, then the quick half under each shifted clock
+	$(PYTEST)
+	$(BIN)/python -m tests.clocks all
+
+test-sample: $(STAMP) ## run a short part of what test-all adds: kills, several workers, today's clock
+	$(PYTEST) -m long -k 'command_line_killed or what_one_process_does and 2'
+	$(BIN)/python -m tests.clocks today
 
 check: $(STAMP) ## format, lint, types, import rules, links of the docs
 	$(BIN)/ruff format --check $(CODE)

@@ -1,32 +1,50 @@
-"""Fixtures that every folder of tests may use."""
+"""Fixtures that every folder of tests may use, and how tests are spread over processes."""
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from tests.screening import World
+from tests.services import (
+    EngineServer,
+    Session,
+    engine_in_use,
+    shared_engine,
+    shared_postgresql,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
+
+# Every command under test is a process of its own: where compiled modules are not kept, each of
+# them would compile ours anew, a second of a processor each time.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 FIRST = {
     "tests/flows/test_workers.py": "several workers",
     "tests/flows/": "an engine",
-    "tests/cli/test_runs.py": "the command's engine",
-    "tests/cli/test_loans.py": "the command's engine",
-    "tests/privacy/": "privacy",
     "tests/kill/": "kills",
+    "tests/cli/test_runs.py": "the command's engine",
+    "tests/docs/test_commands.py": "typed commands",
+    "tests/privacy/": "privacy",
+    "tests/demo/": "the demo",
     "tests/steps/test_pulling_processes.py": "pulls",
     "tests/oncall/": "on call",
+    "tests/money/": "money",
 }
-"""What takes longest is begun first, and what shares an engine shares a process: by prefix."""
+"""What takes longest is begun first, and what shares a fixture of a session shares a process."""
+_SESSION = pytest.StashKey[Session]()
 
 
 class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # it ships no types
-    """Hands whole files to processes, and those that share an engine to one of them."""
+    """Hands whole files to processes, and those that share an engine's worker to one of them."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
@@ -36,6 +54,19 @@ class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # it ships no type
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LongestFirst:
     """Choose how tests are spread over processes, where they are."""
     return LongestFirst(config, log)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin a session in its first process; the workers of that process inherit it."""
+    if not hasattr(config, "workerinput"):
+        config.stash[_SESSION] = Session()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what the session has started."""
+    session = config.stash.get(_SESSION, None)
+    if session is not None:
+        session.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,7 +79,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let tests use the engine's server side by side, but for those that need it alone."""
+    if item.get_closest_marker("engine") is None:
+        return (yield)
+    with engine_in_use(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """Return a sandbox, a HOME and an output folder of this test's own."""
     return World(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def engine_server() -> EngineServer:
+    """Return the one engine server of the session."""
+    return shared_engine()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> str:
+    """Return the URL of the first database of the session's one PostgreSQL."""
+    return shared_postgresql()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import csv
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -22,7 +23,7 @@ from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps import closing, line
 from nightscreen.steps.asking import rounds as asking
-from nightscreen.storage.clock import system_clock
+from nightscreen.storage.clock import LAGOS, system_clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,14 @@ if TYPE_CHECKING:
     from nightscreen.client.resolving import Resolver
     from nightscreen.storage.clock import Clock
 
-CONSENT = {"consent_reference": "CNS-1", "consented_at": "2026-01-05T09:00:00"}
+
+def days_ago(number: int) -> str:
+    """Return an instant of a day in the past, as a file has it: nine in the morning in Lagos."""
+    day = datetime.now(LAGOS).date() - timedelta(days=number)
+    return f"{day.isoformat()}T09:00:00"
+
+
+CONSENT = {"consent_reference": "CNS-1", "consented_at": days_ago(60)}
 
 
 def customer(number: int, **changes: str) -> dict[str, str]:

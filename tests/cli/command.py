@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests import session_end
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 COMMAND = str(Path(sys.executable).with_name("nightscreen"))
 NOBODY_LISTENS = "http://127.0.0.1:9"
 SERVICE = {"NIGHTSCREEN_BASE_URL": NOBODY_LISTENS, "NIGHTSCREEN_API_KEY": "sandbox-key"}
-KEPT = ("PATH", "PYTHONPATH", "PREFECT_API_URL")
+KEPT = ("PATH", "PYTHONPATH", "PREFECT_API_URL", "TZ", session_end.FOLDER)
 
 
 @dataclass(frozen=True)

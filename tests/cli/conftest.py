@@ -9,10 +9,8 @@ import pytest
 
 from nightscreen.cli import main, screen
 from tests.cli.command import SERVICE, Ended
-from tests.cli.engine import Engine, running_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -53,10 +51,3 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         return Ended(status, said.out, said.err)
 
     return run
-
-
-@pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """Return a running server of the engine, shared by the tests that need one."""
-    with running_engine(tmp_path_factory.mktemp("engine")) as server:
-        yield server

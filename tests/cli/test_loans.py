@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cli.conftest import Here
-    from tests.cli.engine import Engine
+    from tests.services import EngineServer
 
 
 @pytest.fixture(scope="module")
@@ -124,14 +124,14 @@ def test_quote_says_how_many_links(here: Here, folder: Path, sandbox: SandboxPro
 
 @pytest.mark.engine
 def test_offered_and_followed_by_hand(
-    engine: Engine, folder: Path, sandbox: SandboxProcess
+    engine_server: EngineServer, folder: Path, sandbox: SandboxProcess
 ) -> None:
     """`track --json` shows each reference with its status word; a refused key ends with 3."""
     lender = Lender.under(folder)
     night = lender.screen([borrower(number) for number in (1, 2, 4)])
     env = {
         **surroundings(folder),
-        "PREFECT_API_URL": engine.url,
+        "PREFECT_API_URL": engine_server.url,
         "NIGHTSCREEN_BASE_URL": sandbox.url,
         "NIGHTSCREEN_API_KEY": "sandbox-key",
         "NIGHTSCREEN_HOME": str(folder / "home"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.cli.command import Ended
+    from tests.services import EngineServer
 
 COMMANDS = dict(walk())
 GROUPS = {words.rpartition(" ")[0] for words in COMMANDS} - {""}
@@ -134,11 +135,14 @@ def sandbox() -> Iterator[SandboxProcess]:
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory, sandbox: SandboxProcess) -> dict[str, Ended]:
+def session(
+    tmp_path_factory: pytest.TempPathFactory, sandbox: SandboxProcess, engine_server: EngineServer
+) -> dict[str, Ended]:
     """Type everything, once."""
     folder = tmp_path_factory.mktemp("session")
     lay_out(folder)
     settings = {
+        "PREFECT_API_URL": engine_server.url,
         "NIGHTSCREEN_BASE_URL": sandbox.url,
         "NIGHTSCREEN_API_KEY": sandbox.api_key,
         "NIGHTSCREEN_CONSENT_URL": sandbox.url,

@@ -1,4 +1,4 @@
-"""One Prefect server, worker and sandbox for all tests here; each test has a home of its own."""
+"""One worker and sandbox on the session's engine server; each test here has a home of its own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.sandbox.process import SandboxProcess
-from tests.flows.engine_in_a_test import Engine, in_process, running_engine
+from tests.flows.engine_in_a_test import Engine, in_process, working_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.services import EngineServer
 
 API_KEY = "sk-marker-7f3c9d51e8a24b60"
 
@@ -38,18 +40,20 @@ def nightscreen_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def engine(
-    tmp_path_factory: pytest.TempPathFactory,
+    engine_server: EngineServer,
     running_sandbox: SandboxProcess,
     nightscreen_home: Path,
 ) -> Iterator[Engine]:
-    """A server with the deployments of prefect.yaml, and a worker that has no key of its own."""
+    """The server with the deployments of prefect.yaml, and a worker that has no key of its own."""
     extra = {
         "NIGHTSCREEN_BASE_URL": running_sandbox.url,
         "NIGHTSCREEN_HOME": str(nightscreen_home),
         "NIGHTSCREEN_SHARD_ROWS": "500",
         "NIGHTSCREEN_TOLERATED_FAILURE_PCT": "100",
     }
-    with running_engine(tmp_path_factory.mktemp("prefect"), extra, API_KEY) as running:
+    with working_engine(
+        Engine(engine_server.folder, extra, engine_server.port), API_KEY
+    ) as running:
         yield running
 
 

@@ -6,11 +6,10 @@ in the tests.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,9 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from prefect.blocks.system import Secret
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+
+from tests.services import free_port, start_engine_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,16 +32,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 POOL = "nightscreen"
 BLOCK = "nightscreen-api-key"
+SCHEDULED = ("watch-inbox/inbox", "pull-transactions/transactions", "track-loans/loans")
+"""Deployments that would begin by themselves at some hour; the nightly one has its own tests."""
 PATIENCE_S = 120.0
 FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(found: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:  # noqa: ANN401
@@ -55,7 +51,7 @@ def until(found: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -
 
 @dataclass
 class Engine:
-    """A server and a worker, their environment and their log files."""
+    """A server and a worker, the environment of their processes and their log files."""
 
     home: Path
     extra: Mapping[str, str]
@@ -78,12 +74,7 @@ class Engine:
             **kept,
             "PREFECT_HOME": str(self.home),
             "PREFECT_API_URL": self.url,
-            "PREFECT_SERVER_UI_API_URL": self.url,
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
-                "prefect.server.concurrency.lease_storage.filesystem"
-            ),
-            "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
             "PREFECT_WORKER_QUERY_SECONDS": "1",
             "NIGHTSCREEN_INBOX": str(self.home / "inbox"),
             "DO_NOT_TRACK": "1",
@@ -158,11 +149,13 @@ class Engine:
 
     def start(self, parameters: Mapping[str, Any]) -> str:
         """Trigger the ad-hoc deployment by hand and return the flow run's id."""
-        asked = json.dumps({"parameters": dict(parameters)})
-        said = self.prefect("deployment", "run", "screen-batch/adhoc", "--params", asked)
-        found = _UUID.search(said)
-        assert found, said
-        return found.group()
+        return self.start_deployment("screen-batch/adhoc", parameters)
+
+    def start_deployment(self, name: str, parameters: Mapping[str, Any]) -> str:
+        """Start a deployment, found by its flow's name and its own; return the flow run's id."""
+        found = self.api.get(f"/deployments/name/{name}").raise_for_status().json()
+        asked = {"parameters": {"parameters": dict(parameters)}}
+        return str(self.post(f"/deployments/{found['id']}/create_flow_run", asked)["id"])
 
     def flow_run(self, flow_run_id: str) -> dict[str, Any]:
         """Return a flow run as the server holds it."""
@@ -195,48 +188,41 @@ class Engine:
 
 
 @contextmanager
-def running_engine(
-    home: Path, extra: Mapping[str, str], api_key: str, *, limit: int = 10
-) -> Iterator[Engine]:
-    """Start a server, make block and pool, deploy everything and start a worker.
+def working_engine(engine: Engine, api_key: str, *, limit: int = 10) -> Iterator[Engine]:
+    """Make block and pool on a server that runs, deploy everything and start a worker.
 
     Args:
-        home: the engine's PREFECT_HOME.
-        extra: what its processes are given beside their own settings.
+        engine: the server, and what its processes are given.
         api_key: the service's key, saved as a block.
         limit: flow runs that the worker takes at once.
     """
+    with temporary_settings({PREFECT_API_URL: engine.url, PREFECT_HOME: engine.home}):
+        saved = Secret(value=api_key).save(BLOCK, overwrite=True)
+        if asyncio.iscoroutine(saved):
+            asyncio.run(saved)
+    template = json.loads((ROOT / "flows" / "work_pool.json").read_bytes())
+    engine.post("/work_pools/", {"name": POOL, "type": "process", "base_job_template": template})
+    engine.prefect("deploy", "--all")
+    for name in SCHEDULED:  # whatever the hour, they start only where a test asks
+        engine.change_deployment(name, {"paused": True})
+    worker = ("worker", "start", "--pool", POOL, "--name", "night", "--limit", str(limit))
+    with engine.child("worker", *worker):
+        yield engine
+
+
+@contextmanager
+def engine_of_its_own(
+    home: Path, extra: Mapping[str, str], api_key: str, *, limit: int
+) -> Iterator[Engine]:
+    """Run a server, a worker and all deployments for a module whose workers share nothing."""
     engine = Engine(home, extra)
-    address = ("--host", "127.0.0.1", "--port", str(engine.port))
-    with engine.child("server", "server", "start", *address):
-        until(engine.is_up, "the server's start")
-        save_secret(engine, api_key)
-        engine.prefect(
-            *("work-pool", "create", POOL, "--type", "process"),
-            *("--base-job-template", "flows/work_pool.json"),
-        )
-        engine.prefect("deploy", "--all")
-        engine.change_deployment("watch-inbox/inbox", {"paused": True})  # only where a test asks
-        worker = ("worker", "start", "--pool", POOL, "--name", "night", "--limit", str(limit))
-        with engine.child("worker", *worker):
+    server = start_engine_server(home, engine.port)
+    try:
+        with working_engine(engine, api_key, limit=limit):
             yield engine
-
-
-def save_secret(engine: Engine, api_key: str) -> None:
-    """Save the service's key as a Secret block, as docs/deploy.md says."""
-    subprocess.run(
-        [sys.executable, "-c", SAVE_SECRET],
-        env={**engine.env, "NIGHTSCREEN_API_KEY": api_key},
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-
-
-SAVE_SECRET = (
-    "import os; from prefect.blocks.system import Secret; "
-    f"Secret(value=os.environ['NIGHTSCREEN_API_KEY']).save('{BLOCK}', overwrite=True)"
-)
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait()
 
 
 @contextmanager

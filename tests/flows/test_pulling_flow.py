@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -32,7 +31,6 @@ pytestmark = pytest.mark.engine
 LIST = "transaction:list"
 CALLBACK = "https://lender.example/callback"
 NUMBER = 40
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def consent(home: Path, sandbox: SandboxProcess, number: int = NUMBER) -> list[str]:
@@ -79,9 +77,8 @@ def test_deployed_pull_keeps_everything_and_shows_nobody(
     customers = consent(nightscreen_home, sandbox)
     sandbox.post("/_sandbox/tokens", {"action": "expire"})
     output = tmp_path / "out"
-    asked = json.dumps({"parameters": {"output": str(output)}})
-    said = engine.prefect("deployment", "run", "pull-transactions/transactions", "--params", asked)
-    flow_run = engine.wait_for_end(_flow_run_id(said))
+    asked = {"output": str(output)}
+    flow_run = engine.wait_for_end(engine.start_deployment("pull-transactions/transactions", asked))
     assert flow_run["state_type"] == "COMPLETED", engine.logs()
     rows = typed(output)
     assert len(rows) == sum(len(transactions_of(each)) for each in customers)
@@ -104,12 +101,6 @@ def test_deployed_pull_keeps_everything_and_shows_nobody(
     for path in (output / "transactions").rglob("*.parquet"):
         said = str(pq.read_table(path).to_pylist())
         assert not [each for each in secrets(sandbox) if each in said]
-
-
-def _flow_run_id(said: str) -> str:
-    found = _UUID.search(said)
-    assert found, said
-    return found.group()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

@@ -27,9 +27,8 @@ from nightscreen.storage.journal import open_journal
 from nightscreen.storage.places import remote_place
 from nightscreen.tasks.parts import DEPLOYMENT
 from tests.flows.conftest import API_KEY
-from tests.flows.engine_in_a_test import POOL, ROOT, Engine, running_engine, until
+from tests.flows.engine_in_a_test import POOL, ROOT, Engine, engine_of_its_own, until
 from tests.screening import World
-from tests.storage.conftest import postgresql  # noqa: F401 - a fixture
 from tests.storage.object_store import BUCKET, object_store
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.process import SandboxProcess
     from nightscreen.storage.journal import Journal
 
-pytestmark = [pytest.mark.engine, pytest.mark.postgres]
+pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.long]
 
 CAPS = {"bank_account": 6, "karma": 8, "ecosystem": 8}
 ROWS = 500
@@ -148,10 +147,9 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def journal_url(request: pytest.FixtureRequest) -> str:
+def journal_url(postgresql: str) -> str:
     """The URL of an empty schema for all tests here."""
-    url = make_url(str(request.getfixturevalue("postgresql")))
-    url = url.set(drivername="postgresql+psycopg")
+    url = make_url(postgresql).set(drivername="postgresql+psycopg")
     name = f"w{secrets.token_hex(6)}"
     engine = create_engine(url)
     with engine.begin() as connection:
@@ -193,7 +191,7 @@ def site(
     extra = {**settings, "NIGHTSCREEN_HOME": str(homes[0])}
     with ExitStack() as stack:
         home = tmp_path_factory.mktemp("prefect")
-        engine = stack.enter_context(running_engine(home, extra, API_KEY, limit=PARTS_A_WORKER))
+        engine = stack.enter_context(engine_of_its_own(home, extra, API_KEY, limit=PARTS_A_WORKER))
         yield Site(engine, homes, settings, stack)
 
 

@@ -11,15 +11,12 @@ import contextlib
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
 from decimal import Decimal
-from http import HTTPStatus
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +24,7 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.storage.journal import open_journal
 from tests.kill import truth
+from tests.services import EngineServer, free_port, start_engine_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -259,41 +257,13 @@ def _service(sandbox: SandboxProcess, below: Path, env: dict[str, str]) -> dict[
 @contextlib.contextmanager
 def prefect_server(home: Path) -> Iterator[dict[str, str]]:
     """Keep a real Prefect server up; give the environment of those who use it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    kept = {n: v for n, v in os.environ.items() if not n.startswith(("PREFECT", "NIGHTSCREEN"))}
-    env = {
-        **kept,
-        "PREFECT_HOME": str(home),
-        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-    }
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1"]
-    with (home / "server.log").open("wb") as log:
-        server = subprocess.Popen([*command, "--port", port], env=env, stdout=log, stderr=log)
+    port = free_port()
+    server = start_engine_server(home, port)
     try:
-        _wait_until_up(int(port), server)
-        yield env
+        yield EngineServer(home, port).env
     finally:
         server.terminate()
         server.wait(30)
-
-
-def _wait_until_up(port: int, server: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end and server.poll() is None:
-        connection = HTTPConnection("127.0.0.1", port, timeout=5)
-        try:
-            connection.request("GET", "/api/health")
-            if connection.getresponse().status == HTTPStatus.OK:
-                return
-        except OSError:
-            time.sleep(0.2)
-        finally:
-            connection.close()
-    raise TimeoutError("the Prefect server did not start")
 
 
 def main() -> None:

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kill.harness import prefect_server, spend_night
+from tests.kill.harness import spend_night
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.services import EngineServer
 
+
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [11, 12])
 def test_a_run_killed_again_and_again_keeps_every_promise(seed: int, tmp_path: Path) -> None:
     """Statuses, money and doubts are right after five kills, some of them while resuming."""
@@ -22,11 +25,20 @@ def test_a_run_killed_again_and_again_keeps_every_promise(seed: int, tmp_path: P
     assert night.faults() == []
 
 
+def test_a_run_killed_twice_keeps_every_promise(tmp_path: Path) -> None:
+    """The same in short: a kill at the beginning, and one while resuming."""
+    night = spend_night(13, rows=60, kills=2, below=tmp_path)
+    assert night.kills == 2
+    assert night.while_resuming >= 1
+    assert night.faults() == []
+
+
+@pytest.mark.long
 @pytest.mark.engine
-def test_a_command_line_killed_keeps_every_promise(tmp_path: Path) -> None:
+def test_a_command_line_killed_keeps_every_promise(
+    tmp_path: Path, engine_server: EngineServer
+) -> None:
     """`nightscreen screen`, killed under a real server and resumed with `--run`."""
-    (tmp_path / "engine").mkdir()
-    with prefect_server(tmp_path / "engine") as env:
-        night = spend_night(21, rows=150, kills=1, below=tmp_path, env=env)
+    night = spend_night(21, rows=150, kills=1, below=tmp_path, env=engine_server.env)
     assert night.kills == 1
     assert night.faults() == []

@@ -12,7 +12,6 @@ import pytest
 
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import COMMAND, Ended, surroundings
-from tests.cli.engine import Engine, running_engine
 from tests.privacy.people import Marked, mark
 
 if TYPE_CHECKING:
@@ -103,10 +102,3 @@ def make_place(
     )
     env.pop("PREFECT_API_URL", None)
     return Place(inside, mark(folder / "batch.csv", fillers=fillers), {**env, **settings})
-
-
-@pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """Return a running server of the engine, shared by the runs that fail."""
-    with running_engine(tmp_path_factory.mktemp("engine")) as server:
-        yield server

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.sandbox.process import SandboxProcess
-    from tests.cli.engine import Engine
+    from tests.services import EngineServer
 
 pytestmark = pytest.mark.engine
 
@@ -41,7 +41,7 @@ run()
 """
 
 
-def _search_everything(place: Place, *engines: Engine) -> None:
+def _search_everything(place: Place, *engines: EngineServer) -> None:
     """Find nothing in anything that was left."""
     search = Search({*place.marked.values, API_KEY})
     found = {
@@ -86,41 +86,41 @@ def test_after_a_night_with_every_fault(place: Place) -> None:
     _all_is_private(place)
 
 
-def test_after_a_wrong_key(place: Place, engine: Engine) -> None:
+def test_after_a_wrong_key(place: Place, engine_server: EngineServer) -> None:
     """The service refuses; the key that was tried is nowhere."""
-    place.env.update(PREFECT_API_URL=engine.url, NIGHTSCREEN_API_KEY=f"{API_KEY}-old")
+    place.env.update(PREFECT_API_URL=engine_server.url, NIGHTSCREEN_API_KEY=f"{API_KEY}-old")
     ended = place.screen(*EVERY_KIND, "--json")
     assert (ended.status, json.loads(ended.out)["stop_reason"]) == (3, "auth")
-    _search_everything(place, engine)
+    _search_everything(place, engine_server)
     _all_is_private(place)
 
 
 def test_after_a_file_that_breaks_off(
-    tmp_path: Path, sandbox: SandboxProcess, engine: Engine
+    tmp_path: Path, sandbox: SandboxProcess, engine_server: EngineServer
 ) -> None:
     """Rows that cannot be read far below the headings end the run, not the silence."""
-    place = make_place(tmp_path, sandbox, fillers=20_000, PREFECT_API_URL=engine.url)
+    place = make_place(tmp_path, sandbox, fillers=20_000, PREFECT_API_URL=engine_server.url)
     with place.marked.file.open("ab") as file:
         file.write(b"Zqxbroken-Firstname,\xe8\x81\xff\xfe\x00,22999000001\n")
     ended = place.screen("--json")
     assert ended.status == 2, ended.err
     assert ended.document["exit_status"] == 2
-    _search_everything(place, engine)
+    _search_everything(place, engine_server)
 
 
-def test_after_a_fault_of_our_own(place: Place, engine: Engine) -> None:
+def test_after_a_fault_of_our_own(place: Place, engine_server: EngineServer) -> None:
     """An exception whose text holds rows is replaced by its kind and place."""
-    place.env["PREFECT_API_URL"] = engine.url
+    place.env["PREFECT_API_URL"] = engine_server.url
     ended = place.screen(program=(sys.executable, "-c", BREAK_DOWN))
     assert ended.status == 1
     assert "unexpected ValueError at" in ended.err
-    _search_everything(place, engine)
+    _search_everything(place, engine_server)
     _all_is_private(place)
 
 
-def test_after_a_kill(place: Place, engine: Engine, sandbox: SandboxProcess) -> None:
+def test_after_a_kill(place: Place, engine_server: EngineServer, sandbox: SandboxProcess) -> None:
     """Rows in hand are sealed, calls under way bear pseudonyms; the run is listed as killed."""
-    place.env["PREFECT_API_URL"] = engine.url
+    place.env["PREFECT_API_URL"] = engine_server.url
     before = sandbox.totals()["totals"]["requests"]
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 150})
     child = place.start(*EVERY_KIND)
@@ -131,5 +131,5 @@ def test_after_a_kill(place: Place, engine: Engine, sandbox: SandboxProcess) -> 
     child.communicate()
     sandbox.post("/_sandbox/latency", {"kind": "none"})
     assert any((place.folder / ".nightscreen" / "work").glob("*/*.sealed"))
-    _search_everything(place, engine)
+    _search_everything(place, engine_server)
     _all_is_private(place)

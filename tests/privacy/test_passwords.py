@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.sandbox.process import SandboxProcess
-    from tests.cli.engine import Engine
     from tests.privacy.conftest import Place
+    from tests.services import EngineServer
 
 pytestmark = pytest.mark.engine
 
@@ -68,7 +68,7 @@ def passwords_of(sandbox: SandboxProcess) -> dict[str, str]:
 
 
 def test_both_stages_leave_no_password(
-    place: Place, sandbox: SandboxProcess, engine: Engine
+    place: Place, sandbox: SandboxProcess, engine_server: EngineServer
 ) -> None:
     """Right, wrong, malformed and unknown ones: none is found, in clear or encoded."""
     rows = [
@@ -94,7 +94,7 @@ def test_both_stages_leave_no_password(
     assert report["states"] == {"awaiting_otp": 2, "confirmed": 20, "wrong_otp": 8}
     assert report["rows"] == {"read": 30, "screened": 28, "quarantined": 2}
     assert report["cost"]["total"] == "400.00"
-    assert list(engine.folder.rglob("*.db"))
+    assert list(engine_server.folder.rglob("*.db"))
     otps = re.compile(
         b"(?<![0-9.])(" + b"|".join(otp.encode() for otp in given.values()) + b")(?![0-9])"
     )
@@ -105,7 +105,7 @@ def test_both_stages_leave_no_password(
     )
     found = {
         name: (otps.findall(content), people.found_in(content))
-        for folder in (place.folder, engine.folder)
+        for folder in (place.folder, engine_server.folder)
         for name, content in left(folder)
         if otps.search(content) or (not PERMITTED.match(name) and people.found_in(content))
     }

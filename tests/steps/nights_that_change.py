@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nightscreen.storage.clock import DAY_MICROS, system_clock
-from tests.screening import CONSENT, customer
+from tests.screening import CONSENT, customer, days_ago
 
 if TYPE_CHECKING:
     import random
@@ -45,7 +45,7 @@ def changed(rows: list[dict[str, str]], rng: random.Random) -> list[dict[str, st
             case 1:
                 row["account_number"], row["bank_code"] = other["account_number"], "058"
             case 2:
-                row["consent_withdrawn_at"] = "2026-02-01T09:00:00"
+                row["consent_withdrawn_at"] = days_ago(30)
             case 3:
                 row["bvn"] = other["bvn"]
             case 4:

@@ -27,6 +27,7 @@ from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.journal.rotation import rotate_key
 from nightscreen.storage.journal.verify import verify_journal
+from tests.screening import days_ago
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def test_nobody_is_asked_without_consent(world: BvnWorld) -> None:
         asked(1),
         asked(2, consent_reference=""),
         asked(3, consented_at="2020-01-01T00:00:00"),
-        asked(4, consent_withdrawn_at="2026-02-01T00:00:00"),
+        asked(4, consent_withdrawn_at=days_ago(30)),
         asked(5, phone="", bvn="22000000005"),
         asked(6, bvn="123"),
     ]
@@ -172,7 +173,7 @@ def test_consent_withdrawn_between_the_stages_stops_the_second(world: BvnWorld) 
     """A file that knows of the withdrawal ends the open request; the password is not sent."""
     world.request([asked(1), asked(2)])
     otps = {f"C{number}": world.otp(asked(number)) or "" for number in (1, 2)}
-    world.request([asked(1, consent_withdrawn_at="2026-02-01T00:00:00"), asked(2)])
+    world.request([asked(1, consent_withdrawn_at=days_ago(30)), asked(2)])
     told = world.confirm(otps)
     assert ("2", "consent_ended") in told.problems
     assert (told.rows["C1"]["state"], told.rows["C2"]["state"]) == ("refused", "confirmed")

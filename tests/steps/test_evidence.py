@@ -15,7 +15,7 @@ from nightscreen.storage.evidence import drop_evidence
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.rotation import rotate_key
-from tests.screening import Night, World
+from tests.screening import Night, World, days_ago
 from tests.steps.nights_that_change import ROWS, Clock, changed, person
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def test_withdrawn_consent_hides_what_evidence_has(world: World) -> None:
     found = [status == "found" for status in night_of(world, rows).column("ecosystem_status")]
     assert any(found)
     for row in rows:
-        row["consent_withdrawn_at"] = "2026-01-06T09:00:00"
+        row["consent_withdrawn_at"] = days_ago(59)
     night = night_of(world, rows)
     assert set(night.column("ecosystem_status")) == {"refused"}
     assert set(night.column("ecosystem_loans")) == {None}

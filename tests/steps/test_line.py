@@ -15,7 +15,7 @@ from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.storage.clock import system_clock, to_instant
 from nightscreen.storage.journal import money, open_journal
-from tests.screening import CONSENT, World, customer
+from tests.screening import CONSENT, World, customer, days_ago
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,12 +83,12 @@ def test_a_lookup_needed_twice_is_made_once(world: World) -> None:
 
 CONSENTS = [
     ({}, False),
-    ({"consented_at": "2026-01-05"}, False),
+    ({"consented_at": CONSENT["consented_at"]}, False),
     ({"consent_reference": "CNS"}, False),
     (CONSENT, True),
     ({**CONSENT, "consented_at": "2099-01-01"}, False),
-    ({**CONSENT, "consent_expires_at": "2026-02-01"}, False),
-    ({**CONSENT, "consent_withdrawn_at": "2026-02-01"}, False),
+    ({**CONSENT, "consent_expires_at": days_ago(30)}, False),
+    ({**CONSENT, "consent_withdrawn_at": days_ago(30)}, False),
     ({**CONSENT, "consent_withdrawn_at": "no idea"}, False),
 ]
 

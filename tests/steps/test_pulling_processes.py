@@ -20,14 +20,14 @@ from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.vault import Vault
-from tests.storage.conftest import postgresql, schema_url  # noqa: F401 - fixtures
+from tests.storage.conftest import schema_url  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIST = "transaction:list"
 CALLBACK = "https://lender.example/callback"
-CUSTOMERS = {"sqlite": 200, "postgresql": 60}
+SHORT = 40
 BEFORE_WORK = {"http_503": 0.02, "http_500": 0.01, "cut_before_charge": 0.02}
 _PATIENCE_S = 120
 _ROOT = Path(__file__).resolve().parents[2]
@@ -139,9 +139,9 @@ def expected(number: int) -> Counter[tuple[str, str]]:
     )
 
 
-def test_two_processes_pull_customers_through_faults(place: Place) -> None:
+@pytest.mark.parametrize("number", [SHORT, pytest.param(200, marks=pytest.mark.long)])
+def test_two_processes_pull_customers_through_faults(place: Place, number: int) -> None:
     """Every transaction is kept once, and each expired token is refreshed at most once."""
-    number = CUSTOMERS["postgresql" if place.journal_url else "sqlite"]
     place.consent(number)
     place.control("tokens", {"action": "expire"})
     place.control("faults", {"seed": 7, "rates": BEFORE_WORK})

