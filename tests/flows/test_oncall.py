@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.engine, pytest.mark.alone]
 
 BLOCK = "custom-webhook/on-call"
+HELD_MS = 15_000
+"""Holds a run where it is for longer than anybody takes to look at it, within every timeout."""
 SOON_S = 10.0
 """The least the engine waits before it takes silence for an event."""
 
@@ -193,6 +195,7 @@ def test_a_run_is_looked_at_from_outside_killed_and_resumed(
         *("--log-format", "json"),
     )
     wait_until_under_way(sandbox)
+    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": HELD_MS})
 
     def signs() -> dict[str, Any] | None:
         status, told = asked(engine, at_home)
