@@ -12,6 +12,7 @@ import typer
 from nightscreen.cli.lagos import lagos_time
 from nightscreen.cli.opened import opened_journal
 from nightscreen.cli.summary import naira
+from nightscreen.cli.surroundings import settings_of_command
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.settings import read_settings
@@ -95,6 +96,50 @@ def verify(*, json_output: bool) -> int:
     else:
         typer.echo("The journal is sound: the database, every seal, and the money adds up.")
     return 1 if findings else 0
+
+
+def read_again(*, json_output: bool) -> None:
+    """Read kept bodies again that could not be read; print what became of them, by check."""
+    from nightscreen.client.manners import load_manners
+    from nightscreen.steps.asking.rereading import reread
+
+    own = settings_of_command().own_table("manners")
+    manners = load_manners(own)
+    with opened_journal() as journal:
+        found = reread(journal, manners)
+    kept, read = (sum(getattr(each, name) for each in found.values()) for name in ("kept", "read"))
+    if json_output:
+        document = {
+            "kept": kept,
+            "read": read,
+            "left": kept - read,
+            "table": None if own is None else str(own),
+            "checks": {
+                check: {
+                    "kept": each.kept,
+                    "read": each.read,
+                    "left": each.kept - each.read,
+                    "left_cost": naira_text(each.left_cost_micro),
+                    "answers": dict(sorted(each.answers.items())),
+                }
+                for check, each in sorted(found.items())
+            },
+        }
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        return
+    for check, each in sorted(found.items()):
+        words = ", ".join(f"{number:,} {word}" for word, number in sorted(each.answers.items()))
+        said = f" ({words})" if words else ""
+        typer.echo(
+            f"{check:<13} {each.kept:>7,} kept  {each.read:>7,} read{said}"
+            f"  {each.kept - each.read:>7,} still not readable, for which "
+            f"{naira(naira_text(each.left_cost_micro))} was paid"
+        )
+    typer.echo(f"Read with the table {own or 'of the package'}; nothing was asked or paid.")
+    if not kept:
+        typer.echo("No answer is kept that could not be read.")
+    elif read:
+        typer.echo("The next run uses what is still fresh: run again, or resume with --run.")
 
 
 def back_up(folder: Path, *, json_output: bool) -> None:

@@ -221,6 +221,17 @@ def journal_verify(json_output: JsonOption = False) -> None:
     raise typer.Exit(verify(json_output=json_output))
 
 
+@journal_app.command("reread", epilog="Example: nightscreen journal reread --json")
+def journal_reread(json_output: JsonOption = False) -> None:
+    """Read kept answers again that could not be read, once the table of manners was corrected.
+
+    Costs nothing and asks nothing. What can be read by now is used by the next run.
+    """
+    from nightscreen.cli.journal import read_again
+
+    read_again(json_output=json_output)
+
+
 @journal_app.command("backup", epilog="Example: nightscreen journal backup backups/2026-03-01")
 def journal_backup(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the copy.")],

@@ -310,8 +310,8 @@ def _seconds(text: str) -> float | None:
         return min(float(text[:9]), LONGEST_RETRY_AFTER_S)
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        left_s = (at - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError):  # no date, or one beyond all that Python reckons with
         return None
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=UTC)
-    return min(max(0.0, (at - datetime.now(UTC)).total_seconds()), LONGEST_RETRY_AFTER_S)
+    return min(max(0.0, left_s), LONGEST_RETRY_AFTER_S)

@@ -22,7 +22,7 @@ from nightscreen.client.manners import (
     Verdict,
     load_manners,
 )
-from nightscreen.client.reading import is_other_person, parse_document, read_record
+from nightscreen.client.reading import find_meta, is_other_person, parse_document, read_record
 from nightscreen.schemas.answers import read_number
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.money import to_micro
@@ -58,6 +58,11 @@ MOST_NAIRA = 10**12
 """A cost or balance beyond this is a fault of the service, and unknown to us."""
 
 
+BODY_KEPT = frozenset({Verdict.ANSWERED, Verdict.UNREADABLE})
+
+_SUCCESS = range(200, 300)
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What one call came to.
@@ -71,10 +76,11 @@ class Reading:
         stop: what makes further calls useless, with `stop_scope`.
         retry_after_s: seconds the service asks to be left alone.
         cost_micro: micro-naira the service says it charged, nought where the table says that
-            nothing was; None where it is not known. It holds whatever the verdict.
+            nothing was; None where it is not known. It holds whatever the verdict, but in test
+            mode: the cost there is the sample's, and nothing was charged.
         balance_micro: micro-naira left in the wallet, where the answer said so.
         status: HTTP status, where there was one.
-        body: the raw body of an answered call; empty otherwise.
+        body: the raw body of a call that was answered, readable or not; empty otherwise.
         rule: the name of the rule that decided, for whoever corrects the table.
         fault: of a server fault that may have been charged, a digest by which those that say the
             same are told; empty otherwise.
@@ -106,7 +112,7 @@ class _Look:
     """What the rules may ask about a body."""
 
     document: dict[str, object]
-    shape: BodyShape
+    shapes: frozenset[BodyShape]
     body_status: str
     message: str
 
@@ -115,7 +121,7 @@ class _Look:
             return False
         if rule.body_status and self.body_status not in rule.body_status:
             return False
-        if rule.body and self.shape not in rule.body:
+        if rule.body and self.shapes.isdisjoint(rule.body):
             return False
         patterns = rule.message_matches
         return not patterns or any(pattern.search(self.message) for pattern in patterns)
@@ -138,13 +144,16 @@ class Classifier:
         rules = self._shortlist(request.operation, exchange.broken or exchange.status)
         rule = next(rule for rule in rules if look.satisfies(rule))
         cost = _meta(look.document, "cost")
-        if cost is None and rule.cost_naira is not None:
+        verdict = _verdict(rule, exchange.status, cost)
+        if cost is not None and verdict is Verdict.TEST_MODE:
+            cost = 0
+        elif cost is None and rule.cost_naira is not None:
             cost = to_micro(rule.cost_naira)
         return Reading(
-            verdict=rule.verdict,
-            outcome=rule.outcome,
+            verdict=verdict,
+            outcome=Outcome.UNREADABLE if verdict is Verdict.UNREADABLE else rule.outcome,
             trouble=rule.trouble,
-            retry=rule.retry,
+            retry=rule.retry and verdict is not Verdict.UNREADABLE,
             strain=rule.strain,
             stop=rule.stop,
             stop_scope=rule.stop_scope,
@@ -152,7 +161,7 @@ class Classifier:
             cost_micro=cost,
             balance_micro=_meta(look.document, "balance"),
             status=exchange.status,
-            body=exchange.body if rule.verdict is Verdict.ANSWERED else b"",
+            body=exchange.body if verdict in BODY_KEPT else b"",
             rule=rule.name,
             fault=_fault(exchange, look) if rule.verdict is Verdict.IN_DOUBT else "",
         )
@@ -167,28 +176,44 @@ class Classifier:
         return rules
 
 
+def _verdict(rule: Rule, status: int | None, stated_micro: int | None) -> Verdict:
+    """Return a rule's verdict, once it is known whether the answer states its cost.
+
+    A stated cost settles a doubt about a success: the service answered and says what it charged,
+    whatever is wrong with the rest. Without one, what cannot be read stays in doubt.
+    """
+    success = status is not None and status in _SUCCESS
+    if rule.verdict is Verdict.IN_DOUBT and success and stated_micro is not None:
+        return Verdict.UNREADABLE
+    if rule.verdict is Verdict.UNREADABLE and stated_micro is None:
+        return Verdict.IN_DOUBT
+    return rule.verdict
+
+
 def _look(request: Request, exchange: Exchange) -> _Look:
     whole = exchange.broken is None
     document = parse_document(request.operation, exchange.body) if whole else None
     if not isinstance(document, dict):
-        return _Look({}, BodyShape.UNREADABLE, "", "")
+        meta = find_meta(exchange.body) if whole else {}
+        return _Look(meta, frozenset({BodyShape.UNREADABLE}), "", "")
     return _Look(
         document=document,
-        shape=_shape(request, document),
+        shapes=_shapes(request, document),
         body_status=_text(document, "status").casefold(),
         message=" ".join(_text(document, "message")[:MESSAGE_CHARACTERS].split()),
     )
 
 
-def _shape(request: Request, document: dict[str, object]) -> BodyShape:
+def _shapes(request: Request, document: dict[str, object]) -> frozenset[BodyShape]:
     if not document:
-        return BodyShape.EMPTY
+        return frozenset({BodyShape.EMPTY})
     record = read_record(request.operation, document)
     if record is None:
-        return BodyShape.NO_RECORD
+        nothing = document.get("data") in (None, "", [], {})
+        return frozenset({BodyShape.NO_RECORD, *([BodyShape.NO_DATA] if nothing else [])})
     if is_other_person(request.operation, request.asked, record):
-        return BodyShape.OTHER_PERSON
-    return BodyShape.RECORD
+        return frozenset({BodyShape.OTHER_PERSON})
+    return frozenset({BodyShape.RECORD})
 
 
 def _fault(exchange: Exchange, look: _Look) -> str:

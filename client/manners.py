@@ -7,7 +7,6 @@ belong here: applying them (`client/classify.py`).
 from __future__ import annotations
 
 import re
-import tomllib
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from nightscreen.client.exchange import Break
-from nightscreen.client.mistakes import first_mistake
+from nightscreen.client.mistakes import first_mistake, place_in, read_toml
 from nightscreen.schemas.checks import Operation, Outcome
 from nightscreen.schemas.errors import SettingsError
 
@@ -29,6 +28,8 @@ class Verdict(StrEnum):
     """What one call came to, which also says whether it was charged."""
 
     ANSWERED = "answered"
+    UNREADABLE = "unreadable"
+    """Charged what the body states, and not to be read; without a stated cost it is in doubt."""
     NOT_SENT = "not_sent"
     NOT_CHARGED = "not_charged"
     IN_DOUBT = "in_doubt"
@@ -88,6 +89,8 @@ class BodyShape(StrEnum):
     RECORD = "record"
     OTHER_PERSON = "other_person"
     NO_RECORD = "no_record"
+    NO_DATA = "no_data"
+    """A kind of `no_record`: "data" is absent, null or empty, so that nothing is left unread."""
     EMPTY = "empty"
     UNREADABLE = "unreadable"
 
@@ -147,6 +150,8 @@ class Rule(BaseModel):
         answered = self.verdict is Verdict.ANSWERED
         if answered != (self.outcome is not None):
             raise ValueError("`outcome` belongs to the verdict answered, and only there")
+        if self.outcome is Outcome.UNREADABLE:
+            raise ValueError('write verdict = "unreadable" with a `trouble`, not an outcome')
         if answered == (self.trouble is not None):
             raise ValueError("`trouble` says why there is no answer; an answered rule has none")
         stops = self.verdict in (Verdict.STOP, Verdict.TEST_MODE)
@@ -209,20 +214,27 @@ def load_manners(path: Path | None = None) -> Manners:
 
     Raises:
         SettingsError: the file cannot be read, is no TOML, or has a mistake in a rule, which is
-            named with its place.
+            named with its file and line.
     """
     path = path or MANNERS
-    try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path.name} is no TOML: {error}") from None
+    text, table = read_toml(path)
     try:
         return Manners.model_validate(table)
     except ValidationError as error:
+        place = place_in(path, text, error.errors()[0]["loc"] or ("rules", _wrong_rule(table)))
         mistake = first_mistake(error)
-        raise SettingsError(f"{path.name}: {mistake}{_rule_name(table, error)}") from None
+        raise SettingsError(f"{place}: {mistake}{_rule_name(table, error)}") from None
+
+
+def _wrong_rule(table: dict[str, Any]) -> int:
+    """Return the number of the rule to blame where the table as a whole is wrong.
+
+    That is the second of two with one name; else the last, which has to take whatever is left.
+    """
+    rules = table.get("rules")
+    names = [each.get("name") for each in rules if isinstance(each, dict)] if rules else []
+    twice = (place for place, name in enumerate(names) if name in names[:place])
+    return next(twice, len(names) - 1)
 
 
 def _rule_name(table: dict[str, Any], error: ValidationError) -> str:

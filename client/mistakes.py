@@ -1,14 +1,65 @@
-"""How a mistake in a data file is told: where it stands and what is wrong with it.
+"""How a mistake in a data file is reported: file, line, and what is wrong.
 
 What does not belong here: which mistakes there are; the models of each file know.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from pydantic import ValidationError
+
+_TABLE = re.compile(r"\s*\[+\s*([\w.-]+)\s*\]+")
+_ENTRY = re.compile(r"\s*[\"']?([\w-]+)[\"']?\s*=")
+
+
+def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return a data file as text and as what it holds.
+
+    Raises:
+        SettingsError: it cannot be read, or is no TOML; the line is named.
+    """
+    try:
+        text = path.read_text("utf-8")
+        return text, tomllib.loads(text)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is no TOML: {error}") from None
+
+
+def place_in(path: Path, text: str, where: Sequence[str | int]) -> str:
+    """Return the file and the line of an entry, such as `manners.toml, line 12`.
+
+    Args:
+        path: the file.
+        text: what it holds.
+        where: names and numbers that lead to the entry, as pydantic gives them; where they lead
+            further than the file goes, the line is that of the innermost table that is there.
+    """
+    table = next((part for part in where if isinstance(part, str)), None)
+    number = next((part for part in where if isinstance(part, int)), 0)
+    names = [part for part in where if isinstance(part, str)][1:]
+    line, seen = 0, -1
+    for at, content in enumerate(text.splitlines(), start=1):
+        if found := _TABLE.match(content):
+            seen += found[1] == table
+            if found[1] == table and seen == number:
+                line = at
+            elif line:
+                break
+        elif line and names and (entry := _ENTRY.match(content)) and entry[1] == names[0]:
+            line = at
+            break
+    return f"{path}, line {line}" if line else str(path)
 
 
 def first_mistake(error: ValidationError) -> str:

@@ -5,13 +5,12 @@ What does not belong here: prices seen (`storage/`) and quotes (`steps/`).
 
 from __future__ import annotations
 
-import tomllib
 from decimal import Decimal
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nightscreen.client.mistakes import first_mistake
+from nightscreen.client.mistakes import first_mistake, place_in, read_toml
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.money import to_micro
@@ -31,20 +30,22 @@ def load_prices(path: Path | None = None) -> dict[Operation, int]:
     """Return micro-naira by operation from `data/prices.toml` or a file like it.
 
     Raises:
-        SettingsError: the file cannot be read, or an operation is missing or wrong.
+        SettingsError: the file cannot be read, or an operation is missing or wrong; file and line
+            are named.
     """
     path = path or PRICES
+    text, table = read_toml(path)
     try:
-        listed = PriceList.model_validate(tomllib.loads(path.read_text("utf-8"))).naira
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path.name} is no TOML: {error}") from None
+        listed = PriceList.model_validate(table).naira
     except ValidationError as error:
-        raise SettingsError(f"{path.name}: {first_mistake(error)}") from None
+        place = place_in(path, text, error.errors()[0]["loc"])
+        raise SettingsError(f"{place}: {first_mistake(error)}") from None
     missing = [operation for operation in Operation if operation not in listed]
     if missing:
-        raise SettingsError(f"{path.name}: naira.{missing[0]} is missing")
-    if any(price < 0 for price in listed.values()):
-        raise SettingsError(f"{path.name}: a price is below zero")
+        place = place_in(path, text, ("naira",))
+        raise SettingsError(f"{place}: naira.{missing[0].value} is missing")
+    for operation, price in listed.items():
+        if price < 0:
+            place = place_in(path, text, ("naira", operation.value))
+            raise SettingsError(f"{place}: naira.{operation.value} is below zero")
     return {operation: to_micro(listed[operation]) for operation in Operation}

@@ -7,6 +7,7 @@ through a float. What does not belong here: status codes and verdicts (`client/c
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, overload
 
@@ -18,6 +19,7 @@ from nightscreen.schemas.answers import (
     BvnStarted,
     EcosystemRecord,
     KarmaListing,
+    KarmaListings,
     SelfieAnswer,
 )
 from nightscreen.schemas.checks import Check, Operation
@@ -36,6 +38,10 @@ LOANS = frozenset({Operation.LOAN_PRODUCTS, Operation.LOAN_START, Operation.LOAN
 
 AnyAnswer = Answer | TokenAnswer | RawRecords | LoanProducts | LoanStarted | LoanState
 
+_META = re.compile(r'"meta"\s*:\s*(\{[^{}]*\})')
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+"""How JSON text escapes a character beyond the first 65,536, in two halves; one may be missing."""
+
 SAME_DIGITS = 10
 """Identifiers are compared on this many last digits: `+234` and `0` before a phone are one."""
 
@@ -47,7 +53,7 @@ def parse_answer(
 @overload
 def parse_answer(
     check: Literal[Check.KARMA, Operation.KARMA], body: bytes
-) -> KarmaListing | None: ...
+) -> KarmaListing | KarmaListings | None: ...
 @overload
 def parse_answer(
     check: Literal[Check.ECOSYSTEM, Operation.ECOSYSTEM], body: bytes
@@ -76,18 +82,37 @@ def parse_answer(check: Check | Operation, body: bytes) -> AnyAnswer | None:
     """Return the record an answered call holds; None where there is none, as in a miss.
 
     Shapes are those of the specification, "Resources and their fields"; a BVN confirmation is read
-    as the details object or as a list of accounts.
+    as the details object or as a list of accounts, karma as one record or a list of them.
     """
     operation = Operation(check.value)
     return read_record(operation, parse_document(operation, body))
 
 
 def parse_json(body: bytes) -> object:
-    """Return a JSON document with exact numbers, or None where the bytes are no JSON."""
+    """Return a JSON document with exact numbers, or None where the bytes are no JSON.
+
+    Read leniently, for the answer has been paid for: a byte that belongs to no character is
+    replaced, so that a name with one is just a name; a byte order mark, line breaks inside text and
+    numbers such as NaN, which become null, are borne. Of a key that comes twice the last counts.
+    """
     try:
-        return json.loads(body, parse_float=_exact, parse_constant=_refuse)
+        text = body.decode(json.detect_encoding(body), "replace")
+        document: object = json.loads(
+            text, strict=False, parse_float=_exact, parse_constant=_nothing
+        )
+        return _whole_characters(document) if _HALF_CHARACTER.search(text) else document
     except (ValueError, RecursionError):
         return None
+
+
+def find_meta(body: bytes) -> dict[str, object]:
+    """Return `{"meta": …}` of a body that is no JSON as a whole, `{}` where it has not just one.
+
+    An answer wrapped in a page, nested too deep or broken in its record still states its cost.
+    """
+    found = _META.findall(body.decode("utf-8", "replace"))
+    meta = parse_json(found[0].encode()) if len(found) == 1 else None
+    return {"meta": meta} if isinstance(meta, dict) else {}
 
 
 def parse_document(operation: Operation, body: bytes) -> object:
@@ -153,6 +178,10 @@ def _read_validation(operation: Operation, data: object) -> Answer | None:
     if operation is Operation.BVN_FINISH and isinstance(data, list):
         accounts = tuple(BvnAccount.read(item) for item in data if isinstance(item, dict))
         return tuple(account for account in accounts if not account.is_blank()) or None
+    if operation is Operation.KARMA and isinstance(data, list):
+        listings = (KarmaListing.read(_flat_karma(item)) for item in data if isinstance(item, dict))
+        found = tuple(listing for listing in listings if not listing.is_blank())
+        return KarmaListings(found) if found else None
     return _read_object(operation, data) if isinstance(data, dict) else None
 
 
@@ -162,8 +191,8 @@ def is_other_person(operation: Operation, asked: str, answer: AnyAnswer) -> bool
     Digits the service masks (zeros, asterisks) agree with anything, and so do identifiers of
     different kinds: in doubt the record is taken for the right one.
     """
-    if operation is Operation.KARMA and isinstance(answer, KarmaListing):
-        return _differ(asked, answer.karma_identity)
+    if operation is Operation.KARMA:  # of several listings not one may be somebody else's
+        return any(_differ(asked, each.karma_identity) for each in listings_of(answer))
     if operation is Operation.ECOSYSTEM and isinstance(answer, EcosystemRecord):
         return _differ(asked, answer.bvn)
     if operation is Operation.BANK_ACCOUNT and isinstance(answer, BankAccountAnswer):
@@ -171,6 +200,13 @@ def is_other_person(operation: Operation, asked: str, answer: AnyAnswer) -> bool
     if operation is Operation.BVN_FINISH and isinstance(answer, BvnDetails):
         return _differ(asked, answer.bvn)
     return False
+
+
+def listings_of(answer: object) -> tuple[KarmaListing, ...]:
+    """Return the listings of a karma answer: one, several, or none where it holds no record."""
+    if isinstance(answer, KarmaListings):
+        return answer.listings
+    return (answer,) if isinstance(answer, KarmaListing) else ()
 
 
 def _differ(asked: str, answered: str | None) -> bool:
@@ -229,12 +265,24 @@ def _flat_karma(data: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _exact(text: str) -> Decimal:
+def _exact(text: str) -> Decimal | None:
+    """Return an exact number; None of one beyond every bound."""
     try:
         return Decimal(text)
     except InvalidOperation:
-        raise ValueError("a number beyond every bound") from None
+        return None
 
 
-def _refuse(word: str) -> object:
-    raise ValueError(f"{word} is no JSON")
+def _nothing(_: str) -> None:
+    """Stand for NaN and Infinity, which are no numbers."""
+
+
+def _whole_characters(value: object) -> Any:  # noqa: ANN401 - any JSON value
+    """Return a document without halves of characters, which no file can be written with."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_whole_characters(each) for each in value]
+    if isinstance(value, dict):
+        return {_whole_characters(key): _whole_characters(each) for key, each in value.items()}
+    return value

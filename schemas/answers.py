@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
@@ -232,6 +233,13 @@ class KarmaListing(Record):
     reporting_entity_email: Text = None
 
 
+@dataclass(frozen=True, slots=True)
+class KarmaListings:
+    """Several blacklist records in one answer; the specification shows one."""
+
+    listings: tuple[KarmaListing, ...] = field(repr=False)
+
+
 class EcosystemRecord(Record):
     """A borrower's history with lenders (specification, ecosystem record)."""
 
@@ -310,6 +318,7 @@ class BvnAccount(Record):
 Answer = (
     BankAccountAnswer
     | KarmaListing
+    | KarmaListings
     | EcosystemRecord
     | SelfieAnswer
     | BvnStarted

@@ -5,7 +5,7 @@ Writing them down belongs to `storage/`, making them to `client/`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -14,10 +14,16 @@ class CallState(StrEnum):
 
     INTENT = "intent"
     ANSWERED = "answered"
+    UNREADABLE = "unreadable"
+    """Answered at a known cost; the record could not be read, its body is kept."""
     NOT_SENT = "not_sent"
     NOT_CHARGED = "not_charged"
     IN_DOUBT = "in_doubt"
     TEST_MODE = "test_mode"
+
+
+KEPT_STATES = frozenset({CallState.ANSWERED, CallState.UNREADABLE})
+"""Calls that brought an answer whose body the journal keeps."""
 
 
 class GrantKind(StrEnum):
@@ -87,6 +93,8 @@ class Settled:
         settled_at: instant of the outcome.
         final: True where the lookup is not tried again in this run.
         body: the answer as received, to be sealed; empty where there is none.
+        asked: the identifier that was asked about, sealed with the body of an unreadable answer: to
+            read it again one must know whom it should be about.
     """
 
     call_id: int
@@ -101,7 +109,8 @@ class Settled:
     balance_micro: int | None = None
     sent_at: int | None = None
     final: bool = False
-    body: bytes = b""
+    body: bytes = field(default=b"", repr=False)
+    asked: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,8 @@ class Outcome(StrEnum):
     LISTED = "listed"
     CLEAR = "clear"
     SCORED = "scored"
+    UNREADABLE = "unreadable"
+    """Answered, at a cost the answer states; what it says could not be read. Its body is kept."""
 
 
 HITS = frozenset({Outcome.FOUND, Outcome.LISTED, Outcome.SCORED})
@@ -116,6 +118,7 @@ class NoAnswer(StrEnum):
     REFUSED = "refused"
     SPARED = "spared"
     TEST_MODE = "test_mode"
+    UNREADABLE = "unreadable"
     IN_DOUBT = "in_doubt"
     FAILED = "failed"
     PENDING = "pending"

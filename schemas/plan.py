@@ -59,6 +59,8 @@ class Standing(IntEnum):
     """Its consent ended before it could be asked; it counts as pending."""
     SPARED = 7
     """Nothing hung on it any more, so that it was not asked."""
+    UNREADABLE = 8
+    """Answered at a known cost; what the answer says could not be read."""
 
 
 SUBJECT = pa.binary(16)
@@ -99,8 +101,9 @@ class CheckCounts:
     """How a check's rows and lookups stand before anything is asked.
 
     Rows are input rows; lookups are answers that eligible rows need; distinct are the calls that
-    would answer them all; reused, paid and free are those already answered. `stricter` is what half
-    the age limits would ask again, `looser` what twice the limits would still reuse.
+    would answer them all; reused, paid, free and unreadable are those already answered, unreadable
+    by this run or an earlier one. `stricter` is what half the age limits would ask again, `looser`
+    what twice the limits would still reuse.
     """
 
     rows_refused: int = 0
@@ -111,6 +114,7 @@ class CheckCounts:
     reused: int = 0
     paid: int = 0
     free: int = 0
+    unreadable: int = 0
     saved_by_reuse_micro: int = 0
     oldest_reused_at: int | None = None
     stricter: AgeEffect = field(default_factory=AgeEffect)
@@ -118,7 +122,8 @@ class CheckCounts:
 
     def add_lookups(self, other: CheckCounts) -> None:
         """Add what another counted of lookups; rows are counted by each for itself."""
-        for name in ("lookups", "distinct", "reused", "paid", "free", "saved_by_reuse_micro"):
+        names = ("lookups", "distinct", "reused", "paid", "free", "unreadable")
+        for name in (*names, "saved_by_reuse_micro"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         known = (self.oldest_reused_at, other.oldest_reused_at)
         self.oldest_reused_at = min((at for at in known if at is not None), default=None)

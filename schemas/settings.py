@@ -132,14 +132,24 @@ class MaxPerDay(_Group):
     selfie: int | None = Field(None, ge=0)
 
 
-class KarmaAges(_Group):
+class _Ages(_Group):
+    """How long answers to a check stay fresh.
+
+    One that could not be read is asked again after the shortest of the check's other ages, unless
+    an age of its own is set.
+    """
+
+    unreadable: Age | None = None
+
+
+class KarmaAges(_Ages):
     """How long a karma answer stays fresh."""
 
     clear: Age | None = None
     listed: Age | None = None
 
 
-class BankAccountAges(_Group):
+class BankAccountAges(_Ages):
     """How long a bank account answer stays fresh."""
 
     verified: Age | None = None
@@ -147,14 +157,14 @@ class BankAccountAges(_Group):
     not_found: Age | None = None
 
 
-class EcosystemAges(_Group):
+class EcosystemAges(_Ages):
     """How long an ecosystem answer stays fresh."""
 
     found: Age | None = None
     not_found: Age | None = None
 
 
-class SelfieAges(_Group):
+class SelfieAges(_Ages):
     """How long an image match stays fresh (another image is another question)."""
 
     scored: Age | None = None
@@ -208,6 +218,7 @@ _DAYS: dict[Purpose, dict[tuple[Check, str], int]] = {
         (Check.SELFIE, Outcome.SCORED): 365,
     },
 }
+_UNREADABLE = Outcome.UNREADABLE.value
 NIGHTLY_MARGIN = timedelta(hours=4)
 """Taken off each age, so that "one day" works on a run that starts at about the same hour."""
 
@@ -220,6 +231,8 @@ def max_ages(purpose: Purpose, overrides: FreshnessOverrides) -> dict[tuple[Chec
         for outcome, age in group:
             if age is not None:
                 ages[(check, outcome)] = age
+        others = [age for (of, word), age in ages.items() if of is check and word != _UNREADABLE]
+        ages.setdefault((check, _UNREADABLE), min(others))
     return {key: max(age - NIGHTLY_MARGIN, timedelta(0)) for key, age in ages.items()}
 
 
@@ -245,7 +258,11 @@ def overridden(settings: FreshnessOverrides, given: Sequence[str]) -> FreshnessO
         raise SettingsError(
             f"freshness {place} cannot be read: write it such as karma.clear=1 for a day, or "
             "ecosystem.found=PT12H; there are "
-            + ", ".join(f"{check}.{outcome}" for check, outcome in _DAYS[Purpose.PORTFOLIO])
+            + ", ".join(
+                f"{check.value}.{outcome}"
+                for check in Check
+                for outcome in FreshnessOverrides.model_fields[check.value].default.model_fields
+            )
         ) from None
 
 
@@ -314,6 +331,16 @@ class Settings(BaseSettings):
     data_key: SecretStr = Field(
         SecretStr(""), description="32 bytes base64; made once under HOME for a new journal."
     )
+    manners_file: Path | None = Field(
+        None,
+        description="How the service's answers are read, as data/manners.toml; default: "
+        "manners.toml under HOME where there is one, else that of the package.",
+    )
+    prices_file: Path | None = Field(
+        None,
+        description="What a call costs until prices were seen, as data/prices.toml; default: "
+        "prices.toml under HOME where there is one, else that of the package.",
+    )
     shared: str = Field(
         "",
         description="Where the processes of a run with several workers share its sealed lookups: "
@@ -372,6 +399,14 @@ class Settings(BaseSettings):
     bvn_consent: BvnConsent = Field(
         BvnConsent(), description="Passwords of BVN consent: how long, how often, how many digits."
     )
+
+    def own_table(self, name: str) -> Path | None:
+        """Return the lender's own file of `manners` or `prices`; None: the package's is used."""
+        given: Path | None = getattr(self, f"{name}_file")
+        if given is not None:
+            return given
+        at_home = self.home / f"{name}.toml"
+        return at_home if at_home.exists() else None
 
     @field_validator("selfie_match_at", "selfie_no_match_below")
     @classmethod

@@ -28,7 +28,7 @@ WHY: Mapping[str, str] = {
     StopReason.BALANCE: "the wallet is too low",
     StopReason.AUTH: "the service refused the API key, or an operation it has no right to",
     StopReason.OUTAGE: "the service gave no answers any more",
-    StopReason.FAILURES: "too many lookups failed",
+    StopReason.FAILURES: "too many lookups failed, or could not be read",
     StopReason.DEADLINE: "the deadline was reached",
     StopReason.QUOTA: "the day's number of lookups was used up",
     StopReason.APPROVAL: "spending was not approved in time",

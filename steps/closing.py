@@ -6,9 +6,12 @@ killed can be closed as honestly as one that went through.
 
 from __future__ import annotations
 
+import hashlib
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.client.manners import MANNERS
+from nightscreen.client.prices import PRICES
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.plan import CheckCounts
@@ -300,15 +303,29 @@ def manifest(line: Line, report: Mapping[str, Any]) -> dict[str, Any]:
         "parameters": line.parameters.model_dump(exclude={"input", "output", "yes"}),
         "settings": public_settings(line),
         "policy": {**line.policy.named(), "label": line.policy.label},
+        "tables": tables_used(line),
         "files": line.folder.files(),
         "versions": {name: version(name) for name in _VERSIONS},
     }
+
+
+def tables_used(line: Line) -> dict[str, Any]:
+    """Return whose tables of manners and prices were used: the package's or the lender's own."""
+    found = {}
+    for name, packaged in (("manners", MANNERS), ("prices", PRICES)):
+        own = line.settings.own_table(name)
+        digest = hashlib.sha256((own or packaged).read_bytes()).hexdigest()
+        found[name] = {"from": "package" if own is None else "lender", "sha256": digest}
+    return found
 
 
 def public_settings(line: Line) -> dict[str, Any]:
     """Return the settings that shaped the run, without address, keys and places."""
     shown = line.settings.model_dump(
         mode="json",
-        exclude={"api_key", "data_key", "journal_url", "home", "base_url"},
+        exclude={
+            *("api_key", "data_key", "journal_url", "home", "base_url"),
+            *("manners_file", "prices_file"),
+        },
     )
     return dict(shown)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from nightscreen.client.manners import load_manners
 from nightscreen.client.prices import load_prices
 from nightscreen.client.resolving import Resolver, resolve_host
 from nightscreen.schemas.calls import Caps
@@ -27,7 +28,13 @@ from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.plan import Plan, Standing
 from nightscreen.schemas.settings import Settings, max_ages, overridden
-from nightscreen.steps.asking.control import CapWatch, CheckProgress, Control, Silence
+from nightscreen.steps.asking.control import (
+    UNREADABLE_AFTER,
+    CapWatch,
+    CheckProgress,
+    Control,
+    Silence,
+)
 from nightscreen.steps.intake import Intake
 from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.freshness import Freshness
@@ -62,6 +69,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from nightscreen.client.manners import Manners
     from nightscreen.schemas.errands import ErrandParameters
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.policy import Policy
@@ -112,6 +120,7 @@ class Line:
     freshness: Freshness
     caps: Caps
     policy: Policy
+    manners: Manners
     is_new: bool
     fed_back: bool
     columns: tuple[SourceColumn, ...] = ()
@@ -211,6 +220,8 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         )
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
     policy = load_policy(Path(parameters.policy) if parameters.policy else None)
+    manners = load_manners(settings.own_table("manners"))
+    load_prices(settings.own_table("prices"))  # a mistake in it is told before anything is read
     source = open_source(resolved.input, mapping=mapping)
     ages = overridden(settings.freshness, parameters.freshness)
     now = clock()
@@ -234,6 +245,7 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         watches=cap_watches(journal, wanted.run_id, caps),
         progress={check: CheckProgress() for check in wanted.checks},
     )
+    note_unreadable(control, journal)
     return Line(
         run_id=wanted.run_id,
         parameters=parameters,
@@ -252,10 +264,19 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         freshness=Freshness(max_ages(wanted.purpose, ages), now, journal.answers.position()),
         caps=caps,
         policy=policy,
+        manners=manners,
         is_new=resolved.earlier is None,
         fed_back=source.header.fed_back,
         columns=source.header.columns,
     )
+
+
+def note_unreadable(control: Control, journal: Journal) -> None:
+    """Take note of how many answers in a row could not be read before: the first more decides."""
+    for check in control.progress:
+        control.unreadable_run[check] = journal.answers.unreadable_run(
+            check.value, UNREADABLE_AFTER - 1
+        )
 
 
 def _begin(journal: Journal, resolved: Resolved, digest: str, folder: RunFolder, caps: Caps) -> int:
@@ -435,9 +456,14 @@ def money_left(line: Line) -> int | None:
     return max(0, min(rooms)) if rooms else None
 
 
-def known_prices(journal: Journal) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the latest price and the worst to reckon with, by operation, in micro-naira."""
-    listed = {operation.value: price for operation, price in load_prices().items()}
+def known_prices(journal: Journal, settings: Settings) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the latest price and the worst to reckon with, by operation, in micro-naira.
+
+    Raises:
+        SettingsError: the price list cannot be read.
+    """
+    prices = load_prices(settings.own_table("prices"))
+    listed = {operation.value: price for operation, price in prices.items()}
     seen = journal.money.prices()
     recent = journal.money.recent_highest()
     latest = {**listed, **{check: price.latest_micro for check, price in seen.items()}}
@@ -451,7 +477,7 @@ def make_price(line: Line) -> Quote:
     """Rank the needed lookups, and say what they may cost and how long they may take."""
     give_back()
     needed = line.ranked
-    latest, worst = known_prices(line.journal)
+    latest, worst = known_prices(line.journal, line.settings)
     line.worst = worst_costs(needed, worst)
     order = rank(needed, latest)
     line.standing = np.full(len(needed), Standing.WAITING.value, dtype=np.int8)

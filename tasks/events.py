@@ -93,6 +93,7 @@ def payload_of(report: Mapping[str, Any]) -> dict[str, Any]:
         "rows_quarantined": report["rows"]["quarantined"],
         "lookups_pending": sum(check["pending"] for check in checks),
         "lookups_failed": sum(check["failed"] for check in checks),
+        "lookups_unreadable": sum(check.get("unreadable", 0) for check in checks),
         "lookups_in_doubt": sum(check["in_doubt"] for check in checks),
         "cost": report["cost"]["total"],
         "quoted": report["cost"]["quoted"]["expected"],

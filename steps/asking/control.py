@@ -34,6 +34,9 @@ NOTICE_SHARE = 0.8
 ALIKE_HITS, ALIKE_ANSWERS = 25, 1000
 """Free answers of one check without a difference, hits or any, from which on it is suspicious."""
 
+UNREADABLE_AFTER = 10
+"""Charged answers of a check in a row that cannot be read, after which it is stopped."""
+
 BLIND_ANSWERS = 100
 """Answers without a balance after which a balance floor cannot be watched."""
 
@@ -74,6 +77,7 @@ class CheckProgress:
     paid: int = 0
     free: int = 0
     reused: int = 0
+    unreadable: int = 0
     failed: int = 0
     in_doubt: int = 0
     lapsed: int = 0
@@ -87,7 +91,7 @@ class CheckProgress:
     def done(self) -> int:
         """Return how many lookups came to an end."""
         asked = self.paid + self.free + self.reused + self.failed + self.in_doubt
-        return asked + self.lapsed + self.spared
+        return asked + self.unreadable + self.lapsed + self.spared
 
     def count(self, standing: Standing, cost_micro: int) -> None:
         """Count a lookup that came to an end."""
@@ -330,6 +334,8 @@ class Control:
         bound_micro: worst cost of what is reserved or in flight at this moment.
         wallet: the least that is left in the wallet.
         excess_micro: what calls cost beyond what was reserved for them, since prices rose.
+        unreadable_run: charged answers that could not be read since the last record that could, by
+            check; a miss, which has none, tells nothing of how records are written.
         heard: told of each attempt that came back: its check, its seconds, and what was read; for
             measures only, None where nobody listens.
     """
@@ -355,6 +361,7 @@ class Control:
     notices: list[str] = field(default_factory=list)
     wallet: Wallet = field(default_factory=Wallet)
     excess_micro: int = 0
+    unreadable_run: Counter[Asked] = field(default_factory=Counter)
     heard: Callable[[str, float, Reading], None] | None = None
     _likeness: dict[Asked, Likeness] = field(default_factory=dict)
     _evidence: dict[Asked, Evidence] = field(default_factory=dict)
@@ -517,6 +524,26 @@ class Control:
                     f"the price of {check.value} rose from {naira_words(reserved_micro)} to "
                     f"{naira_words(cost)} while the run was under way"
                 )
+
+    def saw_record(self, check: Asked) -> None:
+        """Take note of a record that could be read."""
+        self.unreadable_run[check] = 0
+
+    def saw_unreadable(self, check: Asked, trouble: str, cost_micro: int | None) -> None:
+        """Take note of an answer that cannot be read; stop the check where too many were charged.
+
+        One person's answer may be odd. Ten in a row mean that the service has changed its answers,
+        and each further one is paid for and of no use until the table of manners is corrected.
+        """
+        self.troubles[(check.value, trouble)] += 1
+        self.unreadable_run[check] += bool(cost_micro)
+        if self.unreadable_run[check] >= UNREADABLE_AFTER and check not in self.stopped_checks:
+            self.notices.append(
+                f"{check.value} was stopped: {self.unreadable_run[check]} answers in a row were "
+                "charged and could not be read; correct the table of manners, then: nightscreen "
+                "journal reread, and resume the run"
+            )
+            self.stop_check(check, StopReason.FAILURES)
 
     def saw_body(self, check: Asked, body: bytes, cost_micro: int | None, *, hit: bool) -> None:
         """Watch whether answers differ; give notice where the service seems not to be live."""

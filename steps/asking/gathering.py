@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from nightscreen.schemas.checks import Check
+from nightscreen.schemas.checks import Check, Outcome
 from nightscreen.schemas.plan import Standing
 from nightscreen.steps.asking.control import StopReason
 from nightscreen.steps.asking.part_numbers import Totals
@@ -265,7 +265,9 @@ def _read_ends(
         known = line.journal.answers.latest(shard.check, mine, bodies=False)
         for place, subject in zip(reused, mine, strict=True):
             answer = known.get(subject)
-            if answer is not None and answer.run_id == line.run_id:
+            if answer is not None and answer.outcome == Outcome.UNREADABLE:
+                standing[place] = Standing.UNREADABLE.value
+            elif answer is not None and answer.run_id == line.run_id:
                 paid = answer.cost_micro != 0
                 standing[place] = Standing.PAID.value if paid else Standing.FREE.value
     return indexes, standing, table["attempts"].to_numpy(), table["listed"].to_numpy()

@@ -24,6 +24,7 @@ RELEASED = "released"
 
 CALL_STATES = {
     Verdict.ANSWERED: CallState.ANSWERED,
+    Verdict.UNREADABLE: CallState.UNREADABLE,
     Verdict.NOT_SENT: CallState.NOT_SENT,
     Verdict.NOT_CHARGED: CallState.NOT_CHARGED,
     Verdict.IN_DOUBT: CallState.IN_DOUBT,
@@ -97,6 +98,13 @@ class Job:
         """Tell whether the journal keeps the answer."""
         return not isinstance(self.lookup, Errand) or self.lookup.keeps_body
 
+    @property
+    def asked(self) -> str:
+        """Return the identifier that is asked about."""
+        if isinstance(self.lookup, Errand):
+            return self.lookup.request.asked
+        return self.lookup.identity
+
     def ask(self) -> Ask:
         """Return the wish to make the next attempt."""
         return Ask(
@@ -118,6 +126,9 @@ class Job:
         """
         if reading.verdict is Verdict.ANSWERED:
             return Standing.FREE if reading.cost_micro == 0 else Standing.PAID
+        if reading.verdict is Verdict.UNREADABLE:
+            # of an errand nobody knows what it did, as where its answer was lost; its cost is known
+            return Standing.IN_DOUBT if isinstance(self.lookup, Errand) else Standing.UNREADABLE
         if stops:
             return None
         if reading.trouble in _SAID_OF_CUSTOMER:
@@ -169,6 +180,7 @@ def outcome_of(
         settled_at=now,
         final=ended in _ENDS,
         body=reading.body if job.keeps_body else b"",
+        asked=job.asked if reading.verdict is Verdict.UNREADABLE else "",
     )
 
 

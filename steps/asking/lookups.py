@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.client.classify import Reading, Verdict
+from nightscreen.client.classify import BODY_KEPT, Reading, Verdict
 from nightscreen.client.retry import next_attempt
 from nightscreen.schemas.calls import Grant, GrantKind
 from nightscreen.schemas.checks import HITS
@@ -434,9 +434,15 @@ class Window:
         self._progress.attempts += 1
         balance = None if reading.stop is not None else reading.balance_micro
         control.came_back(most_charged(job, reading), balance, mark)
-        if reading.verdict is Verdict.ANSWERED:
+        if reading.verdict in BODY_KEPT:
             job.outcome = reading.outcome
             control.saw_answer(self._check, reading.cost_micro, job.bound_micro)
+        if reading.verdict is Verdict.UNREADABLE:
+            control.saw_unreadable(self._check, str(reading.trouble), reading.cost_micro)
+            return
+        if reading.verdict is Verdict.ANSWERED:
+            if reading.outcome in HITS:
+                control.saw_record(self._check)
             if not isinstance(job.lookup, Errand):  # answers to errands may well be alike
                 hit = reading.outcome in HITS
                 control.saw_body(self._check, reading.body, reading.cost_micro, hit=hit)

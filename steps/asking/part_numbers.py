@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nightscreen.steps.asking.control import Control
 
 _COUNTED = (
-    *("paid", "free", "reused", "failed", "in_doubt", "lapsed", "spared"),
+    *("paid", "free", "reused", "unreadable", "failed", "in_doubt", "lapsed", "spared"),
     *("attempts", "cost_micro"),
 )
 _OF_THE_MOMENT = ("cap", "in_flight")

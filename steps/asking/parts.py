@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from nightscreen.client.manners import load_manners
 from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
 from nightscreen.schemas.errors import JournalError, OutputError
@@ -25,7 +26,7 @@ from nightscreen.steps.asking.control import CheckProgress, Control, Silence, St
 from nightscreen.steps.asking.part_numbers import numbers_of
 from nightscreen.steps.asking.rounds import open_asking
 from nightscreen.steps.asking.shards import Layout, SparingOfShards
-from nightscreen.steps.line import Line, require_service
+from nightscreen.steps.line import Line, note_unreadable, require_service
 from nightscreen.steps.planning.freshness import Freshness
 from nightscreen.steps.planning.plan import Wanted
 from nightscreen.steps.policy.loading import load_policy
@@ -175,6 +176,7 @@ def _line(run: Run, settings: Settings, journal: Journal, space: Workspace) -> L
         silence=Silence(settings.outage_give_up.total_seconds()),
         progress={check: CheckProgress() for check in checks},
     )
+    note_unreadable(control, journal)
     needed = terms["needed"]
     return Line(
         run_id=run.run_id,
@@ -196,6 +198,7 @@ def _line(run: Run, settings: Settings, journal: Journal, space: Workspace) -> L
         ),
         caps=Caps(),
         policy=load_policy(None),
+        manners=load_manners(settings.own_table("manners")),
         is_new=False,
         fed_back=False,
         worst=np.zeros(needed, np.int64),

@@ -72,20 +72,24 @@ class Asking:
 
     def note(self, job: Job) -> None:
         """Write down what became of a lookup, whoever waits for it."""
+        outcome = job.outcome
+        if job.standing is Standing.REUSED:
+            outcome = self._said_to_another(job)
+            if outcome is Outcome.UNREADABLE:
+                job.standing = Standing.UNREADABLE
         self.line.standing[job.index] = job.standing.value
         self.attempts[job.index] = job.attempts
         if self.sparing is not None and job.standing is not Standing.WAITING:
-            listed = self._is_listed(job)
+            listed = outcome is Outcome.LISTED
             self.line.listed[job.index] = listed
             self.sparing.end(job.index, listed=listed)
 
-    def _is_listed(self, job: Job) -> bool:
-        """Tell whether a lookup brought a listing, of ours or of another run meanwhile."""
-        if job.standing is not Standing.REUSED:
-            return job.outcome is Outcome.LISTED
+    def _said_to_another(self, job: Job) -> Outcome | None:
+        """Return what another run was answered meanwhile."""
         check = job.lookup.check
         found = self.line.journal.answers.latest(check, [job.subject], bodies=False)
-        return any(answer.outcome == Outcome.LISTED for answer in found.values())
+        answer = found.get(job.subject)
+        return None if answer is None else Outcome(answer.outcome)
 
     async def close(self) -> None:
         """Let everything in flight settle, then close connections and the journal's thread.
@@ -176,6 +180,7 @@ def _client(line: Line, transport: httpx.AsyncBaseTransport | None) -> Client:
         settings.api_key.get_secret_value(),
         timeouts_s=settings.timeout_s.model_dump(),
         max_in_flight={name: cap if name in wanted else 1 for name, cap in in_flight.items()},
+        manners=line.manners,
         transport=transport,
     )
 
@@ -239,7 +244,7 @@ async def _opens(asking: Asking, check: Check, candidates: NDArray[np.int64]) ->
         if control.stop is not None:
             return True
         await _ask_one(asking, int(index))
-        if line.standing[index] in {Standing.PAID, Standing.FREE}:
+        if line.standing[index] in {Standing.PAID, Standing.FREE, Standing.UNREADABLE}:
             return True
         if control.answered == 0 and _no_sign_of_the_service(line):
             control.stop_run(StopReason.OUTAGE)

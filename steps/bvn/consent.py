@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from nightscreen.steps.asking.jobs import Job
     from nightscreen.storage.journal import Journal
 
-_LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value})
+_LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value})
+"""Nobody knows what the call did, though that of an unreadable one is paid for."""
 _SAID = {
     Trouble.OTP_WRONG.value: BvnState.WRONG_OTP,
     Trouble.OTP_EXPIRED.value: BvnState.EXPIRED,

@@ -262,7 +262,7 @@ def quote(run: ErrandRun, operation: Operation, calls: int) -> Quote:
     """Return what a number of calls would cost: nothing at the least, each charged at the most."""
     if not calls:
         return Quote(cap_micro=run.caps.run_micro)
-    latest, worst = known_prices(run.journal)
+    latest, worst = known_prices(run.journal, run.settings)
     price = latest[operation.value]
     seconds = run.journal.runs.seconds_per_answer().get(operation.value, 5.0)
     line = CheckQuote(

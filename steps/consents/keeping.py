@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.client.aggregator import exchange
 from nightscreen.client.api import Client
 from nightscreen.client.classify import Reading, Trouble, Verdict
+from nightscreen.client.manners import load_manners
 from nightscreen.client.reading import parse_answer, parse_json
 from nightscreen.client.retry import next_attempt
 from nightscreen.schemas.calls import Grant as Reserved
@@ -99,6 +100,10 @@ class Consent:
     evidence: Mapping[str, Any] = field(repr=False)
 
 
+_NOT_KNOWN = frozenset({Verdict.IN_DOUBT, Verdict.UNREADABLE})
+"""Verdicts after which nobody knows whether a code was used up."""
+
+
 class Redeemer:
     """Exchanges codes, one call at a time for each customer.
 
@@ -122,6 +127,7 @@ class Redeemer:
     ) -> None:
         require_service(settings, quote_only=False)
         self._journal = journal
+        self._settings = settings
         self._vault = Vault.of(journal)
         self._redirect_uri = settings.redirect_uri
         self._attempts = settings.attempts
@@ -131,6 +137,7 @@ class Redeemer:
             settings.api_key.get_secret_value(),
             timeouts_s=settings.timeout_s.model_dump(),
             max_in_flight=settings.max_in_flight.aggregator,
+            manners=load_manners(settings.own_table("manners")),
             transport=transport,
         )
         self._sleep = sleep
@@ -146,7 +153,7 @@ class Redeemer:
         job = Job(
             Errand(request.operation, SubjectKind.CUSTOMER, request, keeps_body=False),
             subject=self._vault.customer(consent.customer_id),
-            worst_micro=known_prices(self._journal)[1][Operation.AGGREGATOR_EXCHANGE.value],
+            worst_micro=known_prices(self._journal, self._settings)[1][request.operation.value],
             consent_reference=consent.reference,
         )
         job.bound_micro = job.worst_micro
@@ -178,7 +185,7 @@ class Redeemer:
         job.attempts += 1
         reading = await self._client.send(request)
         pause_s = next_attempt(reading, job.attempts, self._attempts, random=self._random)
-        if reading.verdict is Verdict.IN_DOUBT:
+        if reading.verdict in _NOT_KNOWN:
             pause_s = None
         settled = outcome_of(
             job,
@@ -221,7 +228,7 @@ class Redeemer:
 
 
 def _ending(reading: Reading) -> Ending:
-    if reading.verdict is Verdict.IN_DOUBT:
+    if reading.verdict in _NOT_KNOWN:
         return Ending.IN_DOUBT
     if reading.verdict is Verdict.TEST_MODE:
         return Ending.TEST_MODE

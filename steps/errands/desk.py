@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from nightscreen.client.api import Client
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.limits import FAMILIES
+from nightscreen.client.manners import load_manners
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import new_run_id
 from nightscreen.schemas.quote import Quote
@@ -204,7 +205,7 @@ def _begin(
         caps=caps,
         clock=journal.clock,
         started_at=run.started_at,
-        worst_micro=known_prices(journal)[1],
+        worst_micro=known_prices(journal, settings)[1],
         is_new=earlier is None,
         input_digest=input_digest,
     )
@@ -286,6 +287,7 @@ def open_desk(run: ErrandRun, *, transport: httpx.AsyncBaseTransport | None = No
             name: cap if name == family else 1 for name in settings.max_in_flight.model_dump()
         },
         key_with_token=settings.aggregator_sends_key,
+        manners=load_manners(settings.own_table("manners")),
         transport=transport,
     )
     book = CallBook(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal import Journal
 
 _START = Operation.LOAN_START
-_LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value})
+_LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value})
 
 
 def bring_up_to_date(journal: Journal, *, run_id: str = "") -> int:

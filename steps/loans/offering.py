@@ -413,7 +413,7 @@ def quote_offers(
         rows = rows_for(journal, found, given)
         words = Counter(row.word for row in rows)
         links = min(words[OfferWord.PENDING], given.most or len(rows))
-        price_micro = known_prices(journal)[1][_START.value]
+        price_micro = known_prices(journal, settings)[1][_START.value]
     cost = naira_text(links * price_micro)
     return {
         "schema_version": 1,

@@ -11,7 +11,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.client.prices import load_prices
-from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.errors import NightscreenError, SettingsError
 from nightscreen.schemas.money import naira_words, to_micro
 from nightscreen.schemas.stops import StopReason
 from nightscreen.steps.line import deadline_instant
@@ -158,7 +158,11 @@ def _shortage(
     settings: Settings, run: Run, checks: Mapping[str, Mapping[str, Any]], look: Look
 ) -> Shortage:
     """Return what money the rest of a run needs."""
-    listed = {operation.value: price for operation, price in load_prices().items()}
+    try:
+        prices = load_prices(settings.own_table("prices"))
+    except SettingsError:  # a finding of its own
+        prices = load_prices()
+    listed = {operation.value: price for operation, price in prices.items()}
     seen, recent = look.money.prices(), look.money.recent_highest()
     missing: int | None = 0
     for name, check in checks.items():

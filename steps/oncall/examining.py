@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.client.address import parse_address
+from nightscreen.client.manners import load_manners
+from nightscreen.client.prices import load_prices
 from nightscreen.schemas.errors import (
     JournalBusyError,
     JournalDamagedError,
@@ -98,6 +100,7 @@ def find_surroundings(
     """Look at disk, settings and the way to the service."""
     output = Path(run["folder"]).parent if run is not None and run["folder"] else Path("out")
     found = [_disk("home", settings.home), _disk("output", output), _settings(settings)]
+    found.append(_tables(settings))
     if settings.base_url:
         found.append(_service(settings.base_url, reaching))
     return found
@@ -135,6 +138,19 @@ def _settings(settings: Settings) -> Finding:
             Remedy(f"write {names} into .env", ""),
         )
     return Finding("settings", OK, "complete")
+
+
+def _tables(settings: Settings) -> Finding:
+    """Say which tables of manners and prices are used, and what is wrong with the lender's own."""
+    manners, prices = settings.own_table("manners"), settings.own_table("prices")
+    try:
+        load_manners(manners)
+        load_prices(prices)
+    except NightscreenError as error:
+        return Finding("tables", WRONG, str(error), Remedy("correct that line", DOCTOR))
+    each = (("manners", manners), ("prices", prices))
+    says = ", ".join(f"{name} {path or 'of the package'}" for name, path in each)
+    return Finding("tables", OK, says)
 
 
 def _service(base_url: str, reaching: Callable[[str], str | None]) -> Finding:

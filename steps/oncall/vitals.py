@@ -101,6 +101,7 @@ def vitals_of(line: Line, pace: Pace, phase: str, now: int) -> dict[str, Any]:
                 "paid": each.paid,
                 "free": each.free,
                 "reused": each.reused,
+                "unreadable": each.unreadable,
                 "failed": each.failed,
                 "in_doubt": each.in_doubt,
                 "attempts": each.attempts,

@@ -18,9 +18,10 @@ from nightscreen.schemas.answers import (
     BvnDetails,
     EcosystemRecord,
     KarmaListing,
+    KarmaListings,
     Record,
 )
-from nightscreen.schemas.checks import HITS, Operation
+from nightscreen.schemas.checks import HITS, Operation, Outcome
 from nightscreen.steps.bvn.access import PERSONAL, is_theirs, requests_of, shown_request
 from nightscreen.steps.consents.access import consented_data
 from nightscreen.steps.loans.access import offered_data
@@ -238,9 +239,13 @@ def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]], days: int)
         "run_id": answer.run_id,
         "kept_until": _kept_until(answer.answered_at, days),
     }
+    if answer.outcome == Outcome.UNREADABLE:
+        return {**document, "said": WITHHELD}
     if answer.outcome not in HITS:
         return {**document, "said": None}
     record = parse_answer(Operation(answer.check), answer.body)
+    if isinstance(record, KarmaListings):
+        return {**document, "said": {"listings": [_said(each, rows) for each in record.listings]}}
     if isinstance(record, tuple) and is_theirs(record, rows):
         accounts = [
             {name: value for name, value in each.model_dump().items() if value} for each in record
@@ -248,11 +253,16 @@ def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]], days: int)
         return {**document, "said": {"accounts": [plain(each) for each in accounts]}}
     if not isinstance(record, Record):
         return {**document, "said": WITHHELD}
+    return {**document, "said": _said(record, rows)}
+
+
+def _said(record: Record, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the filled fields of an answer, those not shown to be the customer's withheld."""
     said = {name: plain(value) for name, value in record.model_dump().items() if value}
     for name in _strange_fields(record, rows):
         if name in said:
             said[name] = WITHHELD
-    return {**document, "said": said}
+    return said
 
 
 def _strange_fields(record: Record, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -263,12 +263,13 @@ class Planner:
         """Hold each distinct lookup against the journal's latest answer, and return those."""
         run_id, since = self._wanted.run_id, self._freshness.since
         latest = self._answers.latest_columns(slot.check.value, distinct.subjects, run_id, since)
-        known = latest.outcome != NONE
+        unread = OUTCOMES.index(Outcome.UNREADABLE)
+        screened = (latest.outcome != NONE) & (latest.outcome != unread)
         for number, outcome in enumerate(OUTCOMES):
             here = np.flatnonzero(latest.outcome == number)
             if len(here):
                 self._judge_stored(slot, distinct, outcome, here, latest.take(here))
-        self._screened_before[distinct.asking[known[distinct.inverse]]] = True
+        self._screened_before[distinct.asking[screened[distinct.inverse]]] = True
         return latest
 
     def _judge_stored(
@@ -283,11 +284,14 @@ class Planner:
         check, counts, at = slot.check, self.slots[slot], latest.answered_at
         self._weigh_age(counts, check, outcome, latest)
         own = latest.own_run
-        free = own & (latest.cost_micro == 0)
-        counts.free += int(free.sum())
-        counts.paid += int((own & ~free).sum())
         fresh = latest.current | self._freshness.fresh(check, outcome.value, at)
-        self._count_reuse(counts, latest.take(fresh & ~own))
+        if outcome is Outcome.UNREADABLE:
+            counts.unreadable += int((own | fresh).sum())
+        else:
+            free = own & (latest.cost_micro == 0)
+            counts.free += int(free.sum())
+            counts.paid += int((own & ~free).sum())
+            self._count_reuse(counts, latest.take(fresh & ~own))
         distinct.needed[here] = ~fresh
         distinct.banded[here] = ~fresh & self._freshness.banded(check, outcome.value, at)
         distinct.listed[here] = ~distinct.needed[here] & (outcome is Outcome.LISTED)

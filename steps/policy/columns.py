@@ -36,6 +36,7 @@ OPEN = tuple(
     word.value
     for word in (
         NoAnswer.TEST_MODE,
+        NoAnswer.UNREADABLE,
         NoAnswer.IN_DOUBT,
         NoAnswer.FAILED,
         NoAnswer.PENDING,

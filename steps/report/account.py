@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from nightscreen.steps.report.callsheet import CallSheet
     from nightscreen.steps.report.reconciliation import Balance
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 DAY = 24 * 3600 * MICROS
 _OPEN = frozenset(
     {
         NoAnswer.PENDING.value,
         NoAnswer.FAILED.value,
+        NoAnswer.UNREADABLE.value,
         NoAnswer.IN_DOUBT.value,
         NoAnswer.TEST_MODE.value,
         NoAnswer.REFUSED.value,
@@ -186,6 +187,7 @@ def settled_counts(
         "free": counts.free + standings[Standing.FREE],
         "reused": counts.reused + standings[Standing.REUSED],
         "spared": standings[Standing.SPARED],
+        "unreadable": counts.unreadable + standings[Standing.UNREADABLE],
         "failed": standings[Standing.FAILED],
         "in_doubt": standings[Standing.IN_DOUBT],
     }

@@ -27,13 +27,14 @@ CAUSES = (
     NoAnswer.TEST_MODE.value,
     NoAnswer.PENDING.value,
     NoAnswer.FAILED.value,
+    NoAnswer.UNREADABLE.value,
     NoAnswer.IN_DOUBT.value,
     NoAnswer.REFUSED.value,
     NoAnswer.INVALID.value,
 )
 """Why a row is not fully screened; the first that applies to any of its checks is the row's."""
 
-OPEN = frozenset(CAUSES[:4])
+OPEN = frozenset(CAUSES[:5])
 """Causes of which the answer was due: the row needs it and may have it."""
 
 AGE_DAYS = (1, 7, 30, 90)

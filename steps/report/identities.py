@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 Ends = dict[tuple[str, str], Counter[Standing]]
 """How many lookups of a check and an identity came to which end."""
 
-_EARLIER = {"in_doubt": Standing.IN_DOUBT, "failed": Standing.FAILED}
+_EARLIER = {
+    "unreadable": Standing.UNREADABLE,
+    "in_doubt": Standing.IN_DOUBT,
+    "failed": Standing.FAILED,
+}
 
 
 def standings(line: Line) -> Ends:

@@ -125,11 +125,11 @@ def money(report: Mapping[str, Any]) -> Section:
 
 
 _COUNTS = ("distinct", "paid", "free", "reused", "spared")
-_OPEN = ("failed", "in_doubt", "pending")
+_OPEN = ("unreadable", "failed", "in_doubt", "pending")
 
 
 def _sum(checks: Mapping[str, Any], names: Sequence[str]) -> int:
-    return sum(part[name] for part in checks.values() for name in names)
+    return sum(part.get(name, 0) for part in checks.values() for name in names)
 
 
 def _check_cells(part: Mapping[str, Any]) -> list[str]:
@@ -137,7 +137,7 @@ def _check_cells(part: Mapping[str, Any]) -> list[str]:
     amounts = ("cost", "in_doubt_exposure", "saved_by_reuse", "saved_by_sharing")
     return [
         *counts,
-        count(sum(part[name] for name in _OPEN)),
+        count(sum(part.get(name, 0) for name in _OPEN)),
         *(naira(part.get(name, "0.00")) if name in part else "not kept" for name in amounts),
     ]
 

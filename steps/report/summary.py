@@ -211,7 +211,9 @@ def check_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
             "Lookups": count(each["distinct"]),
             "Answered": count(each["paid"] + each["free"]),
             "Fresh already": count(each["reused"]),
-            "Not answered": count(each["failed"] + each["pending"] + each["in_doubt"]),
+            "Not answered": count(
+                each["failed"] + each["pending"] + each["in_doubt"] + each.get("unreadable", 0)
+            ),
             "Cost": naira(each["cost"]),
         }
         for name, each in report["checks"].items()

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.client.reading import parse_answer
+from nightscreen.client.reading import listings_of, parse_answer
 from nightscreen.schemas.answers import KarmaListing, SelfieAnswer
 from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Source
 from nightscreen.schemas.plan import Slot, Why
@@ -57,6 +57,7 @@ _STATUSES = (
     *("listed", "clear", "found", "match", "no_match", "unsure"),
 )
 """Every word of a status; what a row has is kept as its number here."""
+_UNREAD = OUTCOMES.index(Outcome.UNREADABLE)
 _CODE = {word: number for number, word in enumerate(_STATUSES)}
 _OF_WHY = np.array(
     [_CODE[NoAnswer.PENDING.value if why is Why.ASK else why.status] for why in Why], np.int32
@@ -64,6 +65,7 @@ _OF_WHY = np.array(
 _WORST_FIRST = (
     Outcome.LISTED,
     NoAnswer.TEST_MODE,
+    NoAnswer.UNREADABLE,
     NoAnswer.IN_DOUBT,
     NoAnswer.FAILED,
     NoAnswer.PENDING,
@@ -83,8 +85,8 @@ class Assembly:
         wanted: checks, identities and purpose of the run.
         answers: the journal's answers.
         evidence: what answers mean for rows.
-        unanswered: this run's lookups without an answer, by check and subject: `in_doubt`,
-            `failed` or `pending`.
+        unanswered: this run's lookups without an answer, by check and subject: `unreadable`,
+            `in_doubt`, `failed` or `pending`.
         freshness: how old an answer may be, judged at the plan's instant.
         columns: the input's columns.
         stamp: of the journal's answers (`Answers.stamp`): those that a plan of the same stamp
@@ -120,13 +122,19 @@ class _Cells:
 
 @dataclass(slots=True)
 class _SlotView:
-    """One slot of a chunk: what each row asked, and the latest answer to it."""
+    """One slot of a chunk: what each row asked, and the latest answer to it.
+
+    Attributes:
+        latest: answers that can be read.
+        unread: rows whose latest answer cannot be, and is not old enough to be asked again.
+    """
 
     slot: Slot
     why: NDArray[np.int8]
     subjects: NDArray[np.bytes_]
     own: Mask
     latest: Latest
+    unread: Mask
 
     @property
     def at_hand(self) -> Mask:
@@ -174,13 +182,24 @@ class Chunk:
             latest = _planned_answers(slot, row_plan)
         else:
             latest = self._look_up(slot, texts, there)
-        return _SlotView(
-            slot,
-            row_plan[f"{slot.column}.why"].to_numpy(),
-            texts,
-            row_plan[f"{slot.column}.own"].to_numpy(),
-            latest,
-        )
+        why, own = (row_plan[f"{slot.column}.{name}"].to_numpy() for name in ("why", "own"))
+        return _SlotView(slot, why, texts, own, *self._readable(slot, latest, own))
+
+    def _readable(self, slot: Slot, latest: Latest, own: Mask) -> tuple[Latest, Mask]:
+        """Return answers without those that cannot be read, and which rows these stand for.
+
+        Nothing is shown of them. A call that was this run's and the row's own cost it all the same.
+        """
+        places = latest.outcome == _UNREAD
+        if not places.any():
+            return latest, places
+        oldest = self._oldest(slot.check, Outcome.UNREADABLE.value)
+        unread = places & (latest.current | (latest.answered_at >= oldest))
+        charged = np.where(places & latest.own_run & own, np.maximum(latest.cost_micro, 0), 0)
+        self._cost += charged
+        kept = Latest.nothing(self._size)
+        kept.put(~places, latest.take(~places))
+        return kept, unread
 
     def _look_up(self, slot: Slot, subjects: NDArray[np.bytes_], there: Mask) -> Latest:
         """Return each row's latest answer as the journal has it now."""
@@ -246,6 +265,7 @@ class Chunk:
             for row in np.flatnonzero(asked & ~shown).tolist():
                 subject = view.subjects[row : row + 1].tobytes()
                 codes[row] = _CODE[words.get((check, subject), NoAnswer.PENDING.value)]
+        codes[asked & view.unread] = _CODE[NoAnswer.UNREADABLE.value]
         return codes
 
     def _current(self, view: _SlotView, oldest: NDArray[np.int64] | int) -> Mask:
@@ -348,9 +368,9 @@ class Chunk:
     ) -> list[tuple[int, dict[str, Any]]]:
         records = self._records(view, rows)
         return [
-            (row, _listing(view.slot, record))
+            (row, _listing(view.slot, listing))
             for row, record in records.items()
-            if isinstance(record, KarmaListing)
+            for listing in listings_of(record)
         ]
 
     def _records(self, view: _SlotView, rows: NDArray[np.int64]) -> dict[int, object]:
@@ -462,26 +482,25 @@ def _listing(slot: Slot, record: KarmaListing) -> dict[str, Any]:
 def _listing_columns(
     listings: Sequence[tuple[int, dict[str, Any]]], answered: Mask
 ) -> dict[str, pa.Array]:
-    """Return the columns of listings, given in the order of their rows; empty where answered."""
+    """Return the columns of listings, given in the order of their rows; empty where answered.
+
+    An identity may have several listings; it stands once among those that list the row.
+    """
     kinds = dict(CHECK_FIELDS[Check.KARMA])
-    counts = np.zeros(len(answered), np.int64)
     highest: list[Decimal | None] = [None] * len(answered)
     for row, listing in listings:
-        counts[row] += 1
         amount = listing["amount_in_contention"]
         known = [each for each in (highest[row], amount) if each is not None]
         highest[row] = max(known, default=None)
-    ends = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
-    records = [listing for _, listing in listings]
-    held = {
-        "karma_listings": pa.array(records, kinds["karma_listings"].value_type),
-        "karma_listed_by": pa.array([each["identity_kind"] for each in records], pa.string()),
-    }
-    mask = pa.array(~answered)
-    columns = {
-        name: pa.ListArray.from_arrays(ends, values, type=kinds[name], mask=mask)
-        for name, values in held.items()
-    }
+    listed_by = dict.fromkeys((row, listing["identity_kind"]) for row, listing in listings)
+    columns = {}
+    for name, of_rows in (("karma_listings", listings), ("karma_listed_by", list(listed_by))):
+        counts = np.bincount([row for row, _ in of_rows], minlength=len(answered))
+        ends = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
+        values = pa.array([value for _, value in of_rows], kinds[name].value_type)
+        columns[name] = pa.ListArray.from_arrays(
+            ends, values, type=kinds[name], mask=pa.array(~answered)
+        )
     amounts = typed_column(highest, kinds["karma_amount_in_contention"])
     return {**columns, "karma_amount_in_contention": amounts}
 

@@ -477,7 +477,7 @@ def keep_states(
 
 def unreached_checks(checks: Mapping[str, Mapping[str, int]]) -> frozenset[str]:
     """Return the checks of a report of which lookups were left without an answer."""
-    open_words = ("pending", "failed", "in_doubt", "spared")
+    open_words = ("pending", "failed", "unreadable", "in_doubt", "spared")
     return frozenset(
         check for check, counts in checks.items() if any(counts[word] for word in open_words)
     )

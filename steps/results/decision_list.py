@@ -434,17 +434,26 @@ def reason_text(
     return f"Evidence is missing: {told}."
 
 
+def _action_on_missing(words: set[str]) -> str:
+    """Return what to do about checks without an answer, given why they have none."""
+    if words == {NoAnswer.IN_DOUBT.value}:
+        return "Ask the service about the calls in doubt; a resend may be charged again."
+    if words & _REACHABLE:
+        return "Resume the run: some answers are still to come."
+    if NoAnswer.UNREADABLE.value in words:
+        return (
+            "Wait: the answer was paid for and is kept; it is read once the table of manners is "
+            "corrected, or asked again later."
+        )
+    if words == {NoAnswer.REFUSED.value}:
+        return "Ask for consent, then screen again."
+    return "Complete or correct the identifiers, then screen again."
+
+
 def action(decision: str, code: str | None, missing: Mapping[str, str]) -> str:
     """Return what to do next."""
     if decision == Decision.UNDECIDED.value and missing:
-        words = set(missing.values())
-        if words == {NoAnswer.IN_DOUBT.value}:
-            return "Ask the service about the calls in doubt; a resend may be charged again."
-        if words & _REACHABLE:
-            return "Resume the run: some answers are still to come."
-        if words == {NoAnswer.REFUSED.value}:
-            return "Ask for consent, then screen again."
-        return "Complete or correct the identifiers, then screen again."
+        return _action_on_missing(set(missing.values()))
     if code is not None and code in ACTIONS:
         return ACTIONS[code]
     return _BY_DECISION[decision]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sqlalchemy import bindparam, case, func, select
 
-from nightscreen.schemas.checks import Outcome
-from nightscreen.storage.journal.calls import answer_context
+from nightscreen.schemas.checks import HITS, Outcome
+from nightscreen.storage.journal.calls import open_answer
 from nightscreen.storage.journal.customer_tables import erasures
 from nightscreen.storage.journal.engine import reading, reading_settled
 from nightscreen.storage.journal.statements import marks
@@ -47,6 +47,7 @@ _NUMBERS = _Numbers({outcome.value: number for number, outcome in enumerate(OUTC
 _SIXTEEN = "S16"
 _DENSE = 8  # answers for each lookup up to which reading whole ranges is quicker
 _ERASURE = "erasure"
+_RECENT = 20_000  # answers among which those in a row are looked for
 
 
 class StoredAnswer(NamedTuple):
@@ -171,6 +172,27 @@ class Answers:
         with reading_settled(self._engine) as connection:
             return int(connection.execute(select(func.max(answers.c.answer_id))).scalar() or 0)
 
+    def unreadable_run(self, check: str, most: int) -> int:
+        """Return how many charged answers of late could not be read, since the last record.
+
+        Args:
+            check: the check.
+            most: it is not counted further.
+        """
+        newest = select(answers).order_by(answers.c.answer_id.desc()).limit(_RECENT).subquery()
+        query = (
+            select(newest.c.outcome, newest.c.cost_micro)
+            .where(newest.c.check == check, newest.c.outcome.in_({*HITS, Outcome.UNREADABLE}))
+            .order_by(newest.c.answer_id.desc())
+        )
+        found = 0
+        with reading(self._engine) as connection:
+            for outcome, cost_micro in connection.execute(query):
+                if outcome != Outcome.UNREADABLE or found == most:
+                    break
+                found += bool(cost_micro)
+        return found
+
     def stamp(self) -> str:
         """Return a text that stays the same while no answer comes or goes."""
         query = select(func.max(answers.c.answer_id), _ERASED.scalar_subquery())
@@ -220,7 +242,7 @@ class Answers:
             JournalKeyError: it was sealed under a key that is not at hand.
             JournalDamagedError: the sealed body does not open.
         """
-        return self._sealer.open(answer.sealed, answer_context(check, answer.subject))
+        return open_answer(self._sealer, check, answer.subject, answer.outcome, answer.sealed)[1]
 
 
 def _read_sqlite(

@@ -23,7 +23,8 @@ from sqlalchemy import (
     update,
 )
 
-from nightscreen.schemas.calls import Ask, CallState, Caps, Grant, GrantKind, Settled
+from nightscreen.schemas.calls import KEPT_STATES, Ask, CallState, Caps, Grant, GrantKind, Settled
+from nightscreen.schemas.checks import Outcome
 from nightscreen.storage.clock import LAGOS, to_instant
 from nightscreen.storage.journal.engine import Turn, in_one_stroke, reading, recording, writing
 from nightscreen.storage.journal.money import Delta, Room, Spent, apply_deltas, headroom, scopes_of
@@ -58,6 +59,8 @@ CRASHED = "crashed"
 """Trouble of a call whose process died between intent and outcome."""
 SEAL_KEY = "seal_key"
 """Name in `meta` of the fingerprint of the key that answers are to be sealed under."""
+ASKED_ENDS = b"\x00"
+"""Stands between whom an unreadable answer was asked about and its body, both sealed together."""
 _NEXT, _PRICE = "next", "price"
 
 
@@ -206,8 +209,10 @@ class Calls:
         self._prices.update(learned)
 
     def _seal(self, settled: Settled) -> bytes:
-        context = answer_context(settled.ask.check, settled.ask.subject)
-        return self._sealer.seal(settled.body, context)
+        body = settled.body
+        if settled.state is CallState.UNREADABLE:
+            body = settled.asked.encode() + ASKED_ENDS + body
+        return self._sealer.seal(body, answer_context(settled.ask.check, settled.ask.subject))
 
     def _keep_answers(
         self,
@@ -267,8 +272,25 @@ def answer_context(check: str, subject: bytes) -> bytes:
     return check.encode() + b"\x1f" + subject
 
 
+def open_answer(
+    sealer: Sealer, check: str, subject: bytes, outcome: str, sealed: bytes
+) -> tuple[str, bytes]:
+    """Return whom a stored answer was asked about, and its body as received.
+
+    The first is known of unreadable answers only, for their bodies may be read again.
+
+    Raises:
+        JournalDamagedError: it does not open.
+    """
+    plain = sealer.open(sealed, answer_context(check, subject))
+    if outcome != Outcome.UNREADABLE:
+        return "", plain
+    asked, _, body = plain.partition(ASKED_ENDS)
+    return asked.decode(), body
+
+
 def _answered(settled: Settled) -> bool:
-    return settled.state is CallState.ANSWERED
+    return settled.state in KEPT_STATES
 
 
 _IS_INTENT = calls.c.state == CallState.INTENT.value

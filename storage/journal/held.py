@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from nightscreen.storage.journal.calls import answer_context
+from nightscreen.storage.journal.calls import open_answer
 from nightscreen.storage.journal.engine import reading
 from nightscreen.storage.journal.tables import answers, calls
 
@@ -96,7 +96,9 @@ class Held:
                 row.outcome,
                 row.answered_at,
                 row.run_id,
-                self._sealer.open(bytes(row.body), answer_context(row.check, bytes(row.subject))),
+                open_answer(
+                    self._sealer, row.check, bytes(row.subject), row.outcome, bytes(row.body)
+                )[1],
             )
             for row in rows
         ]

@@ -207,14 +207,17 @@ class Runs:
         """Return the lookups of a run that have no answer from it.
 
         Returns:
-            For each (check, subject) `in_doubt` where any attempt may have been charged, else
-            `failed` where it will not be tried again, else `pending`.
+            For each (check, subject) `unreadable` where an answer came that cannot be read, else
+            `in_doubt` where any attempt may have been charged, else `failed` where it will not be
+            tried again, else `pending`.
         """
         doubt = (CallState.IN_DOUBT.value, CallState.INTENT.value)
+        unread = calls.c.state == CallState.UNREADABLE.value
         query = (
             select(
                 calls.c.check,
                 calls.c.subject,
+                func.max(unread.cast(Integer)).label("unread"),
                 func.max(calls.c.state.in_(doubt).cast(Integer)).label("doubt"),
                 func.max(calls.c.final.cast(Integer)).label("final"),
             )
@@ -225,8 +228,14 @@ class Runs:
         with reading(self._engine) as connection:
             rows = connection.execute(query).all()
         return {
-            (check, bytes(subject)): "in_doubt" if doubtful else "failed" if final else "pending"
-            for check, subject, doubtful, final in rows
+            (check, bytes(subject)): "unreadable"
+            if unread
+            else "in_doubt"
+            if doubtful
+            else "failed"
+            if final
+            else "pending"
+            for check, subject, unread, doubtful, final in rows
         }
 
     def in_doubt(self) -> list[Row[Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import case, func, not_, or_, select, text
 
-from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.calls import KEPT_STATES, CallState
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
 from nightscreen.storage.clock import DAY_MICROS, NOON_MICROS
 from nightscreen.storage.journal.calls import answer_context
@@ -67,7 +67,7 @@ def _seals(journal: Journal, connection: Connection) -> list[str]:
 
 def _answers(connection: Connection) -> list[str]:
     """Count answered calls without an answer, and answers without their call."""
-    answered = select(calls.c.call_id).where(calls.c.state == CallState.ANSWERED.value)
+    answered = select(calls.c.call_id).where(calls.c.state.in_(KEPT_STATES))
     kept = select(answers.c.call_id)
     lacking = _count(
         connection,
@@ -114,7 +114,7 @@ def _tallies(connection: Connection) -> list[str]:
         calls.c.outcome,
         func.count(),
         func.sum(func.coalesce(calls.c.cost_micro, 0)),
-    ).where(calls.c.state == CallState.ANSWERED.value)
+    ).where(calls.c.state.in_(KEPT_STATES))
     groups = counted.group_by(calls.c.run_id, calls.c.check, calls.c.kind, calls.c.outcome)
     truth = {
         (run, check, kind, outcome or ""): (int(number), int(cost))

@@ -37,7 +37,7 @@ def test_karma_record_is_laid_flat() -> None:
             }
         ),
     )
-    assert listing is not None
+    assert isinstance(listing, KarmaListing)
     assert listing.amount_in_contention == Decimal("1250.50")
     assert listing.default_date == date(2019, 5, 16)
     assert (listing.karma_type, listing.identity_type) == ("Fraud", "BVN")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.kill.drive import Steer
 
     Fault = Callable[[str, str, int], Canned | None]
+    Rewrite = Callable[[str, str, dict[str, Any]], Canned | None]
 
 API_KEY = "made-up-key"
 PRICES = {"karma": 10, "ecosystem": 25, "bank_account": 10}
@@ -45,12 +46,14 @@ class Service:
         after: a fault once the work is done and charged.
         meta: what `meta` says, told cost and balance; None leaves it out.
         at_first: what the wallet held before the first call, None where there was none.
+        rewrite: another form of a charged answer, given operation, identity and its document.
     """
 
     wallet: int = 1_000_000
     latency_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PRICES, 1.0))
     before: Fault = lambda *_: None
     after: Fault = lambda *_: None
+    rewrite: Rewrite = lambda *_: None
     prices: dict[str, int] = field(default_factory=lambda: dict(PRICES))
     meta: Callable[[int, int], dict[str, int] | None] = lambda cost, balance: {
         "cost": cost,
@@ -80,7 +83,10 @@ class Service:
         self.wallet -= cost
         self.ledger.append((operation, identity, cost))
         fault = self.after(operation, identity, number)
-        return _late(fault or self._answer(operation, record, cost), delay_s)
+        answer = self._answer(operation, record, cost)
+        if cost and isinstance(answer.body, dict):
+            answer = self.rewrite(operation, identity, answer.body) or answer
+        return _late(fault or answer, delay_s)
 
     def _answer(self, operation: str, record: Any, cost: int) -> Canned:  # noqa: ANN401 - a record
         told = self.meta(cost, self.wallet)

@@ -1,0 +1,383 @@
+"""Answers that are paid for and cannot be read: settled once, kept, not bought again by itself."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from nightscreen.client.fakes import Canned
+from nightscreen.client.manners import MANNERS, load_manners
+from nightscreen.client.prices import PRICES
+from nightscreen.schemas.checks import Outcome
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.steps.asking.rereading import reread
+from nightscreen.storage.clock import DAY_MICROS
+from nightscreen.storage.journal import journal_of
+from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.storage.journal.verify import verify_journal
+from tests.kill.drive import settings_for
+from tests.money.service_in_memory import Bureau
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from nightscreen.storage.journal import Journal
+
+ROWS = 120
+ENDS = ("paid", "free", "reused", "spared", "unreadable", "failed", "pending", "in_doubt")
+IN_FLIGHT = 4
+
+
+def bureau(below: Path, **settings: Any) -> Bureau:  # noqa: ANN401 - settings of any kind
+    """Return a lender's desk with its batch."""
+    return Bureau(below, rows=ROWS, settings=settings)
+
+
+def rewritten(
+    desk: Bureau, operation: str, body: Callable[[dict[str, Any]], object], *, every: int = 1
+) -> set[str]:
+    """Let every so many charged answers of an operation come in another form; return about whom."""
+    seen: list[str] = []
+    odd: set[str] = set()
+
+    def rewrite(asked: str, identity: str, document: dict[str, Any]) -> Canned | None:
+        if asked != operation:
+            return None
+        if identity not in seen:
+            seen.append(identity)
+        if seen.index(identity) % every:
+            return None
+        odd.add(identity)
+        written = body(document)
+        return Canned(200, written if isinstance(written, bytes) else json.dumps(written).encode())
+
+    desk.service.rewrite = rewrite
+    return odd
+
+
+def without_record(document: dict[str, Any]) -> dict[str, Any]:
+    """Say nothing but what it cost."""
+    return {**document, "data": "see the portal"}
+
+
+def rows_of(desk: Bureau, report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the enriched rows of a run."""
+    folder = desk.below / "out" / report["run_id"] / "enriched"
+    rows: list[dict[str, Any]] = ds.dataset(folder).to_table().to_pylist()
+    return rows
+
+
+def journal_at(desk: Bureau) -> Journal:
+    """Open the journal of a desk."""
+    settings = settings_for(desk.below / "home", "http://127.0.0.1:9", "made-up-key")
+    return journal_of(settings, clock=desk.loop.micros)
+
+
+def sound(desk: Bureau, report: dict[str, Any]) -> None:
+    """Every lookup is counted once, every naira is told, and the journal adds up."""
+    for part in report["checks"].values():
+        assert part["distinct"] == sum(part[end] for end in ENDS)
+        assert sum(part["answers"].values()) == ROWS
+        assert part["answers"].get("unreadable", 0) >= part["unreadable"] > -1
+    balance = report["balance"]
+    if balance["opening"] is not None:  # somebody was asked
+        names = ("opening", "closing", "explained_in_doubt", "drift")
+        opening, closing, explained, drift = (float(balance[name]) for name in names)
+        assert opening - float(report["cost"]["total"]) - explained - drift == closing
+    with journal_at(desk) as journal:
+        assert verify_journal(journal) == []
+
+
+@pytest.mark.parametrize("operation", ["bank_account", "karma", "ecosystem"])
+def test_a_charged_answer_that_cannot_be_read_is_settled_at_its_cost(
+    tmp_path: Path, operation: str
+) -> None:
+    """It is paid for once and named; nothing is in doubt, nothing is sent again."""
+    desk = bureau(tmp_path)
+    odd = rewritten(desk, operation, without_record, every=1 if operation == "karma" else 3)
+    report = desk.night().report
+    assert report["state"] == "completed"
+    assert odd
+    part = report["checks"][operation]
+    assert (part["unreadable"], part["in_doubt"], part["retries"]) == (len(odd), 0, 0)
+    assert part["troubles"] == {"unreadable": len(odd)}
+    assert float(report["cost"]["total"]) == desk.service.charged
+    assert report["cost"]["in_doubt_exposure"] == "0.00"
+    assert max(Counter(entry[:2] for entry in desk.service.ledger).values()) == 1
+    assert report["balance"]["exact"] is True
+    sound(desk, report)
+    rows = rows_of(desk, report)
+    unread = [row for row in rows if row[f"{operation}_status"] == "unreadable"]
+    assert len(unread) >= len(odd)
+    assert {row[f"{operation}_source"] for row in unread} <= {None, "asked", "shared"}
+    assert "approve" not in {row["decision"] for row in unread}
+    assert sum(row["cost"] for row in rows) == desk.service.charged
+    calls = pq.read_table(tmp_path / "out" / report["run_id"] / "calls.parquet").to_pylist()
+    states = Counter(call["state"] for call in calls)
+    assert states["unreadable"] == len(odd)
+    assert {call["outcome"] for call in calls if call["state"] == "unreadable"} == {"unreadable"}
+
+
+def test_the_bodies_are_kept_as_they_came(tmp_path: Path) -> None:
+    """What was paid for lies sealed in the journal, to be read again."""
+    desk = bureau(tmp_path)
+    odd = rewritten(desk, "ecosystem", without_record, every=3)
+    desk.night()
+    with journal_at(desk) as journal:
+        subjects = {journal.pseudonyms.subject("bvn", bvn): bvn for bvn in odd}
+        found = journal.answers.latest("ecosystem", list(subjects))
+        assert len(found) == len(odd)
+        for answer in found.values():
+            assert answer.outcome == Outcome.UNREADABLE
+            assert b"see the portal" not in answer.sealed
+            assert json.loads(journal.answers.body("ecosystem", answer))["data"] == "see the portal"
+
+
+def test_it_is_asked_again_once_the_shortest_age_has_passed(tmp_path: Path) -> None:
+    """Not the next night, nor by a resume: the answer at hand is counted as unreadable."""
+    desk = bureau(tmp_path)
+    odd = rewritten(desk, "bank_account", without_record, every=3)
+    first = desk.night().report
+    charged = desk.service.charged
+    second = desk.night().report
+    assert desk.service.charged == charged
+    part = second["checks"]["bank_account"]
+    assert (part["unreadable"], part["cost"]) == (len(odd), "0.00")
+    sound(desk, second)
+    resumed = desk.night(run=first["run_id"]).report
+    assert desk.service.charged == charged
+    assert resumed["checks"]["bank_account"]["unreadable"] == len(odd)
+    desk.loop.now_s += 30 * DAY_MICROS / 1_000_000
+    desk.service.rewrite = lambda *_: None
+    start = len(desk.service.ledger)
+    later = desk.night(checks=["bank_account"]).report
+    part = later["checks"]["bank_account"]
+    assert part["unreadable"] == 0
+    assert part["paid"] >= len(odd)
+    assert odd <= {each[1] for each in desk.service.ledger[start:]}
+    sound(desk, later)
+
+
+def test_it_is_asked_again_on_request(tmp_path: Path) -> None:
+    """An age of nought for unreadable answers asks again at once, and only these."""
+    desk = bureau(tmp_path)
+    odd = rewritten(desk, "bank_account", without_record, every=3)
+    desk.night()
+    desk.service.rewrite = lambda *_: None
+    start = len(desk.service.ledger)
+    report = desk.night(freshness=["bank_account.unreadable=0"]).report
+    assert {each[1] for each in desk.service.ledger[start:]} == odd
+    assert report["checks"]["bank_account"]["unreadable"] == 0
+
+
+def test_ten_in_a_row_stop_the_check_and_no_other(tmp_path: Path) -> None:
+    """What more is paid for is of no use until it can be read. A resume tries with one."""
+    desk = bureau(tmp_path)
+    rewritten(desk, "ecosystem", without_record)
+    report = desk.night().report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "failures")
+    part = report["checks"]["ecosystem"]
+    assert 10 <= part["unreadable"] < 10 + IN_FLIGHT
+    assert part["pending"] > 0
+    assert report["checks"]["karma"]["pending"] == 0
+    assert any("journal reread" in notice for notice in report["notices"])
+    sound(desk, report)
+    again = desk.night(run=report["run_id"]).report
+    assert (again["state"], again["stop_reason"]) == ("stopped", "failures")
+    assert 0 < again["checks"]["ecosystem"]["unreadable"] - part["unreadable"] <= IN_FLIGHT
+    sound(desk, again)
+    desk.service.rewrite = lambda *_: None
+    whole = desk.night(run=report["run_id"]).report
+    assert whole["state"] == "completed"
+    sound(desk, whole)
+
+
+def test_a_readable_answer_between_keeps_the_check_going(tmp_path: Path) -> None:
+    """Every second one is odd: the night goes through."""
+    desk = bureau(tmp_path)
+    odd = rewritten(desk, "ecosystem", without_record, every=2)
+    report = desk.night().report
+    assert report["state"] == "completed"
+    assert report["checks"]["ecosystem"]["unreadable"] == len(odd) > 10
+
+
+def test_a_stray_byte_in_a_name_is_just_a_name(tmp_path: Path) -> None:
+    """Text in another encoding is read with that letter replaced, and paid for once."""
+    desk = bureau(tmp_path)
+
+    def stray(document: dict[str, Any]) -> bytes:
+        document["data"]["account_name"] += " JOSx"
+        return json.dumps(document).encode().replace(b"JOSx", b"JOS\xc9")
+
+    odd = rewritten(desk, "bank_account", stray, every=3)
+    report = desk.night().report
+    part = report["checks"]["bank_account"]
+    assert report["state"] == "completed"
+    assert (part["unreadable"], part["in_doubt"]) == (0, 0)
+    assert float(report["cost"]["total"]) == desk.service.charged
+    names = [row["bank_account_name"] or "" for row in rows_of(desk, report)]
+    assert sum("JOS\N{REPLACEMENT CHARACTER}" in name for name in names) >= len(odd)
+
+
+def test_a_list_of_karma_records_is_several_listings(tmp_path: Path) -> None:
+    """All are listed, the amount is the highest, and the call is paid for once."""
+    desk = bureau(tmp_path)
+
+    def several(document: dict[str, Any]) -> dict[str, Any]:
+        one = document["data"]
+        other = {**one, "amount_in_contention": "999999999.50", "reason": "another"}
+        return {**document, "data": [one, other]}
+
+    odd = rewritten(desk, "karma", several)
+    report = desk.night().report
+    assert report["state"] == "completed"
+    assert report["checks"]["karma"]["paid"] == len(odd) > 0
+    listed = [row for row in rows_of(desk, report) if row["karma_status"] == "listed"]
+    assert len(listed) >= len(odd)
+    for row in listed:
+        assert len(row["karma_listings"]) == 2
+        assert str(row["karma_amount_in_contention"]) == "999999999.50"
+    assert float(report["cost"]["total"]) == desk.service.charged
+
+
+def test_a_karma_record_under_404_is_never_clear(tmp_path: Path) -> None:
+    """A success envelope with a record of the one asked about is a listing, whatever its status."""
+    desk = bureau(tmp_path)
+    listed: set[str] = set()
+
+    def under_404(operation: str, identity: str, document: dict[str, Any]) -> Canned | None:
+        if operation != "karma":
+            return None
+        listed.add(identity)
+        return Canned(404, document)
+
+    desk.service.rewrite = under_404
+    report = desk.night().report
+    assert report["state"] == "completed"
+    assert report["checks"]["karma"]["paid"] == len(listed) > 0
+    assert report["checks"]["karma"]["answers"]["listed"] >= len(listed)
+    assert float(report["cost"]["total"]) == desk.service.charged
+
+
+def test_test_mode_costs_nothing_whatever_the_sample_says(tmp_path: Path) -> None:
+    """The cost of a mock is the sample's: not one naira is shown as spent."""
+    desk = bureau(tmp_path)
+    mock = {"status": "success", "data": {"lenders": 2}, "meta": {"cost": 25, "balance": 900}}
+
+    def sample(*_: object) -> Canned:
+        return Canned(200, {**mock, "mock-response": "sample"})
+
+    desk.service.before = sample
+    report = desk.night().report
+    assert report["state"] == "test_mode"
+    assert report["cost"]["total"] == "0.00"
+    assert report["cost"]["in_doubt_exposure"] == "0.00"
+    assert {part["cost"] for part in report["checks"].values()} == {"0.00"}
+    with journal_at(desk) as journal:
+        assert journal.money.of_run(report["run_id"]).bound_micro == 0
+        assert journal.money.prices() == {}
+    calls = pq.read_table(tmp_path / "out" / report["run_id"] / "calls.parquet").to_pylist()
+    assert {call["cost"] for call in calls if call["state"] == "test_mode"} == {0}
+
+
+# --- kept bodies read again ---
+
+TOLERANT = (
+    '[[rules]]\nname = "ecosystem: another word for success"\noperations = ["ecosystem"]\n'
+    'status = ["2xx"]\nbody_status = ["ok"]\nbody = ["record"]\n'
+    'verdict = "answered"\noutcome = "found"\n\n'
+)
+
+
+def another_word(document: dict[str, Any]) -> dict[str, Any]:
+    """Say success in another word."""
+    return {**document, "status": "ok"}
+
+
+def test_kept_bodies_are_read_again_for_nothing(tmp_path: Path) -> None:
+    """Once the table knows the new word the answers count from their own time; none is bought."""
+    desk = bureau(tmp_path)
+    odd = rewritten(desk, "ecosystem", another_word, every=3)
+    first = desk.night().report
+    assert first["checks"]["ecosystem"]["unreadable"] == len(odd)
+    asked = len(desk.service.ledger)
+    table = desk.below / "home" / "manners.toml"
+    with journal_at(desk) as journal:
+        assert reread(journal, load_manners())["ecosystem"].read == 0
+        table.write_text(TOLERANT + MANNERS.read_text("utf-8"), "utf-8")
+        rotate_key(journal)
+        found = reread(journal, load_manners(table))
+        assert found["ecosystem"].answers == {"found": len(odd)}
+        assert verify_journal(journal) == []
+        assert reread(journal, load_manners(table)) == {}
+    desk.loop.now_s += 3600
+    second = desk.night().report
+    part = second["checks"]["ecosystem"]
+    assert (part["unreadable"], part["reused"], part["cost"]) == (0, part["distinct"], "0.00")
+    assert len(desk.service.ledger) == asked
+    resumed = desk.night(run=first["run_id"]).report
+    assert resumed["checks"]["ecosystem"]["unreadable"] == 0
+    assert resumed["cost"]["total"] == first["cost"]["total"]
+    assert len(desk.service.ledger) == asked
+    sound(desk, resumed)
+    rows = rows_of(desk, resumed)
+    assert {row["ecosystem_status"] for row in rows} <= {"found", "not_found", "refused"}
+
+
+def test_an_answer_about_somebody_else_is_not_read_as_evidence(tmp_path: Path) -> None:
+    """Whom an answer was asked about is kept with it, so that reading again sees a mix-up."""
+    desk = bureau(tmp_path)
+
+    def of_another(document: dict[str, Any]) -> dict[str, Any]:
+        return {**document, "status": "ok", "data": {**document["data"], "bvn": "22111111111"}}
+
+    odd = rewritten(desk, "ecosystem", of_another, every=3)
+    desk.night()
+    table = desk.below / "manners.toml"
+    table.write_text(TOLERANT + MANNERS.read_text("utf-8"), "utf-8")
+    with journal_at(desk) as journal:
+        found = reread(journal, load_manners(table))
+    assert (found["ecosystem"].kept, found["ecosystem"].read) == (len(odd), 0)
+
+
+def test_a_table_under_home_holds_for_the_next_run(tmp_path: Path) -> None:
+    """With a corrected table nothing is unreadable in the first place."""
+    desk = bureau(tmp_path)
+    rewritten(desk, "ecosystem", another_word, every=3)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "manners.toml").write_text(TOLERANT + MANNERS.read_text("utf-8"), "utf-8")
+    (home / "prices.toml").write_text(
+        PRICES.read_text("utf-8").replace('ecosystem = "25"', 'ecosystem = "40"'), "utf-8"
+    )
+    driven = desk.night()
+    assert driven.report["checks"]["ecosystem"]["unreadable"] == 0
+    manifest = json.loads(
+        (tmp_path / "out" / driven.report["run_id"] / "manifest.json").read_text("utf-8")
+    )
+    assert {name: each["from"] for name, each in manifest["tables"].items()} == {
+        "manners": "lender",
+        "prices": "lender",
+    }
+    assert driven.line.quote is not None
+    prices = {each.check: each.price_micro for each in driven.line.quote.lines}
+    assert prices["ecosystem"] == 40_000_000
+
+
+def test_a_mistake_in_a_table_is_told_before_anything_is_spent(tmp_path: Path) -> None:
+    """File and line are named, whichever setting leads there."""
+    desk = bureau(tmp_path)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    wrong = tmp_path / "mine.toml"
+    wrong.write_text(TOLERANT.replace('"found"', '"lost"') + MANNERS.read_text("utf-8"), "utf-8")
+    desk.settings["manners_file"] = wrong
+    with pytest.raises(SettingsError, match=r"mine\.toml, line 8: rules\.0\.outcome"):
+        desk.night()
+    assert desk.service.ledger == []
