@@ -1,0 +1,176 @@
+"""Odd answers are values: nothing raises, and a stated cost is known whatever else is wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nightscreen.client import wire
+from nightscreen.client.api import LONGEST_RETRY_AFTER_S, Client
+from nightscreen.client.classify import Classifier, Exchange, Reading, Verdict
+from nightscreen.client.fakes import Canned, FakeTransport
+from nightscreen.client.reading import listings_of, parse_answer
+from nightscreen.schemas.checks import Check, IdentityKind, Outcome
+
+BVN = "22212345678"
+KARMA = wire.karma(IdentityKind.BVN, BVN)
+ACCOUNT = wire.bank_account("0123456789", "058")
+META = '"meta":{"cost":10,"balance":990}'
+CLASSIFIER = Classifier()
+
+
+def read(body: bytes | str | dict[str, object], status: int = 200) -> Reading:
+    """Read an answer to a karma lookup."""
+    raw = json.dumps(body) if isinstance(body, dict) else body
+    raw = raw.encode() if isinstance(raw, str) else raw
+    return CLASSIFIER.read(KARMA, Exchange(status, raw))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("9" * 400, "Thu, 01 Jan 1970 00:00:00 +99999999999999", "Mon, 01 Jan 99999 00:00:00 GMT"),
+        *("Fri, 31 Dec 9999 23:59:59 -2359", "Mon, 01 Jan 0001 00:00:00 +2359", "0" * 50),
+        *("99999999999999999999 Jan 2020 00:00:00 GMT", "1e309", "-5", "soon", "", "120 s"),
+    ],
+)
+async def test_whatever_retry_after_says_a_call_comes_back(said: str) -> None:
+    """A number or a date beyond all bounds is no reason to raise, nor to wait for ever."""
+    headers = {"Retry-After": said}
+    async with Client(
+        "https://service.example", "key", transport=FakeTransport(Canned(429, b"", headers))
+    ) as client:
+        reading = await client.send(KARMA)
+    assert reading.verdict is Verdict.NOT_CHARGED
+    assert 0 <= (reading.retry_after_s or 0) <= LONGEST_RETRY_AFTER_S
+
+
+@pytest.mark.parametrize("status", [408, 421, 425])
+def test_a_request_that_was_not_taken_up_is_free_and_asked_again(status: int) -> None:
+    """What stands before the service did not pass it on."""
+    reading = read(b"", status)
+    assert (reading.verdict, reading.retry, reading.cost_micro) == (Verdict.NOT_CHARGED, True, 0)
+    assert reading.stop is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"status":"success","data":"see the portal",' + META + "}",
+        '{"status":"success","data":null,' + META + "}",
+        '{"status":"success","data":[],' + META + "}",
+        '{"status":"success","data":[1,null,"x",{}],' + META + "}",
+        '{"status":"success","data":{},' + META + "}",
+        '{"status":"success",' + META + "}",
+        '{"status":"failed","data":{"karma_identity":"' + BVN + '"},' + META + "}",
+        "<br />Warning: a notice<br />" + '{"status":"success","data":{"reason":"x"},' + META + "}",
+        '{"status":"success","data":{"reason":"broken,' + META + "}",
+        '{"status":"success","data":' + "[" * 100_000 + "]" * 100_000 + "," + META + "}",
+        '{"status":"success","data":' + "9" * 10_000 + "," + META + "}",
+        '{"status":"success","data":"a","data":null,"meta":{"cost":1},' + META + "}",
+    ],
+)
+def test_a_stated_cost_is_settled_whatever_else_is_wrong(body: str) -> None:
+    """It was charged and cannot be read: not in doubt, not tried again, its body kept."""
+    reading = read(body)
+    assert (reading.verdict, reading.outcome) == (Verdict.UNREADABLE, Outcome.UNREADABLE)
+    assert (reading.cost_micro, reading.balance_micro) == (10_000_000, 990_000_000)
+    assert reading.retry is False
+    assert reading.body == body.encode()
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        *('"meta":{"balance":990}', '"meta":{"cost":NaN}', '"meta":{"cost":-1}', '"meta":[]'),
+        *('"meta":{"cost":1e999999999999}', '"meta":{"cost":"ten"}', '"meta":{"cost":9e99}'),
+    ],
+)
+def test_without_a_stated_cost_it_is_in_doubt(meta: str) -> None:
+    """Nobody knows what was charged: the worst stays reserved, and it may be tried again."""
+    reading = read('{"status":"success","data":"x",' + meta + "}")
+    assert (reading.verdict, reading.retry, reading.body) == (Verdict.IN_DOUBT, True, b"")
+    assert reading.cost_micro is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xef\xbb\xbf" + b'{"status":"success","data":{"reason":"x"},' + META.encode() + b"}",
+        ('{"status":"success","data":{"reason":"x"},' + META + "}").encode("utf-16"),
+        b'{"status":"success","data":{"reason":"Jos\xe9 owes"},' + META.encode() + b"}",
+        b'{"status":"success","data":{"reason":"two\nlines"},' + META.encode() + b"}",
+        b'{"status":"success","data":{"reason":"x","amount_in_contention":NaN},'
+        + META.encode()
+        + b"}",
+        b'{"status":"success","data":{"reason":"half \\ud83d of one"},' + META.encode() + b"}",
+        b'{"status":"success","data":null,"data":{"reason":"x"},' + META.encode() + b"}",
+    ],
+)
+def test_odd_writing_is_read_all_the_same(body: bytes) -> None:
+    """Marks, line breaks, stray bytes and numbers that are none are no reason to lose a record."""
+    reading = read(body)
+    assert (reading.verdict, reading.outcome) == (Verdict.ANSWERED, Outcome.LISTED)
+    assert reading.cost_micro == 10_000_000
+    (listing,) = listings_of(parse_answer(Check.KARMA, reading.body))
+    assert listing.reason
+    listing.reason.encode()
+
+
+def test_a_list_of_records_is_several_listings() -> None:
+    """What cannot be read of it is left out; not one may be about somebody else."""
+    one, other = {"karma_identity": BVN, "reason": "a"}, {"reason": "b"}
+    reading = read({"status": "success", "data": [one, 3, {}, other]})
+    assert reading.outcome is Outcome.LISTED
+    found = listings_of(parse_answer(Check.KARMA, reading.body))
+    assert [each.reason for each in found] == ["a", "b"]
+    strange = {"karma_identity": "22299999999", "reason": "c"}
+    mixed = read({"status": "success", "data": [one, strange], "meta": {"cost": 10}})
+    assert (mixed.verdict, mixed.trouble) == (Verdict.UNREADABLE, "wrong_identity")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"status": "success"}, "answered clear"),
+        ({"status": "success", "data": None, "message": "x"}, "answered clear"),
+        ({"status": "success", "data": {}}, "answered clear"),
+        ({"status": "success", "data": {"karma_identity": BVN}}, "answered listed"),
+        ({"status": "success", "data": [{"reason": "x"}]}, "answered listed"),
+        ({"status": "success", "data": {"foo": 1}}, "in_doubt unreadable"),
+        ({"status": "success", "data": {"foo": 1}, "meta": {"cost": 10}}, "unreadable unreadable"),
+        (
+            {"status": "success", "data": {"karma_identity": "22299999999"}},
+            "in_doubt wrong_identity",
+        ),
+        (
+            {"status": "error", "message": "Identity not found", "data": {"reason": "x"}},
+            "in_doubt wrong_identity",
+        ),
+    ],
+)
+def test_404_with_something_in_it_is_never_clear(body: dict[str, object], told: str) -> None:
+    """A record of the one asked about is a listing; whatever else there is cannot be read."""
+    reading = read(body, 404)
+    assert f"{reading.verdict} {reading.trouble or reading.outcome}" == told
+    assert reading.stop is None
+
+
+def test_a_sample_costs_nothing() -> None:
+    """The cost in a mock is the sample's."""
+    sample = {"status": "success", "mock-response": "x", "meta": {"cost": 10}}
+    reading = read({**sample, "data": {"karma_identity": BVN}})
+    assert (reading.verdict, reading.cost_micro) == (Verdict.TEST_MODE, 0)
+
+
+@given(st.binary(max_size=300), st.sampled_from([200, 201, 404, 500]))
+def test_no_bytes_raise(body: bytes, status: int) -> None:
+    """Whatever comes is a reading; with a bill in it, a settled one."""
+    for raw in (body, b'{"data":' + body + b"," + META.encode() + b"}"):
+        for request in (KARMA, ACCOUNT):
+            reading = CLASSIFIER.read(request, Exchange(status, raw))
+            assert reading.cost_micro is None or reading.cost_micro >= 0
+            parse_answer(Check.KARMA, raw)
