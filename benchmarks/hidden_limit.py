@@ -35,7 +35,7 @@ from benchmarks.measured import load_words
 from nightscreen.client.limiter import Begun
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.sandbox.control import set_capacity, set_faults, set_latency
+from nightscreen.sandbox.control import act
 from nightscreen.sandbox.ledger import Entry, Ledger
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import DEFAULT_KEY, Opening, Sandbox
@@ -57,7 +57,6 @@ ATTEMPTS = 12
 WARM_UP = 0.2
 BALANCE = "900000000"
 LATENCY = {"kind": "fixed", "ms": LATENCY_S * 1000}
-SETTERS = {"capacity": set_capacity, "latency": set_latency, "faults": set_faults}
 
 
 @dataclass(slots=True)
@@ -123,7 +122,7 @@ def virtual() -> Iterator[Service]:
     sandbox.ledger = TimedLedger()
 
     async def post(name: str, body: dict[str, Any]) -> None:
-        SETTERS[name](sandbox, body)
+        act(sandbox, name, body)
 
     yield Service(
         post,

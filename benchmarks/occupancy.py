@@ -32,7 +32,7 @@ from benchmarks.ideal import ideal_span_s, share_in_use
 from benchmarks.measured import load_words
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.sandbox.latency import Latency, Profile, fixed, lognormal
+from nightscreen.sandbox.faults import Latency, Profile, fixed, lognormal
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.checks import Check

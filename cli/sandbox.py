@@ -21,8 +21,8 @@ def run_sandbox(
     Raises:
         UsageError: there is no such scenario, the balance is no amount, or the port cannot be had.
     """
-    from nightscreen.sandbox.scenarios import SCENARIOS
     from nightscreen.sandbox.server import serve
+    from nightscreen.sandbox.state import SCENARIOS
 
     if scenario not in SCENARIOS:
         raise UsageError(f"--scenario: {scenario} is none of {', '.join(SCENARIOS)}")

@@ -12,9 +12,8 @@ import sys
 from datetime import date
 from pathlib import Path
 
-from nightscreen.sandbox.scenarios import SCENARIOS
-from nightscreen.sandbox.state import DEFAULT_BALANCE, DEFAULT_KEY
-from nightscreen.sandbox.tables import documentation
+from nightscreen.sandbox.home_page import documentation
+from nightscreen.sandbox.state import DEFAULT_BALANCE, DEFAULT_KEY, SCENARIOS
 
 
 def serve_parser() -> argparse.ArgumentParser:

@@ -7,14 +7,11 @@ specification; the others were seen in the wild (experimental).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.sandbox import linked
-from nightscreen.sandbox.gate import Answer, Operation, Subject
 from nightscreen.sandbox.grants import Refused
-from nightscreen.sandbox.oddities import odd
-from nightscreen.sandbox.transactions import profile_of, transactions_of
+from nightscreen.sandbox.request_pipeline import Answer, Operation, Subject
+from nightscreen.sandbox.transactions import malformed, noon, profile_of, transactions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,47 +29,43 @@ TOKEN: Final = "token"  # noqa: S105 - the name of a field
 _SAMPLE: Final = "sample@customers.example"
 
 
-@dataclass(frozen=True, slots=True)
-class Auth:
-    """POST /v2/aggregator/auth: exchange of a code, and refresh."""
+def _read_auth(_path: dict[str, str], body: dict[str, object]) -> Subject:
+    """Take the three fields from the body; the authenticator adds whose code it is."""
+    fields, refusal = _texts(body, "code", "grant_type", "redirect_uri")
+    if not refusal and fields["grant_type"] not in GRANT_TYPES:
+        refusal = f"grant_type must be one of {', '.join(GRANT_TYPES)}"
+    return Subject("", fields, refusal=refusal)
 
-    name: str = AUTH
 
-    def read(self, _path: dict[str, str], body: dict[str, object]) -> Subject:
-        """Take the three fields from the body; the door adds whose code it is."""
-        fields, refusal = _texts(body, "code", "grant_type", "redirect_uri")
-        if not refusal and fields["grant_type"] not in GRANT_TYPES:
-            refusal = f"grant_type must be one of {', '.join(GRANT_TYPES)}"
-        return Subject("", fields, refusal=refusal)
+def _auth(sandbox: Sandbox, subject: Subject) -> Answer:
+    """Exchange a code, or refresh."""
+    given, grants, now = subject.fields, sandbox.grants, sandbox.now()
+    lifetime_s = sandbox.manners.access_token_lifetime_s
+    secret, redirect_uri = given["code"], given["redirect_uri"]
+    try:
+        if given["grant_type"] == "refresh_token":
+            found = grants.refresh(secret, redirect_uri, now=now, lifetime_s=lifetime_s)
+            return Answer("refreshed", None, _token_answer(*found), bare=True)
+        client_id = sandbox.client.client_id
+        grant, access = grants.exchange(
+            secret, redirect_uri, client_id=client_id, now=now, lifetime_s=lifetime_s
+        )
+    except Refused as refused:
+        return Answer(refused.word, refused.text, http_status=400)
+    data = {**_token_answer(grant, access), "refresh_token": grant.refresh_token}
+    return Answer("exchanged", None, data, bare=True)
 
-    def answer(self, sandbox: Sandbox, subject: Subject) -> Answer:
-        """Exchange or refresh."""
-        given, grants, now = subject.fields, sandbox.grants, sandbox.now()
-        lifetime_s = sandbox.manners.access_token_lifetime_s
-        secret, redirect_uri = given["code"], given["redirect_uri"]
-        try:
-            if given["grant_type"] == "refresh_token":
-                found = grants.refresh(secret, redirect_uri, now=now, lifetime_s=lifetime_s)
-                return Answer("refreshed", None, _token_answer(*found), bare=True)
-            client_id = sandbox.client.client_id
-            grant, access = grants.exchange(
-                secret, redirect_uri, client_id=client_id, now=now, lifetime_s=lifetime_s
-            )
-        except Refused as refused:
-            return Answer(refused.word, refused.text, http_status=400)
-        data = {**_token_answer(grant, access), "refresh_token": grant.refresh_token}
-        return Answer("exchanged", None, data, bare=True)
 
-    def sample(self) -> Answer:
-        """Return the answer of test mode: tokens that open nothing."""
-        data = {
-            "access_token": "sample-access-token",
-            "token_type": "Bearer",
-            "username": _SAMPLE,
-            "refresh_token": "sample-refresh-token",
-            "scope": "transaction:list",
-        }
-        return Answer("exchanged", None, data, bare=True)
+def _sample_tokens() -> Answer:
+    """Make the answer of test mode: tokens that open nothing."""
+    data = {
+        "access_token": "sample-access-token",
+        "token_type": "Bearer",
+        "username": _SAMPLE,
+        "refresh_token": "sample-refresh-token",
+        "scope": "transaction:list",
+    }
+    return Answer("exchanged", None, data, bare=True)
 
 
 def _token_answer(grant: Grant, access: Access) -> dict[str, object]:
@@ -82,46 +75,6 @@ def _token_answer(grant: Grant, access: Access) -> dict[str, object]:
         "username": grant.customer,
         "scope": " ".join(grant.scopes),
     }
-
-
-@dataclass(frozen=True, slots=True)
-class OnBehalf:
-    """An operation on a customer's data, with the scope it needs.
-
-    Attributes:
-        name: name of the operation in ledger, prices and switches.
-        scope: the scope that must have been granted.
-        work: what it does.
-        fields: texts that the body must hold.
-    """
-
-    name: str
-    scope: str
-    work: Work
-    fields: tuple[str, ...] = ()
-
-    def read(self, path: dict[str, str], body: dict[str, object]) -> Subject:
-        """Take ids from the path and texts from the body."""
-        fields, refusal = _texts(body, *self.fields)
-        return Subject("", {**fields, **path}, refusal=refusal)
-
-    def answer(self, sandbox: Sandbox, subject: Subject) -> Answer:
-        """Answer within the scopes granted (service.md, "Authentication" 4)."""
-        found = sandbox.grants.find(subject.fields[TOKEN])
-        if found is None:  # a reset came between
-            return Answer("unknown_token", UNAUTHORISED, http_status=403)
-        grant, access = found
-        if self.scope not in grant.scopes:
-            sandbox.grants.count(grant.customer, "refused_scopes")
-            text = f"Access denied: scope {self.scope} was not granted"
-            return Answer("scope_missing", text, http_status=403)
-        access.calls += 1
-        sandbox.grants.count(grant.customer, "data_calls")
-        return self.work(sandbox, grant, subject.fields)
-
-    def sample(self) -> Answer:
-        """Return the answer of test mode."""
-        return Answer("sample", None, transactions_of(_SAMPLE)[:1])
 
 
 UNAUTHORISED: Final = "You are not authorized to access this service."
@@ -154,7 +107,7 @@ def _transactions(sandbox: Sandbox, customer: str) -> list[Record]:
 
 def _list_transactions(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:
     records = _transactions(sandbox, grant.customer)
-    return Answer("pulled", None, odd(grant.customer, sandbox.day, records))
+    return Answer("pulled", None, malformed(grant.customer, sandbox.day, records))
 
 
 def _transaction(sandbox: Sandbox, customer: str, wanted: str) -> Record | None:
@@ -171,7 +124,7 @@ def _update_transaction(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -
     record = _transaction(sandbox, grant.customer, given["id"])
     if record is None:
         return _not_found("Transaction")
-    changes: Record = {"note": given["note"], "modified_on": linked.noon(sandbox.day)}
+    changes: Record = {"note": given["note"], "modified_on": noon(sandbox.day)}
     changes["modified_by"] = grant.customer
     sandbox.linked.notes.setdefault(grant.customer, {})[given["id"]] = changes
     return Answer("updated", "Successful", {**record, **changes})
@@ -207,7 +160,7 @@ def _update_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> An
     record = sandbox.linked.accounts(grant.customer).get(given["id"])
     if record is None:
         return _not_found("Bank account")
-    record |= {"account_name": given["account_name"], "modified_on": linked.noon(sandbox.day)}
+    record |= {"account_name": given["account_name"], "modified_on": noon(sandbox.day)}
     record["modified_by"] = grant.customer
     return Answer("updated", "Successful", _shown(sandbox, grant, record))
 
@@ -221,7 +174,7 @@ def _sync_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answ
     record = sandbox.linked.accounts(grant.customer).get(given["account_id"])
     if record is None:
         return _not_found("Bank account")
-    record["last_synced"] = linked.noon(sandbox.day)
+    record["last_synced"] = noon(sandbox.day)
     return Answer("synced", "Successful", _shown(sandbox, grant, record))
 
 
@@ -229,15 +182,43 @@ def _view_profile(_sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> An
     return Answer("found", "Successful", profile_of(grant.customer))
 
 
-def _on_behalf(scope: str, work: Work, *fields: str) -> OnBehalf:
-    name = f"aggregator_{scope.replace(':', '_')}"
-    if scope == "transaction:list":
-        name = "aggregator_transactions"
-    return OnBehalf(name, scope, work, fields)
+def _on_behalf(scope: str, work: Work, *needed: str) -> Operation:
+    """Make an operation on a customer's data.
+
+    Args:
+        scope: what must have been granted (service.md, "Authentication" 4).
+        work: what it does.
+        needed: texts that the body must hold.
+    """
+
+    def read(path: dict[str, str], body: dict[str, object]) -> Subject:
+        fields, refusal = _texts(body, *needed)
+        return Subject("", {**fields, **path}, refusal=refusal)
+
+    def answer(sandbox: Sandbox, subject: Subject) -> Answer:
+        found = sandbox.grants.find(subject.fields[TOKEN])
+        if found is None:  # a reset came between
+            return Answer("unknown_token", UNAUTHORISED, http_status=403)
+        grant, access = found
+        if scope not in grant.scopes:
+            sandbox.grants.count(grant.customer, "refused_scopes")
+            text = f"Access denied: scope {scope} was not granted"
+            return Answer("scope_missing", text, http_status=403)
+        access.calls += 1
+        sandbox.grants.count(grant.customer, "data_calls")
+        return work(sandbox, grant, subject.fields)
+
+    listing = scope == "transaction:list"
+    name = "aggregator_transactions" if listing else f"aggregator_{scope.replace(':', '_')}"
+    return Operation(
+        name, read, answer, lambda: Answer("sample", None, transactions_of(_SAMPLE)[:1])
+    )
 
 
 BASE: Final = "/v2/aggregator"
-AUTH_ROUTES: Final[dict[str, dict[str, Operation]]] = {f"{BASE}/auth": {"POST": Auth()}}
+AUTH_ROUTES: Final[dict[str, dict[str, Operation]]] = {
+    f"{BASE}/auth": {"POST": Operation(AUTH, _read_auth, _auth, _sample_tokens)}
+}
 """The token operation, behind the API key."""
 
 DATA_ROUTES: Final[dict[str, dict[str, Operation]]] = {

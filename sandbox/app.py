@@ -1,7 +1,7 @@
 """The web application: which address leads where.
 
 Only routing lives here. Areas bring their own table of paths (`sandbox.validation.ROUTES` for
-area B); the control surface and the landing page bring theirs.
+area B); the control surface and the home page bring theirs.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from starlette.routing import Route
 
 from nightscreen.sandbox import (
     aggregator,
-    consenting,
+    consent_flow,
     control,
-    landing,
+    home_page,
     loan_pages,
     loans,
     validation,
     wire,
 )
-from nightscreen.sandbox.doors import AuthDoor, KeyDoor, TokenDoor
-from nightscreen.sandbox.gate import Gate, Operation
+from nightscreen.sandbox.auth import KeyAuth, TokenAuth, TokenEndpointAuth
 from nightscreen.sandbox.ledger import Entry
-from nightscreen.sandbox.loans import LinkDoor
+from nightscreen.sandbox.loans import LoanAuth
+from nightscreen.sandbox.request_pipeline import Operation, RequestPipeline
 from nightscreen.sandbox.wire import Reply
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _NOT_THE_SERVICE = ("/_sandbox", "/favicon.ico")
 """Addresses that are the sandbox's own, or a browser's: they stay out of the ledger."""
 
 
-class Unknown:
+class NotFound:
     """Answers every address that is none of the service's, and writes it down."""
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -85,22 +85,26 @@ class Unknown:
         )
 
 
-class Address:
+class RouteHandler:
     """One path of the service: chooses the operation by the method."""
 
     def __init__(
-        self, sandbox: Sandbox, gate: Gate, unknown: Unknown, operations: dict[str, Operation]
+        self,
+        sandbox: Sandbox,
+        pipeline: RequestPipeline,
+        unknown: NotFound,
+        operations: dict[str, Operation],
     ) -> None:
         self._sandbox = sandbox
-        self._gate = gate
+        self._pipeline = pipeline
         self._unknown = unknown
         self._operations = operations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand the request to the gate, or refuse a method or an empty segment."""
+        """Hand the request to the pipeline, or refuse a method or an empty segment."""
         operation = self._operations.get(scope["method"])
         if operation is not None and all(scope["path_params"].values()):
-            await self._gate.handle(operation, scope, receive, send)
+            await self._pipeline.handle(operation, scope, receive, send)
             return
         wrong_method = operation is None and self._sandbox.manners.wrong_method == "405"
         await self._unknown.refuse(405 if wrong_method else 404, scope, receive, send)
@@ -108,22 +112,22 @@ class Address:
 
 def application(sandbox: Sandbox) -> Starlette:
     """Build the web application around a sandbox's state."""
-    unknown = Unknown(sandbox)
+    unknown = NotFound(sandbox)
     areas = (
-        (KeyDoor(sandbox), validation.ROUTES),
-        (LinkDoor(sandbox), loans.ROUTES),
-        (AuthDoor(sandbox), aggregator.AUTH_ROUTES),
-        (TokenDoor(sandbox), aggregator.DATA_ROUTES),
+        (KeyAuth(sandbox), validation.ROUTES),
+        (LoanAuth(sandbox), loans.ROUTES),
+        (TokenEndpointAuth(sandbox), aggregator.AUTH_ROUTES),
+        (TokenAuth(sandbox), aggregator.DATA_ROUTES),
     )
     routes = [
-        Route(path, Address(sandbox, Gate(sandbox, door), unknown, operations))
+        Route(path, RouteHandler(sandbox, RequestPipeline(sandbox, door), unknown, operations))
         for door, table in areas
         for path, operations in table.items()
     ]
-    routes += consenting.routes(sandbox)
+    routes += consent_flow.routes(sandbox)
     routes += loan_pages.routes(sandbox)
     routes += control.routes(sandbox)
-    routes += landing.routes(sandbox)
+    routes += home_page.routes(sandbox)
     app = Starlette(routes=routes)
     app.router.redirect_slashes = False
     app.router.default = unknown

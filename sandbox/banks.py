@@ -1,7 +1,7 @@
 """Banks, account numbers and the link between a BVN and its accounts.
 
 The check digit and the one-to-one link live here. Who holds an account is told by
-`sandbox.accounts`.
+`sandbox.people`.
 """
 
 from __future__ import annotations
@@ -53,12 +53,7 @@ _INVERSE = pow(_FACTOR, -1, SERIALS)
 
 
 def check_digit(bank_code: str, serial: str) -> str:
-    """Compute the last digit of an account number by the old formula for 3-digit bank codes.
-
-    Args:
-        bank_code: three digits.
-        serial: the first nine digits of the account number.
-    """
+    """Compute the last digit of an account number by the old formula for 3-digit bank codes."""
     total = sum(
         int(digit) * weight for digit, weight in zip(bank_code + serial, _WEIGHTS, strict=True)
     )

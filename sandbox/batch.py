@@ -1,4 +1,4 @@
-"""Sample batches: files such as a lender would hand in, made from the sandbox's people.
+"""Sample batches: files such as a lender would hand in, some of it damaged.
 
 The file depends on nothing but rows, seed, damage and the day it is made for: consents are valid,
 expired or not yet given as seen from that day.
@@ -13,13 +13,97 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.sandbox import damage, magic
+from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.banks import BANK_NAMES, SERIALS
-from nightscreen.sandbox.lives import LINKED_PREFIX, Person, person_of_bvn
+from nightscreen.sandbox.people import LINKED_PREFIX, Person, person_of_bvn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+    from random import Random
+
+    Row = dict[str, str]
+    Spoiler = Callable[[Row, Random], None]
+
+ABSENT_WORDS: Final = ("NIL", "N/A", "0", "-", "null", "00000000000")
+
+SHORT_ACCOUNT: Final = "account_short"
+DUPLICATE_ID: Final = "customer_id_duplicate"
+FEW_FIELDS: Final = "too_few_fields"
+MANY_FIELDS: Final = "too_many_fields"
+MISSING_ID: Final = "customer_id_missing"
+
+
+def _bvn_short(row: Row, rng: Random) -> None:
+    row["bvn"] = row["bvn"][: rng.choice((9, 10))]
+
+
+def _bvn_long(row: Row, rng: Random) -> None:
+    row["bvn"] += str(rng.randrange(10))
+
+
+def _bvn_letters(row: Row, rng: Random) -> None:
+    place = rng.randrange(2, 11)
+    row["bvn"] = row["bvn"][:place] + rng.choice("OIlSB") + row["bvn"][place + 1 :]
+
+
+def _bvn_scientific(row: Row, _rng: Random) -> None:
+    row["bvn"] = f"{float(row['bvn']):.2E}"
+
+
+def _account_short(row: Row, _rng: Random) -> None:
+    row["account_number"] = row["account_number"][1:]
+
+
+def _missing_id(row: Row, _rng: Random) -> None:
+    row["customer_id"] = ""
+
+
+def _absent(row: Row, rng: Random) -> None:
+    row[rng.choice(("bvn", "account_number", "phone", "email"))] = rng.choice(ABSENT_WORDS)
+
+
+def _name_misspelt(row: Row, rng: Random) -> None:
+    name = row["last_name"]
+    place = rng.randrange(1, max(2, len(name) - 1))
+    way = rng.randrange(3)
+    swapped = name[: place - 1] + name[place] + name[place - 1] + name[place + 1 :]
+    if way == 0:
+        row["last_name"] = name[:place] + name[place + 1 :]
+    elif way == 1 or swapped == name:
+        row["last_name"] = name[:place] + name[place] + name[place:]
+    else:
+        row["last_name"] = swapped
+
+
+def _name_reordered(row: Row, _rng: Random) -> None:
+    row["first_name"], row["last_name"] = row["last_name"], row["first_name"]
+
+
+def _left_to_the_writer(_row: Row, _rng: Random) -> None:
+    """Some damage is not in a value: it needs the rows before, or the line itself."""
+
+
+SPOILERS: Final[dict[str, Spoiler]] = {
+    "bvn_short": _bvn_short,
+    "bvn_long": _bvn_long,
+    "bvn_letters": _bvn_letters,
+    "bvn_scientific": _bvn_scientific,
+    SHORT_ACCOUNT: _account_short,
+    MISSING_ID: _missing_id,
+    DUPLICATE_ID: _left_to_the_writer,
+    "absent_value": _absent,
+    "name_misspelt": _name_misspelt,
+    "name_reordered": _name_reordered,
+    FEW_FIELDS: _left_to_the_writer,
+    MANY_FIELDS: _left_to_the_writer,
+}
+KINDS: Final = tuple(SPOILERS)
+"""Every kind of damage, each as likely as the others."""
+
+REFUSING: Final = (MISSING_ID, DUPLICATE_ID, FEW_FIELDS, MANY_FIELDS)
+"""Kinds that make a row unusable as a whole."""
+
 
 CONSENT_COLUMNS: Final = (
     *("consent_reference", "consented_at", "consent_expires_at", "consent_withdrawn_at"),
@@ -44,26 +128,20 @@ _STEP: Final = 618_033_989  # shares no factor with a power of ten
 
 @dataclass(slots=True)
 class BatchFacts:
-    """What is in a batch that was made.
+    """What is in a batch that was made."""
 
-    Attributes:
-        rows: data lines, without the header.
-        people: different people in the file.
-        duplicates: rows that repeat a person under another customer_id.
-        damaged: rows by kind of damage; a row has at most one.
-        consents: rows by state of consent: valid, none, expired, withdrawn, future.
-    """
-
-    rows: int = 0
-    people: int = 0
-    duplicates: int = 0
+    rows: int = 0  # data lines, without the header
+    people: int = 0  # different people in the file
+    duplicates: int = 0  # rows that repeat a person under another customer_id
+    # rows by kind of damage; a row has at most one
     damaged: Counter[str] = field(default_factory=Counter)
+    # rows by state of consent: valid, none, expired, withdrawn, future
     consents: Counter[str] = field(default_factory=Counter)
 
     @property
     def refused(self) -> int:
         """Rows that no reader can use: without a customer_id, repeating one, or broken."""
-        return sum(self.damaged[kind] for kind in damage.REFUSING)
+        return sum(self.damaged[kind] for kind in REFUSING)
 
     def as_json(self) -> dict[str, object]:
         """Return the counts as plain values."""
@@ -129,10 +207,10 @@ class _Maker:
         """Make the lines of the file, one after the other."""
         for number in range(1, count + 1):
             spoilt = self._rng.random() < self._damage_share
-            yield self._line(number, self._kind(self._rng.choice(damage.KINDS)) if spoilt else "")
+            yield self._line(number, self._kind(self._rng.choice(KINDS)) if spoilt else "")
 
     def _kind(self, kind: str) -> str:
-        return damage.MISSING_ID if kind == damage.DUPLICATE_ID and not self._last_id else kind
+        return MISSING_ID if kind == DUPLICATE_ID and not self._last_id else kind
 
     def _line(self, number: int, kind: str) -> list[str]:
         facts, rng = self._facts, self._rng
@@ -140,15 +218,15 @@ class _Maker:
         row = self._row(number, self._person(kind))
         if kind:
             facts.damaged[kind] += 1
-            damage.SPOILERS[kind](row, rng)
-        if kind == damage.DUPLICATE_ID:
+            SPOILERS[kind](row, rng)
+        if kind == DUPLICATE_ID:
             row["customer_id"] = self._last_id
-        if kind not in damage.REFUSING:
+        if kind not in REFUSING:
             self._last_id = row["customer_id"]
         line = list(row.values())
-        if kind == damage.FEW_FIELDS:
+        if kind == FEW_FIELDS:
             return line[: rng.randrange(4, 8)]
-        if kind == damage.MANY_FIELDS:
+        if kind == MANY_FIELDS:
             return [*line, "", "see note"]
         return line
 
@@ -157,7 +235,7 @@ class _Maker:
             self._facts.duplicates += 1
             return self._rng.choice(self._recent)
         person = self._new_person()
-        if kind == damage.SHORT_ACCOUNT:
+        if kind == SHORT_ACCOUNT:
             while not person.account_number.startswith("0"):
                 person = self._new_person()
         if not kind:
@@ -170,7 +248,7 @@ class _Maker:
         while True:
             self._place = (self._place + _STEP) % SERIALS
             bvn = f"{LINKED_PREFIX}{self._place:09d}"
-            if magic.by_bvn(bvn) is None:
+            if test_identifiers.by_bvn(bvn) is None:
                 return person_of_bvn(bvn)
 
     def _row(self, number: int, person: Person) -> dict[str, str]:

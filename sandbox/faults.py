@@ -1,34 +1,30 @@
-"""Faults: what can go wrong on the way, and when it does.
+"""What can go wrong on the way, when it does, and how long answers take.
 
-The table of faults and the choice among them live here; `sandbox.gate` plays them.
+The pipeline plays the faults; the table and the choice among them are here.
 """
 
 from __future__ import annotations
 
+import math
+import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.sandbox.draw import Draw
+from nightscreen.sandbox.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
-    from nightscreen.sandbox.magic import Magic
+    from nightscreen.sandbox.test_identifiers import MagicPerson
 
 ALL: Final = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way for a call to fail.
+    """One way for a call to fail."""
 
-    Attributes:
-        name: its name on the control surface.
-        after: whether the call is worked out, and charged if it hits, before it fails.
-        status: HTTP status sent, 0 where none is.
-    """
-
-    name: str
-    after: bool
-    status: int
+    name: str  # its name on the control surface
+    after: bool  # whether the call is worked out, and charged if it hits, before it fails
+    status: int  # HTTP status sent, 0 where none is
 
 
 FAULTS: Final = {
@@ -74,31 +70,19 @@ class Scripted:
 
 @dataclass(slots=True)
 class FaultPlan:
-    """The faults in force.
+    """The faults in force."""
 
-    Attributes:
-        seed: chooses which calls fail, together with operation, identity and attempt.
-        rates: by operation or `all`, the share of calls that meet each fault.
-        script: faults at given calls, counted for each operation (or all) since the last reset.
-        retry_after_s: wait named by 429 answers; None leaves it to the manners.
-    """
-
-    seed: int
+    seed: int  # chooses which calls fail, together with operation, identity and attempt
+    # by operation or `all`, the share of calls that meet each fault
     rates: dict[str, dict[str, float]] = field(default_factory=dict)
+    # faults at given calls, counted for each operation (or all) since the last reset
     script: list[Scripted] = field(default_factory=list)
-    retry_after_s: float | None = None
+    retry_after_s: float | None = None  # wait named by 429 answers; None leaves it to the manners
 
     def choose(
         self, operation: str, identity: str, attempt: int, numbers: tuple[int, int]
     ) -> Fault | None:
-        """Choose the fault of a call, the same for the same call whatever else is going on.
-
-        Args:
-            operation: name of the operation.
-            identity: what is looked up.
-            attempt: how often it was looked up so far, this call included.
-            numbers: of this call among the calls of its operation, and among all.
-        """
+        """Choose the fault of a call, the same for the same call whatever else is going on."""
         for one in self.script:
             number = numbers[1] if one.operation == ALL else numbers[0]
             if one.operation in (ALL, operation) and 0 <= number - one.at_call < one.calls:
@@ -106,7 +90,7 @@ class FaultPlan:
         rates = self.rates.get(operation) or self.rates.get(ALL)
         if not rates:
             return None
-        share = Draw("fault", str(self.seed), operation, identity, str(attempt)).share()
+        share = SeededRandom("fault", str(self.seed), operation, identity, str(attempt)).share()
         for name, rate in rates.items():
             share -= rate
             if share < 0:
@@ -131,7 +115,7 @@ class FaultPlan:
         }
 
 
-def of_magic(row: Magic | None, operation: str, attempt: int) -> Fault | None:
+def of_magic(row: MagicPerson | None, operation: str, attempt: int) -> Fault | None:
     """Tell which fault a magic identifier asks for at this attempt of an operation."""
     if row is None or not row.fault or (row.once and attempt > 1):
         return None
@@ -145,3 +129,69 @@ def of_trouble(trouble: tuple[str, int] | None, attempt: int) -> Fault | None:
     if trouble is None or 0 < trouble[1] < attempt:
         return None
     return FAULTS[trouble[0]]
+
+
+KINDS: Final = ("none", "fixed", "lognormal")
+_P99: Final = 2.326347874
+"""How many standard deviations above the median the 99th percentile lies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A distribution of waiting times."""
+
+    kind: str  # `none`, `fixed` or `lognormal`
+    middle_s: float = 0.0  # the fixed time, or the median
+    spread: float = 0.0  # the standard deviation of the logarithm; 0 where the time is fixed
+
+    def as_json(self) -> dict[str, object]:
+        """Return the form in which the control surface takes it."""
+        if self.kind == "none":
+            return {"kind": "none"}
+        middle = round(self.middle_s * 1000, 3)
+        if self.kind == "fixed":
+            return {"kind": "fixed", "ms": middle}
+        p99 = round(middle * math.exp(self.spread * _P99), 3)
+        return {"kind": "lognormal", "median_ms": middle, "p99_ms": p99}
+
+
+NO_WAIT: Final = Profile("none")
+
+
+def fixed(ms: float) -> Profile:
+    """Make every answer take so many milliseconds."""
+    return Profile("fixed", ms / 1000)
+
+
+def lognormal(median_ms: float, p99_ms: float) -> Profile:
+    """Make answers take half the time below a median, and one in a hundred above a limit.
+
+    Raises:
+        ValueError: the limit is below the median, or the median is not positive.
+    """
+    if median_ms <= 0 or p99_ms < median_ms:
+        raise ValueError("lognormal latency needs 0 < median_ms <= p99_ms")
+    return Profile("lognormal", median_ms / 1000, math.log(p99_ms / median_ms) / _P99)
+
+
+class Latency:
+    """The waiting times in force, one profile for all operations and exceptions from it."""
+
+    __slots__ = ("_random", "by_operation", "default")
+
+    def __init__(self, default: Profile, seed: int) -> None:
+        self.default = default
+        self.by_operation: dict[str, Profile] = {}
+        self._random = random.Random(seed)
+
+    def seconds(self, operation: str) -> float:
+        """SeededRandom how long the next answer takes."""
+        profile = self.by_operation.get(operation, self.default)
+        if profile.spread == 0.0:
+            return profile.middle_s
+        return profile.middle_s * math.exp(profile.spread * self._random.gauss(0.0, 1.0))
+
+    def as_json(self) -> dict[str, object]:
+        """Return the profiles in force."""
+        exceptions = {name: one.as_json() for name, one in self.by_operation.items()}
+        return {**self.default.as_json(), "by_operation": exceptions}

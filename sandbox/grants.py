@@ -1,11 +1,8 @@
-"""Grants: what customers allowed, and the codes and tokens that came of it.
+"""Grants: who may ask customers for consent, what they allowed, and the tokens that came of it.
 
-The life of a grant lives here (service.md, "Access token lifecycle"): code, exchange, access
-tokens, refresh, revocation, and what is counted on the way. Who asks is checked by
-`sandbox.doors`; the screen is `sandbox.consenting`.
-
-Times are the sandbox's own seconds (`Sandbox.now`), handed in by the caller, so that a test moves
-them instead of waiting.
+The life of a grant (service.md, "Access token lifecycle"): code, exchange, access tokens, refresh,
+revocation, and what is counted on the way. Times are the sandbox's own seconds, handed in by the
+caller, so that a test moves them instead of waiting.
 """
 
 from __future__ import annotations
@@ -13,9 +10,61 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
-from nightscreen.sandbox import magic_customers
+from nightscreen.sandbox.test_identifiers import by_customer
+
+DEFAULT_CLIENT_ID: Final = "sandbox-client"
+DEFAULT_NAME: Final = "Sandbox Lender"
+LONGEST_NAME: Final = 200
+"""Letters of a customer's username."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One registered client."""
+
+    client_id: str = DEFAULT_CLIENT_ID  # as sent by the client
+    name: str = DEFAULT_NAME  # as shown to the customer
+    # the addresses registered; None takes any address on loopback
+    redirect_uris: tuple[str, ...] | None = None
+
+    def takes(self, redirect_uri: str) -> bool:
+        """Tell whether customers may be sent to this address; a registered one must be exact."""
+        if not is_address(redirect_uri):
+            return False
+        if self.redirect_uris is None:
+            return _is_loopback(urlsplit(redirect_uri).hostname or "")
+        return redirect_uri in self.redirect_uris
+
+    def as_json(self) -> dict[str, object]:
+        """Return the registration as the control surface takes it."""
+        uris = None if self.redirect_uris is None else list(self.redirect_uris)
+        return {"client_id": self.client_id, "name": self.name, "redirect_uris": uris}
+
+
+def is_address(text: str) -> bool:
+    """Tell whether a text is an absolute address a browser can be sent to: no fragment, no user."""
+    plain_text = text.isascii() and text.isprintable()
+    if not plain_text or any(sign in " \"'<>\\;," for sign in text):
+        return False
+    try:
+        parts = urlsplit(text)
+        host, _port = parts.hostname, parts.port
+    except ValueError:
+        return False
+    plain = "@" not in parts.netloc and "#" not in text
+    return parts.scheme in ("http", "https") and bool(host) and plain
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
 
 SCOPES: Final = {
     "transaction:list": "see the list of all your transactions",
@@ -53,19 +102,12 @@ class Refused(Exception):  # noqa: N818 - an answer of the service, not an error
 
 @dataclass(slots=True)
 class Access:
-    """One access token.
+    """One access token."""
 
-    Attributes:
-        token: the secret.
-        ends_at: when it expires.
-        calls: data calls it was good for.
-        most_calls: after so many it is expired; None sets no limit.
-    """
-
-    token: str
-    ends_at: float
-    calls: int = 0
-    most_calls: int | None = None
+    token: str  # the secret
+    ends_at: float  # when it expires
+    calls: int = 0  # data calls it was good for
+    most_calls: int | None = None  # after so many it is expired; None sets no limit
 
     def is_live(self, now: float) -> bool:
         """Tell whether the token still opens anything."""
@@ -75,25 +117,16 @@ class Access:
 
 @dataclass(slots=True)
 class Grant:
-    """What one customer allowed at one time.
+    """What one customer allowed at one time."""
 
-    Attributes:
-        customer: the username.
-        scopes: the scopes granted.
-        client_id: who was allowed.
-        redirect_uri: the address of the authorization request; None until an exchange binds one.
-        refresh_token: the secret, empty before the exchange.
-        revoked: whether the refresh token is good no more.
-        accesses: the access tokens issued, oldest first.
-    """
-
-    customer: str
-    scopes: tuple[str, ...]
-    client_id: str
+    customer: str  # the username
+    scopes: tuple[str, ...]  # the scopes granted
+    client_id: str  # who was allowed
+    # the address of the authorization request; None until an exchange binds one
     redirect_uri: str | None
-    refresh_token: str = ""
-    revoked: bool = False
-    accesses: list[Access] = field(default_factory=list)
+    refresh_token: str = ""  # the secret, empty before the exchange
+    revoked: bool = False  # whether the refresh token is good no more
+    accesses: list[Access] = field(default_factory=list)  # the access tokens issued, oldest first
 
     @property
     def state(self) -> str:
@@ -136,16 +169,8 @@ class Grants:
         redirect_uri: str | None,
         ends_at: float,
     ) -> str:
-        """Write a grant down and return its code.
-
-        Args:
-            customer: who allows.
-            scopes: what was asked for.
-            client_id: who asks.
-            redirect_uri: the address that the exchange must name; None binds the first one named.
-            ends_at: when the code expires.
-        """
-        row = magic_customers.by_customer(customer)
+        """Write a grant down and return its code."""
+        row = by_customer(customer)
         granted = tuple(scope for scope in scopes if row is None or scope != row.withheld)
         grant = Grant(customer, granted, client_id, redirect_uri)
         code = secrets.token_urlsafe(_CODE_BYTES)
@@ -167,13 +192,6 @@ class Grants:
 
         A code that is used again takes back the tokens that came of it (OAuth 2.0, 4.1.2).
 
-        Args:
-            secret: the code.
-            redirect_uri: as in the authorization request.
-            client_id: who the API key belongs to.
-            now: the sandbox's time.
-            lifetime_s: how long the access token is good.
-
         Raises:
             Refused: unknown, used or expired code, another client or another address.
         """
@@ -193,7 +211,7 @@ class Grants:
         if code is None:
             raise Refused("unknown_code", "Invalid authorization code")
         grant = code.grant
-        row = magic_customers.by_customer(grant.customer)
+        row = by_customer(grant.customer)
         if code.used:
             self.count(grant.customer, "replays")
             self._end(grant, now)
@@ -231,14 +249,14 @@ class Grants:
         grant = self._by_refresh.get(secret)
         if grant is None:
             raise Refused("unknown_refresh", "Invalid refresh token")
-        row = magic_customers.by_customer(grant.customer)
+        row = by_customer(grant.customer)
         if grant.revoked or (row and row.refresh == "revoked"):
             raise Refused("revoked_refresh", "Refresh token has been revoked")
         _check_address(grant, redirect_uri)
         return grant
 
     def _issue(self, grant: Grant, now: float, lifetime_s: float) -> Access:
-        row = magic_customers.by_customer(grant.customer)
+        row = by_customer(grant.customer)
         habit = row.token if row else ""
         dead = habit == "dead" or (habit == "dead_at_first" and not grant.accesses)
         access = Access(
@@ -265,13 +283,7 @@ class Grants:
         return ended
 
     def revoke(self, customer: str | None, now: float, *, keep_access: bool = False) -> int:
-        """Revoke the grants of a customer, or of all; returns how many there were.
-
-        Args:
-            customer: whose; None takes everybody's.
-            now: the sandbox's time.
-            keep_access: leave the access tokens good until they expire.
-        """
+        """Revoke the grants of a customer, or of all; returns how many there were."""
         live = [grant for grant in self._of(customer) if not grant.revoked]
         for grant in live:
             self._end(grant, now, keep_access=keep_access)

@@ -1,50 +1,168 @@
-"""The ledger: every request and every charge, in the order in which they were decided.
+"""Money of the sandbox: the wallet, what calls cost, and the ledger of every request and charge.
 
-Appending is cheap (one tuple and a few counters a call); reading turns tuples into JSON shapes.
-With a limit only the newest entries are kept, while the totals stay exact.
+Whole micro-naira throughout, so that nothing is ever rounded. Whether a call is charged at all is
+decided in `sandbox.request_pipeline`.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from decimal import Decimal, InvalidOperation, Overflow
 from itertools import islice
 from typing import Final, NamedTuple
 
-from nightscreen.sandbox.money import naira_text
+from nightscreen.sandbox.behaviour_flags import AGGREGATOR
+
+MICROS = 1_000_000
+_MOST_DIGITS = 27
+
+
+def micros_of(value: object) -> int:
+    """Read an amount in naira as whole micro-naira.
+
+    Raises:
+        ValueError: not an amount, or finer than a millionth of a naira.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
+        raise ValueError(f"{value!r} is not an amount in naira")  # noqa: TRY004 - one error for callers
+    try:
+        micros = Decimal(value).scaleb(6)
+    except (InvalidOperation, Overflow) as fault:
+        raise ValueError(f"{value!r} is not an amount in naira") from fault
+    if not micros.is_finite() or micros.adjusted() > _MOST_DIGITS:
+        raise ValueError(f"{value!r} is not an amount in naira")
+    whole = int(micros)
+    if whole != micros:
+        raise ValueError(f"{value!r} is finer than a millionth of a naira")
+    return whole
+
+
+def naira_text(micros: int) -> str:
+    """Write micro-naira as plain decimal text in naira, without needless zeros."""
+    sign = "-" if micros < 0 else ""
+    whole, part = divmod(abs(micros), MICROS)
+    if part == 0:
+        return f"{sign}{whole}"
+    return f"{sign}{whole}.{part:06d}".rstrip("0")
+
+
+PRICES: Final = {
+    "karma": 10 * MICROS,
+    "ecosystem": 25 * MICROS,
+    "bank_account": 10 * MICROS,
+    "selfie": 30 * MICROS,
+    "bvn_start": 0,
+    "bvn_finish": 20 * MICROS,
+    **dict.fromkeys(AGGREGATOR, 0),
+}
+
+
+class Wallet:
+    """A balance in micro-naira that other consumers may draw on too.
+
+    Attributes:
+        balance: what is left now.
+        previous: what was left before the last charge.
+        calls: priced calls that came so far, charged or not.
+        dry_at_call: number of the call that finds the wallet empty.
+        drain_every: another consumer takes an amount each time so many calls have come.
+    """
+
+    __slots__ = (
+        *("balance", "calls", "drain_every", "drained", "dry_at_call"),
+        *("opening", "previous", "topped_up"),
+    )
+
+    def __init__(self, opening: int) -> None:
+        self.opening = opening
+        self.balance = opening
+        self.previous = opening
+        self.topped_up = 0
+        self.drained = 0
+        self.calls = 0
+        self.dry_at_call: int | None = None
+        self.drain_every: tuple[int, int] | None = None
+
+    def count_call(self) -> None:
+        """Count one priced call; what is due at this call happens before it is charged."""
+        self.calls += 1
+        if self.calls == self.dry_at_call:
+            self.drain(self.balance)
+        if self.drain_every and self.calls % self.drain_every[0] == 0:
+            self.drain(self.drain_every[1])
+
+    def charge(self, amount: int) -> None:
+        """Take the price of one call.
+
+        Raises:
+            ValueError: the wallet does not hold so much.
+        """
+        if amount > self.balance:
+            raise ValueError("the wallet is too low")
+        self.previous = self.balance
+        self.balance -= amount
+
+    def drain(self, amount: int) -> None:
+        """Let another consumer take an amount, or what there is if that is less."""
+        taken = min(amount, self.balance)
+        self.balance -= taken
+        self.drained += taken
+
+    def top_up(self, amount: int) -> None:
+        """Pay money in."""
+        self.balance += amount
+        self.topped_up += amount
+
+    def set_balance(self, amount: int) -> None:
+        """Bring the balance to an amount; the difference counts as topped up or drained."""
+        if amount >= self.balance:
+            self.top_up(amount - self.balance)
+        else:
+            self.drain(self.balance - amount)
+
+
+class PriceList:
+    """What each operation costs, and the changes that are planned at a later call."""
+
+    __slots__ = ("now", "planned")
+
+    def __init__(self) -> None:
+        self.now = dict(PRICES)
+        self.planned: dict[str, list[tuple[int, int]]] = {}
+
+    def plan(self, operation: str, at_call: int, price: int) -> None:
+        """Let a price change when the given call of that operation comes."""
+        self.planned.setdefault(operation, []).append((at_call, price))
+
+    def price(self, operation: str, call: int) -> int:
+        """Tell what a call costs, given its number among the calls of its operation."""
+        if self.planned:
+            due = self.planned.get(operation, [])
+            while due and min(due)[0] <= call:
+                first = min(due)
+                due.remove(first)
+                self.now[operation] = first[1]
+        return self.now[operation]
+
 
 PAGE: Final = 50_000
 
 
 class Entry(NamedTuple):
-    """One request. Money in micro-naira; the sequence number is the position in the ledger.
+    """One request. Money in micro-naira; the sequence number is the position in the ledger."""
 
-    Attributes:
-        at: seconds since 1970, when the outcome was decided.
-        operation: name of the operation, or `unknown`.
-        identity: what was looked up, in clear.
-        http_status: status of the answer, 0 where none was sent.
-        outcome: one word, such as `listed`, `not_found`, `low_wallet`.
-        fault: name of the fault played, or empty.
-        charged: what the call cost.
-        balance: what the wallet held afterwards.
-        delivery: `sent`, `cut` (by the sandbox) or `abandoned` (by the caller).
-        attempt: how often this operation was asked about this identity; 0 without a right key.
-        authorized: whether the key was right.
-        in_flight: calls of all operations in flight at arrival, this one included.
-    """
-
-    at: float
-    operation: str
-    identity: str
-    http_status: int
-    outcome: str
-    fault: str
-    charged: int
-    balance: int
-    delivery: str
-    attempt: int
-    authorized: bool
-    in_flight: int
+    at: float  # seconds since 1970, when the outcome was decided
+    operation: str  # name of the operation, or `unknown`
+    identity: str  # what was looked up, in clear
+    http_status: int  # status of the answer, 0 where none was sent
+    outcome: str  # one word, such as `listed`, `not_found`, `low_wallet`
+    fault: str  # name of the fault played, or empty
+    charged: int  # what the call cost
+    balance: int  # what the wallet held afterwards
+    delivery: str  # `sent`, `cut` (by the sandbox) or `abandoned` (by the caller)
+    attempt: int  # how often this operation was asked about this identity; 0 without a right key
+    authorized: bool  # whether the key was right
+    in_flight: int  # calls of all operations in flight at arrival, this one included
 
 
 class Totals:
@@ -67,11 +185,7 @@ class Totals:
 
 
 class Ledger:
-    """All entries since the last reset, or the newest of them.
-
-    Args:
-        limit: how many entries to keep; None keeps all (about 400 bytes each).
-    """
+    """All entries since the last reset, or the newest of them."""
 
     __slots__ = ("by_operation", "charged_before", "count", "entries", "everything", "repeated")
 
@@ -109,11 +223,6 @@ class Ledger:
         self, since: int = 0, operation: str | None = None, limit: int = PAGE
     ) -> tuple[list[dict[str, object]], int]:
         """Read entries after a sequence number.
-
-        Args:
-            since: the last sequence number already seen; 0 reads from the beginning.
-            operation: only entries of this operation.
-            limit: at most so many entries.
 
         Returns:
             The entries, and the sequence number to go on from.

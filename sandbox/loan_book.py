@@ -1,22 +1,281 @@
-"""The book of loans: what was offered, who applied, and where each loan stands on a day.
+"""The book of loans: products, borrowers, and where each loan stands on a day.
 
-A loan moves by the day of the simulated world, by what its customer does on the hosted form, and
-by what the control surface says. Its place on a day is worked out, never stored, so that the
-world can be moved freely. Requests are answered by `sandbox.loans`, pages by `sandbox.loan_pages`;
-people and their logins are in `sandbox.borrowers`.
+A loan moves by the day of the simulated world, by what its customer does on the hosted form, and by
+what the control surface says. Its place on a day is worked out, never stored, so that the world can
+be moved freely.
 """
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from nightscreen.sandbox.borrowers import Borrower, Borrowers, contact_key, magic_row, standing_of
-from nightscreen.sandbox.draw import Draw
-from nightscreen.sandbox.lives import FIRST_DAY, stamp
-from nightscreen.sandbox.products import DAYS, Product, active_products
+from nightscreen.sandbox import test_identifiers
+from nightscreen.sandbox.people import FIRST_DAY, contact_key, is_phone, person_of_bvn, stamp
+from nightscreen.sandbox.seeded_random import SeededRandom
+
+if TYPE_CHECKING:
+    from nightscreen.sandbox.people import Person
+    from nightscreen.sandbox.test_identifiers import MagicPerson
+
+DAYS: Final = {"day": 1, "month": 30}
+"""Length of a period in days of the simulated world."""
+
+_KOBO: Final = Decimal("0.01")
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One loan product (service.md, "Loan product")."""
+
+    product_id: str  # its identifier
+    name: str  # what customers call it
+    description: str  # one sentence for them
+    disburse_to: str  # where the money goes
+    collection_method: str  # how it is paid back
+    interest_rate: Decimal  # percent for each `period`, on the amount lent
+    period: str  # `day` or `month`, of interest and tenor
+    min_amount: int  # smallest loan in naira
+    max_amount: int  # largest loan in naira
+    tenors: tuple[int, ...]  # the choices of length, in periods, shortest first
+    guarantor: bool = False  # whether a guarantor is needed
+    shows_period: bool = True  # whether the list says of which period interest and tenors are
+    active: bool = True  # whether it is offered now
+
+    def as_json(self) -> dict[str, object]:
+        """Return the product as the list of products shows it."""
+        period = self.period if self.shows_period else None
+        return {
+            "product_id": self.product_id,
+            "name": self.name,
+            "description": self.description,
+            "disburse_to": self.disburse_to,
+            "collection_method": self.collection_method,
+            "interest_rate": self.interest_rate,
+            "interest_period": period,
+            "min_amount": self.min_amount,
+            "max_amount": self.max_amount,
+            "min_tenor_value": self.tenors[0],
+            "min_tenor_period": period,
+            "max_tenor_value": self.tenors[-1],
+            "max_tenor_period": period,
+            "require_guarantor": int(self.guarantor),
+            "allows_early_settlement": 1,
+            "is_active": int(self.active),
+        }
+
+    def instalments(self, tenor: int) -> int:
+        """Tell in how many parts a loan is paid back: monthly, or at once if shorter."""
+        return tenor if self.period == "month" else 1
+
+    def repayable(self, amount: Decimal, tenor: int) -> Decimal:
+        """Tell what is paid back in all, in naira."""
+        return (amount * (1 + self.interest_rate * tenor / 100)).quantize(_KOBO)
+
+    def tenor_text(self, tenor: int) -> str:
+        """Write a length for people."""
+        return f"{tenor} {self.period}{'' if tenor == 1 else 's'}"
+
+
+PRODUCTS: Final = (
+    Product(
+        "LP1001",
+        "Salary advance",
+        "Part of your next salaries, today.",
+        disburse_to="bank_account",
+        collection_method="direct_debit",
+        interest_rate=Decimal(4),
+        period="month",
+        min_amount=5_000,
+        max_amount=150_000,
+        tenors=(1, 2, 3),
+    ),
+    Product(
+        "LP1002",
+        "Quick loan",
+        "A small loan for a few weeks.",
+        disburse_to="bank_account",
+        collection_method="card",
+        interest_rate=Decimal("0.5"),
+        period="day",
+        min_amount=2_000,
+        max_amount=50_000,
+        tenors=(7, 14, 21, 30),
+    ),
+    Product(
+        "LP1003",
+        "School fees",
+        "Fees paid at the start of term, repaid over it.",
+        disburse_to="school",
+        collection_method="direct_debit",
+        interest_rate=Decimal("2.75"),
+        period="month",
+        min_amount=20_000,
+        max_amount=500_000,
+        tenors=(3, 4, 5, 6),
+    ),
+    Product(
+        "LP1004",
+        "Device finance",
+        "A phone or a computer, paid for month by month.",
+        disburse_to="merchant",
+        collection_method="card",
+        interest_rate=Decimal("3.5"),
+        period="month",
+        min_amount=50_000,
+        max_amount=1_500_000,
+        tenors=(3, 6, 9, 12),
+        guarantor=True,
+        shows_period=False,
+    ),
+    Product(
+        "LP1005",
+        "Harvest loan",
+        "Seed and fertiliser, repaid after the harvest.",
+        disburse_to="wallet",
+        collection_method="direct_debit",
+        interest_rate=Decimal(2),
+        period="month",
+        min_amount=30_000,
+        max_amount=800_000,
+        tenors=(6, 9),
+        active=False,
+    ),
+)
+"""Every product; those that are not active are neither listed nor offered."""
+
+_BY_ID: Final = {one.product_id: one for one in PRODUCTS}
+
+
+def active_products() -> list[Product]:
+    """List the products offered now."""
+    return [one for one in PRODUCTS if one.active]
+
+
+def product_of(product_id: str) -> Product | None:
+    """Find an active product."""
+    product = _BY_ID.get(product_id)
+    return product if product and product.active else None
+
+
+RUNNING_SHARE: Final = 4
+EXISTING_SHARE: Final = 16
+"""Percent of contacts whose owner had a loan before, still running or long settled."""
+
+_SESSIONS_KEPT: Final = 10_000
+
+
+def magic_row(email: str, phone_number: str) -> MagicPerson | None:
+    """Find the magic row of a customer, by email first."""
+    for contact in (email, phone_number):
+        key = contact_key(contact)
+        row = test_identifiers.by_karma_identity(key) if "@" in key or is_phone(key) else None
+        if row:
+            return row
+    return None
+
+
+def standing_of(contact: str) -> str:
+    """Tell how a contact's owner stands with the organisation before any loan of this book.
+
+    Returns:
+        `running` with a running loan, `existing` with a login only, or empty.
+    """
+    key = contact_key(contact)
+    if not key:
+        return ""
+    row = magic_row(key, "")
+    if row:
+        return row.loan if row.loan in ("running", "existing") else ""
+    chance = SeededRandom("borrower", key).below(100)
+    if chance < RUNNING_SHARE:
+        return "running"
+    return "existing" if chance < RUNNING_SHARE + EXISTING_SHARE else ""
+
+
+def code_of(contact: str) -> str:
+    """Tell the code with which a contact's owner logs in."""
+    return f"{SeededRandom('login code', contact_key(contact)).below(10**6):06d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Borrower:
+    """One person who borrows; empty text where something is not known."""
+
+    first_name: str
+    last_name: str
+    email: str
+    phone_number: str
+
+    @classmethod
+    def made_up(cls, email: str, phone_number: str, about: str) -> Borrower:
+        """Make up a person behind contacts; a magic contact has its own person."""
+        row = magic_row(email, phone_number)
+        person = person_of_bvn(row.bvn) if row else _person(email, phone_number, about)
+        phone = phone_number or person.phone
+        return cls(person.first_name, person.last_name, email or person.email, phone)
+
+    def contacts(self) -> tuple[str, ...]:
+        """List the keys under which this person is known."""
+        keys = (contact_key(self.email), contact_key(self.phone_number))
+        return tuple(key for key in keys if key)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the person as a loan shows its user."""
+        return {
+            "first_name": self.first_name,
+            "last_name": self.last_name,
+            "email": self.email or None,
+            "phone_number": self.phone_number or None,
+        }
+
+
+def _person(email: str, phone_number: str, about: str) -> Person:
+    contact = contact_key(email) or contact_key(phone_number) or about
+    return person_of_bvn(f"22{SeededRandom('borrower person', contact).below(10**9):09d}")
+
+
+@dataclass(slots=True)
+class Borrowers:
+    """Who has a login, and who is logged in."""
+
+    registered: dict[str, Borrower] = field(default_factory=dict)
+    _sessions: dict[str, Borrower] = field(default_factory=dict)
+
+    def find(self, contact: str) -> Borrower | None:
+        """Find the person with a login under a contact, or None."""
+        key = contact_key(contact)
+        known = self.registered.get(key)
+        if known or not standing_of(key):
+            return known
+        email, phone = (key, "") if "@" in key else ("", key)
+        return self.register(Borrower.made_up(email, phone, key))
+
+    def register(self, borrower: Borrower) -> Borrower:
+        """Give a person a login under each of their contacts; who has one keeps it."""
+        for key in borrower.contacts():
+            self.registered.setdefault(key, borrower)
+        return borrower
+
+    def open_session(self, borrower: Borrower) -> str:
+        """Log a person in; returns the secret of the session."""
+        while len(self._sessions) >= _SESSIONS_KEPT:
+            self._sessions.pop(next(iter(self._sessions)))
+        secret = secrets.token_urlsafe(24)
+        self._sessions[secret] = borrower
+        return secret
+
+    def session(self, secret: str) -> Borrower | None:
+        """Tell who is logged in with a secret."""
+        return self._sessions.get(secret)
+
+    def close_session(self, secret: str) -> None:
+        """Log out."""
+        self._sessions.pop(secret, None)
+
 
 SHORT_LINK: Final = "/l"
 """Where all short links lead, below the sandbox's own address."""
@@ -28,7 +287,7 @@ CANCELLED: Final = "CANCELLED"
 WORDS: Final = (PENDING, RUNNING, SETTLED, CANCELLED)
 
 FATES: Final = ("approved", "rejected", "running", "never", "cancelled", "stuck", "existing")
-"""What becomes of an offer: see the loan rows of `sandbox.magic`."""
+"""What becomes of an offer: see the loan rows of `sandbox.test_identifiers`."""
 
 REASONS: Final = (
     "Income could not be confirmed",
@@ -45,11 +304,6 @@ _CENT: Final = Decimal("0.01")
 def fate_of(product_id: str, email: str = "", phone_number: str = "") -> str:
     """Tell what becomes of an offer, before it is made: the same for the same customer.
 
-    Args:
-        product_id: the product offered.
-        email: as in `meta`, or empty.
-        phone_number: as in `meta`, or empty.
-
     Returns:
         A word of `FATES`.
     """
@@ -62,7 +316,7 @@ def fate_of(product_id: str, email: str = "", phone_number: str = "") -> str:
     standing = standing_of(contact)
     if standing == "running":
         return standing
-    chance = Draw("loan fate", product_id, contact).below(100)
+    chance = SeededRandom("loan fate", product_id, contact).below(100)
     for word, share in _SHARES:
         if chance < share:
             return word
@@ -72,21 +326,13 @@ def fate_of(product_id: str, email: str = "", phone_number: str = "") -> str:
 
 @dataclass(slots=True)
 class Application:
-    """What a customer asked for on the form, by hand or played by the sandbox.
+    """What a customer asked for on the form, by hand or played by the sandbox."""
 
-    Attributes:
-        borrower: who applied.
-        day: when.
-        amount: naira.
-        tenor: periods of the product.
-        cancelled_on: the day on which the customer took it back, or None.
-    """
-
-    borrower: Borrower
-    day: int
-    amount: Decimal
-    tenor: int
-    cancelled_on: int | None = None
+    borrower: Borrower  # who applied
+    day: int  # when
+    amount: Decimal  # naira
+    tenor: int  # periods of the product
+    cancelled_on: int | None = None  # the day on which the customer took it back, or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +349,7 @@ def earlier_of(borrower: Borrower) -> Earlier | None:
     contact = next((one for one in borrower.contacts() if standing_of(one) == "running"), None)
     if contact is None:
         return None
-    draw = Draw("earlier loan", contact)
+    draw = SeededRandom("earlier loan", contact)
     reference = "".join(draw.pick(_LETTERS) for _ in range(12))
     amount = Decimal(1000 * draw.between(5, 50))
     return Earlier(reference, draw.pick(active_products()).name, amount)
@@ -120,23 +366,14 @@ class Steering:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a loan stands on a day.
+    """Where a loan stands on a day."""
 
-    Attributes:
-        status: one of `WORDS`.
-        application: what was asked for, or None while the form is not filled in.
-        disbursed_on: the day on which the money went out, or None.
-        ended_on: the day on which it was settled or cancelled, or None.
-        reason: why it was turned down, or None.
-        paid: naira paid back so far.
-    """
-
-    status: str
-    application: Application | None
-    disbursed_on: int | None = None
-    ended_on: int | None = None
-    reason: str | None = None
-    paid: Decimal = Decimal(0)
+    status: str  # one of `WORDS`
+    application: Application | None  # what was asked for, or None while the form is not filled in
+    disbursed_on: int | None = None  # the day on which the money went out, or None
+    ended_on: int | None = None  # the day on which it was settled or cancelled, or None
+    reason: str | None = None  # why it was turned down, or None
+    paid: Decimal = Decimal(0)  # naira paid back so far
 
     @property
     def is_open(self) -> bool:
@@ -156,32 +393,20 @@ class Place:
 
 @dataclass(slots=True)
 class Loan:
-    """One offer of one product, and the loan that it may become.
+    """One offer of one product, and the loan that it may become."""
 
-    Attributes:
-        reference: as the service gave it.
-        token: the last part of the short link.
-        product: what was offered.
-        email: as in `meta`, or empty.
-        phone_number: as in `meta`, or empty.
-        opened_on: day of the simulated world.
-        fate: a word of `FATES`.
-        application: what was filled in by hand.
-        plays: whether the sandbox fills in the form where nobody does: of several open offers to
-            one customer only the first is taken up.
-        steering: what the control surface said last.
-    """
-
-    reference: str
-    token: str
-    product: Product
-    email: str
-    phone_number: str
-    opened_on: int
-    fate: str
-    application: Application | None = None
+    reference: str  # as the service gave it
+    token: str  # the last part of the short link
+    product: Product  # what was offered
+    email: str  # as in `meta`, or empty
+    phone_number: str  # as in `meta`, or empty
+    opened_on: int  # day of the simulated world
+    fate: str  # a word of `FATES`
+    application: Application | None = None  # what was filled in by hand
+    # whether the sandbox fills in the form where nobody does: of several open offers to one
+    # customer only the first is taken up
     plays: bool = True
-    steering: Steering | None = None
+    steering: Steering | None = None  # what the control surface said last
 
     @property
     def path(self) -> str:
@@ -195,7 +420,7 @@ class Loan:
 
     def played(self) -> Application:
         """Make the application that the sandbox's customer fills in on a day of their own."""
-        draw = Draw("loan application", self.reference)
+        draw = SeededRandom("loan application", self.reference)
         product = self.product
         day = self.opened_on + draw.between(1, _LATEST_ANSWER)
         steps = (product.max_amount - product.min_amount) // 1000
@@ -229,7 +454,7 @@ class Loan:
         if day < decided or self.fate == "stuck":
             return Place(PENDING, application)
         if self.fate == "rejected":
-            reason = Draw("reject reason", self.reference).pick(REASONS)
+            reason = SeededRandom("reject reason", self.reference).pick(REASONS)
             return Place(CANCELLED, application, ended_on=decided, reason=reason)
         return self._repaying(day, application, decided)
 
@@ -312,7 +537,9 @@ class Loan:
     def _moment(self, day: int | None) -> str | None:
         if day is None:
             return None
-        return stamp(FIRST_DAY + timedelta(days=day), Draw("loan moment", self.reference, str(day)))
+        return stamp(
+            FIRST_DAY + timedelta(days=day), SeededRandom("loan moment", self.reference, str(day))
+        )
 
 
 @dataclass(slots=True)
@@ -329,7 +556,7 @@ class LoanBook:
         """Open a loan; asked again for the same customer, the service opens another."""
         key = (product.product_id, email, phone_number)
         number = self._offered[key] = self._offered.get(key, 0) + 1
-        draw = Draw("loan", *key, str(number))
+        draw = SeededRandom("loan", *key, str(number))
         loan = Loan(
             reference=self._free(draw, 12, self.loans),
             token=self._free(draw, 8, self._by_token).lower(),
@@ -348,7 +575,7 @@ class LoanBook:
         return loan
 
     @staticmethod
-    def _free(draw: Draw, length: int, taken: dict[str, Loan]) -> str:
+    def _free(draw: SeededRandom, length: int, taken: dict[str, Loan]) -> str:
         while True:
             text = "".join(draw.pick(_LETTERS) for _ in range(length))
             if text not in taken and text.lower() not in taken:

@@ -1,36 +1,38 @@
 """The hosted loan form behind a short link: who sees which page, and what their answers do.
 
-A new customer gives their details and applies; who has a login logs in and applies; who has a
-loan logs in and sees it (service.md, "Area C: embedded loans"). How the pages look is told by
-`sandbox.loan_html`, what may be typed by `sandbox.loan_form`. Nothing here is a call of the
-service: the ledger does not have it.
+A new customer gives their details and applies; who has a login logs in and applies; who has a loan
+logs in and sees it (service.md, "Area C: embedded loans"). Nothing here is a call of the service:
+the ledger does not have it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
-from html import escape
+import re
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from decimal import Decimal, InvalidOperation
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs
 
 from starlette.routing import Route
 
-from nightscreen.sandbox import loan_form, wire
-from nightscreen.sandbox import loan_html as html
-from nightscreen.sandbox.borrowers import Borrower, code_of, contact_key, is_phone
-from nightscreen.sandbox.doors import header
-from nightscreen.sandbox.lives import FIRST_DAY
+from nightscreen.sandbox import wire
+from nightscreen.sandbox.auth import header
 from nightscreen.sandbox.loan_book import (
     CANCELLED,
     PENDING,
     RUNNING,
     SHORT_LINK,
     Application,
+    Borrower,
+    code_of,
     earlier_of,
 )
 from nightscreen.sandbox.loans import origin
-from nightscreen.sandbox.validation import masked_contact
+from nightscreen.sandbox.otp import masked_contact
+from nightscreen.sandbox.pages import HTML, naira, page_reply, render, secure_headers
+from nightscreen.sandbox.people import FIRST_DAY, contact_key, is_phone
 from nightscreen.sandbox.wire import Reply
 
 if TYPE_CHECKING:
@@ -38,62 +40,107 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from nightscreen.sandbox.loan_book import Loan, Place
-    from nightscreen.sandbox.loan_form import Filled
+    from nightscreen.sandbox.loan_book import Loan, Place, Product
     from nightscreen.sandbox.state import Sandbox
 
 COOKIE: Final = "borrower"
 _LONGEST_FORM: Final = 20_000
-_HTML: Final = b"text/html; charset=utf-8"
-
-_PERSON: Final = (
-    html.Field("first_name", "First name", complete="given-name"),
-    html.Field("last_name", "Last name", complete="family-name"),
-    html.Field("date_of_birth", "Date of birth", "date", "bday"),
-    html.Field("email", "Email", "email", "email", mode="email"),
-    html.Field("phone_number", "Phone number", "tel", "tel", "Such as 0803 123 4567", "tel"),
-)
-_CONTACT: Final = html.Field(
-    "contact", "Email or phone number", complete="username", hint="The one you applied with before"
-)
-_CODE: Final = html.Field(
-    "code", "Code", complete="one-time-code", hint="Six digits", mode="numeric"
-)
-_CONSENT: Final = (
-    "The lender may check who I am, and how I repaid other loans, to decide on this one."
-)
 _WORDS: Final = {
     "PENDING": "Being decided",
     "RUNNING": "Running",
     "SETTLED": "Paid back",
     "CANCELLED": "Cancelled",
 }
+ABOUT_YOU: Final = ("first_name", "last_name", "date_of_birth", "email", "phone_number")
+YOUR_LOAN: Final = ("amount", "tenor", "consent")
+
+_ADULT: Final = 18
+_LONGEST: Final = 80
+_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+_NEEDED: Final = {"first_name": "Enter your first name", "last_name": "Enter your last name"}
 
 
 @dataclass(slots=True)
-class Visit:
-    """One request of a customer's browser.
+class Filled:
+    """A form as it was sent."""
 
-    Attributes:
-        sandbox: the sandbox visited.
-        loan: the loan behind the link.
-        who: who is logged in, or None.
-        origin: address under which the sandbox was reached.
-        form: what was sent, empty for a look.
-        secret: the secret of the session, or empty.
-    """
+    values: dict[str, str] = field(default_factory=dict)  # what was typed, by field
+    # what is wrong with it, by field, in the order of the form
+    errors: dict[str, str] = field(default_factory=dict)
+    amount: Decimal = Decimal(0)  # naira, where it was right
+    tenor: int = 0  # periods of the product, where it was right
 
-    sandbox: Sandbox
-    loan: Loan
-    who: Borrower | None
-    origin: str
-    form: Filled
-    secret: str = ""
+    def value(self, name: str) -> str:
+        """Return what was typed into a field, empty if nothing was."""
+        return self.values.get(name, "")
 
-    @property
-    def address(self) -> str:
-        """Where the link leads."""
-        return self.loan.path
+
+def read_form(raw: bytes) -> Filled:
+    """Read a submitted form; of a repeated field the first value counts, of a flood none."""
+    try:
+        pairs = parse_qs(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50)
+    except ValueError:
+        return Filled()
+    return Filled({name: values[0].strip() for name, values in pairs.items()})
+
+
+def judge_person(form: Filled, today: date) -> None:
+    """Judge who somebody says they are, and bring contacts to the form they are known by."""
+    for name, text in _NEEDED.items():
+        if not form.value(name):
+            form.errors[name] = text
+        elif len(form.value(name)) > _LONGEST:
+            form.errors[name] = f"Use at most {_LONGEST} letters"
+    born = _day(form.value("date_of_birth"))
+    if born is None:
+        form.errors["date_of_birth"] = "Enter your date of birth"
+    elif (today.year - born.year - ((today.month, today.day) < (born.month, born.day))) < _ADULT:
+        form.errors["date_of_birth"] = f"You must be {_ADULT} or older to borrow"
+    if not _EMAIL.fullmatch(form.value("email")) or len(form.value("email")) > _LONGEST:
+        form.errors["email"] = "Enter an email address, such as ada@mail.example"
+    form.values["phone_number"] = phone = contact_key(form.value("phone_number"))
+    if not is_phone(phone):
+        form.errors["phone_number"] = "Enter a phone number, such as 0803 123 4567"
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def judge_loan(form: Filled, product: Product) -> None:
+    """Judge what loan somebody asks for, within the product's limits."""
+    text = form.value("amount").replace(",", "").replace(" ", "").lstrip("₦Nn")
+    try:
+        amount = Decimal(text).quantize(Decimal("0.01"))
+    except InvalidOperation:
+        amount = Decimal(0)
+    if amount.is_finite() and product.min_amount <= amount <= product.max_amount:
+        form.amount = amount
+    else:
+        limits = f"₦{product.min_amount:,} to ₦{product.max_amount:,}"
+        form.errors["amount"] = f"Enter an amount from {limits}"
+    tenor = form.value("tenor")
+    if tenor in {str(one) for one in product.tenors}:
+        form.tenor = int(tenor)
+    else:
+        form.errors["tenor"] = "Choose for how long you want to borrow"
+    if form.value("consent") != "yes":
+        form.errors["consent"] = "Agree to the lender's checks to go on"
+
+
+@dataclass(slots=True)
+class LoanPageRequest:
+    """One request of a customer's browser."""
+
+    sandbox: Sandbox  # the sandbox visited
+    loan: Loan  # the loan behind the link
+    who: Borrower | None  # who is logged in
+    origin: str  # address under which the sandbox was reached
+    form: Filled  # what was sent, empty for a look
+    secret: str = ""  # the secret of the session
 
     @property
     def day(self) -> int:
@@ -105,206 +152,109 @@ class Visit:
         """Where the loan stands today."""
         return self.loan.place(self.day)
 
+    def page(self, page: str, title: str, **values: object) -> Reply:
+        """Make a page of this loan; a form with errors is a 422."""
+        body = render(
+            "loan.html",
+            page=page,
+            title=title,
+            who=self.who,
+            form=self.form,
+            address=self.loan.path,
+            product=self.loan.product,
+            reference=self.loan.reference,
+            origin=self.origin,
+            day=self.day,
+            **values,
+        )
+        status = 422 if self.form.errors else 200
+        return page_reply(status, body, secure_headers("loan.css"))
 
-def _reply(visit: Visit, title: str, inside: str, *, above: str = "", status: int = 200) -> Reply:
-    head = ""
-    if visit.who:
-        head = html.sending(f"{visit.address}/logout", "", "Log out", kind="quiet small")
-    body = html.page(title, inside, above=above, head=head, foot=_steering(visit))
-    return Reply(status, body, _HTML, html.HEADERS)
-
-
-def _steering(visit: Visit) -> str:
-    """Tell a person who walks through the sandbox how to move the loan on."""
-    steps = (
-        ("a day later", "world", f'{{"day": {visit.day + 1}}}'),
-        ("let it run", f"loans/{visit.loan.reference}", '{"status": "RUNNING"}'),
-        (
-            *("turn it down", f"loans/{visit.loan.reference}"),
-            '{"status": "CANCELLED", "reject_reason": "Income could not be confirmed"}',
-        ),
-    )
-    lines = "\n".join(
-        f"# {about}\ncurl {visit.origin}/_sandbox/{where} -d '{body}'"
-        for about, where, body in steps
-    )
-    return (
-        f"<details><summary>Moving this loan on (day {visit.day} of the sandbox)</summary>"
-        f"<p>An application is decided on the next day of the sandbox.</p>"
-        f'<pre tabindex="0">{escape(lines)}</pre></details>'
-    )
+    def onward(self, secret: str | None = None) -> Reply:
+        """Send the browser on after a form was accepted, logging in or out on the way."""
+        headers = [(b"location", self.loan.path.encode()), (b"cache-control", b"no-store")]
+        if secret is not None:
+            age = "" if secret else "; Max-Age=0"
+            cookie = f"{COOKIE}={secret}; Path={SHORT_LINK}; HttpOnly; SameSite=Lax{age}"
+            headers.append((b"set-cookie", cookie.encode()))
+        return Reply(303, b"", HTML, tuple(headers))
 
 
-def _onward(visit: Visit, path: str = "", secret: str | None = None) -> Reply:
-    """Send the browser on after a form was accepted, logging in or out on the way."""
-    headers = [(b"location", f"{visit.address}{path}".encode()), (b"cache-control", b"no-store")]
-    if secret is not None:
-        age = "" if secret else "; Max-Age=0"
-        cookie = f"{COOKIE}={secret}; Path={SHORT_LINK}; HttpOnly; SameSite=Lax{age}"
-        headers.append((b"set-cookie", cookie.encode()))
-    return Reply(303, b"", _HTML, tuple(headers))
-
-
-def _missing() -> Reply:
-    body = html.page(
-        "This link is not known",
-        "<p>Open it again as it was sent to you, or ask whoever sent it for another.</p>",
-    )
-    return Reply(404, body, _HTML, html.HEADERS)
-
-
-def _contact(visit: Visit) -> str:
-    return visit.loan.email or visit.loan.phone_number
-
-
-def _is_known(visit: Visit) -> bool:
-    book, loan = visit.sandbox.loans, visit.loan
-    return any(book.borrower(contact, visit.day) for contact in loan.contacts())
-
-
-def show(visit: Visit) -> Reply:
+def show(request: LoanPageRequest) -> Reply:
     """Show what the link is for to whoever opens it."""
-    if visit.who:
-        return _show_own(visit, visit.who)
-    if visit.place.application is not None or _is_known(visit):
-        return ask_login(visit)
-    if not visit.place.can_request:
-        return _closed(visit)
-    return _show_new(visit)
+    who, place, book = request.who, request.place, request.sandbox.loans
+    application = place.application
+    if who and application is None:
+        return _show_known(request, who)
+    if who and application:
+        if application.borrower != who:
+            others = _others(request, who)
+            return request.page("used", "This link has been used", others=others)
+        return _show_loan(request, who, place, application)
+    known = any(book.borrower(contact, request.day) for contact in request.loan.contacts())
+    if application is not None or known:
+        return ask_login(request)
+    if not place.can_request:
+        return request.page("closed", "This offer is closed")
+    return _show_new(request)
 
 
-def _closed(visit: Visit) -> Reply:
-    text = "<p>It can no longer be applied for. Ask whoever sent you the link for another.</p>"
-    return _reply(visit, "This offer is closed", text)
-
-
-def _terms(visit: Visit) -> str:
-    product = visit.loan.product
-    shortest, longest = product.tenors[0], product.tenor_text(product.tenors[-1])
-    text = (
-        f"₦{product.min_amount:,} to ₦{product.max_amount:,} for {shortest} to {longest}, "
-        f"{product.interest_rate} % interest a {product.period}."
-    )
-    return f'<p>{escape(product.description)}</p><p class="soft">{escape(text)}</p>\n'
-
-
-def _loan_fields(visit: Visit) -> str:
-    product, form = visit.loan.product, visit.form
-    choices = [(str(tenor), product.tenor_text(tenor)) for tenor in product.tenors]
-    amount = html.Field("amount", "Amount in naira", mode="decimal")
-    return (
-        '<fieldset><legend>Your loan</legend>\n<div class="pair">'
-        + html.text_field(amount, form)
-        + html.choice_field("tenor", "For how long", choices, form)
-        + "</div>"
-        + html.tick_field("consent", _CONSENT, form)
-        + "</fieldset>\n"
-    )
-
-
-def _show_new(visit: Visit) -> Reply:
+def _show_new(request: LoanPageRequest) -> Reply:
     """Show the form for people without a login, filled in as far as the distributor knows."""
-    form, loan = visit.form, visit.loan
+    form, loan = request.form, request.loan
     if not form.values:
         form.values = {"email": loan.email, "phone_number": loan.phone_number}
-    first, last, *others = _PERSON
-    about = (
-        '<fieldset><legend>About you</legend>\n<div class="pair">'
-        f"{html.text_field(first, form)}{html.text_field(last, form)}</div>"
-        + "".join(html.text_field(one, form) for one in others)
-        + "</fieldset>\n"
-    )
-    inside = (
-        _terms(visit)
-        + f'<p>Borrowed here before? <a href="{visit.address}/login">Log in</a>.</p>\n'
-        + html.sending(f"{visit.address}/apply", about + _loan_fields(visit), "Apply")
-    )
-    title = f"Apply: {loan.product.name}"
-    status = 422 if form.errors else 200
-    return _reply(visit, title, inside, above=html.problems(form), status=status)
+    return request.page("new", f"Apply: {loan.product.name}")
 
 
-def _show_own(visit: Visit, who: Borrower) -> Reply:
-    """Show somebody who is logged in what they have, and the form if they may fill it in."""
-    place = visit.place
-    application = place.application
-    if application is None:
-        return _show_known(visit, who)
-    if application.borrower != who:
-        others = _others(visit, who)
-        text = "<p>Somebody else has applied with this link. Ask for one of your own.</p>\n"
-        return _reply(visit, "This link has been used", text + others)
-    return _show_loan(visit, who, place, application)
+def _show_known(request: LoanPageRequest, who: Borrower) -> Reply:
+    others = _others(request, who)
+    if not request.place.can_request:
+        return request.page("closed", "This offer is closed", others=others)
+    if _is_busy(request, who):
+        return request.page("busy", "You have a loan with us", others=others)
+    return request.page("known", f"Apply: {request.loan.product.name}", others=others)
 
 
-def _show_known(visit: Visit, who: Borrower) -> Reply:
-    others = _others(visit, who)
-    hello = f"<p>You are logged in as {escape(who.first_name)} {escape(who.last_name)}.</p>\n"
-    if not visit.place.can_request:
-        return _reply(visit, "This offer is closed", hello + others)
-    if _is_busy(visit, who):
-        text = html.told("You can apply again when your present loan is paid back.")
-        return _reply(visit, "You have a loan with us", hello + others + text)
-    form = visit.form
-    inside = (
-        _terms(visit)
-        + hello
-        + html.sending(f"{visit.address}/apply", _loan_fields(visit), "Apply")
-        + others
-    )
-    title = f"Apply: {visit.loan.product.name}"
-    status = 422 if form.errors else 200
-    return _reply(visit, title, inside, above=html.problems(form), status=status)
+def _is_busy(request: LoanPageRequest, who: Borrower) -> bool:
+    own = request.sandbox.loans.loans_of(who, request.day)
+    return earlier_of(who) is not None or any(place.is_open for _, place in own)
 
 
-def _is_busy(visit: Visit, who: Borrower) -> bool:
-    mine = visit.sandbox.loans.loans_of(who, visit.day)
-    return earlier_of(who) is not None or any(place.is_open for _, place in mine)
-
-
-def _others(visit: Visit, who: Borrower) -> str:
+def _others(request: LoanPageRequest, who: Borrower) -> list[tuple[str, str, Decimal, str]]:
     """List everything this customer has applied for, but for the loan of this link."""
     earlier = earlier_of(who)
     lines = [] if earlier is None else [(earlier.name, earlier.reference, earlier.amount, RUNNING)]
     lines += [
         (one.product.name, one.reference, place.application.amount, place.status)
-        for one, place in visit.sandbox.loans.loans_of(who, visit.day)
-        if one is not visit.loan and place.application
+        for one, place in request.sandbox.loans.loans_of(who, request.day)
+        if one is not request.loan and place.application
     ]
-    if not lines:
-        return ""
-    items = "".join(
-        f"<li><span>{escape(name)}, {html.naira(amount)}<br>"
-        f'<span class="soft">{reference}</span></span>'
-        f'<span><span class="tag">{_WORDS[status]}</span></span></li>\n'
-        for name, reference, amount, status in lines
-    )
-    return f'<h2>Your applications and loans</h2><ul class="cards">{items}</ul>\n'
+    return [(*line[:3], _WORDS[line[3]]) for line in lines]
 
 
-def _show_loan(visit: Visit, who: Borrower, place: Place, application: Application) -> Reply:
-    loan, product = visit.loan, visit.loan.product
+def _show_loan(
+    request: LoanPageRequest, who: Borrower, place: Place, application: Application
+) -> Reply:
+    loan, product = request.loan, request.loan.product
     whole = product.repayable(application.amount, application.tenor)
     title, text = _tale(place)
-    pairs = [
+    facts = [
         ("Reference", loan.reference),
         ("Loan", product.name),
-        ("Amount", html.naira(application.amount)),
+        ("Amount", naira(application.amount)),
         ("For", product.tenor_text(application.tenor)),
-        ("To pay back", html.naira(whole)),
+        ("To pay back", naira(whole)),
         ("State", _WORDS[place.status]),
     ]
     if place.disbursed_on is not None:
-        pairs.append(("Paid so far", html.naira(place.paid)))
-        pairs.append(("Left to pay", html.naira(whole - place.paid)))
-    inside = html.told(text) + html.facts(pairs)
-    if place.can_cancel:
-        inside += html.sending(f"{visit.address}/cancel", "", "Cancel my application", kind="quiet")
-    return _reply(visit, title, inside + _others(visit, who))
+        facts += [("Paid so far", naira(place.paid)), ("Left to pay", naira(whole - place.paid))]
+    others, can_cancel = _others(request, who), place.can_cancel
+    return request.page("loan", title, text=text, facts=facts, can_cancel=can_cancel, others=others)
 
 
 def _tale(place: Place) -> tuple[str, str]:
-    """Tell a customer in a heading and a sentence where their loan stands."""
+    """Say in a heading and a sentence where a customer's loan stands."""
     if place.status == PENDING:
         return "We have your application", "The lender decides within a day and tells you."
     if place.status == RUNNING:
@@ -316,95 +266,73 @@ def _tale(place: Place) -> tuple[str, str]:
     return "Your loan is paid back", "Nothing is owed any more. Thank you."
 
 
-def ask_login(visit: Visit) -> Reply:
+def ask_login(request: LoanPageRequest) -> Reply:
     """Ask who it is, with the contact filled in that the distributor gave."""
-    form = visit.form
-    form.values.setdefault("contact", _contact(visit))
+    loan = request.loan
+    contact = loan.email or loan.phone_number
+    request.form.values.setdefault("contact", contact)
     text = "Log in to go on."
-    who = visit.sandbox.loans.borrower(_contact(visit), visit.day) if _contact(visit) else None
-    if visit.place.application or (who and _is_busy(visit, who)):
+    who = request.sandbox.loans.borrower(contact, request.day) if contact else None
+    if request.place.application or (who and _is_busy(request, who)):
         text = "You already have a loan or an application with us. Log in to see it."
     elif who:
         text = "Welcome back. Log in to apply."
-    inside = html.told(text) + html.sending(
-        f"{visit.address}/login", html.text_field(_CONTACT, form), "Send me a code"
-    )
-    status = 422 if form.errors else 200
-    return _reply(visit, "Log in", inside, above=html.problems(form), status=status)
+    return request.page("login", "Log in", text=text)
 
 
-def _ask_code(visit: Visit) -> Reply:
-    form = visit.form
-    contact = contact_key(form.value("contact"))
-    sent = f"If {masked_contact(contact)} has a login, a code is on its way there."
-    played = f"Sandbox: no message is sent. The code is {code_of(contact)}."
-    inside = (
-        f"<p>{escape(sent)}</p>\n"
-        + html.told(played)
-        + html.sending(
-            f"{visit.address}/login",
-            f'<input type="hidden" name="contact" value="{escape(contact)}">'
-            + html.text_field(_CODE, form),
-            "Log in",
-        )
-        + f'<p><a href="{visit.address}/login">Use another email or phone number</a></p>\n'
-    )
-    status = 422 if form.errors else 200
-    return _reply(visit, "Enter your code", inside, above=html.problems(form), status=status)
-
-
-def log_in(visit: Visit) -> Reply:
+def log_in(request: LoanPageRequest) -> Reply:
     """Take a contact and send a code, or take the code and open a session."""
-    form = visit.form
+    form, book = request.form, request.sandbox.loans
     contact = contact_key(form.value("contact"))
     if "@" not in contact and not is_phone(contact):
         form.errors["contact"] = "Enter an email address or a phone number"
-        return ask_login(visit)
-    if "code" not in form.values:
-        return _ask_code(visit)
-    who = visit.sandbox.loans.borrower(contact, visit.day)
-    if who is None or form.value("code").replace(" ", "") != code_of(contact):
+        return ask_login(request)
+    code = code_of(contact)
+    if "code" in form.values:
+        who = book.borrower(contact, request.day)
+        if who and form.value("code").replace(" ", "") == code:
+            return request.onward(book.people.open_session(who))
         form.errors["code"] = "This is not the code that was sent"
-        return _ask_code(visit)
-    return _onward(visit, secret=visit.sandbox.loans.people.open_session(who))
+    masked = masked_contact(contact)
+    return request.page("code", "Enter your code", contact=contact, masked=masked, code=code)
 
 
-def log_out(visit: Visit) -> Reply:
+def log_out(request: LoanPageRequest) -> Reply:
     """End the session."""
-    visit.sandbox.loans.people.close_session(visit.secret)
-    return _onward(visit, secret="")
+    request.sandbox.loans.people.close_session(request.secret)
+    return request.onward("")
 
 
-def apply(visit: Visit) -> Reply:
+def apply(request: LoanPageRequest) -> Reply:
     """Take an application from somebody new or known."""
-    form, loan, book = visit.form, visit.loan, visit.sandbox.loans
-    if not visit.place.can_request or (visit.who and _is_busy(visit, visit.who)):
-        return _onward(visit)
-    if visit.who is None:
-        loan_form.judge_person(form, FIRST_DAY + timedelta(days=visit.day))
+    form, loan, book = request.form, request.loan, request.sandbox.loans
+    if not request.place.can_request or (request.who and _is_busy(request, request.who)):
+        return request.onward()
+    if request.who is None:
+        judge_person(form, FIRST_DAY + timedelta(days=request.day))
         for name in ("email", "phone_number"):
-            if name not in form.errors and book.borrower(form.value(name), visit.day):
+            if name not in form.errors and book.borrower(form.value(name), request.day):
                 form.errors[name] = "This is known to us already: log in instead"
-    loan_form.judge_loan(form, loan.product)
+    judge_loan(form, loan.product)
     if form.errors:
-        return _show_known(visit, visit.who) if visit.who else _show_new(visit)
-    who = visit.who or Borrower(
+        return _show_known(request, request.who) if request.who else _show_new(request)
+    who = request.who or Borrower(
         *(form.value(name) for name in ("first_name", "last_name", "email", "phone_number"))
     )
-    book.apply(loan, Application(who, visit.day, form.amount, form.tenor))
-    return _onward(visit, secret=None if visit.who else book.people.open_session(who))
+    book.apply(loan, Application(who, request.day, form.amount, form.tenor))
+    return request.onward(None if request.who else book.people.open_session(who))
 
 
-def cancel(visit: Visit) -> Reply:
+def cancel(request: LoanPageRequest) -> Reply:
     """Take back the application of whoever is logged in."""
-    place = visit.place
-    mine = place.application is not None and place.application.borrower == visit.who
-    if mine and place.can_cancel:
-        visit.sandbox.loans.cancel(visit.loan, visit.day)
-    return _onward(visit)
+    place = request.place
+    own = place.application is not None and place.application.borrower == request.who
+    if own and place.can_cancel:
+        request.sandbox.loans.cancel(request.loan, request.day)
+    return request.onward()
 
 
-ADDRESSES: Final[dict[str, dict[str, Callable[[Visit], Reply]]]] = {
+ADDRESSES: Final[dict[str, dict[str, Callable[[LoanPageRequest], Reply]]]] = {
     "": {"GET": show},
     "/login": {"GET": ask_login, "POST": log_in},
     "/logout": {"POST": log_out},
@@ -414,10 +342,12 @@ ADDRESSES: Final[dict[str, dict[str, Callable[[Visit], Reply]]]] = {
 """What stands below a short link, and what each method does there."""
 
 
-class Page:
+class LoanPage:
     """One address below the short links."""
 
-    def __init__(self, sandbox: Sandbox, actions: dict[str, Callable[[Visit], Reply]]) -> None:
+    def __init__(
+        self, sandbox: Sandbox, actions: dict[str, Callable[[LoanPageRequest], Reply]]
+    ) -> None:
         self._sandbox = sandbox
         self._actions = actions
 
@@ -430,13 +360,15 @@ class Page:
         book = self._sandbox.loans
         loan = book.by_token(scope["path_params"]["token"])
         if loan is None:
-            return _missing()
+            title = "This link is not known"
+            body = render("loan.html", page="unknown", title=title, who=None, form=None)
+            return page_reply(404, body, secure_headers("loan.css"))
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         action = self._actions.get(method, show)
-        form = loan_form.read_form(raw[:_LONGEST_FORM])
+        form = read_form(raw[:_LONGEST_FORM])
         secret = _secret(scope)
-        visit = Visit(self._sandbox, loan, book.people.session(secret), origin(scope), form, secret)
-        return action(visit)
+        who = book.people.session(secret)
+        return action(LoanPageRequest(self._sandbox, loan, who, origin(scope), form, secret))
 
 
 def _secret(scope: Scope) -> str:
@@ -450,6 +382,6 @@ def _secret(scope: Scope) -> str:
 def routes(sandbox: Sandbox) -> list[Route]:
     """Return the routes of the hosted form."""
     return [
-        Route(f"{SHORT_LINK}/{{token}}{tail}", Page(sandbox, actions))
+        Route(f"{SHORT_LINK}/{{token}}{tail}", LoanPage(sandbox, actions))
         for tail, actions in ADDRESSES.items()
     ]

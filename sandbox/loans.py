@@ -7,14 +7,17 @@ where a loan stands is told by `sandbox.loan_book`, and the form behind the shor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.sandbox.borrowers import magic_row
-from nightscreen.sandbox.doors import KeyDoor, header
-from nightscreen.sandbox.gate import Answer, Operation, Subject
-from nightscreen.sandbox.loan_book import SHORT_LINK, LoanBook
-from nightscreen.sandbox.products import active_products, product_of
+from nightscreen.sandbox.auth import KeyAuth, header
+from nightscreen.sandbox.loan_book import (
+    SHORT_LINK,
+    LoanBook,
+    active_products,
+    magic_row,
+    product_of,
+)
+from nightscreen.sandbox.request_pipeline import Answer, Operation, Subject
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -39,7 +42,7 @@ def origin(scope: Scope) -> str:
     return f"{scope['scheme']}://{host}"
 
 
-class LinkDoor(KeyDoor):
+class LoanAuth(KeyAuth):
     """Lets in who has the API key, and notes where short links are to lead."""
 
     def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
@@ -53,100 +56,79 @@ def _started(reference: str, url: str) -> Answer:
     return Answer("offered", "Loan initialized", {"reference": reference, "url": url})
 
 
-@dataclass(frozen=True, slots=True)
-class Products:
-    """GET /v2/loans/products."""
-
-    name: str = "loan_products"
-
-    def read(self, _path: dict[str, str], _body: dict[str, object]) -> Subject:
-        """Nothing is asked about but the list itself."""
-        return Subject("products")
-
-    def answer(self, sandbox: Sandbox, _subject: Subject) -> Answer:
-        """List the active products."""
-        return _refused(sandbox) or self.sample()
-
-    def sample(self) -> Answer:
-        """Return the list, in test mode too."""
-        return Answer("listed", "Successful", [one.as_json() for one in active_products()])
+def _products() -> Answer:
+    return Answer("listed", "Successful", [one.as_json() for one in active_products()])
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """POST /v2/loans/initialize."""
-
-    name: str = "loan_start"
-
-    def read(self, _path: dict[str, str], body: dict[str, object]) -> Subject:
-        """Take product and customer from the body; `meta` and its parts may be left out."""
-        product_id, meta = body.get("product_id"), body.get("meta")
-        missing = "product_id" if product_id is None or product_id == "" else ""
-        refusal = "" if missing or isinstance(product_id, str) else "product_id must be a string"
-        if meta is not None and not isinstance(meta, dict):
-            refusal = refusal or "meta must be an object"
-        given = meta if isinstance(meta, dict) else {}
-        fields = {"product_id": product_id if isinstance(product_id, str) else ""}
-        for name in ("email", "phone_number"):
-            value = given.get(name)
-            fields[name] = value if isinstance(value, str) else ""
-            if value is not None and not isinstance(value, str):
-                refusal = refusal or f"meta.{name} must be a string"
-        return Subject(
-            " ".join(value for value in fields.values() if value),
-            fields,
-            missing=missing,
-            refusal=refusal,
-            special=magic_row(fields["email"], fields["phone_number"]),
-        )
-
-    def answer(self, sandbox: Sandbox, subject: Subject) -> Answer:
-        """Open a loan, and make the short link to its form."""
-        refused = _refused(sandbox)
-        if refused:
-            return refused
-        given = subject.fields
-        product = product_of(given["product_id"])
-        if product is None:
-            return Answer("unknown_product", "Loan product not found", http_status=400)
-        loan = sandbox.loans.offer(product, given["email"], given["phone_number"], sandbox.day)
-        return _started(loan.reference, f"{given['origin']}{loan.path}")
-
-    def sample(self) -> Answer:
-        """Return the answer of test mode: a link that leads nowhere."""
-        return _started("SAMPLE000000", f"{_SAMPLE_ORIGIN}{SHORT_LINK}/sample00")
+def _read_start(_path: dict[str, str], body: dict[str, object]) -> Subject:
+    """Take product and customer from the body; `meta` and its parts may be left out."""
+    product_id, meta = body.get("product_id"), body.get("meta")
+    missing = "product_id" if product_id is None or product_id == "" else ""
+    refusal = "" if missing or isinstance(product_id, str) else "product_id must be a string"
+    if meta is not None and not isinstance(meta, dict):
+        refusal = refusal or "meta must be an object"
+    given = meta if isinstance(meta, dict) else {}
+    fields = {"product_id": product_id if isinstance(product_id, str) else ""}
+    for name in ("email", "phone_number"):
+        value = given.get(name)
+        fields[name] = value if isinstance(value, str) else ""
+        if value is not None and not isinstance(value, str):
+            refusal = refusal or f"meta.{name} must be a string"
+    return Subject(
+        " ".join(value for value in fields.values() if value),
+        fields,
+        missing=missing,
+        refusal=refusal,
+        special=magic_row(fields["email"], fields["phone_number"]),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """GET /v2/loans/:reference."""
-
-    name: str = "loan_view"
-
-    def read(self, path: dict[str, str], _body: dict[str, object]) -> Subject:
-        """Take the reference from the path."""
-        return Subject(path["reference"])
-
-    def answer(self, sandbox: Sandbox, subject: Subject) -> Answer:
-        """Tell where the loan stands today."""
-        refused = _refused(sandbox)
-        if refused:
-            return refused
-        loan = sandbox.loans.loans.get(subject.identity)
-        if loan is None:
-            return Answer("not_found", "Loan not found", miss="404_error")
-        place = loan.place(sandbox.day)
-        return Answer(place.status.lower(), "Successful", loan.as_json(place))
-
-    def sample(self) -> Answer:
-        """Return the loan of test mode."""
-        loan = LoanBook().offer(active_products()[0], "clear@magic.example", "", 0)
-        return Answer("pending", "Successful", loan.as_json(loan.place(0)))
+def _start(sandbox: Sandbox, subject: Subject) -> Answer:
+    """Open a loan, and make the short link to its form."""
+    given = subject.fields
+    product = product_of(given["product_id"])
+    if product is None:
+        return Answer("unknown_product", "Loan product not found", http_status=400)
+    loan = sandbox.loans.offer(product, given["email"], given["phone_number"], sandbox.day)
+    return _started(loan.reference, f"{given['origin']}{loan.path}")
 
 
-ROUTES: Final[dict[str, dict[str, Operation]]] = {
-    "/v2/loans/products": {"GET": Products()},
-    "/v2/loans/initialize": {"POST": Start()},
-    "/v2/loans/{reference:path}": {"GET": View()},
+def _view(sandbox: Sandbox, subject: Subject) -> Answer:
+    """Say where the loan stands today."""
+    loan = sandbox.loans.loans.get(subject.identity)
+    if loan is None:
+        return Answer("not_found", "Loan not found", miss="404_error")
+    place = loan.place(sandbox.day)
+    return Answer(place.status.lower(), "Successful", loan.as_json(place))
+
+
+def _sample_loan() -> Answer:
+    loan = LoanBook().offer(active_products()[0], "clear@magic.example", "", 0)
+    return Answer("pending", "Successful", loan.as_json(loan.place(0)))
+
+
+PRODUCTS: Final = Operation(
+    "loan_products",
+    lambda _path, _body: Subject("products"),
+    lambda sandbox, _subject: _refused(sandbox) or _products(),
+    _products,  # in test mode too
+)
+START: Final = Operation(
+    "loan_start",
+    _read_start,
+    lambda sandbox, subject: _refused(sandbox) or _start(sandbox, subject),
+    lambda: _started("SAMPLE000000", f"{_SAMPLE_ORIGIN}{SHORT_LINK}/sample00"),
+)
+VIEW: Final = Operation(
+    "loan_view",
+    lambda path, _body: Subject(path["reference"]),
+    lambda sandbox, subject: _refused(sandbox) or _view(sandbox, subject),
+    _sample_loan,
+)
+
+ROUTES: Final = {
+    "/v2/loans/products": {"GET": PRODUCTS},
+    "/v2/loans/initialize": {"POST": START},
+    "/v2/loans/{reference:path}": {"GET": VIEW},
 }
 """Paths of area C, and the operation behind each method."""

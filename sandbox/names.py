@@ -1,6 +1,6 @@
 """The names that made-up people bear, by the part of the country they come from.
 
-Only word lists live here. Who bears which name is decided in `sandbox.lives`.
+Only word lists live here. Who bears which name is decided in `sandbox.people`.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def serve(
         host: address to listen on; the sandbox has no lock on its control surface, so keep it
             on a loopback address.
         port: 0 takes a free one.
-        scenario: a name in `sandbox.scenarios.SCENARIOS`.
+        scenario: a name in `sandbox.state.SCENARIOS`.
         api_key: the only key that is right.
         balance: naira in the wallet, as decimal text.
         seed: chooses faults and latencies.

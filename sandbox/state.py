@@ -1,28 +1,71 @@
-"""Everything the sandbox remembers while it runs: one object, reset as a whole.
-
-What is remembered lives here; who changes it does not: the gate and the routes on behalf of
-callers, the control surface on behalf of tests.
-"""
+"""Everything the sandbox remembers while it runs: one object, reset as a whole to a scenario."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
-from nightscreen.sandbox.clients import Client
-from nightscreen.sandbox.faults import ALL, FaultPlan
-from nightscreen.sandbox.grants import Grants
-from nightscreen.sandbox.latency import Latency
-from nightscreen.sandbox.ledger import Ledger
-from nightscreen.sandbox.linked import Linked
+from nightscreen.sandbox.behaviour_flags import BehaviourFlags, as_json
+from nightscreen.sandbox.faults import ALL, FaultPlan, Latency, Profile, fixed, lognormal
+from nightscreen.sandbox.grants import Client, Grants
+from nightscreen.sandbox.ledger import Ledger, PriceList, Wallet, micros_of, naira_text
 from nightscreen.sandbox.loan_book import LoanBook
-from nightscreen.sandbox.manners import Manners, as_json
-from nightscreen.sandbox.money import micros_of, naira_text
-from nightscreen.sandbox.passwords import Outbox, Terms
-from nightscreen.sandbox.scenarios import SCENARIOS, Scenario
-from nightscreen.sandbox.wallet import PriceList, Wallet
+from nightscreen.sandbox.otp import OtpOutbox, OtpTerms
+from nightscreen.sandbox.transactions import LinkedAccounts
+
+FLAKY_RATES: Final = dict.fromkeys(
+    (
+        *("http_429", "http_500", "http_502", "http_503", "http_504"),
+        *("cut_before_charge", "cut_after_charge", "truncated", "unreadable", "timeout"),
+    ),
+    0.05,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One mood."""
+
+    name: str  # as on the command line
+    about: str  # one line for people
+    latency: Profile = field(default_factory=lambda: fixed(5))  # how long answers take
+    rates: dict[str, float] = field(default_factory=dict)  # share of calls that meet each fault
+    manners: BehaviourFlags = field(
+        default_factory=BehaviourFlags
+    )  # habits that differ from the default ones
+    dry_at_call: int | None = None  # the call that finds the wallet empty
+    test_mode: str | None = None  # `mock-response`, `empty` or None
+
+
+SCENARIOS: Final = {
+    one.name: one
+    for one in (
+        Scenario("calm", "answers in 5 ms, nothing goes wrong"),
+        Scenario(
+            "flaky",
+            "about half of the calls fail, 5 % in each of ten ways",
+            rates=FLAKY_RATES,
+            manners=BehaviourFlags(silence_s=2.0),
+        ),
+        Scenario("slow", "3 s at the median, 20 s at worst", latency=lognormal(3000, 20_000)),
+        Scenario("empty-wallet", "the 200th call finds the wallet empty", dry_at_call=200),
+        Scenario(
+            "mixed-consents",
+            "one-time passwords late, lost or not sent to some; both shapes of BVN consent",
+            manners=BehaviourFlags(otp_delivery="mixed", bvn_finish="mixed"),
+        ),
+        Scenario(
+            "no-distributor",
+            "the key is no distributor's: no loans",
+            manners=BehaviourFlags(distributor=False),
+        ),
+        Scenario("test-mode", "every answer is the sample record", test_mode="mock-response"),
+    )
+}
+
 
 DEFAULT_KEY = "sandbox-key"
 DEFAULT_BALANCE = "1000000"
@@ -30,21 +73,13 @@ DEFAULT_BALANCE = "1000000"
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a sandbox starts from, and comes back to at a reset.
+    """What a sandbox starts from, and comes back to at a reset."""
 
-    Attributes:
-        scenario: a name in `sandbox.scenarios`.
-        api_key: the only key that is right.
-        balance: naira in the wallet, as decimal text; None takes the scenario's.
-        seed: chooses faults and latencies.
-        ledger_limit: how many ledger entries are kept; None keeps all.
-    """
-
-    scenario: str = "calm"
-    api_key: str = DEFAULT_KEY
-    balance: str | None = None
-    seed: int = 0
-    ledger_limit: int | None = None
+    scenario: str = "calm"  # a name in `sandbox.state`
+    api_key: str = DEFAULT_KEY  # the only key that is right
+    balance: str | None = None  # naira in the wallet, as decimal text; None takes the scenario's
+    seed: int = 0  # chooses faults and latencies
+    ledger_limit: int | None = None  # how many ledger entries are kept; None keeps all
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +93,7 @@ class Capacity:
 class Sandbox:
     """The state of one running sandbox."""
 
-    manners: Manners
+    manners: BehaviourFlags
     wallet: Wallet
     prices: PriceList
     ledger: Ledger
@@ -91,10 +126,10 @@ class Sandbox:
         self.attempts: dict[tuple[str, str], int] = {}
         self.calls: dict[str, int] = {ALL: 0}
         self.peak = dict(self.in_flight)
-        self.otps = Outbox()
+        self.otps = OtpOutbox()
         self.client = Client()
         self.grants = Grants()
-        self.linked = Linked()
+        self.linked = LinkedAccounts()
         self.loans = LoanBook()
         self.ahead_s = 0.0
 
@@ -115,9 +150,9 @@ class Sandbox:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._moved.wait(), left)
 
-    def otp_terms(self) -> Terms:
+    def otp_terms(self) -> OtpTerms:
         """Tell by what one-time passwords are judged at this moment."""
-        return Terms(self.now(), self.manners.otp_lifetime_s, self.manners.otp_late_s)
+        return OtpTerms(self.now(), self.manners.otp_lifetime_s, self.manners.otp_late_s)
 
     def arrive(self, operation: str) -> int:
         """Count a call in; returns how many are in flight now, this one included."""

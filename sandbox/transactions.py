@@ -1,16 +1,14 @@
-"""Transactions: what a customer's bank accounts say, day by day.
+"""Transactions and bank accounts of area A, day by day.
 
-The histories of area A live here, and what differs between two days. All is pure: a customer's
-records depend on the username and the day alone, so that a test can work out beforehand what every
-list should hold. Who may see them is decided in `sandbox.grants`; what a customer's own changes
-through the service do is added in `sandbox.aggregator`.
-
-Each record has a story: the day on which it first appears, the days on which something about it
-changes, and for some the day on which it is gone.
+A customer's records depend on the username and the day alone, so that a test can work out
+beforehand what every list should hold. Each has a story: the day on which it first appears, the
+days on which something about it changes, and for some the day on which it is gone. What a client
+changes through the service is kept in `LinkedAccounts` until the next reset.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -18,19 +16,24 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from nightscreen.sandbox import magic_customers
 from nightscreen.sandbox.banks import BANK_NAMES, BANKS_BY_WEIGHT, account_number
-from nightscreen.sandbox.draw import Draw
-from nightscreen.sandbox.lives import (
+from nightscreen.sandbox.people import (
+    ACCOUNT_DIGITS,
+    BANK_CODE_DIGITS,
     BVN_DIGITS,
     FIRST_DAY,
     LINKED_PREFIX,
     Person,
+    account_name,
+    holder_of,
     is_digits,
     person_of_bvn,
 )
+from nightscreen.sandbox.seeded_random import SeededRandom
+from nightscreen.sandbox.test_identifiers import by_customer
 
 Record = dict[str, object]
+Malform = Callable[[list[Record], int], object]
 
 HISTORY: Final = (20, 50)
 """Fewest and most records on day 0."""
@@ -95,7 +98,7 @@ def person_of_customer(customer: str) -> Person:
     """Tell who signs in under a username; one that is a BVN is that person."""
     if is_digits(customer, BVN_DIGITS):
         return person_of_bvn(customer)
-    return person_of_bvn(f"{LINKED_PREFIX}{Draw('customer', customer).below(10**9):09d}")
+    return person_of_bvn(f"{LINKED_PREFIX}{SeededRandom('customer', customer).below(10**9):09d}")
 
 
 def bank_accounts_of(customer: str, day: int = 0) -> list[Record]:
@@ -114,7 +117,7 @@ def balance_on(customer: str, account: Record, day: int) -> Record:
 def _opened_accounts(customer: str) -> list[Record]:
     """List the accounts as they were linked: one to three, in a stable order."""
     person = person_of_customer(customer)
-    draw = Draw("linked accounts", customer)
+    draw = SeededRandom("linked accounts", customer)
     places = [(person.bank_code, person.account_number)]
     for _ in range(draw.pick((0, 0, 0, 1, 1, 2))):
         code = draw.pick(BANKS_BY_WEIGHT)
@@ -124,16 +127,8 @@ def _opened_accounts(customer: str) -> list[Record]:
 
 
 def bank_account(customer: str, code: str, number: str, name: str, day: int = 0) -> Record:
-    """Write one linked bank account, first seen on a day.
-
-    Args:
-        customer: whose it is.
-        code: bank code, three digits.
-        number: account number, ten digits.
-        name: the holder, as the bank has it.
-        day: day of the simulated world.
-    """
-    draw = Draw("linked account", customer, code, number)
+    """Write one linked bank account, first seen on a day."""
+    draw = SeededRandom("linked account", customer, code, number)
     opened = _moment(day or -HISTORY_DAYS, draw)
     return {
         "id": _uuid(draw),
@@ -157,7 +152,7 @@ def bank_account(customer: str, code: str, number: str, name: str, day: int = 0)
 
 def profile_of(customer: str) -> Record:
     """Tell what a customer's profile shows."""
-    person, draw = person_of_customer(customer), Draw("profile", customer)
+    person, draw = person_of_customer(customer), SeededRandom("profile", customer)
     return {
         "id": _uuid(draw),
         "username": customer,
@@ -172,13 +167,9 @@ def profile_of(customer: str) -> Record:
 def transactions_of(customer: str, day: int = 0) -> list[Record]:
     """Tell every transaction of a customer on a day, newest first.
 
-    Args:
-        customer: the username, any text.
-        day: day of the simulated world.
-
     Returns:
         The records as the list shows them, but for the oddities of some magic customers
-        (`sandbox.oddities`); without `id` for the customers `no-ids` and `twins`.
+        (`listed_of`); without `id` for the customers `no-ids` and `twins`.
     """
     return _newest_first([_at(story, day) for story in _visible(customer, day)])
 
@@ -232,7 +223,7 @@ class _Diary:
     """Writes one customer's stories, day after day; balances run on from record to record."""
 
     def __init__(self, customer: str) -> None:
-        row = magic_customers.by_customer(customer)
+        row = by_customer(customer)
         self._customer = customer
         self._kind = row.records if row else ""
         self._accounts = _opened_accounts(customer)
@@ -244,16 +235,16 @@ class _Diary:
         """Return all stories that begin on or before a day, and perhaps some that begin later."""
         while self._day < day:
             self._day += 1
-            if self._kind != "none":
+            if self._kind != "no-transactions":
                 self._stories += self._new_on(self._day)
         return self._stories
 
     def _history(self) -> list[_Story]:
-        draw = Draw("history", self._customer)
+        draw = SeededRandom("history", self._customer)
         count, days = draw.between(*HISTORY), HISTORY_DAYS
-        if self._kind == "none":
+        if self._kind == "no-transactions":
             return []
-        if self._kind == "ten_thousand":
+        if self._kind == "ten-thousand":
             count, days = TEN_THOUSAND, 10 * HISTORY_DAYS
         moments = sorted(_moment(-draw.below(days), draw) for _ in range(count))
         stories = [self._story(0, n, moment) for n, moment in enumerate(moments)]
@@ -263,7 +254,7 @@ class _Diary:
         return stories
 
     def _new_on(self, born: int) -> list[_Story]:
-        draw = Draw("new transactions", self._customer, str(born))
+        draw = SeededRandom("new transactions", self._customer, str(born))
         stories = []
         for n in range(draw.below(MOST_NEW_A_DAY + 1)):
             late = draw.between(1, 3) if draw.share() < BACKDATED_SHARE else 0
@@ -271,13 +262,13 @@ class _Diary:
         return stories
 
     def _story(self, born: int, number: int, moment: str) -> _Story:
-        draw = Draw("transaction", self._customer, str(born), str(number))
+        draw = SeededRandom("transaction", self._customer, str(born), str(number))
         record = self._record(draw, born, moment)
         events = self._events(draw, born, record)
         gone = born + draw.between(1, CHANGE_DAYS) if draw.share() < GONE_SHARE else None
         return _Story(born, record, events, gone)
 
-    def _record(self, draw: Draw, born: int, moment: str) -> Record:
+    def _record(self, draw: SeededRandom, born: int, moment: str) -> Record:
         place = draw.below(len(self._accounts))
         account = self._accounts[place]
         credit = draw.below(3) == 0
@@ -314,16 +305,16 @@ class _Diary:
         }
         return self._with_habits(draw, record)
 
-    def _with_habits(self, draw: Draw, record: Record) -> Record:
-        extra = draw.share() < EXTRA_SHARE or self._kind == "extra_fields"
+    def _with_habits(self, draw: SeededRandom, record: Record) -> Record:
+        extra = draw.share() < EXTRA_SHARE or self._kind == "extra-fields"
         if extra:
             record["category"] = draw.pick(("food", "transport", "rent", "family", None))
             record["location"] = {"city": draw.pick(("Lagos", "Kano", "Aba", "Jos"))}
-        if self._kind in ("no_ids", "twins"):
+        if self._kind in ("no-ids", "twins"):
             del record["id"]
         return record
 
-    def _events(self, draw: Draw, born: int, record: Record) -> tuple[_Event, ...]:
+    def _events(self, draw: SeededRandom, born: int, record: Record) -> tuple[_Event, ...]:
         events = []
         kinds = list(_KINDS)
         for _ in range(draw.pick(_CHANGES)):
@@ -338,7 +329,7 @@ class _Diary:
         return tuple(sorted(events))
 
 
-def _narration(draw: Draw, *, credit: bool, moment: str) -> str:
+def _narration(draw: SeededRandom, *, credit: bool, moment: str) -> str:
     other = person_of_bvn(f"{LINKED_PREFIX}{draw.below(10**9):09d}")
     return draw.pick(_CREDITS if credit else _DEBITS).format(
         name=f"{other.first_name} {other.last_name}".upper(),
@@ -350,10 +341,10 @@ def _narration(draw: Draw, *, credit: bool, moment: str) -> str:
 def _bank(code: str) -> Record:
     name = BANK_NAMES.get(code, "Bank")
     return {
-        "id": f"{Draw('bank', code).below(1 << 128):032x}",
+        "id": f"{SeededRandom('bank', code).below(1 << 128):032x}",
         "name": name,
         "short_code": code,
-        "long_code": f"{Draw('long code', code).below(10**6):06d}",
+        "long_code": f"{SeededRandom('long code', code).below(10**6):06d}",
         "icon": f"https://images.example/banks/{code}.png",
     }
 
@@ -362,13 +353,119 @@ def _text(kobo: int) -> str:
     return f"{kobo * _KOBO:.2f}"
 
 
-def _uuid(draw: Draw) -> str:
+def _uuid(draw: SeededRandom) -> str:
     return str(UUID(int=draw.below(1 << 128), version=4))
 
 
-def _moment(day: int, draw: Draw) -> str:
+def _moment(day: int, draw: SeededRandom) -> str:
     """Write a day of the simulated world with a drawn time, as ISO 8601 with milliseconds."""
     whole = FIRST_DAY + timedelta(days=day)
     seconds, millis = draw.below(86_400), draw.below(1000)
     hours, rest = divmod(seconds, 3600)
     return f"{whole.isoformat()}T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{millis:03d}Z"
+
+
+def noon(day: int) -> str:
+    """Write the noon of a day of the simulated world as ISO 8601 with milliseconds."""
+    return f"{(FIRST_DAY + timedelta(days=day)).isoformat()}T12:00:00.000Z"
+
+
+class LinkedAccounts:
+    """Notes by customer and transaction, and the bank accounts of customers who were asked for."""
+
+    def __init__(self) -> None:
+        self.notes: dict[str, dict[str, Record]] = {}
+        self._accounts: dict[str, dict[str, Record]] = {}
+
+    def shown(self, customer: str, account: Record, day: int) -> Record:
+        """Return an account with its balance of a day."""
+        return {**account, **balance_on(customer, account, day)}
+
+    def accounts(self, customer: str) -> dict[str, Record]:
+        """Return a customer's bank accounts by id; what is changed in it stays changed."""
+        known = self._accounts.get(customer)
+        if known is None:
+            known = {str(one["id"]): one for one in bank_accounts_of(customer)}
+            self._accounts[customer] = known
+        return known
+
+    def add(self, customer: str, bank_code: str, number: str, day: int) -> Record:
+        """Link another bank account.
+
+        Raises:
+            ValueError: no such account, or it is linked already; the text is for the caller.
+        """
+        right = is_digits(bank_code, BANK_CODE_DIGITS) and is_digits(number, ACCOUNT_DIGITS)
+        holder = holder_of(bank_code, number, day=day) if right else None
+        if holder is None:
+            raise ValueError("Enter a valid account number and bank code.")
+        record = bank_account(
+            customer, bank_code, number, account_name(holder, bank_code, number), day
+        )
+        if str(record["id"]) in self.accounts(customer):
+            raise ValueError("This bank account is linked already.")
+        self.accounts(customer)[str(record["id"])] = record
+        return record
+
+
+SHORT: Final = 3
+"""How many records a short answer holds."""
+
+MALFORMED_IDS: Final = (
+    "00000000-0000-4000-8000-00000000000a",
+    "00000000-0000-4000-8000-00000000000b",
+)
+"""Ids of the record without an amount and of the one without a date."""
+
+_RENAMED: Final = {"amount": "value", "transaction_date": "date", "entry_type": "type"}
+
+
+def listed_of(customer: str, day: int = 0) -> object:
+    """Tell what stands under `data` of a list of transactions on a day, malformed ones included."""
+    return malformed(customer, day, transactions_of(customer, day))
+
+
+def malformed(customer: str, day: int, records: list[Record]) -> object:
+    """Do to a list of transactions what its magic customer asks for; others get it as it is."""
+    row = by_customer(customer)
+    change = _MALFORMED.get(row.records) if row else None
+    return change(records, day) if change else records
+
+
+def _malformed(records: list[Record], _day: int) -> object:
+    whole: list[object] = list(records)
+    like = records[0]
+    without_amount = {**like, "id": MALFORMED_IDS[0], "amount": "twelve", "balance": {}}
+    dateless = {**like, "id": MALFORMED_IDS[1], "transaction_date": "2026-02-31T25:61:00Z"}
+    whole.insert(1, "this is no record")
+    whole.insert(3, without_amount)
+    whole.insert(5, dateless)
+    return whole
+
+
+def _number_amounts(records: list[Record], _day: int) -> object:
+    return [
+        {**one, "amount": Decimal(str(one["amount"])), "balance": Decimal(str(one["balance"]))}
+        for one in records
+    ]
+
+
+def _renamed(records: list[Record], _day: int) -> object:
+    return [{_RENAMED.get(name, name): value for name, value in one.items()} for one in records]
+
+
+def _shuffled(records: list[Record], _day: int) -> object:
+    return sorted(records, key=lambda one: SeededRandom("shuffle", str(one["id"])).below(10**9))
+
+
+_MALFORMED: Final[dict[str, Malform]] = {
+    "malformed-record": _malformed,
+    "short-answer": lambda records, day: records[:SHORT] if day % 2 else records,
+    "empty-answer": lambda records, day: [] if day % 2 else records,
+    "null-answer": lambda records, day: None if day % 2 else records,
+    "repeats": lambda records, _day: [*records[:4], *records[2:]],
+    "shuffled": _shuffled,
+    "number-amounts": _number_amounts,
+    "list-elsewhere": lambda records, _day: {"transactions": records, "count": len(records)},
+    "renamed-fields": _renamed,
+}

@@ -12,12 +12,12 @@ from decimal import Decimal
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.sandbox.money import naira_text
+from nightscreen.sandbox.ledger import naira_text
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-TRANSPORT: Final = "nightscreen.sandbox.transport"
+TRANSPORT: Final = "sandbox.transport"
 """Key of the socket's transport in the scope of a request, put there by `sandbox.server`."""
 
 JSON: Final = b"application/json; charset=utf-8"
@@ -34,23 +34,14 @@ ABSENT: Final = _Absent()
 
 @dataclass(slots=True)
 class Reply:
-    """One answer, and how it is delivered.
+    """One answer, and how it is delivered."""
 
-    Attributes:
-        status: HTTP status.
-        body: the bytes of the body.
-        content_type: value of the header.
-        headers: further headers.
-        way: `send`, `cut` (nothing is sent), or `truncate` (half of the body).
-        silence_s: wait before that, ended early when the caller leaves.
-    """
-
-    status: int
-    body: bytes
-    content_type: bytes = JSON
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    way: str = "send"
-    silence_s: float = 0.0
+    status: int  # HTTP status
+    body: bytes  # the bytes of the body
+    content_type: bytes = JSON  # value of the header
+    headers: tuple[tuple[bytes, bytes], ...] = ()  # further headers
+    way: str = "send"  # `send`, `cut` (nothing is sent), or `truncate` (half of the body)
+    silence_s: float = 0.0  # wait before that, ended early when the caller leaves
 
 
 def _plain_number(value: object) -> int | float:

@@ -10,8 +10,8 @@ import pytest
 from nightscreen.client import wire
 from nightscreen.client.api import Client
 from nightscreen.client.manners import Verdict
-from nightscreen.sandbox.magic import TABLE, by_word
 from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.sandbox.test_identifiers import TABLE, by_word
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.money import from_micro
 

@@ -17,8 +17,8 @@ import typer
 from pydantic import BaseModel
 
 from nightscreen.client.manners import load_manners
-from nightscreen.sandbox import aggregator, loans, magic, magic_customers, validation
-from nightscreen.sandbox.manners import described
+from nightscreen.sandbox import aggregator, loans, test_identifiers, validation
+from nightscreen.sandbox.behaviour_flags import described
 from nightscreen.schemas.settings import PREFIX, setting_names
 from nightscreen.steps.results.enriched import enriched_schema
 
@@ -67,8 +67,8 @@ def columns() -> tuple[str, ...]:
 @cache
 def magic_words() -> tuple[str, ...]:
     """Return the words that choose a person or a customer of the sandbox."""
-    people = tuple(row.word for row in magic.TABLE)
-    return people + tuple(row.word for row in magic_customers.TABLE)
+    people = tuple(row.word for row in test_identifiers.TABLE)
+    return people + tuple(row.word for row in test_identifiers.CUSTOMERS)
 
 
 @cache

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 import pytest
 from sqlalchemy import insert
 
-from nightscreen.sandbox.clients import DEFAULT_CLIENT_ID
+from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID
 from nightscreen.steps.consents.links import ConsentLinks
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.engine import writing

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import expect
 
-from nightscreen.sandbox.people import transactions_of
 from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.sandbox.transactions import transactions_of
 from tests.browser.chromium import chromium
 from tests.cli.command import nightscreen
 from tests.portal.browsing import Served, served

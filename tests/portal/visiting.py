@@ -14,7 +14,7 @@ import httpx
 
 from nightscreen.portal.app import application
 from nightscreen.sandbox.app import application as sandbox_application
-from nightscreen.sandbox.clients import DEFAULT_CLIENT_ID
+from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID
 from nightscreen.schemas.settings import Settings, read_settings
 from nightscreen.steps.consents.links import ConsentLinks
 from nightscreen.storage.clock import system_clock

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from nightscreen.sandbox import magic
+from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.people import account_name, holder_of, person_of_bvn
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def _living() -> list[tuple[str, str, str, str, str]]:
 
 def _faulty() -> list[tuple[str, str, str, str, str]]:
     return [
-        (row.bvn, row.account_number, magic.BANK_CODE, row.phone, row.email)
-        for row in magic.TABLE
+        (row.bvn, row.account_number, test_identifiers.BANK_CODE, row.phone, row.email)
+        for row in test_identifiers.TABLE
         if row.fault not in STOPPING and not row.once
     ]
 

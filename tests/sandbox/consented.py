@@ -13,9 +13,8 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx
 
 from nightscreen.sandbox.app import application
-from nightscreen.sandbox.clients import DEFAULT_CLIENT_ID
-from nightscreen.sandbox.grants import SCOPES
-from nightscreen.sandbox.latency import NO_WAIT
+from nightscreen.sandbox.faults import NO_WAIT
+from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID, SCOPES
 from nightscreen.sandbox.state import DEFAULT_KEY, Opening, Sandbox
 
 CALLBACK = "http://127.0.0.1:8123/callback"

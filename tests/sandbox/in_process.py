@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from nightscreen.sandbox.app import application
-from nightscreen.sandbox.latency import NO_WAIT
+from nightscreen.sandbox.faults import NO_WAIT
 from nightscreen.sandbox.state import Opening, Sandbox
 
 if TYPE_CHECKING:

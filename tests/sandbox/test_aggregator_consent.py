@@ -8,8 +8,7 @@ from html.parser import HTMLParser
 import httpx
 import pytest
 
-from nightscreen.sandbox.clients import Client, is_address
-from nightscreen.sandbox.grants import SCOPES
+from nightscreen.sandbox.grants import SCOPES, Client, is_address
 from tests.sandbox.consented import CALLBACK, Journey, brought_back, wish
 
 

@@ -8,18 +8,20 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from nightscreen.sandbox import aggregator, magic_customers
+from nightscreen.sandbox import aggregator, test_identifiers
+from nightscreen.sandbox.behaviour_flags import AGGREGATOR
 from nightscreen.sandbox.grants import SCOPES
-from nightscreen.sandbox.manners import AGGREGATOR
-from nightscreen.sandbox.oddities import MALFORMED_IDS, SHORT, listed_of
+from nightscreen.sandbox.ledger import PRICES
 from nightscreen.sandbox.openapi import document
-from nightscreen.sandbox.people import (
+from nightscreen.sandbox.people import person_of_bvn
+from nightscreen.sandbox.transactions import (
+    MALFORMED_IDS,
+    SHORT,
     bank_accounts_of,
-    person_of_bvn,
+    listed_of,
     profile_of,
     transactions_of,
 )
-from nightscreen.sandbox.wallet import PRICES
 from nightscreen.sandbox.wire import dumps
 from tests.sandbox.consented import Journey
 
@@ -57,6 +59,9 @@ def call_for(scope: str, customer: str) -> tuple[str, str, dict[str, object]]:
     return method, path.format(transaction=transaction, account=account), body
 
 
+LISTING = {"transaction:list": "aggregator_transactions"}
+
+
 async def ask(journey: Journey, token: str, scope: str, customer: str) -> Any:  # noqa: ANN401 - JSON
     """Make the call of a scope; returns status and body."""
     method, path, body = call_for(scope, customer)
@@ -86,7 +91,7 @@ async def test_answers_are_as_the_document_describes(journey: Journey) -> None:
             operation.name
             for operations in aggregator.DATA_ROUTES.values()
             for operation in operations.values()
-            if isinstance(operation, aggregator.OnBehalf) and operation.scope == scope
+            if operation.name in (f"aggregator_{scope.replace(':', '_')}", LISTING.get(scope))
         )
         status, body = await ask(journey, token, scope, "ada")
         assert status == 200, (method, path)
@@ -249,10 +254,10 @@ def test_every_operation_has_a_name_and_a_price() -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [one for one in magic_customers.TABLE if one.records], ids=lambda row: row.word
+    "row", [one for one in test_identifiers.CUSTOMERS if one.records], ids=lambda row: row.word
 )
 async def test_magic_lists_are_what_the_people_say(
-    journey: Journey, row: magic_customers.MagicCustomer
+    journey: Journey, row: test_identifiers.MagicCustomer
 ) -> None:
     """Whatever a magic customer's list looks like, a test can know it beforehand."""
     token = (await journey.tokens(row.customer))["access_token"]

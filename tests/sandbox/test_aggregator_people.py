@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.sandbox import magic, magic_customers
+from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.banks import is_right_account
-from nightscreen.sandbox.lives import FIRST_DAY
-from nightscreen.sandbox.people import (
+from nightscreen.sandbox.people import FIRST_DAY, person_of_bvn
+from nightscreen.sandbox.transactions import (
+    HISTORY,
+    Record,
     bank_accounts_of,
     changes_between,
-    person_of_bvn,
     person_of_customer,
     transactions_of,
 )
-from nightscreen.sandbox.transactions import HISTORY, Record
 
 DAYS = st.integers(0, 40)
 PEOPLE = [f"customer-{number}" for number in range(200)]
@@ -153,23 +153,23 @@ def test_customers_are_people_of_the_sandbox() -> None:
             assert is_right_account(str(bank["short_code"]), str(account["account_number"]))
 
 
-@pytest.mark.parametrize("row", magic_customers.TABLE, ids=lambda row: row.word)
-def test_magic_customers_lead_back_to_their_rows(row: magic_customers.MagicCustomer) -> None:
+@pytest.mark.parametrize("row", test_identifiers.CUSTOMERS, ids=lambda row: row.word)
+def test_magic_customers_lead_back_to_their_rows(row: test_identifiers.MagicCustomer) -> None:
     """Each username of the table is recognised, and does something."""
-    assert magic_customers.by_customer(row.customer) is row
-    assert magic_customers.by_word(row.word) is row
+    assert test_identifiers.by_customer(row.customer) is row
+    assert test_identifiers.customer_by_word(row.word) is row
     unusual = (row.screen, row.code, row.refresh, row.token, row.withheld, row.records, row.fault)
     assert any(unusual)
 
 
 def test_fault_rows_of_the_other_table_work_too() -> None:
     """Words of the table of faults choose that fault, always or at the first attempt only."""
-    always = magic_customers.by_customer(magic.by_word("http-502").email)
-    once = magic_customers.by_customer(magic.by_word("once-http-502").email)
+    always = test_identifiers.by_customer(test_identifiers.by_word("http-502").email)
+    once = test_identifiers.by_customer(test_identifiers.by_word("once-http-502").email)
     assert always is not None
     assert once is not None
     assert always.trouble(at_auth=False) == ("http_502", 0)
     assert once.trouble(at_auth=False) == ("http_502", 1)
     assert always.trouble(at_auth=True) is None
     for name in ("ada", "clear@magic.example", "finish-in-doubt@magic.example", "@magic.example"):
-        assert magic_customers.by_customer(name) is None
+        assert test_identifiers.by_customer(name) is None

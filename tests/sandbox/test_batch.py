@@ -10,10 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nightscreen.sandbox.batch import COLUMNS, BatchFacts, make_batch
-from nightscreen.sandbox.damage import KINDS
-from nightscreen.sandbox.lives import is_digits
-from nightscreen.sandbox.people import person_of_bvn
+from nightscreen.sandbox.batch import COLUMNS, KINDS, BatchFacts, make_batch
+from nightscreen.sandbox.people import is_digits, person_of_bvn
 from tests.sandbox.test_process import run
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.sandbox import magic
-from nightscreen.sandbox.passwords import drawn_delivery
+from nightscreen.sandbox import test_identifiers
+from nightscreen.sandbox.otp import drawn_delivery, masked_contact
 from nightscreen.sandbox.people import bvn_accounts, contacts_of, otp_of, person_of_bvn
-from nightscreen.sandbox.validation import masked_contact
 from tests.sandbox.in_process import Here, here
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ async def test_time_starts_afresh_at_a_reset() -> None:
 
 async def test_password_that_never_arrives() -> None:
     """The start promises a password, but none can be read and none is right."""
-    row = magic.by_word("otp-never")
+    row = test_identifiers.by_word("otp-never")
     async with here() as one:
         assert (await start(one, row.bvn)).json()["status"] == "otp"
         await one.control("clock", {"advance_s": 500})
@@ -144,7 +143,7 @@ async def test_password_that_never_arrives() -> None:
 @pytest.mark.parametrize(("late_s", "word"), [(900, "OTP has expired"), (300, "Successful")])
 async def test_late_password(late_s: int, word: str) -> None:
     """A late password arrives expired, or still good where it is less late than it is valid."""
-    row = magic.by_word("otp-late")
+    row = test_identifiers.by_word("otp-late")
     async with here() as one:
         await one.control("manners", {"otp_late_s": late_s})
         await start(one, row.bvn)
@@ -157,7 +156,7 @@ async def test_late_password(late_s: int, word: str) -> None:
 
 async def test_unreachable_contact_is_an_error_of_the_start() -> None:
     """Nothing is sent where the contact is lost, so there is nothing to finish."""
-    row = magic.by_word("unreachable")
+    row = test_identifiers.by_word("unreachable")
     async with here() as one:
         answer = await start(one, row.bvn)
         assert (answer.status_code, answer.json()["status"]) == (400, "error")
@@ -204,7 +203,7 @@ async def test_any_contact_can_be_taken() -> None:
 
 async def test_details_and_accounts_together() -> None:
     """One row ends with the details and, among them, the bank accounts."""
-    bvn = magic.by_word("together").bvn
+    bvn = test_identifiers.by_word("together").bvn
     async with here() as one:
         await start(one, bvn)
         data = (await finish(one, bvn, otp_of(bvn))).json()["data"]
@@ -230,7 +229,7 @@ async def test_rows_choose_the_shape_whatever_the_habit(habit: str) -> None:
     async with here() as one:
         await one.control("manners", {"bvn_finish": habit})
         for word, kind in (("details", dict), ("accounts", list)):
-            bvn = magic.by_word(word).bvn
+            bvn = test_identifiers.by_word(word).bvn
             await start(one, bvn)
             assert isinstance((await finish(one, bvn, otp_of(bvn))).json()["data"], kind)
 
@@ -240,7 +239,7 @@ async def test_watchlisted_and_incomplete_records() -> None:
     async with here() as one:
         records = {}
         for word in ("watchlisted", "incomplete", "clear"):
-            bvn = magic.by_word(word).bvn
+            bvn = test_identifiers.by_word(word).bvn
             await start(one, bvn)
             records[word] = (await finish(one, bvn, otp_of(bvn))).json()["data"]
     assert [records[word]["watchlisted"] for word in records] == [1, 0, 0]
@@ -301,7 +300,7 @@ async def test_no_password_in_test_mode() -> None:
 
 def test_finish_in_doubt_is_charged_and_uses_the_password_up(caller: Caller) -> None:
     """The start is answered; the finish is paid for and cut; a second finish finds it used."""
-    bvn = magic.by_word("finish-in-doubt").bvn
+    bvn = test_identifiers.by_word("finish-in-doubt").bvn
     assert caller.bvn_start(bvn).json["status"] == "otp"
     with pytest.raises(ConnectionError):
         caller.bvn_finish(bvn, otp_of(bvn))
@@ -313,7 +312,7 @@ def test_finish_in_doubt_is_charged_and_uses_the_password_up(caller: Caller) -> 
 
 def test_start_in_doubt_has_sent_the_password(caller: Caller) -> None:
     """The answer of the start is lost, yet the customer has a password that works."""
-    bvn = magic.by_word("start-in-doubt").bvn
+    bvn = test_identifiers.by_word("start-in-doubt").bvn
     with pytest.raises(ConnectionError):
         caller.bvn_start(bvn)
     (seen,) = caller.sandbox.get(f"/_sandbox/otps?bvn={bvn}")["otps"]

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.sandbox import latency, magic
-from nightscreen.sandbox.landing import EXAMPLES
+from nightscreen.sandbox import faults, test_identifiers
+from nightscreen.sandbox.home_page import EXAMPLES, magic_rows
 from nightscreen.sandbox.people import karma_of
-from nightscreen.sandbox.scenarios import SCENARIOS
-from nightscreen.sandbox.tables import magic_rows
+from nightscreen.sandbox.state import SCENARIOS
 
 if TYPE_CHECKING:
     from nightscreen.sandbox.process import SandboxProcess
     from tests.sandbox.conftest import Caller
 
-LISTED = magic.by_word("listed").bvn
+LISTED = test_identifiers.by_word("listed").bvn
 
 
 @pytest.mark.parametrize(
@@ -194,7 +193,7 @@ def test_world_moves_on(caller: Caller) -> None:
 
 def test_lognormal_latency_has_its_median_and_tail() -> None:
     """Half of the waits lie below the median, one in a hundred above the limit."""
-    drawn = latency.Latency(latency.lognormal(100, 1000), seed=1)
+    drawn = faults.Latency(faults.lognormal(100, 1000), seed=1)
     waits = [drawn.seconds("karma") for _ in range(20_000)]
     cuts = quantiles(waits, n=100)
     assert 0.095 < cuts[49] < 0.105

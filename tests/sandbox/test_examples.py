@@ -16,7 +16,7 @@ from nightscreen.client.wire import Request
 from nightscreen.sandbox import validation
 from nightscreen.sandbox.aggregator import AUTH_ROUTES, DATA_ROUTES
 from nightscreen.sandbox.app import application
-from nightscreen.sandbox.latency import NO_WAIT
+from nightscreen.sandbox.faults import NO_WAIT
 from nightscreen.sandbox.loans import ROUTES as LOAN_ROUTES
 from nightscreen.sandbox.people import contacts_of
 from nightscreen.sandbox.process import SandboxProcess

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nightscreen.sandbox import magic
+from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.faults import FAULTS
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def charged(caller: Caller) -> str:
 @pytest.mark.parametrize("fault", PLAIN)
 def test_fault_with_an_answer(caller: Caller, fault: str) -> None:
     """The magic identifier gives the fault's status, and a charge only after the work is done."""
-    answer = caller.karma(magic.by_word(fault.replace("_", "-")).bvn)
+    answer = caller.karma(test_identifiers.by_word(fault.replace("_", "-")).bvn)
     assert answer.status == PLAIN[fault]
     assert charged(caller) == ("10" if FAULTS[fault].after else "0")
 
@@ -71,7 +71,7 @@ def test_fault_with_an_answer(caller: Caller, fault: str) -> None:
 def test_cut_connection_sends_nothing(caller: Caller, fault: str, cost: str) -> None:
     """The socket closes without a byte, charged or not as the fault is named."""
     with pytest.raises(CUT):
-        caller.karma(magic.by_word(fault.replace("_", "-")).bvn)
+        caller.karma(test_identifiers.by_word(fault.replace("_", "-")).bvn)
     assert charged(caller) == cost
     entry = caller.sandbox.ledger()["entries"][-1]
     assert (entry["http_status"], entry["delivery"], entry["fault"]) == (0, "cut", fault)
@@ -80,7 +80,7 @@ def test_cut_connection_sends_nothing(caller: Caller, fault: str, cost: str) -> 
 def test_truncated_body_is_shorter_than_it_said(caller: Caller) -> None:
     """The body stops in the middle, and the call is charged."""
     with pytest.raises(IncompleteRead):
-        caller.karma(magic.by_word("truncated").bvn)
+        caller.karma(test_identifiers.by_word("truncated").bvn)
     assert charged(caller) == "10"
     entry = caller.sandbox.ledger()["entries"][-1]
     assert (entry["http_status"], entry["delivery"]) == (200, "cut")
@@ -89,7 +89,7 @@ def test_truncated_body_is_shorter_than_it_said(caller: Caller) -> None:
 @pytest.mark.parametrize("operation", ["karma", "ecosystem", "bank_account", "selfie", "bvn_start"])
 def test_once_only_fault_then_answers(caller: Caller, operation: str) -> None:
     """The first attempt of each operation fails, the second succeeds."""
-    row = magic.by_word("once-http-502")
+    row = test_identifiers.by_word("once-http-502")
     asks = {
         "karma": lambda: caller.karma(row.bvn),
         "ecosystem": lambda: caller.ecosystem(row.bvn),
@@ -104,7 +104,7 @@ def test_once_only_fault_then_answers(caller: Caller, operation: str) -> None:
 @pytest.mark.parametrize("kind", ["phone", "email", "domain", "bvn"])
 def test_faults_by_every_kind_of_identity(caller: Caller, kind: str) -> None:
     """A fault is met by whatever identity of the row is looked up."""
-    assert caller.karma(getattr(magic.by_word("http-503"), kind)).status == 503
+    assert caller.karma(getattr(test_identifiers.by_word("http-503"), kind)).status == 503
 
 
 @pytest.mark.parametrize(("form", "expected"), [("seconds", "7"), ("date", "GMT"), ("none", "")])
@@ -114,7 +114,7 @@ def test_retry_after_in_its_forms(caller: Caller, form: str, expected: str) -> N
     caller.sandbox.post("/_sandbox/faults", {"retry_after_s": 7})
     parts = urlsplit(caller.sandbox.url)
     connection = HTTPConnection(parts.hostname or "", parts.port)
-    path = f"/v2/verification/karma/{magic.by_word('http-429').bvn}"
+    path = f"/v2/verification/karma/{test_identifiers.by_word('http-429').bvn}"
     connection.request("GET", path, headers=caller.headers)
     header = connection.getresponse().getheader("Retry-After", "")
     connection.close()
@@ -157,5 +157,5 @@ def test_scripted_fault_comes_at_its_call(caller: Caller) -> None:
     script = [{"operation": "karma", "at_call": 2, "calls": 2, "fault": "http_503"}]
     caller.sandbox.post("/_sandbox/faults", {"script": script})
     caller.ecosystem("22123456789")
-    statuses = [caller.karma(magic.by_word("listed").bvn).status for _ in range(4)]
+    statuses = [caller.karma(test_identifiers.by_word("listed").bvn).status for _ in range(4)]
     assert statuses == [200, 503, 503, 200]

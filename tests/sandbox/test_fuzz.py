@@ -21,14 +21,14 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 from schemathesis.core.failures import FailureGroup
 
-from nightscreen.sandbox import magic
+from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.app import application
+from nightscreen.sandbox.faults import NO_WAIT
 from nightscreen.sandbox.grants import SCOPES
-from nightscreen.sandbox.latency import NO_WAIT
-from nightscreen.sandbox.linked import Linked
 from nightscreen.sandbox.openapi import document
 from nightscreen.sandbox.people import contacts_of, otp_of
 from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.sandbox.transactions import LinkedAccounts
 from tests.sandbox.consented import CALLBACK, KEY
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ FAR = 1e12
 """An instant that codes do not live to see, in the sandbox's seconds."""
 
 PEOPLE = ("clear", "listed", "missing-account", "no-history", "nobody", "no-match", "accounts")
+LISTED_OR_NOT = ("listed", "clear", "nobody")
 DOCUMENT: dict[str, Any] = document()
 NAMES = [
     operation["operationId"]
@@ -137,8 +138,9 @@ class Service:
 
     def about_somebody(self, case: Case[Any], choose: Callable[[list[str]], str]) -> None:
         """Put what this sandbox knows in the place of what was made up."""
-        self.sandbox.linked = Linked()
-        known = {**self.known, **self._person(choose(list(PEOPLE)), case)}
+        self.sandbox.linked = LinkedAccounts()
+        people = LISTED_OR_NOT if "karma" in case.path else PEOPLE
+        known = {**self.known, **self._person(choose(list(people)), case)}
         for place in (case.path_parameters, case.query, case.body):
             if isinstance(place, dict):
                 for name in sorted(place.keys() & known.keys()):
@@ -149,7 +151,7 @@ class Service:
 
     def _person(self, word: str, case: Case[Any]) -> dict[str, list[str]]:
         """Return what belongs to one magic person, a password sent for this case among it."""
-        person, sandbox = magic.by_word(word), self.sandbox
+        person, sandbox = test_identifiers.by_word(word), self.sandbox
         if case.method.lower() == "put":
             sandbox.otps.send(person.bvn, person.phone, sandbox.now(), "prompt")
         password = sandbox.otps.otp(person.bvn, sandbox.otp_terms()) or otp_of(person.bvn)
@@ -158,7 +160,7 @@ class Service:
             "bvn": [person.bvn],
             "identity": [person.bvn, person.phone, person.email, person.domain],
             "account_number": [person.account_number],
-            "bank_code": [magic.BANK_CODE],
+            "bank_code": [test_identifiers.BANK_CODE],
             "otp": [password],
             "contact": list(contacts_of(person.bvn)),
             "id": [own],
@@ -203,7 +205,11 @@ def spoils_delivery(case: Case[Any]) -> bool:
         for each in place.values()
         if isinstance(each, str)
     ]
-    rows = (find(each) for each in texts for find in (magic.by_karma_identity, magic.by_account))
+    rows = (
+        find(each)
+        for each in texts
+        for find in (test_identifiers.by_karma_identity, test_identifiers.by_account)
+    )
     return any(row is not None and row.fault for row in rows)
 
 
@@ -253,7 +259,7 @@ def test_fuzzing_notices_an_answer_outside_the_document() -> None:
     schema = schemathesis.openapi.from_dict(other, config=CONFIG)
     schema.app = SERVICE.app
     case = schema.find_operation_by_id("karma").Case(
-        path_parameters={"identity": magic.by_word("listed").bvn}
+        path_parameters={"identity": test_identifiers.by_word("listed").bvn}
     )
     response = case.call(headers=KEY)
     with pytest.raises(FailureGroup, match="fingerprint"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.sandbox.borrowers import code_of
+from nightscreen.sandbox.loan_book import code_of
 from tests.sandbox.in_process import Here, here
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ async def test_rejected_customer_reads_why() -> None:
         loan = await one.loan(offer["reference"])
         assert heading(page) == "Your application was turned down"
         assert loan["reject_reason"]
-        assert loan["reject_reason"].replace("'", "&#x27;") in page.text
+        assert loan["reject_reason"].replace("'", "&#39;") in page.text
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from nightscreen.sandbox.borrowers import contact_key, standing_of
-from nightscreen.sandbox.loan_book import FATES, WORDS, fate_of
-from nightscreen.sandbox.loans import View
-from nightscreen.sandbox.magic import TABLE
+from nightscreen.sandbox.loan_book import (
+    FATES,
+    PRODUCTS,
+    WORDS,
+    active_products,
+    fate_of,
+    standing_of,
+)
+from nightscreen.sandbox.loans import VIEW
 from nightscreen.sandbox.openapi import document
-from nightscreen.sandbox.people import contacts_of, otp_of
-from nightscreen.sandbox.products import PRODUCTS, active_products
+from nightscreen.sandbox.people import contact_key, contacts_of, otp_of
+from nightscreen.sandbox.test_identifiers import TABLE
 from tests.sandbox.in_process import ORIGIN, here
 
 if TYPE_CHECKING:
@@ -379,7 +384,7 @@ async def test_landing_page_shows_loans_and_passwords() -> None:
 
 def test_sample_loan_is_of_nobody() -> None:
     """The sample of test mode is the same at every call."""
-    assert View().sample() == View().sample()
+    assert VIEW.sample() == VIEW.sample()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nightscreen.sandbox import magic, tables
+from nightscreen.sandbox import home_page, test_identifiers
 from nightscreen.sandbox.banks import is_right_account
 from nightscreen.sandbox.faults import FAULTS
 from nightscreen.sandbox.people import (
@@ -22,36 +22,36 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
 
 def test_every_fault_has_two_rows() -> None:
     """Each fault can be had at every attempt, and at the first attempt only."""
-    always = {row.fault for row in magic.TABLE if row.fault and not row.once}
-    once = {row.fault for row in magic.TABLE if row.once}
+    always = {row.fault for row in test_identifiers.TABLE if row.fault and not row.once}
+    once = {row.fault for row in test_identifiers.TABLE if row.once}
     assert always == once == set(FAULTS)
 
 
-@pytest.mark.parametrize("row", magic.TABLE, ids=lambda row: row.word)
-def test_identifiers_are_well_formed_and_lead_back(row: magic.Magic) -> None:
+@pytest.mark.parametrize("row", test_identifiers.TABLE, ids=lambda row: row.word)
+def test_identifiers_are_well_formed_and_lead_back(row: test_identifiers.MagicPerson) -> None:
     """Every identifier of a row passes a client's checks and is recognised as that row."""
     assert identity_kind(row.bvn) == "bvn"
     assert identity_kind(row.phone) == "phone"
     assert identity_kind(row.email) == "email"
     assert identity_kind(row.domain) == "domain"
-    assert is_right_account(magic.BANK_CODE, row.account_number)
-    nuban = f"{magic.BANK_CODE}-{row.account_number}"
+    assert is_right_account(test_identifiers.BANK_CODE, row.account_number)
+    nuban = f"{test_identifiers.BANK_CODE}-{row.account_number}"
     identities = (row.bvn, row.phone, row.email, row.domain, nuban)
-    assert [magic.by_karma_identity(one) for one in identities] == [row] * 5
+    assert [test_identifiers.by_karma_identity(one) for one in identities] == [row] * 5
     person = person_of_bvn(row.bvn)
     assert person.phone == row.phone
     assert person.email == row.email
-    assert person.account == (magic.BANK_CODE, row.account_number)
+    assert person.account == (test_identifiers.BANK_CODE, row.account_number)
 
 
-@pytest.mark.parametrize("row", magic.TABLE, ids=lambda row: row.word)
-def test_outcomes_are_as_the_row_says(row: magic.Magic) -> None:
+@pytest.mark.parametrize("row", test_identifiers.TABLE, ids=lambda row: row.word)
+def test_outcomes_are_as_the_row_says(row: test_identifiers.MagicPerson) -> None:
     """Blacklist, account and history answer what the row promises."""
     assert all(
         (karma_of(one) is not None) == row.listed
         for one in (row.bvn, row.phone, row.email, row.domain)
     )
-    account = account_of(magic.BANK_CODE, row.account_number, masked=False)
+    account = account_of(test_identifiers.BANK_CODE, row.account_number, masked=False)
     expected = {"own": True, "other": False, "missing": None}[row.account]
     assert (account["bvn"] == row.bvn if account else None) is expected
     record = ecosystem_of(row.bvn)
@@ -62,6 +62,6 @@ def test_outcomes_are_as_the_row_says(row: magic.Magic) -> None:
 def test_document_holds_the_tables() -> None:
     """docs/sandbox.md shows what `python -m nightscreen.sandbox tables` prints."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    assert tables.markdown(tables.MAGIC_HEADINGS, tables.magic_rows()) in text
-    assert tables.markdown(tables.CUSTOMER_HEADINGS, tables.customer_rows()) in text
-    assert tables.markdown(tables.MANNER_HEADINGS, tables.manner_rows()) in text
+    assert home_page.markdown(home_page.MAGIC_HEADINGS, home_page.magic_rows()) in text
+    assert home_page.markdown(home_page.CUSTOMER_HEADINGS, home_page.customer_rows()) in text
+    assert home_page.markdown(home_page.MANNER_HEADINGS, home_page.manner_rows()) in text

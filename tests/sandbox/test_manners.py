@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.sandbox import magic
-from nightscreen.sandbox.manners import Manners, changed, described
+from nightscreen.sandbox import test_identifiers
+from nightscreen.sandbox.behaviour_flags import BehaviourFlags, changed, described
 from nightscreen.sandbox.people import otp_of
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Caller
 
-CLEAR = magic.by_word("clear").bvn
-LISTED = magic.by_word("listed").bvn
-MISSING = magic.by_word("missing-account").account_number
-NO_HISTORY = magic.by_word("no-history").bvn
+CLEAR = test_identifiers.by_word("clear").bvn
+LISTED = test_identifiers.by_word("listed").bvn
+MISSING = test_identifiers.by_word("missing-account").account_number
+NO_HISTORY = test_identifiers.by_word("no-history").bvn
 
 
 def set_manners(caller: Caller, **switches: Any) -> None:  # noqa: ANN401 - any switch
@@ -91,7 +91,7 @@ def test_errors_can_carry_a_cost_of_nothing(caller: Caller) -> None:
 def test_bvn_can_be_shown_whole(caller: Caller) -> None:
     """With the switch unset the bank account answer shows the whole BVN."""
     set_manners(caller, masked_bvn=False)
-    number = magic.by_word("listed").account_number
+    number = test_identifiers.by_word("listed").account_number
     assert caller.bank_account("058", number).json["data"]["bvn"] == LISTED
 
 
@@ -191,7 +191,7 @@ def test_wallet_before_or_after_the_input(caller: Caller) -> None:
 def test_wrong_switches_are_refused(switches: dict[str, object], words: str) -> None:
     """A switch that does not exist, or a value it does not take, is an error that says so."""
     with pytest.raises(ValueError, match=words):
-        changed(Manners(), switches)
+        changed(BehaviourFlags(), switches)
 
 
 def test_every_switch_is_described() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from nightscreen.sandbox import aggregator, loans, magic, validation
+from nightscreen.sandbox import aggregator, loans, test_identifiers, validation
 from nightscreen.sandbox.openapi import document
 from nightscreen.sandbox.people import otp_of
 
@@ -21,7 +21,7 @@ ROUTES = {
     **loans.ROUTES,
 }
 DOCUMENT: dict[str, Any] = document()
-ROWS = [magic.by_word(word) for word in ("listed", "clear", "missing-account", "nobody")]
+ROWS = [test_identifiers.by_word(word) for word in ("listed", "clear", "missing-account", "nobody")]
 
 
 def described(name: str) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def test_every_route_and_method_is_described() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.word)
-def test_answers_are_as_described(caller: Caller, row: magic.Magic) -> None:
+def test_answers_are_as_described(caller: Caller, row: test_identifiers.MagicPerson) -> None:
     """Hits and misses of every operation have the described status and shape."""
     check(caller.karma(row.bvn), "karma")
     check(caller.ecosystem(row.bvn), "ecosystem")

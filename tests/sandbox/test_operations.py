@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from nightscreen.sandbox import magic
+from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.people import (
     account_of,
     bvn_details,
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.process import SandboxProcess
     from tests.sandbox.conftest import Caller
 
-CLEAR = magic.by_word("clear")
-LISTED = magic.by_word("listed")
-MISSING = magic.by_word("missing-account")
-NOBODY = magic.by_word("nobody")
+CLEAR = test_identifiers.by_word("clear")
+LISTED = test_identifiers.by_word("listed")
+MISSING = test_identifiers.by_word("missing-account")
+NOBODY = test_identifiers.by_word("nobody")
 IMAGE = "https://images.example/me.jpg"
 
 
@@ -188,7 +188,7 @@ def test_bvn_finish_refusals(caller: Caller) -> None:
 
 def test_bvn_finish_in_its_other_shape(caller: Caller) -> None:
     """One magic BVN ends with a list of bank accounts."""
-    row = magic.by_word("accounts")
+    row = test_identifiers.by_word("accounts")
     caller.bvn_start(row.bvn)
     data = caller.bvn_finish(row.bvn, otp_of(row.bvn)).json["data"]
     assert data[0]["account_number"] == row.account_number

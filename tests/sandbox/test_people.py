@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.sandbox import banks, magic
+from nightscreen.sandbox import banks, test_identifiers
 from nightscreen.sandbox.people import (
     account_name,
     account_of,
@@ -158,7 +158,7 @@ def test_every_bvn_has_a_life(bvn: str) -> None:
     assert identity_kind(person.phone) == "phone"
     assert identity_kind(person.email) == "email"
     assert banks.is_right_account(*person.account)
-    assert selfie_of(bvn, "https://x.example/a.jpg") is not None or magic.by_bvn(bvn)
+    assert selfie_of(bvn, "https://x.example/a.jpg") is not None or test_identifiers.by_bvn(bvn)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import typer.main
 from nightscreen.cli.main import app
 from nightscreen.sandbox.__main__ import serve_parser
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.sandbox.scenarios import SCENARIOS
+from nightscreen.sandbox.state import SCENARIOS
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -11,16 +11,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nightscreen.sandbox import magic
-from nightscreen.sandbox.ledger import Entry, Ledger
-from nightscreen.sandbox.money import micros_of, naira_text
+from nightscreen.sandbox import test_identifiers
+from nightscreen.sandbox.ledger import Entry, Ledger, PriceList, Wallet, micros_of, naira_text
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.sandbox.wallet import PriceList, Wallet
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Caller
 
-LISTED = magic.by_word("listed").bvn
+LISTED = test_identifiers.by_word("listed").bvn
 
 
 @pytest.mark.parametrize("text", ["0", "10", "12.5", "0.000001", "1000000"])

@@ -15,7 +15,7 @@ import httpx
 import pyarrow.parquet as pq
 
 from nightscreen.sandbox.app import application
-from nightscreen.sandbox.latency import NO_WAIT
+from nightscreen.sandbox.faults import NO_WAIT
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.pulls import PullOutcome, PullTransactions

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
-from nightscreen.sandbox.blacklist import karma_of
+from nightscreen.sandbox.people import karma_of
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.storage.clock import DAY_MICROS, system_clock
 from tests.screening import CONSENT, World, customer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.sandbox import magic
+from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.sandbox.people import bvn_details, person_of_bvn
 from nightscreen.schemas.errors import InputError
@@ -55,7 +55,7 @@ class Moved:
 
 def of_magic(word: str, number: int) -> dict[str, str]:
     """Return a customer who is one of the sandbox's magic people."""
-    row = magic.by_word(word)
+    row = test_identifiers.by_word(word)
     return asked(number, customer_id=f"M-{word}", bvn=row.bvn, phone=row.phone)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.sandbox.latency import Latency, fixed
+from nightscreen.sandbox.faults import Latency, fixed
 from nightscreen.schemas.money import to_micro
 from nightscreen.steps.asking.shards import families
 from nightscreen.steps.asking.shares import blocks, share_of

@@ -18,12 +18,8 @@ _SPARE = 1 << 64
 _FINE = 1 << 30
 
 
-class Draw:
-    """A stream of numbers that depends on nothing but the words it was made from.
-
-    Args:
-        *words: what the draw is about, for instance a purpose and an identifier.
-    """
+class SeededRandom:
+    """A stream of numbers that depends on nothing but the words it was made from."""
 
     __slots__ = ("_left", "_turn", "_words")
 
@@ -33,7 +29,7 @@ class Draw:
         self._left = int.from_bytes(blake2b(self._words).digest(), "big")
 
     def below(self, bound: int) -> int:
-        """Draw a whole number from 0 up to, not including, `bound`."""
+        """SeededRandom a whole number from 0 up to, not including, `bound`."""
         if self._left < bound * _SPARE:
             self._turn += 1
             more = blake2b(self._words, salt=self._turn.to_bytes(16, "big")).digest()
@@ -42,13 +38,13 @@ class Draw:
         return number
 
     def between(self, low: int, high: int) -> int:
-        """Draw a whole number from `low` to `high`, both included."""
+        """SeededRandom a whole number from `low` to `high`, both included."""
         return low + self.below(high - low + 1)
 
     def share(self) -> float:
-        """Draw a fraction from 0 up to, not including, 1."""
+        """SeededRandom a fraction from 0 up to, not including, 1."""
         return self.below(_FINE) / _FINE
 
     def pick(self, choices: Sequence[T]) -> T:
-        """Draw one of `choices`, each as likely as the others."""
+        """SeededRandom one of `choices`, each as likely as the others."""
         return choices[self.below(len(choices))]

@@ -52,7 +52,7 @@ def _names(about: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
+class BehaviourFlags:
     """How the sandbox behaves where the specification is silent."""
 
     missing_key: str = _one_of("401", "403", about="status without an Authorization header")
@@ -139,7 +139,7 @@ class Manners:
     silence_s: float = _number(30.0, "how long the fault `timeout` is silent before it cuts")
 
 
-def as_json(manners: Manners) -> dict[str, object]:
+def as_json(manners: BehaviourFlags) -> dict[str, object]:
     """List every switch and its present value."""
     return asdict(manners)
 
@@ -148,7 +148,7 @@ def described() -> list[tuple[str, str, str]]:
     """List every switch as name, default and meaning, for the documentation and landing page."""
     return [
         (one.name, str(one.default), _about(one.metadata["about"], one.metadata.get("choices")))
-        for one in fields(Manners)
+        for one in fields(BehaviourFlags)
     ]
 
 
@@ -156,13 +156,13 @@ def _about(text: str, choices: tuple[str, ...] | None) -> str:
     return f"{text} ({', '.join(choices)})" if choices else text
 
 
-def changed(manners: Manners, wanted: dict[str, object]) -> Manners:
+def changed(manners: BehaviourFlags, wanted: dict[str, object]) -> BehaviourFlags:
     """Return the manners with some switches set.
 
     Raises:
         ValueError: an unknown switch, or a value it does not take.
     """
-    known = {one.name: one for one in fields(Manners)}
+    known = {one.name: one for one in fields(BehaviourFlags)}
     values: dict[str, object] = {}
     for name, value in wanted.items():
         if name not in known:

@@ -2,7 +2,7 @@
 
 The customer's side of the two calls lives here, in the sandbox's own time, which can be moved
 ahead. The calls themselves are answered by `sandbox.validation`; which number a customer receives
-is told by `sandbox.accounts`.
+is told by `sandbox.people`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from nightscreen.sandbox.accounts import otp_of
-from nightscreen.sandbox.draw import Draw
+from nightscreen.sandbox.people import contact_key, otp_of
+from nightscreen.sandbox.seeded_random import SeededRandom
 
 EXPIRED_OTP: Final = "999999"
 """The one-time password that is always too late."""
@@ -24,9 +24,26 @@ _LATE, _NEVER, _UNREACHABLE = 8, 8, 4
 """Percent of customers, where the manner `otp_delivery` is `mixed`."""
 
 
+def registered_contact(contact: str, registered: tuple[str, ...]) -> str | None:
+    """Find the registered contact that is meant, written out in any form or masked."""
+    for one in registered:
+        same = contact_key(contact) == contact_key(one)
+        if same or contact in (masked_contact(one), masked_contact(contact_key(one))):
+            return one
+    return None
+
+
+def masked_contact(contact: str) -> str:
+    """Hide the middle of a phone number or of the name in an email address."""
+    name, at, host = contact.partition("@")
+    if at:
+        return f"{name[:2]}{'*' * max(3, len(name) - 2)}@{host}"
+    return f"{contact[:4]}{'*' * max(3, len(contact) - 7)}{contact[-3:]}"
+
+
 def drawn_delivery(bvn: str) -> str:
     """Tell how one-time passwords fare with this customer where the customers are mixed."""
-    chance = Draw("one-time password delivery", bvn).below(100)
+    chance = SeededRandom("one-time password delivery", bvn).below(100)
     for share, word in ((_LATE, "late"), (_NEVER, "never"), (_UNREACHABLE, "unreachable")):
         if chance < share:
             return word
@@ -36,43 +53,27 @@ def drawn_delivery(bvn: str) -> str:
 
 @dataclass(slots=True)
 class Sent:
-    """One password on its way to a customer, or given by them.
+    """One password on its way to a customer, or given by them."""
 
-    Attributes:
-        otp: six digits.
-        contact: where it went, as the lender wrote it.
-        number: how many were sent to this customer so far, this one included.
-        sent_at: the sandbox's own seconds.
-        delivery: `prompt`, `late` or `never`.
-        wrong: wrong passwords entered since it was sent.
-        used: whether consent was given with it.
-    """
-
-    otp: str
-    contact: str
-    number: int
-    sent_at: float
-    delivery: str
-    wrong: int = 0
-    used: bool = False
+    otp: str  # six digits
+    contact: str  # where it went, as the lender wrote it
+    number: int  # how many were sent to this customer so far, this one included
+    sent_at: float  # the sandbox's own seconds
+    delivery: str  # `prompt`, `late` or `never`
+    wrong: int = 0  # wrong passwords entered since it was sent
+    used: bool = False  # whether consent was given with it
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """The moment at which a password is looked at, and the habits in force.
+class OtpTerms:
+    """The moment at which a password is looked at, and the habits in force."""
 
-    Attributes:
-        now: the sandbox's own seconds.
-        lifetime_s: how long a password is good.
-        late_s: how long a late one is under way.
-    """
-
-    now: float
-    lifetime_s: float
-    late_s: float
+    now: float  # the sandbox's own seconds
+    lifetime_s: float  # how long a password is good
+    late_s: float  # how long a late one is under way
 
 
-class Outbox:
+class OtpOutbox:
     """The newest password of every customer: another one takes its place."""
 
     __slots__ = ("_sent",)
@@ -88,7 +89,7 @@ class Outbox:
             self._sent.pop(next(iter(self._sent)))
         self._sent[bvn] = Sent(otp_of(bvn, number), contact, number, now, delivery)
 
-    def give(self, bvn: str, otp: str, terms: Terms) -> str:
+    def give(self, bvn: str, otp: str, terms: OtpTerms) -> str:
         """Judge a password that a customer supplies.
 
         Returns:
@@ -105,28 +106,28 @@ class Outbox:
         sent.used = True
         return "consented"
 
-    def otp(self, bvn: str, terms: Terms) -> str | None:
+    def otp(self, bvn: str, terms: OtpTerms) -> str | None:
         """Read the password as the customer does; None where none has arrived."""
         sent = self._sent.get(bvn)
         return sent.otp if sent and _has_arrived(sent, terms) else None
 
-    def as_json(self, terms: Terms, bvn: str | None = None) -> list[dict[str, object]]:
+    def as_json(self, terms: OtpTerms, bvn: str | None = None) -> list[dict[str, object]]:
         """Show what every customer holds, or one of them, in the order of sending."""
         shown = self._sent if bvn is None else {bvn: self._sent[bvn]} if bvn in self._sent else {}
         return [_shown(bvn, sent, terms) for bvn, sent in shown.items()]
 
 
-def _is_over(sent: Sent, terms: Terms) -> bool:
+def _is_over(sent: Sent, terms: OtpTerms) -> bool:
     return terms.now - sent.sent_at >= terms.lifetime_s
 
 
-def _has_arrived(sent: Sent, terms: Terms) -> bool:
+def _has_arrived(sent: Sent, terms: OtpTerms) -> bool:
     if sent.delivery == "late":
         return terms.now - sent.sent_at >= terms.late_s
     return sent.delivery == "prompt"
 
 
-def _state(sent: Sent, terms: Terms) -> str:
+def _state(sent: Sent, terms: OtpTerms) -> str:
     if sent.used:
         return "used"
     if _is_over(sent, terms):
@@ -134,7 +135,7 @@ def _state(sent: Sent, terms: Terms) -> str:
     return "arrived" if _has_arrived(sent, terms) else "under_way"
 
 
-def _shown(bvn: str, sent: Sent, terms: Terms) -> dict[str, object]:
+def _shown(bvn: str, sent: Sent, terms: OtpTerms) -> dict[str, object]:
     return {
         "bvn": bvn,
         "otp": sent.otp if _has_arrived(sent, terms) else None,

@@ -1,23 +1,24 @@
-"""The doors of the service: who is let in, and on whose behalf a call is made.
+"""Who is let in, and on whose behalf a call is made.
 
-Credentials only, and what the caller is told who has none. What happens to a call after that is
-the gate's.
+Credentials only, and what a caller without one is answered. What happens to a call after that is
+the pipeline's.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.sandbox import magic_customers, wire
+from nightscreen.sandbox import wire
 from nightscreen.sandbox.aggregator import TOKEN, UNAUTHORISED
-from nightscreen.sandbox.gate import Outcome
 from nightscreen.sandbox.grants import NOBODY
+from nightscreen.sandbox.request_pipeline import Outcome
+from nightscreen.sandbox.test_identifiers import by_customer
 from nightscreen.sandbox.wire import Reply
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-    from nightscreen.sandbox.gate import Operation, Subject
+    from nightscreen.sandbox.request_pipeline import Operation, Subject
     from nightscreen.sandbox.state import Sandbox
 
 NO_KEY: Final = {
@@ -32,7 +33,7 @@ def header(scope: Scope, wanted: bytes) -> bytes:
     return next((value for name, value in scope["headers"] if name == wanted), b"")
 
 
-class KeyDoor:
+class KeyAuth:
     """Lets in who has the API key (service.md, "Authentication" 2 and 6)."""
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -56,19 +57,19 @@ class KeyDoor:
         return operation.read(scope["path_params"], body)
 
 
-class AuthDoor(KeyDoor):
+class TokenEndpointAuth(KeyAuth):
     """Lets in who has the API key, and knows whose code or refresh token is brought."""
 
     def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
         """Read the request and name the customer."""
         subject = super().read(operation, scope, body)
         subject.identity = self._sandbox.grants.customer_of(subject.fields["code"])
-        row = magic_customers.by_customer(subject.identity)
+        row = by_customer(subject.identity)
         subject.trouble = row.trouble(at_auth=True) if row else None
         return subject
 
 
-class TokenDoor(KeyDoor):
+class TokenAuth(KeyAuth):
     """Lets in who has a live access token (service.md, "Authentication" 3).
 
     The API key is not asked for, unless the manners say so.
@@ -96,6 +97,6 @@ class TokenDoor(KeyDoor):
         found = self._sandbox.grants.find(token)
         subject.fields[TOKEN] = token
         subject.identity = found[0].customer if found else NOBODY
-        row = magic_customers.by_customer(subject.identity)
+        row = by_customer(subject.identity)
         subject.trouble = row.trouble(at_auth=False) if row else None
         return subject

@@ -1,4 +1,4 @@
-"""The gate every priced call passes: key, wallet, faults, input, answer, charge, ledger.
+"""The pipeline every priced call passes: key, wallet, faults, input, answer, charge, ledger.
 
 One class carries a call from its arrival to its delivery. What a lookup finds is asked from the
 routes of its area; what the sandbox is set to is asked from the state.
@@ -14,8 +14,8 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Final, Protocol
 
 from nightscreen.sandbox import faults, wire
-from nightscreen.sandbox.draw import Draw
 from nightscreen.sandbox.ledger import Entry
+from nightscreen.sandbox.seeded_random import SeededRandom
 from nightscreen.sandbox.wire import ABSENT, HTML, TEXT, Meta, Reply
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from nightscreen.sandbox.faults import Fault
-    from nightscreen.sandbox.magic import Magic
     from nightscreen.sandbox.state import Sandbox
+    from nightscreen.sandbox.test_identifiers import MagicPerson
 
 _HUGE: Final = 6_000_000
 _MISS_STATUS: Final = {"404": 404, "500": 500, "400": 400, "200": 200}
@@ -39,25 +39,16 @@ TEST_MODE_TEXT: Final = (
 
 @dataclass(slots=True)
 class Subject:
-    """What a request asks about, as read from path and body.
+    """What a request asks about, as read from path and body."""
 
-    Attributes:
-        identity: the identifier, as the ledger shows it.
-        fields: the values the lookup needs.
-        missing: name of a required field that is absent or empty.
-        refusal: message of the 400 where a value is malformed.
-        special: row of the magic table, if the identifier is one.
-        trouble: name of a fault that this call meets, and at how many attempts; 0 is every one.
-        no_address: whether a photograph is to be fetched from what is no web address.
-    """
-
-    identity: str
-    fields: dict[str, str] = field(default_factory=dict)
-    missing: str = ""
-    refusal: str = ""
-    special: Magic | None = None
+    identity: str  # the identifier, as the ledger shows it
+    fields: dict[str, str] = field(default_factory=dict)  # the values the lookup needs
+    missing: str = ""  # name of a required field that is absent or empty
+    refusal: str = ""  # message of the 400 where a value is malformed
+    special: MagicPerson | None = None  # row of the magic table, if the identifier is one
+    # name of a fault that this call meets, and at how many attempts; 0 is every one
     trouble: tuple[str, int] | None = None
-    no_address: bool = False
+    no_address: bool = False  # whether a photograph is to be fetched from what is no web address
 
     @property
     def hangs(self) -> bool:
@@ -67,48 +58,26 @@ class Subject:
 
 @dataclass(slots=True)
 class Answer:
-    """What a lookup found.
+    """What a lookup found."""
 
-    Attributes:
-        word: outcome in one word, for the ledger.
-        message: text of the envelope; None leaves it out.
-        data: the record, or ABSENT.
-        status: status word of the envelope.
-        miss: form of a miss as the manners name it, such as `404_error`; empty for a hit.
-        meta: whether a miss carries the balance.
-        http_status: for an error of the operation's own, its HTTP status; 200 otherwise.
-        bare: whether the data is the whole body, without an envelope around it.
-    """
-
-    word: str
-    message: str | None
-    data: object = ABSENT
-    status: str = "success"
-    miss: str = ""
-    meta: bool = True
-    http_status: int = 200
-    bare: bool = False
+    word: str  # outcome in one word, for the ledger
+    message: str | None  # text of the envelope; None leaves it out
+    data: object = ABSENT  # the record, or ABSENT
+    status: str = "success"  # status word of the envelope
+    miss: str = ""  # form of a miss as the manners name it, such as `404_error`; empty for a hit
+    meta: bool = True  # whether a miss carries the balance
+    http_status: int = 200  # for an error of the operation's own, its HTTP status; 200 otherwise
+    bare: bool = False  # whether the data is the whole body, without an envelope around it
 
 
-class Operation(Protocol):
-    """What the gate needs to know of one operation; `sandbox.validation` has those of area B."""
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation of the service: how its requests are read, and what it answers."""
 
-    @property
-    def name(self) -> str:
-        """Name of the operation in ledger, prices and switches."""
-        ...
-
-    def read(self, path: dict[str, str], body: dict[str, object]) -> Subject:
-        """Read what a request asks about."""
-        ...
-
-    def answer(self, sandbox: Sandbox, subject: Subject) -> Answer:
-        """Look it up."""
-        ...
-
-    def sample(self) -> Answer:
-        """Return the record that test mode gives to everyone."""
-        ...
+    name: str  # in ledger, prices and switches
+    read: Callable[[dict[str, str], dict[str, object]], Subject]  # of path and body
+    answer: Callable[[Sandbox, Subject], Answer]
+    sample: Callable[[], Answer]  # what test mode gives to everyone
 
 
 @dataclass(slots=True)
@@ -122,7 +91,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Call:
-    """One call on its way through the gate."""
+    """One call on its way through the pipeline."""
 
     operation: Operation
     in_flight: int
@@ -135,8 +104,8 @@ class Call:
     price: int = 0
 
 
-class Door(Protocol):
-    """Who is let in, and on whose behalf; `sandbox.doors` has those of the service."""
+class Authenticator(Protocol):
+    """Who is let in, and on whose behalf; `sandbox.auth` has those of the service."""
 
     def refuse(self, scope: Scope) -> Outcome | None:
         """Refuse a caller without the right credential."""
@@ -147,10 +116,10 @@ class Door(Protocol):
         ...
 
 
-class Gate:
+class RequestPipeline:
     """Carries calls through; see the module's first line for the order."""
 
-    def __init__(self, sandbox: Sandbox, door: Door) -> None:
+    def __init__(self, sandbox: Sandbox, door: Authenticator) -> None:
         self._sandbox = sandbox
         self._door = door
 
@@ -352,7 +321,9 @@ class Gate:
         habit = self._sandbox.manners.unknown_keys
         if habit == "never":
             return None
-        if habit == "sometimes" and Draw("remark", call.subject.identity).below(_REMARK_ONE_IN):
+        if habit == "sometimes" and SeededRandom("remark", call.subject.identity).below(
+            _REMARK_ONE_IN
+        ):
             return None
         return {"deprecation": "A later version of this operation is available"}
 

@@ -1,0 +1,349 @@
+"""Test identifiers: values that choose their own outcome or fault, in two tables.
+
+Every row of the first has a two-digit code. The same code makes a BVN (`229990000` and the code), a
+phone (`+23480999000` and the code), an account number (`9990000` and the code, then the check digit
+of the bank), and the row's word makes an email (`<word>@magic.example`) and a domain
+(`<word>.magic.example`). One made-up person bears them all. The second table is of area A: a
+customer who signs in as `<word>@magic.example`; the words of the fault rows work there too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from nightscreen.sandbox.banks import account_number
+
+BANK_CODE: Final = "058"
+MAIL: Final = "@magic.example"
+_DOMAIN: Final = ".magic.example"
+_BVN: Final = "229990000"
+_PHONE: Final = "+23480999000"
+_SERIAL: Final = "9990000"
+_BVN_LENGTH: Final = 11
+_PHONE_LENGTH: Final = 14
+
+
+@dataclass(frozen=True, slots=True)
+class MagicPerson:
+    """One row of the first table: a made-up person, and what is unusual about them."""
+
+    code: int  # the two digits at the end of the row's BVN, phone and account serial
+    word: str  # in the row's email and domain
+    meaning: str  # what happens, for people
+    listed: bool = False  # on the blacklist
+    account: str = "own"  # or `other` (somebody else holds it) or `missing`
+    history: str = "good"  # or `bad` or `none`
+    likeness: str = "match"  # or `no_match`, `unsure` or `unknown`
+    bvn_known: bool = True  # whether BVN consent can be started
+    finish: str = ""  # shape of the finished BVN consent; empty takes the switch `bvn_finish`
+    fault: str = ""  # name of a fault of `sandbox.faults`
+    once: bool = False  # whether only the first attempt of each operation meets the fault
+    only: str = ""  # the one operation that meets the fault; empty where all do
+    otp: str = ""  # a word of `sandbox.otp.DELIVERIES`; empty takes the switch `otp_delivery`
+    watchlisted: bool = False
+    incomplete: bool = False  # whether the BVN record lacks fields
+    loan: str = "approved"  # fate of a loan, a word of `sandbox.loan_book.FATES`
+
+    @property
+    def bvn(self) -> str:
+        """The row's BVN."""
+        return f"{_BVN}{self.code:02d}"
+
+    @property
+    def phone(self) -> str:
+        """The row's phone, in the form the blacklist takes."""
+        return f"{_PHONE}{self.code:02d}"
+
+    @property
+    def email(self) -> str:
+        """The row's email address."""
+        return self.word + MAIL
+
+    @property
+    def domain(self) -> str:
+        """The row's domain name."""
+        return self.word + _DOMAIN
+
+    @property
+    def serial(self) -> int:
+        """The first nine digits of the row's account number, at any bank."""
+        return int(f"{_SERIAL}{self.code:02d}")
+
+    @property
+    def account_number(self) -> str:
+        """The row's account number at bank 058."""
+        return account_number(BANK_CODE, self.serial)
+
+
+_OUTCOMES = (
+    MagicPerson(
+        *(0, "clear", "nothing against this person: clear, verified, good history, face matches")
+    ),
+    MagicPerson(
+        *(1, "listed", "on the blacklist by every identifier; everything else is good"),
+        listed=True,
+    ),
+    MagicPerson(2, "mismatch", "the account belongs to another person", account="other"),
+    MagicPerson(3, "missing-account", "the account does not exist", account="missing"),
+    MagicPerson(4, "history", "borrower history with loans past due", history="bad"),
+    MagicPerson(5, "no-history", "unknown to the borrower history", history="none"),
+    MagicPerson(6, "no-match", "the photograph shows somebody else", likeness="no_match"),
+    MagicPerson(7, "unsure", "the photograph may or may not show the person", likeness="unsure"),
+    MagicPerson(
+        *(8, "nobody", "nothing is known anywhere: clear, no account, no history, no BVN record"),
+        account="missing",
+        history="none",
+        likeness="unknown",
+        bvn_known=False,
+    ),
+    MagicPerson(9, "accounts", "BVN consent ends with a list of bank accounts", finish="accounts"),
+)
+_CONSENTS = (
+    MagicPerson(40, "otp-never", "the one-time password of BVN consent never arrives", otp="never"),
+    MagicPerson(41, "otp-late", "it arrives when it has expired, unless times are set", otp="late"),
+    MagicPerson(
+        42, "unreachable", "BVN consent cannot be started: 400, contact lost", otp="unreachable"
+    ),
+    MagicPerson(43, "details", "BVN consent ends with the details, always", finish="details"),
+    MagicPerson(44, "watchlisted", "the BVN record is on the watch list", watchlisted=True),
+    MagicPerson(
+        45, "incomplete", "the BVN record lacks fields, or has them empty", incomplete=True
+    ),
+    MagicPerson(
+        *(46, "finish-in-doubt", "BVN consent: the finish is charged, then the connection is cut"),
+        fault="cut_after_charge",
+        only="bvn_finish",
+    ),
+    MagicPerson(
+        *(47, "start-in-doubt", "BVN consent: the password is sent, then the connection is cut"),
+        fault="cut_after_charge",
+        only="bvn_start",
+    ),
+    MagicPerson(48, "together", "BVN consent ends with details and accounts", finish="together"),
+)
+_LOANS = tuple(
+    MagicPerson(50 + number, f"loan-{loan}", meaning, loan=loan)
+    for number, (loan, meaning) in enumerate(
+        (
+            ("rejected", "a loan is applied for and turned down"),
+            ("running", "has a running loan already, so does not apply"),
+            ("never", "never fills in the loan form"),
+            ("cancelled", "applies for a loan, then cancels it"),
+            ("stuck", "applies for a loan that is never decided"),
+            ("existing", "has a login from an earlier loan, and applies"),
+        )
+    )
+)
+_FAULTS: Final = (
+    ("slow", "the right answer, seconds late"),
+    ("http_429", "429 with Retry-After, not charged"),
+    ("http_500", "500 as JSON, not charged"),
+    ("http_502", "502 as an HTML page, not charged"),
+    ("http_503", "503 as an HTML page, not charged"),
+    ("http_504", "504 as plain text, not charged"),
+    ("cut_before_charge", "the connection is cut, nothing sent, not charged"),
+    ("cut_after_charge", "the connection is cut, nothing sent, charged"),
+    ("truncated", "charged; the body stops in the middle and the connection is cut"),
+    ("unreadable", "charged; status 200 with a body that is not JSON"),
+    ("no_data", "status 200, an envelope without data, not charged"),
+    ("timeout", "charged, then silence until the connection is cut"),
+    ("timeout_before_charge", "silence until the connection is cut, not charged"),
+    ("http_500_after_charge", "charged, then 500 as JSON"),
+    ("http_502_after_charge", "charged, then 502 as an HTML page"),
+    ("http_504_after_charge", "charged, then 504 as plain text"),
+    ("mock_response", "a test-mode answer: the sample record with mock-response, not charged"),
+    ("empty_object", "a test-mode answer: 200 with {}, not charged"),
+    ("denied", "403, this key has no right to the operation"),
+    ("unpriced", "500, the operation has no price for this account"),
+    ("low_wallet", "402, the wallet is too low, whatever it holds"),
+    ("foreign_404", "404 as an HTML page, not one of the service's own"),
+    ("redirect", "302 to another address"),
+    ("huge", "charged; a valid answer of several megabytes"),
+)
+
+
+def _faulty(code: int, fault: str, meaning: str, *, once: bool) -> MagicPerson:
+    """Make a row whose faults after the work are charged: listed, with a bad history."""
+    word = fault.replace("_", "-")
+    if once:
+        word = f"once-{word}"
+        tail = "the next attempt finds a listed person with bad history"
+        meaning = f"the first attempt only: {meaning}; {tail}"
+    return MagicPerson(code, word, meaning, listed=True, history="bad", fault=fault, once=once)
+
+
+TABLE: Final = (
+    *_OUTCOMES,
+    *_CONSENTS,
+    *_LOANS,
+    *(_faulty(10 + n, fault, text, once=False) for n, (fault, text) in enumerate(_FAULTS)),
+    *(_faulty(60 + n, fault, text, once=True) for n, (fault, text) in enumerate(_FAULTS)),
+)
+"""Codes from 0 choose outcomes, from 10 faults, from 40 BVN consents, from 50 loans, and from 60
+the same faults at the first attempt only."""
+
+_BY_CODE: Final = {f"{row.code:02d}": row for row in TABLE}
+_BY_WORD: Final = {row.word: row for row in TABLE}
+_NOBODY: Final = _BY_WORD["nobody"]
+
+
+def by_word(word: str) -> MagicPerson:
+    """Find a row by its word.
+
+    Raises:
+        KeyError: the table has no such word.
+    """
+    return _BY_WORD[word]
+
+
+def by_bvn(bvn: str) -> MagicPerson | None:
+    """Find the row a BVN belongs to; one digit eleven times over belongs to nobody."""
+    if len(bvn) != _BVN_LENGTH:
+        return None
+    if bvn.startswith(_BVN):
+        return _BY_CODE.get(bvn[-2:])
+    return _NOBODY if bvn == bvn[0] * _BVN_LENGTH else None
+
+
+def by_account(number: str) -> MagicPerson | None:
+    """Find the row an account number belongs to, whatever the bank."""
+    return _BY_CODE.get(number[7:9]) if number.startswith(_SERIAL) else None
+
+
+def by_karma_identity(identity: str) -> MagicPerson | None:
+    """Find the row that any kind of blacklist identity belongs to."""
+    if identity.startswith(_PHONE) and len(identity) == _PHONE_LENGTH:
+        return _BY_CODE.get(identity[-2:])
+    if identity.endswith(MAIL):
+        return _BY_WORD.get(identity[: -len(MAIL)])
+    if identity.endswith(_DOMAIN):
+        return _BY_WORD.get(identity[: -len(_DOMAIN)])
+    bank_code, dash, number = identity.partition("-")
+    return by_account(number) if dash and bank_code.isdigit() else by_bvn(identity)
+
+
+@dataclass(frozen=True, slots=True)
+class MagicCustomer:
+    """One row of the table of area A; empty text where nothing is unusual."""
+
+    word: str  # in the customer's username
+    meaning: str  # what happens, for people
+    screen: str = ""  # at the consent screen: `denied`, `state_changed` or `state_lost`
+    code: str = ""  # what the code has become when it arrives: `used` or `expired`
+    refresh: str = ""  # `revoked` where every refresh is refused
+    token: str = ""  # `one_call`, `dead_at_first` or `dead`
+    withheld: str = ""  # a scope that the customer never grants
+    records: str = ""  # what is odd about the list of transactions: the row's word
+    fault: str = ""  # name of a fault of `sandbox.faults`
+    attempts: int = 0  # how many attempts meet it; 0 is every one
+    at_auth: bool = False  # whether the token operation meets it, and not the data operations
+
+    @property
+    def customer(self) -> str:
+        """The row's username."""
+        return self.word + MAIL
+
+    def trouble(self, *, at_auth: bool) -> tuple[str, int] | None:
+        """Name the fault that calls of this kind meet, and at how many attempts."""
+        return (self.fault, self.attempts) if self.fault and self.at_auth is at_auth else None
+
+
+_GRANTS = (
+    MagicCustomer("denied", "the screen sends back access_denied at once", screen="denied"),
+    MagicCustomer(
+        "state-changed", "the redirect carries another state than was sent", screen="state_changed"
+    ),
+    MagicCustomer("state-lost", "the redirect carries a code and no state", screen="state_lost"),
+    MagicCustomer(
+        "scope-missing",
+        "grants every scope asked for but `transaction:list`; the answer says so",
+        withheld="transaction:list",
+    ),
+    MagicCustomer("code-used", "the code was used already: the exchange is a 400", code="used"),
+    MagicCustomer("code-expired", "the code came too late: the exchange is a 400", code="expired"),
+    MagicCustomer(
+        "exchange-lost",
+        "the first exchange is worked out, then the connection is cut; a repeat is a replay",
+        fault="cut_after_charge",
+        attempts=1,
+        at_auth=True,
+    ),
+    MagicCustomer(
+        "auth-fails-twice",
+        "the first two calls for a token are a 503, the third is answered",
+        fault="http_503",
+        attempts=2,
+        at_auth=True,
+    ),
+    MagicCustomer(
+        "refresh-revoked", "the exchange works, every refresh is a 400", refresh="revoked"
+    ),
+    MagicCustomer(
+        "expires-mid-pull",
+        "each access token answers one data call and is then expired: 403",
+        token="one_call",  # noqa: S106 - a word of the table
+    ),
+    MagicCustomer(
+        "expired-on-arrival",
+        "the access token of the exchange is expired already; refreshed ones are good",
+        token="dead_at_first",  # noqa: S106 - a word of the table
+    ),
+    MagicCustomer(
+        "never-valid",
+        "every access token is refused with 403, refreshed ones too",
+        token="dead",  # noqa: S106 - a word of the table
+    ),
+    MagicCustomer("slow", "the right answer to data calls, seconds late", fault="slow"),
+    MagicCustomer(
+        "fails-twice",
+        "the first two calls of each data operation are a 503, the third is answered",
+        fault="http_503",
+        attempts=2,
+    ),
+)
+_RECORDS: Final = {
+    "malformed-record": (
+        "three records too many: one is text, one has a word for its amount, one no real date"
+    ),
+    "ten-thousand": "some ten thousand transactions",
+    "no-transactions": "an empty list, and rightly so",
+    "short-answer": "on odd days the list holds the three newest only",
+    "empty-answer": "on odd days the list is empty by mistake",
+    "null-answer": "on odd days `data` is null",
+    "no-ids": "no record has an `id`",
+    "twins": "no record has an `id`, and two records are alike in everything",
+    "repeats": "two records stand in the list twice",
+    "shuffled": "the list is in no order",
+    "number-amounts": "`amount` and `balance` are JSON numbers",
+    "extra-fields": "every record has two fields that nobody knows",
+    "list-elsewhere": "the list stands under `data.transactions`",
+    "renamed-fields": "`amount` is `value`, `transaction_date` is `date`, `entry_type` is `type`",
+}
+
+CUSTOMERS: Final = (
+    *_GRANTS,
+    *(MagicCustomer(word, meaning, records=word) for word, meaning in _RECORDS.items()),
+)
+_CUSTOMER_BY_WORD: Final = {row.word: row for row in CUSTOMERS}
+
+
+def customer_by_word(word: str) -> MagicCustomer:
+    """Find a customer by the word.
+
+    Raises:
+        KeyError: the table has no such word.
+    """
+    return _CUSTOMER_BY_WORD[word]
+
+
+def by_customer(customer: str) -> MagicCustomer | None:
+    """Find the row a username belongs to, in this table or among the faults of the first."""
+    if not customer.endswith(MAIL):
+        return None
+    word = customer.removesuffix(MAIL)
+    row, other = _CUSTOMER_BY_WORD.get(word), _BY_WORD.get(word)
+    if row or other is None or not other.fault or other.only:
+        return row
+    attempts = 1 if other.once else 0
+    return MagicCustomer(other.word, other.meaning, fault=other.fault, attempts=attempts)
