@@ -543,13 +543,11 @@ def _recorded(
     draw: SeededRandom, person: Person, loans: Loans, specified: dict[str, object]
 ) -> dict[str, object]:
     """Fill the fields that were recorded beside the specified ones."""
-    average = Decimal(str(specified["loan_amount_average"]))
-    settled, running = (average * count for count in (loans.settled, loans.running))
+    average = int(str(specified["loan_amount_average"]).partition(".")[0])
+    settled, running = average * loans.settled, average * loans.running
     requests = loans.total + draw.below(9)
     trials = [draw.between(1, 6) for _ in range(loans.delayed)]
-    penalty = Decimal(draw.below(40) * 500 if loans.delayed or loans.past_due else 0)
-    first = FIRST_DAY - timedelta(days=draw.between(400, 2400))
-    last = FIRST_DAY - timedelta(days=draw.between(3, 380))
+    penalty = draw.below(40) * 500 if loans.delayed or loans.past_due else 0
     devices = draw.between(1, 5)
     return {
         "bvn_phone_number": f"0{person.phone[4:]}",
@@ -566,14 +564,14 @@ def _recorded(
         "running_loan_amount": running,
         "past_due_loan_amount": average * loans.past_due,
         "penalty": penalty,
-        "penalty_paid": penalty if not loans.past_due else Decimal(0),
+        "penalty_paid": 0 if loans.past_due else penalty,
         "delayed_paid_loan_amount": average * loans.delayed,
         "delayed_paid_loans_trials": sum(trials),
         "delayed_paid_loans_avg": (Decimal(sum(trials)) / max(1, len(trials))).quantize(CENT),
         "delayed_paid_loans_trials_max": max(trials, default=0),
         "delayed_paid_loans_trials_min": min(trials, default=0),
-        "first_loan_date": stamp(first, draw),
-        "last_loan_date": stamp(last, draw),
+        "first_loan_date": specified["first_account"],
+        "last_loan_date": specified["last_account"],
         "loan_requests": requests,
         "failed_loan_requests": requests - loans.total,
         "unique_login_ips": draw.between(1, 40),
