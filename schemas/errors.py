@@ -62,6 +62,10 @@ class JournalBusyError(JournalError):
     """Another process kept the journal locked for too long."""
 
 
+class JournalUnreachableError(JournalError):
+    """The journal's database does not answer, or broke a connection off."""
+
+
 class UnsupportedIdentityError(UsageError):
     """The service has no known transport for this kind of identity."""
 

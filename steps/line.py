@@ -181,6 +181,7 @@ def open_line(
     require_service(settings, quote_only=parameters.quote_only)
     give_back_freed()
     journal = journal_of(settings, clock=clock)
+    journal.be_patient(settings.outage_give_up)
     collected = gc.get_threshold()
     gc.set_threshold(_COLLECTED_EVERY, *collected[1:])
     try:

@@ -9,30 +9,52 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 import socket
 import threading
+import time
 import weakref
 from contextlib import suppress
+from enum import Enum
 from typing import IO, TYPE_CHECKING, Protocol
 
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from nightscreen.schemas.errors import JournalError
 from nightscreen.storage.private import make_private_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from sqlalchemy import Connection, Engine
+
+SURE_AFTER_S = 2.0
+"""How long a lock of the database must stay free before its process is taken for dead: four times
+the pulse by which the living take theirs again."""
+RESTART_GRACE_S = 30.0
+"""How long nobody is taken for dead after the database was started anew."""
+_PULSE_S = 0.5
+_LOOK_AGAIN_S = 0.1
 
 _OPEN: weakref.WeakSet[FileHolders] = weakref.WeakSet()
 
 
 class Holders(Protocol):
-    """Takes a lock in this process's name and tells which others are still held."""
+    """Takes a lock in this process's name and tells which others are still held.
+
+    Attributes:
+        name: this process, as the journal knows it.
+        was_lost: the lock was gone for a while and is held again; whoever has seen to what follows
+            sets it back.
+    """
 
     name: str
+    was_lost: bool
 
     def alive(self, holder: str, connection: Connection | None = None) -> bool:
         """Tell whether the process of this name still lives.
@@ -45,11 +67,20 @@ class Holders(Protocol):
     def describe(self, holder: str, connection: Connection | None = None) -> str:
         """Return process and machine of a holder in words, as far as they are known."""
 
+    def dead(self, holder: str, connection: Connection | None = None) -> bool:
+        """Tell whether the process of this name is dead for sure, before its work is taken over.
+
+        Args:
+            holder: the name.
+            connection: the transaction under way, which must not wait for long; None where it may
+                take as long as it takes to know.
+        """
+
     def assure(self, connection: Connection) -> None:
         """Make sure that this process still holds its own lock.
 
         Raises:
-            JournalError: it was lost, so that others take this process for dead.
+            JournalError: it was lost for good, so that others take this process for dead.
         """
 
     def release(self) -> None:
@@ -58,6 +89,8 @@ class Holders(Protocol):
 
 class FileHolders:
     """A lock file for each process under a folder that all processes of a journal share."""
+
+    was_lost = False
 
     def __init__(self, folder: Path) -> None:
         self._folder = make_private_folder(folder)
@@ -104,6 +137,10 @@ class FileHolders:
             host = ""
         return _words(holder.partition("-")[0], host)
 
+    def dead(self, holder: str, connection: Connection | None = None) -> bool:
+        """Tell whether the process of this name let go of its lock; the system itself knows."""
+        return not self.alive(holder, connection)
+
     def assure(self, connection: Connection) -> None:  # noqa: ARG002 - as the protocol has it
         """Make sure that the lock's file is still there for others to see.
 
@@ -137,75 +174,171 @@ os.register_at_fork(after_in_child=_forget_inherited)
 
 
 class AdvisoryHolders:
-    """A PostgreSQL advisory lock for each process, on a connection of its own."""
+    """A PostgreSQL advisory lock for each process, on a connection of its own.
 
-    def __init__(self, engine: Engine) -> None:
+    The database drops the lock with the connection, and with all connections when it restarts,
+    while the process lives on. So a thread takes the lock again at once, nobody is taken for dead
+    at the first look, and after a restart everyone has time. The name says when the database that
+    first gave the lock was started. The lock is a shared one: it can be taken again beside a
+    session of ours that the database has not missed yet.
+
+    Args:
+        engine: makes the connection.
+        read: gives a connection for one look.
+    """
+
+    def __init__(
+        self, engine: Engine, read: Callable[[], AbstractContextManager[Connection]]
+    ) -> None:
+        self._engine = engine
+        self._read = read
         self._number = secrets.randbits(62)
-        self.name = f"pg-{self._number}"
         self._guard = threading.Lock()
-        self._connection: Connection = engine.connect()
-        self._connection.detach()
+        self._released = threading.Event()
+        self._dead: set[str] = set()
+        self.was_lost = False
+        self._connection: Connection | None = self._locked()
+        started = self._connection.execute(_STARTED).scalar()
+        self.name = f"pg-{self._number}.{started}"
+        self._keeper = threading.Thread(target=self._keep, name="journal-lock", daemon=True)
+        self._keeper.start()
+
+    def _locked(self) -> Connection:
+        """Return a connection that holds this process's lock."""
+        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        connection.detach()
         me = f"{_WORKER}{os.getpid()} {socket.gethostname()}"
-        self._connection.execute(
-            text("SELECT set_config('application_name', :me, false)"), {"me": me}
-        )
-        self._connection.execute(text("SELECT pg_advisory_lock(:n)"), {"n": self._number})
-        self._connection.commit()
+        connection.execute(text("SELECT set_config('application_name', :me, false)"), {"me": me})
+        connection.execute(text("SELECT pg_advisory_lock_shared(:n)"), {"n": self._number})
+        return connection
+
+    def _keep(self) -> None:
+        """Look after the lock until it is released."""
+        while not self._released.wait(_PULSE_S):
+            with suppress(DBAPIError, PoolTimeoutError):
+                self._renew()
+
+    def _renew(self) -> None:
+        """Take the lock again where its connection is gone."""
+        with self._guard:
+            if self._released.is_set():
+                return
+            if self._connection is not None:
+                try:
+                    self._connection.execute(_PULSE)
+                except DBAPIError:
+                    self._drop()
+                else:
+                    return
+            self.was_lost = True
+            self._connection = self._locked()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(DBAPIError):
+                connection.close()
 
     def alive(self, holder: str, connection: Connection | None = None) -> bool:
-        """Tell whether some session still holds this process's lock."""
-        if holder == self.name:
-            return True
-        number = holder.removeprefix("pg-")
-        if not (holder.startswith("pg-") and number.isdecimal()):
-            return False
+        """Tell whether some session still holds this process's lock, or may soon again."""
+        return holder == self.name or self._look(holder, connection) is not _Lock.FREE
+
+    def _look(self, holder: str, connection: Connection | None) -> _Lock:
         if connection is not None:
-            return is_held(connection, int(number))
-        with self._guard:
-            found = is_held(self._connection, int(number))
-            self._connection.commit()
-        return found
+            return look_at(connection, holder)
+        with self._read() as own:
+            return look_at(own, holder)
+
+    def dead(self, holder: str, connection: Connection | None = None) -> bool:
+        """Tell whether a lock stays free; looks more than once at one not known to be dead.
+
+        After a restart of the database it is not known at once: within a transaction, which others
+        may wait for, that counts as alive, else it is waited for.
+        """
+        if holder == self.name:
+            return False
+        free_since: float | None = None
+        while True:
+            found = self._look(holder, connection)
+            if found is _Lock.HELD or (found is _Lock.AWAITED and connection is not None):
+                return False
+            if found is _Lock.FREE:
+                now = time.monotonic()
+                free_since = now if free_since is None else free_since
+                if holder in self._dead or now - free_since >= SURE_AFTER_S:
+                    self._dead.add(holder)
+                    return True
+            time.sleep(_LOOK_AGAIN_S)
 
     def describe(self, holder: str, connection: Connection | None = None) -> str:
         """Return process and machine of a holder, as its connection names itself."""
-        number = holder.removeprefix("pg-")
-        if not number.isdecimal():
-            return _words("", "")
         if connection is not None:
-            return _named(connection, int(number))
-        with self._guard:
-            found = _named(self._connection, int(number))
-            self._connection.commit()
-        return found
+            return _named(connection, holder)
+        with self._read() as own:
+            return _named(own, holder)
 
     def assure(self, connection: Connection) -> None:
-        """Make sure that the database still knows this process's lock.
+        """Make sure that the database knows this process's lock; take it again where it does not.
+
+        `was_lost` tells that others may have taken this process for dead meanwhile.
 
         Raises:
-            JournalError: the connection that held it was lost.
+            JournalError: it was given back, so that others take this process for dead.
         """
-        if not is_held(connection, self._number):
+        if self._released.is_set():
             raise JournalError(
-                "the database dropped the connection that marks this process as living; others "
-                "take its calls for lost: resume the run"
+                "this process gave back the lock that marks it as living, so that others take its "
+                "calls for lost; resume the run"
             )
+        if look_at(connection, self.name) is not _Lock.HELD:
+            self.was_lost = True
+            self._renew()
 
     def release(self) -> None:
         """Close the connection, and with it the lock."""
-        self._connection.close()
+        self._released.set()
+        with self._guard:
+            self._drop()
 
 
-_HELD = text(
-    "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted "
+_PULSE = text("SELECT 1")
+_STARTED = text("SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS bigint)")
+_NAME = re.compile(r"pg-(\d+)(?:\.(\d+))?")
+_LOOK = text(
+    "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted "
     "AND classid = CAST(:high AS bigint)::oid AND objid = CAST(:low AS bigint)::oid "
     "AND objsubid = 1 "
-    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())), "
+    "CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS bigint), "
+    "extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())"
 )
 
 
-def is_held(connection: Connection, number: int) -> bool:
-    """Tell whether some session holds the advisory lock of this number."""
-    return connection.execute(_HELD, _halves(number)).first() is not None
+class _Lock(Enum):
+    """How a process's lock is found."""
+
+    HELD = 1
+    AWAITED = 2
+    """Free since the database was started anew: its process has some time to take it again."""
+    FREE = 3
+
+
+def look_at(connection: Connection, holder: str) -> _Lock:
+    """Return how the advisory lock of a process of this name is found."""
+    name = _NAME.fullmatch(holder)
+    if name is None:
+        return _Lock.FREE
+    number, taken_under = int(name[1]), int(name[2] or 0)
+    held, started, up_s = connection.execute(_LOOK, _halves(number)).one()
+    if held:
+        return _Lock.HELD
+    restarted = taken_under not in (0, started)
+    return _Lock.AWAITED if restarted and float(up_s) < RESTART_GRACE_S else _Lock.FREE
+
+
+def holds(connection: Connection, holder: str) -> bool:
+    """Tell whether a process of this name holds its advisory lock, or may soon again."""
+    return look_at(connection, holder) is not _Lock.FREE
 
 
 def _halves(number: int) -> dict[str, int]:
@@ -215,18 +348,22 @@ def _halves(number: int) -> dict[str, int]:
 _WORKER = "nightscreen "
 """How the connection that marks a process begins its name, before process and machine."""
 
-_NAME = text(
+_WHO = text(
     "SELECT a.application_name FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid "
     "WHERE l.locktype = 'advisory' AND l.granted "
     "AND l.classid = CAST(:high AS bigint)::oid AND l.objid = CAST(:low AS bigint)::oid "
     "AND l.objsubid = 1 "
-    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1"
 )
 
 
-def _named(connection: Connection, number: int) -> str:
+def _named(connection: Connection, holder: str) -> str:
     """Return process and machine of the session that holds an advisory lock."""
-    name = str(connection.execute(_NAME, _halves(number)).scalar() or "")
+    parts = _NAME.fullmatch(holder)
+    if parts is None:
+        return _words("", "")
+    number = int(parts[1])
+    name = str(connection.execute(_WHO, _halves(number)).scalar() or "")
     pid, _, host = name.removeprefix(_WORKER).partition(" ")
     return _words(pid if name.startswith(_WORKER) else "", host)
 

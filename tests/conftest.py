@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import create_engine, make_url, text
 from xdist.scheduler import LoadFileScheduling
 
 from tests.screening import World
@@ -19,7 +21,7 @@ from tests.services import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
 # Every command under test is a process of its own: where compiled modules are not kept, each of
@@ -104,3 +106,18 @@ def engine_server() -> EngineServer:
 def postgresql() -> str:
     """Return the URL of the first database of the session's one PostgreSQL."""
     return shared_postgresql()
+
+
+@pytest.fixture
+def schema_url(postgresql: str) -> Iterator[str]:
+    """Give the URL of an empty schema of its own."""
+    url = make_url(postgresql).set(drivername="postgresql+psycopg")
+    name = f"t{secrets.token_hex(6)}"
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE SCHEMA {name}"))
+    given = url.update_query_dict({"options": f"-c search_path={name}"})
+    yield given.render_as_string(hide_password=False)
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
+    engine.dispose()

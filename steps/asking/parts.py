@@ -131,6 +131,7 @@ def open_part(
     """
     require_service(settings, quote_only=False)
     journal = journal_of(settings, clock=clock)
+    journal.be_patient(settings.outage_give_up)
     try:
         part = _open(run_id, number, settings, journal)
     except BaseException:

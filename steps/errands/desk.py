@@ -113,6 +113,7 @@ def open_errand_run(
     """
     require_service(settings, quote_only=False)
     journal = journal_of(settings, clock=clock)
+    journal.be_patient(settings.outage_give_up)
     try:
         earlier = _earlier(journal, parameters, flow, input_digest)
         return _begin(

@@ -14,7 +14,7 @@ from sqlalchemy import bindparam, case, func, select
 from nightscreen.schemas.checks import HITS, Outcome
 from nightscreen.storage.journal.calls import open_answer
 from nightscreen.storage.journal.customer_tables import erasures
-from nightscreen.storage.journal.engine import reading, reading_settled
+from nightscreen.storage.journal.engine import outlasting, reading, reading_settled
 from nightscreen.storage.journal.statements import marks
 from nightscreen.storage.journal.tables import answers
 
@@ -131,6 +131,7 @@ class Answers:
     _engine: Engine = field(repr=False)
     _sealer: Sealer = field(repr=False)
 
+    @outlasting
     def latest(
         self, check: str, subjects: Sequence[bytes], *, bodies: bool = True
     ) -> dict[bytes, StoredAnswer]:
@@ -143,6 +144,7 @@ class Answers:
                 found.update((row[0], StoredAnswer._make((*row, b""))) for row in rows)
         return found
 
+    @outlasting
     def latest_columns(self, check: str, subjects: bytes, run_id: str, since: int) -> Latest:
         """Return the latest answers to many lookups as columns, without bodies.
 
@@ -164,6 +166,7 @@ class Answers:
                 _enter(found, start, block, read(connection, check, block, run_id), since)
         return found
 
+    @outlasting
     def position(self) -> int:
         """Return the place the journal has come to: every answer after it has a higher number.
 
@@ -172,6 +175,7 @@ class Answers:
         with reading_settled(self._engine) as connection:
             return int(connection.execute(select(func.max(answers.c.answer_id))).scalar() or 0)
 
+    @outlasting
     def unreadable_run(self, check: str, most: int) -> int:
         """Return how many charged answers of late could not be read, since the last record.
 
@@ -193,6 +197,7 @@ class Answers:
                 found += bool(cost_micro)
         return found
 
+    @outlasting
     def stamp(self) -> str:
         """Return a text that stays the same while no answer comes or goes."""
         query = select(func.max(answers.c.answer_id), _ERASED.scalar_subquery())
@@ -200,6 +205,7 @@ class Answers:
             newest, erased = connection.execute(query).one()
         return f"{newest or 0}.{erased or 0}"
 
+    @outlasting
     def erased(self) -> int:
         """Return the number of the last erasure of a person; 0 where there was none."""
         query = _ERASED.where(erasures.c.kind == _ERASURE)

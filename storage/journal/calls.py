@@ -25,8 +25,17 @@ from sqlalchemy import (
 
 from nightscreen.schemas.calls import KEPT_STATES, Ask, CallState, Caps, Grant, GrantKind, Settled
 from nightscreen.schemas.checks import Outcome
+from nightscreen.schemas.errors import JournalError
 from nightscreen.storage.clock import LAGOS, to_instant
-from nightscreen.storage.journal.engine import Turn, in_one_stroke, reading, recording, writing
+from nightscreen.storage.journal.engine import (
+    Turn,
+    in_one_stroke,
+    outlast,
+    outlasting,
+    reading,
+    recording,
+    writing,
+)
 from nightscreen.storage.journal.money import Delta, Room, Spent, apply_deltas, headroom, scopes_of
 from nightscreen.storage.journal.statements import (
     Many,
@@ -107,8 +116,40 @@ class Calls:
         """
         if not asks:
             return []
+        unsure: list[Grant] = []
+
+        def try_once() -> list[Grant]:
+            return self._reserve(run_id, purpose, asks, caps, since=since, unsure=unsure)
+
+        return outlast(self._engine, try_once)
+
+    def _reserve(
+        self,
+        run_id: str,
+        purpose: str,
+        asks: Sequence[Ask],
+        caps: Caps,
+        *,
+        since: int,
+        unsure: list[Grant],
+    ) -> list[Grant]:
+        """Reserve a block, unless an earlier try did.
+
+        Args:
+            run_id: the run that asks.
+            purpose: the run's purpose.
+            asks: the block.
+            caps: what it must fit under.
+            since: place in the journal.
+            unsure: the grants of an earlier try of which it is not known whether they were
+                committed; gets those of this one.
+        """
         check = asks[0].check
         with recording(self._engine, Turn.GRANTS, first=self._holders.assure) as connection:
+            if self._holders.was_lost:
+                self._refuse_if_taken_for_dead(connection)
+            if self._were_committed(connection, run_id, unsure):
+                return unsure
             now = self._clock()
             scopes = scopes_of(run_id, check, now)
             standing = _read_standing(connection, scopes, check)
@@ -125,9 +166,42 @@ class Calls:
                 reserved = sum(row[_RESERVED] for row in rows)
                 delta = Delta(reserved=reserved, calls=len(rows))
                 _INTEND.run(connection, rows)
+                unsure[:] = grants
                 with in_one_stroke(connection):
                     apply_deltas(connection, dict.fromkeys(scopes, delta))
         return grants
+
+    def _were_committed(self, connection: Connection, run_id: str, grants: Sequence[Grant]) -> bool:
+        """Tell whether the intents of a try that broke off stand in the journal: all or none do.
+
+        That try held the turn until it ended, so that it has ended by now.
+        """
+        ids = [grant.call_id for grant in grants if grant.call_id]
+        query = select(calls.c.call_id).where(
+            calls.c.call_id.in_(ids),
+            calls.c.run_id == run_id,
+            calls.c.holder == self._holders.name,
+        )
+        return bool(ids) and connection.execute(query).first() is not None
+
+    def _refuse_if_taken_for_dead(self, connection: Connection) -> None:
+        """Go on after the lock was lost, unless another process has taken over what was ours.
+
+        Whoever took this process for dead did so within a turn: by now it shows.
+
+        Raises:
+            JournalError: calls of this process were put in doubt; others may make them.
+        """
+        self._holders.was_lost = False
+        mine = select(calls.c.call_id).where(
+            _CRASHED, UNSETTLED, calls.c.holder == self._holders.name
+        )
+        if connection.execute(mine.limit(1)).first() is not None:
+            self._holders.was_lost = True
+            raise JournalError(
+                "this process could not reach the journal for so long that others took its calls "
+                "for lost: resume the run; what was answered meanwhile is kept"
+            )
 
     def _intent_row(
         self, run_id: str, purpose: str, ask: Ask, grant: Grant, highest_micro: int
@@ -168,7 +242,7 @@ class Calls:
         for subject, holder, since_ in connection.execute(_TAKEN, values):
             if holder is None:
                 taken[bytes(subject)] = GrantKind.ANSWERED
-            elif self._holders.alive(holder, connection):
+            elif holder not in dead and not self._holders.dead(holder, connection):
                 taken.setdefault(bytes(subject), GrantKind.HELD)
                 who = self._holders.describe(holder, connection)
                 began = to_instant(since_).astimezone(LAGOS)
@@ -179,6 +253,7 @@ class Calls:
             self._doubt(connection, dead)
         return taken
 
+    @outlasting
     def settle(self, run_id: str, outcomes: Sequence[Settled]) -> None:
         """Commit a group of outcomes, their sealed answers, and the money they settle.
 
@@ -246,17 +321,19 @@ class Calls:
         _PRICES.run(connection, sorted(rows))
         return new
 
+    @outlasting
     def recover(self) -> int:
         """Put in doubt every intent whose process is dead; return how many there were."""
         with reading(self._engine) as connection:
             held = connection.execute(
                 select(calls.c.holder).where(_IS_INTENT, UNSETTLED).distinct()
             ).scalars()
-            dead = {holder for holder in held.all() if not self._holders.alive(holder, connection)}
+            dead = {holder for holder in held.all() if self._holders.dead(holder, connection)}
         if not dead:
             return 0
         with writing(self._engine) as connection:
-            return self._doubt(connection, dead)
+            still = {holder for holder in dead if not self._holders.alive(holder, connection)}
+            return self._doubt(connection, still)
 
     def _doubt(self, connection: Connection, dead: set[str]) -> int:
         done = connection.execute(

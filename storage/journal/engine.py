@@ -6,12 +6,15 @@ written belongs to the modules beside this one.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from enum import Enum
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
@@ -22,6 +25,7 @@ from nightscreen.schemas.errors import (
     JournalBusyError,
     JournalDamagedError,
     JournalError,
+    JournalUnreachableError,
     SettingsError,
 )
 
@@ -33,13 +37,26 @@ if TYPE_CHECKING:
 
 BUSY_TIMEOUT_S = 60.0
 _TIMEOUT = "busy_timeout_s"  # execution option that carries an engine's own timeout
+_PATIENCE = "patience"  # and the one that carries how long it waits for its database
 _CONNECT_TIMEOUT_S = 10
 _RETRY_S = 0.02
+_REACH_AGAIN_S = 0.5
+_NAMED_EVERY_S = 60.0
+_UNACKNOWLEDGED_MS = 30_000
 _WRITE_LOCK = 0x6E69676874  # names the journal's one writer among PostgreSQL's advisory locks
-_BUSY = {"SQLITE_BUSY", "SQLITE_LOCKED", "55P03", "40P01"}
+_BUSY = {"SQLITE_BUSY", "SQLITE_LOCKED", "55P03", "40P01", "40001"}
+_AWAY = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
+"""PostgreSQL is shut down, starts, ended an idle session, or has no connection left."""
+_CONNECTION = "08"  # class of what goes wrong with a connection
 _FULL = {"SQLITE_FULL", "53100"}
 _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "XX001", "XX002"}
 _READ_ONLY = {"SQLITE_READONLY", "25006"}
+
+
+_LOGGER = logging.getLogger(__name__)
+T = TypeVar("T")
+P = ParamSpec("P")
+S = TypeVar("S", bound="_OnEngine")
 
 
 class Turn(Enum):
@@ -75,7 +92,7 @@ def make_engine(url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:
             raise SettingsError(
                 f"NIGHTSCREEN_JOURNAL_URL must name SQLite or PostgreSQL, not {other}"
             )
-    engine.update_execution_options(**{_TIMEOUT: busy_timeout_s})
+    engine.update_execution_options(**{_TIMEOUT: busy_timeout_s, _PATIENCE: Patience()})
     return engine
 
 
@@ -100,6 +117,9 @@ def _postgresql_engine(url: URL, busy_timeout_s: float) -> Engine:
     arguments = {
         "connect_timeout": _CONNECT_TIMEOUT_S,
         "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": _UNACKNOWLEDGED_MS,
         "options": f"-c lock_timeout={milliseconds} -c synchronous_commit=on",
     }
     given = url.query.get("options", "")
@@ -109,6 +129,7 @@ def _postgresql_engine(url: URL, busy_timeout_s: float) -> Engine:
         return create_engine(
             url.difference_update_query(["options"]),
             connect_args=arguments,
+            isolation_level="READ COMMITTED",  # a lock is waited for, then all committed is seen
             pool_pre_ping=True,
             pool_timeout=busy_timeout_s,
             max_overflow=20,
@@ -172,13 +193,121 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
+# --- a database that is away ---
+
+
+@dataclass(slots=True)
+class Patience:
+    """How long a database that is away, or stays locked, is waited for.
+
+    Attributes:
+        give_up_s: the longest one call to the journal waits; nothing by default, so that a command
+            says at once what is wrong.
+        gave_up: a wait came to nothing; no other is begun until something was written again.
+    """
+
+    give_up_s: float = 0.0
+    gave_up: bool = False
+
+
+def be_patient(engine: Engine, give_up_s: float) -> None:
+    """Have an engine wait for its database, as a run does that has paid for what it writes."""
+    _patience(engine).give_up_s = give_up_s
+
+
+def _patience(engine: Engine) -> Patience:
+    found: Patience = engine.get_execution_options()[_PATIENCE]
+    return found
+
+
+class _Wait:
+    """One wait for a database: from the first failure on, by a clock that nobody sets."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._patience = _patience(engine)
+        self._since: float | None = None
+        self._name_at = 0.0
+
+    def after(self, error: JournalError) -> None:
+        """Wait a moment, or raise the error where that has gone on for too long."""
+        patience, now = self._patience, time.monotonic()
+        if self._since is None:
+            self._since = now
+        if patience.gave_up or now - self._since >= patience.give_up_s:
+            patience.gave_up = patience.give_up_s > 0
+            raise error
+        if now >= self._name_at:
+            self._name_at = now + _NAMED_EVERY_S
+            waited_s, most_s = now - self._since, patience.give_up_s
+            _LOGGER.warning("waiting for the journal (%.0f of %.0f s): %s", waited_s, most_s, error)
+        time.sleep(min(_REACH_AGAIN_S, patience.give_up_s))
+
+
+def outlast(engine: Engine, work: Callable[[], T]) -> T:
+    """Do work on the journal again where its database went away in the middle.
+
+    Whether the first try was committed is not known then: the work must be one that may be done
+    twice, or find out.
+    """
+    wait = _Wait(engine)
+    while True:
+        try:
+            return work()
+        except (JournalBusyError, JournalUnreachableError) as error:
+            wait.after(error)
+
+
+class _OnEngine(Protocol):
+    @property
+    def _engine(self) -> Engine: ...
+
+
+def outlasting(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], T]:
+    """Have a method done again where the database went away in the middle, as `outlast` does."""
+
+    @wraps(method)
+    def again(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return outlast(self._engine, lambda: method(self, *args, **kwargs))
+
+    return again
+
+
+@contextmanager
+def _transaction(
+    engine: Engine, prepare: Callable[[Connection], object], *, reads: bool = False
+) -> Iterator[Connection]:
+    """One transaction, begun once the database can be reached and gives what it waits for."""
+    wait, under_way = _Wait(engine), ExitStack()
+    while True:
+        try:
+            with told(engine), ExitStack() as opening:
+                made = engine.connect() if reads else engine.begin()
+                connection = opening.enter_context(made)
+                if reads:
+                    connection.execution_options(reads=True)
+                prepare(connection)
+                under_way = opening.pop_all()
+            break
+        except (JournalBusyError, JournalUnreachableError) as error:
+            wait.after(error)
+    with told(engine), under_way:
+        yield connection
+    if not reads:
+        _patience(engine).gave_up = False
+
+
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """One serialised write transaction, whichever the database."""
-    with told(engine), engine.begin() as connection:
-        if engine.dialect.name == "postgresql":
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
+    with _transaction(engine, _lock_whole) as connection:
         yield connection
+
+
+def _lock_whole(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
 
 
 @contextmanager
@@ -199,7 +328,8 @@ def recording(
         turn: what only one transaction at a time does.
         first: called before anything is waited for.
     """
-    with told(engine), engine.begin() as connection:
+
+    def prepare(connection: Connection) -> None:
         if first is not None:
             first(connection)
         if engine.dialect.name == "postgresql":
@@ -207,6 +337,8 @@ def recording(
             if turn is not None:
                 take += f", pg_advisory_xact_lock({turn.value})"
             connection.exec_driver_sql(take)
+
+    with _transaction(engine, prepare) as connection:
         yield connection
 
 
@@ -230,8 +362,12 @@ def in_one_stroke(connection: Connection) -> Iterator[None]:
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """One read transaction; never waits for writers, and never makes them wait."""
-    with told(engine), engine.connect().execution_options(reads=True) as connection:
+    with _transaction(engine, _nothing, reads=True) as connection:
         yield connection
+
+
+def _nothing(_: Connection) -> None:
+    """Prepare nothing."""
 
 
 @contextmanager
@@ -241,9 +377,7 @@ def reading_settled(engine: Engine) -> Iterator[Connection]:
     Numbers are given out before they are committed: where several write beside each other, a lower
     one may appear after a higher. Seen from here all up to the highest have appeared.
     """
-    with reading(engine) as connection:
-        if engine.dialect.name == "postgresql":
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
+    with _transaction(engine, _lock_whole, reads=True) as connection:
         yield connection
 
 
@@ -276,6 +410,11 @@ def _ours(engine: Engine, error: BaseException | None) -> JournalError:
     where, word, reason = _place(engine), _word(error), _reason(error)
     if word in _BUSY:
         return _busy(engine)
+    if _is_away(engine, error, word):
+        return JournalUnreachableError(
+            f"the journal {where} cannot be reached: {reason}; see that its database runs, or "
+            "correct NIGHTSCREEN_JOURNAL_URL, then run again"
+        )
     if word in _FULL:
         return JournalError(
             f"the disk of the journal {where} is full; free some space, then resume the run: "
@@ -295,6 +434,17 @@ def _ours(engine: Engine, error: BaseException | None) -> JournalError:
         f"the journal {where} cannot be used: {reason}; mend that, or correct "
         "NIGHTSCREEN_JOURNAL_URL, then run again"
     )
+
+
+def _is_away(engine: Engine, error: BaseException | None, word: str) -> bool:
+    """Tell whether the database is not there at present: nothing is wrong with what was asked."""
+    if engine.dialect.name != "postgresql":
+        return False
+    if word:
+        return word in _AWAY or word.startswith(_CONNECTION)
+    driver: Any = engine.dialect.loaded_dbapi
+    broken = isinstance(error, driver.OperationalError | driver.InterfaceError)
+    return broken and not isinstance(error, driver.errors.PipelineAborted)
 
 
 def _busy(engine: Engine) -> JournalBusyError:

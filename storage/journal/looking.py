@@ -16,9 +16,9 @@ from sqlalchemy import BigInteger, func, select
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import JournalError, NightscreenError
 from nightscreen.storage.clock import Clock, system_clock
-from nightscreen.storage.holders import is_held
+from nightscreen.storage.holders import holds
 from nightscreen.storage.journal.calls import SEAL_KEY
-from nightscreen.storage.journal.engine import look_first, make_engine, reading, sqlite_file, told
+from nightscreen.storage.journal.engine import look_first, make_engine, reading, sqlite_file
 from nightscreen.storage.journal.keyring import make_sealer, read_meta
 from nightscreen.storage.journal.migrations import VERSION, newest_version
 from nightscreen.storage.journal.money import Money
@@ -42,19 +42,21 @@ class Onlooker:
 
     _engine: Engine = field(repr=False)
     name: str = ""
+    was_lost: bool = False
 
     def alive(self, holder: str, connection: Connection | None = None) -> bool:
         """Tell whether the process of this name still lives."""
         folder = holders_folder(self._engine)
         if folder is not None:
             return _locked(folder / f"{holder}.lock")
-        number = holder.removeprefix("pg-")
-        if not number.isdecimal():
-            return False
         if connection is not None:
-            return is_held(connection, int(number))
-        with told(self._engine), self._engine.connect() as own:
-            return is_held(own, int(number))
+            return holds(connection, holder)
+        with reading(self._engine) as own:
+            return holds(own, holder)
+
+    def dead(self, holder: str, connection: Connection | None = None) -> bool:
+        """Tell whether the process of this name seems to be dead; nothing follows from it here."""
+        return not self.alive(holder, connection)
 
     def describe(self, holder: str, connection: Connection | None = None) -> str:  # noqa: ARG002 - as the protocol has it
         """Return the process of a holder, as its name tells."""

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 
 from nightscreen.schemas.calls import CallState, Caps, GrantKind, Settled
 from nightscreen.storage.clock import Clock, spending_day
-from nightscreen.storage.journal.engine import reading
+from nightscreen.storage.journal.engine import outlasting, reading
 from nightscreen.storage.journal.statements import adding_up
 from nightscreen.storage.journal.tables import calls, prices, spend
 
@@ -182,10 +182,12 @@ class Money:
         """Return the present month's counters, over all runs."""
         return self._one(f"month:{spending_day(self._clock())[:7]}")
 
+    @outlasting
     def _one(self, scope: str) -> Spent:
         with reading(self._engine) as connection:
             return read_scopes(connection, (scope,))[scope]
 
+    @outlasting
     def by_day(self) -> list[tuple[str, str, Spent]]:
         """Return day, check and counters of all days, newest first."""
         with reading(self._engine) as connection:
@@ -197,6 +199,7 @@ class Money:
         parts = ((scope.split(":"), Spent(s, r, c)) for scope, s, r, c in rows)
         return [(day, check, counters) for (_, day, check), counters in parts]
 
+    @outlasting
     def prices(self) -> dict[str, Price]:
         """Return the prices seen so far, by check."""
         with reading(self._engine) as connection:
@@ -205,6 +208,7 @@ class Money:
             ).all()
         return {check: Price(latest, highest) for check, latest, highest in rows}
 
+    @outlasting
     def recent_highest(self) -> dict[str, int]:
         """Return the highest price of late, by check: an old spike binds nobody for ever."""
         newest = select(calls.c.check, calls.c.cost_micro).order_by(calls.c.call_id.desc())
@@ -214,6 +218,7 @@ class Money:
             rows = connection.execute(query.where(recent.c.cost_micro.is_not(None))).all()
         return {check: int(highest) for check, highest in rows}
 
+    @outlasting
     def surprises(self, run_id: str) -> list[Surprise]:
         """Return by how much a run's calls cost more than was reserved for them, by check.
 

@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import URL, insert, inspect
@@ -28,6 +29,7 @@ from nightscreen.storage.journal.answers import Answers
 from nightscreen.storage.journal.calls import SEAL_KEY, Calls
 from nightscreen.storage.journal.engine import (
     BUSY_TIMEOUT_S,
+    be_patient,
     look_first,
     make_engine,
     reading,
@@ -51,6 +53,7 @@ from nightscreen.storage.private import make_private_folder, write_private
 from nightscreen.storage.sealing import Pseudonyms, Sealer, fingerprint
 
 if TYPE_CHECKING:
+    from datetime import timedelta
     from pathlib import Path
 
     from sqlalchemy import Engine
@@ -77,6 +80,10 @@ class Journal:
     answers: Answers = field(repr=False)
     money: Money = field(repr=False)
     runs: Runs = field(repr=False)
+
+    def be_patient(self, give_up: timedelta) -> None:
+        """Wait for a database that is away or locked, for so long at a time."""
+        be_patient(self.engine, give_up.total_seconds())
 
     def close(self) -> None:
         """Give back the lock and all connections."""
@@ -178,7 +185,7 @@ def _make_holders(engine: Engine) -> Holders:
     if file is not None:
         return FileHolders(file.with_name(f"{file.name}.holders"))
     with told(engine):
-        return AdvisoryHolders(engine)
+        return AdvisoryHolders(engine, partial(reading, engine))
 
 
 def _private_from_birth(engine: Engine, home: Path, remembered: str | None) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BigInteger, Integer, bindparam, delete, func, insert, select, update
 
 from nightscreen.schemas.calls import CallState
-from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.engine import outlasting, reading, writing
 from nightscreen.storage.journal.tables import UNSETTLED, calls, runs, tallies
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Runs:
     _holders: Holders = field(repr=False)
     _clock: Clock = field(repr=False)
 
+    @outlasting
     def begin(
         self,
         run_id: str,
@@ -93,11 +94,13 @@ class Runs:
         assert run is not None  # noqa: S101 - written in the lines above
         return run
 
+    @outlasting
     def withdraw(self, run_id: str) -> None:
         """Forget a run that came to nothing; calls it may have made are kept."""
         with writing(self._engine) as connection:
             connection.execute(delete(runs).where(runs.c.run_id == run_id))
 
+    @outlasting
     def finish(
         self, run_id: str, *, state: str, stop_reason: str | None, report: Mapping[str, Any]
     ) -> None:
@@ -114,6 +117,7 @@ class Runs:
                 )
             )
 
+    @outlasting
     def held_elsewhere(self, run_id: str) -> bool:
         """Tell whether a living process other than this one works on the run."""
         with reading(self._engine) as connection:
@@ -122,14 +126,16 @@ class Runs:
             ).first()
         if row is None or row.state != RUNNING or row.holder in (None, self._holders.name):
             return False
-        return self._holders.alive(row.holder)
+        return not self._holders.dead(row.holder)
 
+    @outlasting
     def find(self, run_id: str) -> Run | None:
         """Return a run, or None."""
         with reading(self._engine) as connection:
             row = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
         return None if row is None else self._read(row)
 
+    @outlasting
     def newest(self, *, batch: str | None = None, limit: int = 100) -> list[Run]:
         """Return runs, newest first."""
         query = select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(limit)
@@ -139,6 +145,7 @@ class Runs:
             rows = connection.execute(query).all()
         return [self._read(row) for row in rows]
 
+    @outlasting
     def of_input(self, digest: str, *, flow: str) -> list[Run]:
         """Return the runs of a flow that read a file of this content, newest first."""
         query = (
@@ -150,6 +157,7 @@ class Runs:
             rows = connection.execute(query).all()
         return [self._read(row) for row in rows]
 
+    @outlasting
     def moved_input(self, run_id: str, path: str) -> None:
         """Write down where the file of a run lies now, so that the run can be resumed."""
         with writing(self._engine) as connection:
@@ -203,6 +211,7 @@ class Runs:
             yield rows
             first = rows[-1].call_id + 1
 
+    @outlasting
     def unanswered(self, run_id: str) -> dict[tuple[str, bytes], str]:
         """Return the lookups of a run that have no answer from it.
 
@@ -238,6 +247,7 @@ class Runs:
             for check, subject, unread, doubtful, final in rows
         }
 
+    @outlasting
     def in_doubt(self) -> list[Row[Any]]:
         """Return every call that may have been charged without our knowing, oldest first."""
         query = select(calls).where(UNSETTLED).order_by(calls.c.call_id)
@@ -249,12 +259,14 @@ class Runs:
             row for row in rows if row.state == CallState.IN_DOUBT.value or row.holder not in alive
         ]
 
+    @outlasting
     def has_answers(self, run_id: str) -> bool:
         """Tell whether the service has answered any lookup of a run."""
         query = select(tallies.c.run_id).where(tallies.c.run_id == run_id).limit(1)
         with reading(self._engine) as connection:
             return connection.execute(query).first() is not None
 
+    @outlasting
     def tallies(self) -> list[Row[Any]]:
         """Return answers and cost of all runs, by check, kind and outcome."""
         query = select(
@@ -267,6 +279,7 @@ class Runs:
         with reading(self._engine) as connection:
             return list(connection.execute(query))
 
+    @outlasting
     def seconds_per_answer(self) -> dict[str, float]:
         """Return the mean seconds an answer took of late, by check."""
         recent = (
@@ -282,6 +295,7 @@ class Runs:
         with reading(self._engine) as connection:
             return {check: float(mean) / 1_000_000 for check, mean in connection.execute(query)}
 
+    @outlasting
     def last_balance(self) -> int | None:
         """Return the newest balance the service told, in micro-naira."""
         query = (

@@ -24,7 +24,14 @@ from sqlalchemy import (
     update,
 )
 
-from nightscreen.storage.journal.engine import Turn, reading, recording, writing
+from nightscreen.storage.journal.engine import (
+    Turn,
+    outlast,
+    outlasting,
+    reading,
+    recording,
+    writing,
+)
 from nightscreen.storage.journal.statements import insert_into
 
 if TYPE_CHECKING:
@@ -120,6 +127,7 @@ class SharedWork:
 
     # --- the run's own process ---
 
+    @outlasting
     def begin(self, run_id: str, session: str, number: int) -> None:
         """Call so many parts to a run's work; whatever an earlier session left is forgotten."""
         self.end(run_id)
@@ -137,6 +145,7 @@ class SharedWork:
         with recording(self._engine, Turn.WORK) as connection:
             connection.execute(insert(parts), rows)
 
+    @outlasting
     def lay_out(self, run_id: str, names: Sequence[tuple[str, str]]) -> None:
         """Offer shards, most important first, as pairs of name and check."""
         rows = [
@@ -154,6 +163,7 @@ class SharedWork:
             connection.execute(delete(shards).where(shards.c.run_id == run_id))
             connection.execute(insert(shards), rows)
 
+    @outlasting
     def look(self, run_id: str) -> WorkState:
         """Return how parts, shards and stops stand."""
         with reading(self._engine) as connection:
@@ -165,7 +175,7 @@ class SharedWork:
             ).all()
             stop_rows = connection.execute(select(stops).where(stops.c.run_id == run_id)).all()
             held = {row.holder for row in (*part_rows, *shard_rows) if row.holder is not None}
-            alive = {holder for holder in held if self._holders.alive(holder, connection)}
+            alive = {holder for holder in held if not self._holders.dead(holder, connection)}
         return WorkState(
             tuple(
                 PartState(
@@ -179,6 +189,7 @@ class SharedWork:
             {row.scope: row.reason for row in stop_rows},
         )
 
+    @outlasting
     def call_again(self, run_id: str, part: int) -> None:
         """Offer a part whose process was lost to another."""
         with recording(self._engine, Turn.WORK) as connection:
@@ -188,6 +199,7 @@ class SharedWork:
                 .values(holder=None, state=CALLED, numbers="{}")
             )
 
+    @outlasting
     def end(self, run_id: str) -> None:
         """Forget a run's shared work; parts that are still there then end by themselves."""
         with recording(self._engine, Turn.WORK) as connection:
@@ -196,6 +208,7 @@ class SharedWork:
 
     # --- every process ---
 
+    @outlasting
     def stop(self, run_id: str, scope: str, reason: str) -> None:
         """Write down that the run or one of its checks is to stop; the first reason stays."""
         with recording(self._engine, Turn.WORK) as connection:
@@ -205,6 +218,7 @@ class SharedWork:
                 {"run_id": run_id, "scope": scope, "reason": reason},
             )
 
+    @outlasting
     def stops(self, run_id: str) -> dict[str, str]:
         """Return why the run and its checks are to stop, by scope."""
         with reading(self._engine) as connection:
@@ -213,6 +227,7 @@ class SharedWork:
 
     # --- a part ---
 
+    @outlasting
     def join(self, run_id: str, part: int) -> str | None:
         """Take a part up and return its session; None where there is nothing to take up."""
         with recording(self._engine, Turn.WORK) as connection:
@@ -221,7 +236,8 @@ class SharedWork:
             ).first()
             if row is None or row.state == ENDED:
                 return None
-            if row.holder is not None and self._holders.alive(row.holder, connection):
+            theirs = row.holder not in (None, self._holders.name)
+            if theirs and not self._holders.dead(row.holder, connection):
                 return None
             connection.execute(
                 update(parts)
@@ -230,10 +246,12 @@ class SharedWork:
             )
         return str(row.session)
 
+    @outlasting
     def report(self, run_id: str, numbers: Mapping[str, Any]) -> bool:
         """Write down how far this process has come; False where its part is not wanted any more."""
         return self._mine(run_id, numbers=json.dumps(numbers))
 
+    @outlasting
     def leave(self, run_id: str, numbers: Mapping[str, Any], *, ended: bool) -> None:
         """Give back the shards in hand; a part that did not end is offered to another."""
         with recording(self._engine, Turn.WORK) as connection:
@@ -264,28 +282,46 @@ class SharedWork:
             .where(shards.c.run_id == run_id, shards.c.check == check, shards.c.done.is_(False))
             .order_by(shards.c.place)
         )
-        with reading(self._engine) as connection:
-            if self._first_free(connection, free) is None:
-                return None
-        with recording(self._engine, Turn.WORK) as connection:
-            name = self._first_free(connection, free)
-            if name is not None:
-                connection.execute(
-                    update(shards)
-                    .where(shards.c.run_id == run_id, shards.c.name == name)
-                    .values(holder=self._holders.name)
-                )
-        return name
+        unsure: list[str] = []
+
+        def try_once() -> str | None:
+            with reading(self._engine) as connection:
+                if not unsure and self._first_free(connection, free) is None:
+                    return None
+            with recording(self._engine, Turn.WORK) as connection:
+                if self._is_mine(connection, run_id, unsure):
+                    return unsure[0]
+                name = self._first_free(connection, free)
+                if name is not None:
+                    connection.execute(
+                        update(shards)
+                        .where(shards.c.run_id == run_id, shards.c.name == name)
+                        .values(holder=self._holders.name)
+                    )
+                    unsure[:] = [name]
+            return name
+
+        return outlast(self._engine, try_once)
+
+    def _is_mine(self, connection: Connection, run_id: str, names: Sequence[str]) -> bool:
+        """Tell whether a shard that was taken as the database went away is this process's."""
+        query = select(shards.c.name).where(
+            shards.c.run_id == run_id,
+            shards.c.name.in_(names),
+            shards.c.holder == self._holders.name,
+        )
+        return bool(names) and connection.execute(query).first() is not None
 
     def _first_free(self, connection: Connection, query: Select[Any]) -> str | None:
         alive: dict[str | None, bool] = {None: False}
         for name, holder in connection.execute(query).all():
             if holder not in alive:
-                alive[holder] = self._holders.alive(holder, connection)
+                alive[holder] = not self._holders.dead(holder, connection)
             if not alive[holder]:
                 return str(name)
         return None
 
+    @outlasting
     def done(self, run_id: str, name: str) -> None:
         """Write down that a shard was asked."""
         with recording(self._engine, Turn.WORK) as connection:

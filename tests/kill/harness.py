@@ -1,7 +1,8 @@
 """Kill anywhere: a run as a process, killed with SIGKILL at random moments, resumed to the end.
 
-`python -m tests.kill.harness` prints the full table; `--cli` kills the command line instead, under
-a real Prefect server. What must be true afterwards is in `truth` and checked by `Night.faults`.
+`python -m tests.kill.harness` prints the full table; `--postgresql` has the journal there, `--cli`
+kills the command line instead, under a real Prefect server. What must be true afterwards is in
+`truth` and checked by `Night.faults`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.opening import MARKER
 from tests.kill import truth
+from tests.kill.database import database
 from tests.services import EngineServer, free_port, start_engine_server
 
 if TYPE_CHECKING:
@@ -116,12 +119,14 @@ class Killer:
         below: folder with input, home and output.
         sandbox: the service.
         env: environment of a command line; empty to run the line below the flow.
+        journal_url: where the journal lies; empty for SQLite under HOME.
     """
 
     below: Path
     sandbox: SandboxProcess
     rng: random.Random
     env: dict[str, str] = field(default_factory=dict)
+    journal_url: str = ""
     run_id: str = ""
     known: set[truth.Key] = field(default_factory=set)
     seen: int = 0
@@ -150,6 +155,7 @@ class Killer:
             "max_in_flight": IN_FLIGHT,
             "shard_rows": 150,
             "tolerated_failure_pct": 100,
+            "journal_url": self.journal_url,
         }
         told = json.dumps({"parameters": parameters, "settings": settings})
         return [sys.executable, "-m", "tests.kill.drive", told]
@@ -201,11 +207,11 @@ class Killer:
     def _look(self) -> None:
         """Compare what was asked since the last look with what was committed by then."""
         self.sandbox.wait_until_idle()
-        if not (self.home / "journal.sqlite").exists():
+        if not (self.home / MARKER).exists():
             return
         page = self.sandbox.ledger(since=self.seen)
         self.seen = page["next"]
-        with open_journal(self.home) as journal:
+        with open_journal(self.home, url=self.journal_url) as journal:
             runs = journal.runs.newest(limit=1)
             if not runs:
                 return
@@ -215,16 +221,33 @@ class Killer:
 
 
 def spend_night(
-    seed: int, *, rows: int, kills: int, below: Path, env: dict[str, str] | None = None
+    seed: int,
+    *,
+    rows: int,
+    kills: int,
+    below: Path,
+    env: dict[str, str] | None = None,
+    journal_url: str = "",
 ) -> Night:
-    """Kill a run so many times, at moments spread over its work, and resume it to the end."""
+    """Kill a run so many times, at moments spread over its work, and resume it to the end.
+
+    Args:
+        seed: of the batch and the moments.
+        rows: of the batch.
+        kills: how many.
+        below: a folder for it all.
+        env: environment of the command line, which is then killed instead.
+        journal_url: where the journal lies; SQLite under HOME by default.
+    """
     rng = random.Random(seed)
     make_batch(below / "in.csv", rows=rows, seed=seed, damage_pct=0)
     night = Night(seed, rows, most_at_risk=3 * sum(IN_FLIGHT.values()))
     with SandboxProcess(seed=seed) as sandbox:
         sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
         sandbox.post("/_sandbox/faults", {"rates": FAULTS, "retry_after_s": 0.1})
-        killer = Killer(below, sandbox, rng, _service(sandbox, below, env) if env else {})
+        killer = Killer(
+            below, sandbox, rng, _service(sandbox, below, env) if env else {}, journal_url
+        )
         share = max(2, int(2.2 * rows / (kills + 1)))
         while night.kills < kills:
             resuming = bool(killer.run_id)
@@ -235,7 +258,7 @@ def spend_night(
             night.while_resuming += resuming
         night.report = killer.finish()
         night.wallet_micro = _micro(sandbox.totals()["wallet"]["opening"])
-        night.books = truth.books_of(killer.home, killer.run_id, sandbox.ledger())
+        night.books = truth.books_of(killer.home, killer.run_id, sandbox.ledger(), journal_url)
         night.statuses_wrong = truth.wrong_statuses(below / "out" / killer.run_id)
         night.paid_again = killer.again
     return night
@@ -274,6 +297,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=11, help="kills of each seed")
     parser.add_argument("--rows", type=int, default=1200)
     parser.add_argument("--cli", action="store_true", help="kill the command line instead")
+    parser.add_argument("--postgresql", action="store_true", help="with the journal on PostgreSQL")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as home, contextlib.ExitStack() as stack:
         env = stack.enter_context(prefect_server(Path(home))) if given.cli else None
@@ -285,9 +309,15 @@ def _table(given: argparse.Namespace, env: dict[str, str] | None) -> bool:
     sys.stdout.write(HEAD + "\n")
     broken = False
     for seed in range(given.first, given.first + given.seeds):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            url = stack.enter_context(database()).url if given.postgresql else ""
             night = spend_night(
-                seed, rows=given.rows, kills=given.kills, below=Path(folder), env=env
+                seed,
+                rows=given.rows,
+                kills=given.kills,
+                below=Path(folder),
+                env=env,
+                journal_url=url,
             )
         sys.stdout.write(night.line() + "\n")
         sys.stdout.flush()

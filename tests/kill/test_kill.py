@@ -33,6 +33,16 @@ def test_a_run_killed_twice_keeps_every_promise(tmp_path: Path) -> None:
     assert night.faults() == []
 
 
+@pytest.mark.postgres
+def test_a_run_on_postgresql_killed_twice_keeps_every_promise(
+    tmp_path: Path, schema_url: str
+) -> None:
+    """The same with the journal on PostgreSQL, where a lock of the database says who lives."""
+    night = spend_night(14, rows=60, kills=2, below=tmp_path, journal_url=schema_url)
+    assert night.kills == 2
+    assert night.faults() == []
+
+
 @pytest.mark.long
 @pytest.mark.engine
 def test_a_command_line_killed_keeps_every_promise(

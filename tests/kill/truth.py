@@ -96,10 +96,10 @@ def committed(journal: Journal, run_id: str) -> set[Key]:
     }
 
 
-def books_of(home: Path, run_id: str, ledger: dict[str, Any]) -> Books:
+def books_of(home: Path, run_id: str, ledger: dict[str, Any], url: str = "") -> Books:
     """Put the journal of a run beside the ledger."""
     micro = int(Decimal(ledger["totals"]["charged"]) * 1_000_000)
-    with open_journal(home) as journal:
+    with open_journal(home, url=url) as journal:
         books = Books(micro, 0, wrong=verify_journal(journal))
         for rows in journal.runs.calls(run_id):
             for row in rows:

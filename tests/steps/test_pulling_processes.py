@@ -20,7 +20,6 @@ from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.vault import Vault
-from tests.storage.conftest import schema_url  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
 
 from nightscreen.schemas.calls import Ask, CallState, Caps, Grant, Settled
 from nightscreen.storage.clock import MICROS
@@ -57,21 +55,6 @@ class Place:
         """Close whatever is still open."""
         for journal in self.opened:
             journal.close()
-
-
-@pytest.fixture
-def schema_url(postgresql: str) -> Iterator[str]:
-    """Give the URL of an empty schema of its own."""
-    url = make_url(postgresql).set(drivername="postgresql+psycopg")
-    name = f"t{secrets.token_hex(6)}"
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE SCHEMA {name}"))
-    given = url.update_query_dict({"options": f"-c search_path={name}"})
-    yield given.render_as_string(hide_password=False)
-    with engine.begin() as connection:
-        connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
-    engine.dispose()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from threading import Barrier
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from sqlalchemy import create_engine, text
 
+from nightscreen.schemas.calls import Caps, GrantKind
 from nightscreen.schemas.errors import JournalBusyError, JournalError
 from nightscreen.storage.journal.engine import _WRITE_LOCK, Turn, recording
 from nightscreen.storage.journal.verify import verify_journal
@@ -17,6 +19,7 @@ from tests.storage.conftest import PRICE, Place, ended, reserve
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nightscreen.storage.holders import AdvisoryHolders
     from nightscreen.storage.journal import Journal
 
 pytestmark = pytest.mark.postgres
@@ -52,26 +55,95 @@ def test_a_database_that_may_only_be_read_is_told(server_place: Place) -> None:
     server_place.close()
 
 
-def test_a_lost_mark_of_life_stops_the_process(server_place: Place) -> None:
-    """Where the database ended that connection, nothing more may be sent."""
-    journal = server_place.open()
-    other = create_engine(server_place.url)
-    reserve(journal, 1)
-    number = journal.holders.name.removeprefix("pg-")
+def drop_lock(journal: Journal, url: str) -> None:
+    """End the database's session that holds a process's lock."""
+    number = int(journal.holders.name.removeprefix("pg-").partition(".")[0])
+    other = create_engine(url)
     with other.begin() as connection:
         connection.execute(
             text(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' "
                 "AND objsubid = 1 AND objid = CAST(:low AS bigint)::oid"
             ),
-            {"low": int(number) & 0xFFFFFFFF},
+            {"low": number & 0xFFFFFFFF},
         )
     other.dispose()
+
+
+def test_a_mark_of_life_that_is_dropped_is_set_again(server_place: Place) -> None:
+    """Where the database ends that connection, the process sets it again and nobody buries it."""
+    journal, other = (server_place.open() for _ in range(2))
+    reserve(journal, 1)
+    drop_lock(journal, server_place.url)
+    assert not other.holders.dead(journal.holders.name)
+    assert reserve(other, 1)[0][1].kind is GrantKind.HELD
+    assert other.calls.recover() == 0
+    assert reserve(journal, 2)[0][1].kind is GrantKind.GRANTED
+    assert not journal.holders.was_lost
+    server_place.close()
+
+
+def test_who_was_taken_for_dead_sends_nothing_more(server_place: Place) -> None:
+    """A process that was away for too long stops, since others may make its calls by now.
+
+    What it was answered meanwhile is settled all the same.
+    """
+    journal, other = (server_place.open() for _ in range(2))
+    pairs = reserve(journal, 1, 2)
+    held = cast("AdvisoryHolders", journal.holders)
+    with held._guard:  # it cannot reach the database
+        drop_lock(journal, server_place.url)
+        assert other.calls.recover() == 2
+    assert reserve(other, 1)[0][1].kind is GrantKind.GRANTED
     with pytest.raises(JournalError, match="resume the run"):
-        reserve(journal, 2)
-    with server_place.open() as after:
-        assert after.calls.recover() == 1
-        assert verify_journal(after) == []
+        reserve(journal, 3)
+    with pytest.raises(JournalError, match="resume the run"):
+        reserve(journal, 4)
+    journal.calls.settle("run-1", [ended(pairs[0]), ended(pairs[1])])
+    assert journal.money.today().spent_micro == 2 * PRICE
+    assert verify_journal(other) == []
+    server_place.close()
+
+
+@pytest.mark.parametrize("level", ["serializable", "repeatable read"])
+def test_a_servers_own_level_of_isolation_does_not_matter(server_place: Place, level: str) -> None:
+    """What was committed while a lock was waited for is seen, whatever the server's default is."""
+    asked = level.replace(" ", "%5C%20")
+    url = f"{server_place.url}%20-c%20default_transaction_isolation%3D{asked}"
+    journal, other = (server_place.open(url=url) for _ in range(2))
+    caps = Caps(run_micro=5 * PRICE)
+
+    def grant(mine: Journal, first: int) -> int:
+        pairs = [reserve(mine, number, caps=caps)[0] for number in range(first, first + 10)]
+        granted = [pair for pair in pairs if pair[1].kind is GrantKind.GRANTED]
+        mine.calls.settle("run-1", [ended(pair) for pair in granted])
+        return len(granted)
+
+    with ThreadPoolExecutor(2) as pool:
+        numbers = list(pool.map(grant, (journal, other), (0, 100)))
+    assert sum(numbers) == 5
+    assert verify_journal(journal) == []
+    server_place.close()
+
+
+def test_a_journal_that_stays_locked_is_waited_for(server_place: Place) -> None:
+    """A run is patient: it writes again once the lock is free, and gives up only in the end."""
+    journal = server_place.open(busy_timeout_s=0.2)
+    journal.be_patient(timedelta(seconds=60))
+    other = create_engine(server_place.url)
+    with ThreadPoolExecutor(1) as pool:
+        with other.begin() as connection:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _WRITE_LOCK})
+            waiting = pool.submit(reserve, journal, 1)
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=1.0)
+        assert waiting.result(timeout=30)[0][1].kind is GrantKind.GRANTED
+    journal.be_patient(timedelta(seconds=0.5))
+    with other.begin() as connection:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _WRITE_LOCK})
+        with pytest.raises(JournalBusyError):
+            reserve(journal, 2)
+    other.dispose()
     server_place.close()
 
 
