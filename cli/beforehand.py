@@ -31,7 +31,15 @@ if TYPE_CHECKING:
 
 
 _PATHS = ("mapping", "policy")
-_LASTING = ("batch", "purpose", "checks", "karma_identities", "karma_stop_at_first", *_PATHS)
+_LASTING = (
+    "batch",
+    "purpose",
+    "checks",
+    "karma_identities",
+    "karma_stop_at_first",
+    "freshness",
+    *_PATHS,
+)
 """What a run keeps from its beginning to its end."""
 
 

@@ -56,7 +56,7 @@ class Standing(IntEnum):
     FAILED = 4
     IN_DOUBT = 5
     LAPSED = 6
-    """Its consent ended before it could be asked; it counts as pending."""
+    """Its consent ended before it could be asked: its rows are refused, and it is no lookup."""
     SPARED = 7
     """Nothing hung on it any more, so that it was not asked."""
     UNREADABLE = 8

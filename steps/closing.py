@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.client.manners import MANNERS
 from nightscreen.client.prices import PRICES
-from nightscreen.schemas.checks import Check
+from nightscreen.schemas.checks import Check, NoAnswer
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.plan import CheckCounts
 from nightscreen.schemas.quote import Quote
-from nightscreen.steps.asking.control import ADDRESS, COMPLETED, TEST_MODE
+from nightscreen.steps.asking.control import ADDRESS, COMPLETED, TEST_MODE, StopReason
 from nightscreen.steps.line import PROBLEMS, read_chunk
 from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.row_plan import read_row_plan
@@ -26,7 +26,12 @@ from nightscreen.steps.report.account import RowTally, RunFacts, check_report, m
 from nightscreen.steps.report.callsheet import CallSheet, write_call_sheet
 from nightscreen.steps.report.coverage import Coverage
 from nightscreen.steps.report.findings import findings_of
-from nightscreen.steps.report.identities import identities_report, of_check, standings
+from nightscreen.steps.report.identities import (
+    identities_report,
+    of_check,
+    standings,
+    without_answer,
+)
 from nightscreen.steps.report.news import news_of
 from nightscreen.steps.report.page import report_page
 from nightscreen.steps.report.plausible import earlier_reports, hold, plausible
@@ -70,7 +75,7 @@ def write_rows(line: Line) -> RowTally:
         answers=line.journal.answers,
         evidence=Evidence.of(line.journal, line.batch),
         stamp=line.journal.answers.stamp(),
-        unanswered=line.journal.runs.unanswered(line.run_id),
+        unanswered=without_answer(line),
         freshness=line.freshness,
         columns=line.columns,
         test_mode=state == TEST_MODE,
@@ -84,7 +89,19 @@ def write_rows(line: Line) -> RowTally:
     line.folder.write_parts("enriched", schema, tables)
     if not assembly.test_mode:
         assembly.evidence.close()
+    _stop_if_pending(line, tally)
     return tally
+
+
+def _stop_if_pending(line: Line, tally: RowTally) -> None:
+    """Never call a run completed that leaves a row pending, whatever was erased meanwhile."""
+    left = sum(tally.statuses[check][NoAnswer.PENDING.value] for check in line.wanted.checks)
+    if left and state_of(line)[0] == COMPLETED:
+        line.control.stop_run(StopReason.FAILURES)
+        line.control.notices.append(
+            f"{left} answers that were at hand when the run began are there no longer: resume the "
+            "run to ask for them"
+        )
 
 
 def _enriched(line: Line, assembly: Assembly, tally: RowTally) -> Iterator[pa.Table]:

@@ -22,8 +22,8 @@ UNKNOWN_EXPOSURE = -1
 class Distinct:
     """The distinct lookups of one slot, as parallel arrays.
 
-    `row` is the first row that asks, in whose name the call is made; `inverse` leads from each
-    asking row (`asking`) to its lookup. `listed` where an answer at hand is a listing.
+    `row` is the row in whose name the call is made; `inverse` leads from each asking row (`asking`)
+    to its lookup. `listed` where an answer at hand is a listing.
     """
 
     subjects: bytes
@@ -87,15 +87,22 @@ def first_of_each(halves: NDArray[np.uint64], order: NDArray[np.int64]) -> NDArr
 
 
 def make_distinct(
-    subjects: bytes | bytearray, asking: NDArray[np.int32], exposure: NDArray[np.int64]
+    subjects: bytes | bytearray,
+    asking: NDArray[np.int32],
+    exposure: NDArray[np.int64],
+    allowed_until: NDArray[np.int64] | None = None,
 ) -> Distinct:
     """Group a slot's asking rows by subject; the first row in input order owns the lookup.
+
+    Where consent is needed, it is the first of those whose consent lasts longest: once it has
+    ended, that of every other row has too.
 
     Args:
         subjects: the pseudonyms they ask about, sixteen bytes each, joined.
         asking: the rows, ascending.
         exposure: naira at risk of every row of the batch in kobo, `UNKNOWN_EXPOSURE` where it is
             not known.
+        allowed_until: when consent of every row of the batch ends; None where none is needed.
     """
     halves = np.frombuffer(subjects, dtype=">u8").reshape(-1, 2)
     order = ascending(halves)
@@ -104,6 +111,12 @@ def make_distinct(
     inverse[order] = np.cumsum(first, dtype=np.int32) - 1
     owner = order[first]
     size = len(owner)
+    if allowed_until is not None and size:
+        until = allowed_until[asking[order]]
+        longest = np.maximum.reduceat(until, np.flatnonzero(first))
+        lasting = np.flatnonzero(until == longest[inverse[order]])
+        _, earliest = np.unique(inverse[order[lasting]], return_index=True)
+        owner = order[lasting[earliest]]
     at_risk = exposure[asking[order]]
     best = np.maximum.reduceat(at_risk, np.flatnonzero(first)) if size else at_risk
     return Distinct(

@@ -120,6 +120,8 @@ class Planner:
         self._stamp = ""
         self._starts = [0]
         self._exposures: list[NDArray[np.int64]] = []
+        self._consent_ends: list[NDArray[np.int64]] = []
+        self._is_gated = any(slot.check in CONSENT_GATED for slot in self._slots)
         self._screened_before: NDArray[np.bool_] = np.zeros(0, dtype=bool)
         self.counts = {check: CheckCounts() for check in wanted.checks}
         self.slots = {slot: CheckCounts() for slot in self._slots}
@@ -143,6 +145,8 @@ class Planner:
             self._whys[slot].append(why)
         self._count_rows()
         self._exposures.append(_exposure_kobo(rows))
+        if self._is_gated:
+            self._consent_ends.append(consent_ends(rows.combine_chunks().to_batches()[0]))
         self._starts.append(self.rows + rows.num_rows)
 
     def _without_placeholders(self, why: NDArray[np.int8], slot: Slot) -> NDArray[np.int8]:
@@ -191,11 +195,14 @@ class Planner:
         """
         self._stamp = self._answers.stamp()
         exposure = np.concatenate([np.zeros(0, np.int64), *self._exposures])
+        until = np.concatenate([np.zeros(0, np.int64), *self._consent_ends])
         self._exposures.clear()
+        self._consent_ends.clear()
         self._screened_before = np.zeros(self.rows, dtype=bool)
         for slot in self._slots:
             subjects = take_subjects(self._space, slot, len(self._starts) - 1)
-            distinct = make_distinct(subjects, self._asking(slot), exposure)
+            allowed_until = until if slot.check in CONSENT_GATED else None
+            distinct = make_distinct(subjects, self._asking(slot), exposure, allowed_until)
             latest = self._match_stored(slot, distinct)
             if distinct.banded.any():
                 self._judge_banded(slot, distinct, latest, read_chunk, judge)

@@ -147,6 +147,8 @@ def check_report(
 ) -> dict[str, Any]:
     """Return one check's part of the report.
 
+    A lookup whose consent ended before it could be asked is none any more: its rows are refused.
+
     Args:
         counts: how the plan stood before anything was asked.
         standings: what became of the lookups that were to be asked.
@@ -158,12 +160,14 @@ def check_report(
         test_mode: nothing that was said counts: all is pending.
     """
     calls = sheet.checks[check.value]
+    ended = 0 if test_mode else statuses[NoAnswer.REFUSED.value] - counts.rows_refused
+    lapsed = 0 if test_mode else standings[Standing.LAPSED]
     return {
-        "rows_refused": counts.rows_refused,
+        "rows_refused": counts.rows_refused + ended,
         "rows_ineligible": counts.rows_ineligible,
         "rows_invalid": counts.rows_invalid,
-        "lookups": counts.lookups,
-        "distinct": counts.distinct,
+        "lookups": counts.lookups - ended,
+        "distinct": counts.distinct - lapsed,
         **settled_counts(counts, standings, test_mode=test_mode),
         "attempts": calls.attempts,
         "retries": calls.retries,
@@ -193,7 +197,8 @@ def settled_counts(
     }
     if test_mode:
         settled = dict.fromkeys(settled, 0)
-    return {**settled, "pending": counts.distinct - sum(settled.values())}
+    lapsed = 0 if test_mode else standings[Standing.LAPSED]
+    return {**settled, "pending": counts.distinct - lapsed - sum(settled.values())}
 
 
 def make_report(

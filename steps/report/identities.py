@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.schemas.checks import Check
+from nightscreen.schemas.checks import Check, NoAnswer
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.plan import Standing
 from nightscreen.steps.report.account import settled_counts
@@ -42,7 +42,7 @@ def standings(line: Line) -> Ends:
     one: the journal knows.
     """
     found: Ends = {}
-    open_ = np.isin(line.standing, (Standing.WAITING.value, Standing.FAILED.value))
+    open_ = np.isin(line.standing, [Standing.WAITING, Standing.FAILED, Standing.LAPSED])
     for check, kind in line.ranked.slots():
         mine = ~open_ & line.ranked.is_of(check, kind)
         ends, numbers = np.unique(line.standing[mine], return_counts=True)
@@ -55,15 +55,35 @@ def standings(line: Line) -> Ends:
 
 def _count_earlier(line: Line, unreached: NDArray[np.bool_], found: Ends) -> None:
     earlier = line.journal.runs.unanswered(line.run_id)
-    if not earlier:
+    if not earlier and not (line.standing == Standing.LAPSED.value).any():
         return
     for start, piece in line.needed.pieces():
         mine = np.flatnonzero(unreached[start : start + piece.num_rows])
         rows = piece.select(["check", "kind", "subject"]).take(pa.array(mine))
-        for row in rows.to_pylist():
+        for place, row in zip(mine, rows.to_pylist(), strict=True):
             standing = _EARLIER.get(earlier.get((row["check"], row["subject"]), ""))
+            if standing is None and line.standing[start + place] == Standing.LAPSED.value:
+                standing = Standing.LAPSED
             if standing is not None:
                 found[(row["check"], row["kind"])][standing] += 1
+
+
+def without_answer(line: Line) -> dict[tuple[str, bytes], str]:
+    """Return the lookups of a run that have no answer from it, and why where it is known.
+
+    For each check and pseudonym it is the status of the rows that need it.
+    """
+    found = line.journal.runs.unanswered(line.run_id)
+    lapsed = line.standing == Standing.LAPSED.value
+    if not lapsed.any():
+        return found
+    for start, piece in line.needed.pieces():
+        mine = np.flatnonzero(lapsed[start : start + piece.num_rows])
+        for row in piece.select(["check", "subject"]).take(pa.array(mine)).to_pylist():
+            key = (row["check"], row["subject"])
+            if found.get(key, NoAnswer.PENDING) == NoAnswer.PENDING:
+                found[key] = NoAnswer.REFUSED.value
+    return found
 
 
 def of_check(ends: Ends, check: Check) -> Counter[Standing]:

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import delete
 
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.errors import SettingsError
@@ -21,6 +22,8 @@ from nightscreen.schemas.settings import read_settings
 from nightscreen.steps import closing, line
 from nightscreen.steps.asking.rounds import open_asking
 from nightscreen.storage.clock import MICROS
+from nightscreen.storage.journal.engine import writing
+from nightscreen.storage.journal.tables import answers
 from tests.kill.drive import ask_everything
 from tests.screening import CONSENT, Night, World, customer
 
@@ -197,6 +200,24 @@ def test_an_answer_of_a_machine_with_another_clock_is_used(tmp_path: Path, behin
         assert set(night.column(f"{check}_source")) == {"reused"}
     assert night.report["state"] == "completed"
     agree(night)
+
+
+def test_a_run_whose_answers_were_erased_meanwhile_is_not_completed(nights: Nights) -> None:
+    """What the plan would reuse is gone when rows are written: the run stops, to be resumed."""
+    rows = [person(number) for number in range(1, 5)]
+    nights.screen(rows, checks=["karma"])
+    folder = nights.world.folder
+    options = {"input": str(folder / "customers.csv"), "output": str(folder / "out")}
+    with planned(nights.world, **options, checks=["karma"]) as line:
+        with writing(line.journal.engine) as connection:
+            connection.execute(delete(answers).where(answers.c.answer_id == 4))
+        night = asyncio.run(asked_to_the_end(line, nights.world))
+    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "failures")
+    assert not night.report["publishable"]
+    assert night.column("karma_status").count("pending") == 1
+    again = nights.screen(run=night.report["run_id"])
+    assert again.report["state"] == "completed"
+    agree(again)
 
 
 @contextmanager

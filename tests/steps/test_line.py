@@ -341,9 +341,17 @@ def test_no_call_goes_out_once_its_consent_has_ended(tmp_path: Path) -> None:
 
     world = World(tmp_path, clock=later)
     ends = to_instant(opened + 30 * 60 * 1_000_000).isoformat()
-    world.screen(_people(60, **CONSENT, consent_expires_at=ends), checks=["ecosystem"])
+    rows = _people(60, **CONSENT, consent_expires_at=ends)
+    longer = to_instant(opened + 10 * DAY).isoformat()
+    twin = {**rows[-1], "customer_id": "C-twin", "consent_expires_at": longer}
+    night = world.screen([*rows, twin], checks=["ecosystem"])
     sent = len(world.calls("ecosystem"))
     assert 0 < sent < 60
+    part, statuses = night.report["checks"]["ecosystem"], night.column("ecosystem_status")
+    assert night.report["state"] == "completed"
+    assert statuses[-1] == statuses[-2] != "refused"  # asked in the name of who consented longest
+    assert statuses.count("refused") == part["rows_refused"] == 60 - sent
+    assert (part["pending"], part["distinct"], part["lookups"]) == (0, sent, sent + 1)
 
 
 def test_a_price_spike_of_long_ago_binds_nobody(
