@@ -89,6 +89,7 @@ def test_a_database_that_is_restarted_does_not_end_the_night(
     assert truth.wrong_statuses(tmp_path / "out" / run_id) == []
 
 
+@pytest.mark.long  # half a minute passes until the lost process is surely dead
 def test_a_database_that_stays_away_ends_the_run_and_a_resume_goes_on(
     tmp_path: Path, there: Database, service: SandboxProcess
 ) -> None:
