@@ -47,6 +47,7 @@ _NUMBERS = _Numbers({outcome.value: number for number, outcome in enumerate(OUTC
 _SIXTEEN = "S16"
 _DENSE = 8  # answers for each lookup up to which reading whole ranges is quicker
 _ERASURE = "erasure"
+_WITH_RECORD = sorted(each.value for each in (*HITS, Outcome.UNREADABLE))
 _RECENT = 20_000  # answers among which those in a row are looked for
 
 
@@ -186,7 +187,7 @@ class Answers:
         newest = select(answers).order_by(answers.c.answer_id.desc()).limit(_RECENT).subquery()
         query = (
             select(newest.c.outcome, newest.c.cost_micro)
-            .where(newest.c.check == check, newest.c.outcome.in_({*HITS, Outcome.UNREADABLE}))
+            .where(newest.c.check == check, newest.c.outcome.in_(_WITH_RECORD))
             .order_by(newest.c.answer_id.desc())
         )
         found = 0

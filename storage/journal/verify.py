@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal.opening import Journal
 
 _BLOCK = 2000
+_KEPT_STATES = sorted(state.value for state in KEPT_STATES)
 
 
 def verify_journal(journal: Journal) -> list[str]:
@@ -67,7 +68,7 @@ def _seals(journal: Journal, connection: Connection) -> list[str]:
 
 def _answers(connection: Connection) -> list[str]:
     """Count answered calls without an answer, and answers without their call."""
-    answered = select(calls.c.call_id).where(calls.c.state.in_(KEPT_STATES))
+    answered = select(calls.c.call_id).where(calls.c.state.in_(_KEPT_STATES))
     kept = select(answers.c.call_id)
     lacking = _count(
         connection,
@@ -114,7 +115,7 @@ def _tallies(connection: Connection) -> list[str]:
         calls.c.outcome,
         func.count(),
         func.sum(func.coalesce(calls.c.cost_micro, 0)),
-    ).where(calls.c.state.in_(KEPT_STATES))
+    ).where(calls.c.state.in_(_KEPT_STATES))
     groups = counted.group_by(calls.c.run_id, calls.c.check, calls.c.kind, calls.c.outcome)
     truth = {
         (run, check, kind, outcome or ""): (int(number), int(cost))
