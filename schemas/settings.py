@@ -261,7 +261,9 @@ def overridden(settings: FreshnessOverrides, given: Sequence[str]) -> FreshnessO
             + ", ".join(
                 f"{check.value}.{outcome}"
                 for check in Check
-                for outcome in FreshnessOverrides.model_fields[check.value].default.model_fields
+                for outcome in type(
+                    FreshnessOverrides.model_fields[check.value].default
+                ).model_fields
             )
         ) from None
 
