@@ -58,8 +58,7 @@ def products(json_output: JsonOption = False) -> None:
 
 def product_cells(product: LoanProduct) -> tuple[str, ...]:
     """Return what the table shows of a product; a dash where the service says nothing."""
-    extra = product.extra
-    period = str(extra.get("max_tenor_period") or extra.get("tenor_period") or "")
+    period = product.max_tenor_period or str(product.extra.get("tenor_period") or "")
     periods = f"{period}s" if period and product.max_tenor_value != 1 else period
     rate = "" if product.interest_rate is None else f"{product.interest_rate:f} %"
     per = f"a {product.interest_period}" if rate and product.interest_period else ""
@@ -155,10 +154,10 @@ def _offer(
 
 def _refusal_said(report: Any) -> Any:  # noqa: ANN401 - the report
     """Say on stderr, beside the JSON, that the key is no distributor's; return the report."""
-    from nightscreen.steps.loans.products import NO_DISTRIBUTOR
+    from nightscreen.schemas.stops import REFUSALS
 
-    if NO_DISTRIBUTOR in report["notices"]:
-        typer.echo(f"nightscreen: {NO_DISTRIBUTOR}", err=True)
+    if REFUSALS["distributor"] in report["notices"]:
+        typer.echo(f"nightscreen: {REFUSALS['distributor']}", err=True)
     return report
 
 

@@ -5,12 +5,16 @@ What does not belong here: paths of operations (`client/wire.py`) and sockets.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 
 import httpx
 
 from nightscreen.schemas.errors import SettingsError
+
+_VERSION = re.compile(r"(?:/+v2)?/*$", re.IGNORECASE)
+"""People paste the base address with the version or without; both mean the same service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,8 @@ class Address:
 
     Attributes:
         url: scheme, host and port, path `/`.
-        prefix: path before each operation's own, without a slash at its end; mostly empty.
+        prefix: path before each operation's own, without a slash at its end and without the
+            version, which every operation's path has itself; mostly empty.
     """
 
     url: httpx.URL
@@ -45,8 +50,8 @@ def parse_address(base_url: str) -> Address:
         raise SettingsError("BASE_URL may hold host, port and path only; the key goes in API_KEY")
     if url.scheme == "http" and not _is_loopback(url.host):
         raise SettingsError("BASE_URL must be https: only a loopback address may be http")
-    prefix = url.raw_path.decode("ascii").rstrip("/")
-    return Address(url.copy_with(path="/"), prefix)
+    path = url.raw_path.decode("ascii")
+    return Address(url.copy_with(path="/"), _VERSION.sub("", path).rstrip("/"))
 
 
 def _is_loopback(host: str) -> bool:

@@ -6,12 +6,14 @@ records (`client/reading.py`), and whether another attempt is affordable (the ca
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from nightscreen.client.exchange import Break, Exchange
+from nightscreen.client.identities import bank_codes, is_somebody_elses
 from nightscreen.client.manners import (
     BodyShape,
     Manners,
@@ -22,14 +24,13 @@ from nightscreen.client.manners import (
     Verdict,
     load_manners,
 )
-from nightscreen.client.reading import find_meta, is_other_person, parse_document, read_record
+from nightscreen.client.reading import find_meta, parse_document, read_record, shown_contact
 from nightscreen.schemas.answers import read_number
-from nightscreen.schemas.checks import Outcome
+from nightscreen.schemas.checks import Operation, Outcome
 from nightscreen.schemas.money import to_micro
 
 if TYPE_CHECKING:
     from nightscreen.client.wire import Request
-    from nightscreen.schemas.checks import Operation
 
 __all__ = [
     "Break",
@@ -81,6 +82,8 @@ class Reading:
         balance_micro: micro-naira left in the wallet, where the answer said so.
         status: HTTP status, where there was one.
         body: the raw body of a call that was answered, readable or not; empty otherwise.
+        contact: the masked phone or email that a refused BVN start shows as the registered one.
+        foreign: digest of a record about somebody else, the same for the same record.
         rule: the name of the rule that decided, for whoever corrects the table.
         fault: of a server fault that may have been charged, a digest by which those that say the
             same are told; empty otherwise.
@@ -98,6 +101,8 @@ class Reading:
     balance_micro: int | None = None
     status: int | None = None
     body: bytes = b""
+    contact: str | None = None
+    foreign: bytes = b""
     rule: str = ""
     fault: str = ""
 
@@ -115,8 +120,11 @@ class _Look:
     shapes: frozenset[BodyShape]
     body_status: str
     message: str
+    contact: str | None = None
 
     def satisfies(self, rule: Rule) -> bool:
+        if rule.shows_contact and self.contact is None:
+            return False
         if rule.keys and not any(key in self.document for key in rule.keys):
             return False
         if rule.body_status and self.body_status not in rule.body_status:
@@ -132,6 +140,7 @@ class Classifier:
 
     def __init__(self, manners: Manners | None = None) -> None:
         self._rules = (manners or load_manners()).rules
+        bank_codes()  # read now, so that a broken table is an error before anything is sent
         self._shortlists: dict[tuple[Operation, Break | int | None], tuple[Rule, ...]] = {}
 
     def read(self, request: Request, exchange: Exchange) -> Reading:
@@ -162,6 +171,8 @@ class Classifier:
             balance_micro=_meta(look.document, "balance"),
             status=exchange.status,
             body=exchange.body if verdict in BODY_KEPT else b"",
+            contact=look.contact if rule.shows_contact else None,
+            foreign=_digest(look) if rule.trouble is Trouble.WRONG_IDENTITY else b"",
             rule=rule.name,
             fault=_fault(exchange, look) if rule.verdict is Verdict.IN_DOUBT else "",
         )
@@ -201,7 +212,14 @@ def _look(request: Request, exchange: Exchange) -> _Look:
         shapes=_shapes(request, document),
         body_status=_text(document, "status").casefold(),
         message=" ".join(_text(document, "message")[:MESSAGE_CHARACTERS].split()),
+        contact=shown_contact(document) if request.operation is Operation.BVN_START else None,
     )
+
+
+def _digest(look: _Look) -> bytes:
+    """Return a digest of the record alone: cost, balance and message differ from call to call."""
+    record = json.dumps(look.document.get("data"), sort_keys=True, default=str)
+    return sha256(record.encode()).digest()
 
 
 def _shapes(request: Request, document: dict[str, object]) -> frozenset[BodyShape]:
@@ -211,7 +229,7 @@ def _shapes(request: Request, document: dict[str, object]) -> frozenset[BodyShap
     if record is None:
         nothing = document.get("data") in (None, "", [], {})
         return frozenset({BodyShape.NO_RECORD, *([BodyShape.NO_DATA] if nothing else [])})
-    if is_other_person(request.operation, request.asked, record):
+    if is_somebody_elses(request.asked, record):
         return frozenset({BodyShape.OTHER_PERSON})
     return frozenset({BodyShape.RECORD})
 

@@ -49,6 +49,8 @@ class Trouble(StrEnum):
     WRONG_IDENTITY = "wrong_identity"
     REJECTED = "rejected"
     AUTH = "auth"
+    NO_RIGHT = "no_right"
+    """The key is known and may not ask this."""
     UNPRICED = "unpriced"
     BALANCE = "balance"
     ADDRESS = "address"
@@ -61,6 +63,8 @@ class Trouble(StrEnum):
     """The key belongs to no distributor of loans."""
     UNREACHABLE = "unreachable"
     """No one-time password could be sent to the customer."""
+    WRONG_CONTACT = "wrong_contact"
+    """The contact given is not the registered one, which the service shows masked."""
     OTP_WRONG = "otp_wrong"
     OTP_EXPIRED = "otp_expired"
     OTP_UNASKED = "otp_unasked"
@@ -136,6 +140,7 @@ class Rule(BaseModel):
     message_matches: tuple[Pattern, ...] = ()
     keys: tuple[str, ...] = ()
     body: tuple[BodyShape, ...] = ()
+    shows_contact: bool = False
     verdict: Verdict
     outcome: Outcome | None = None
     trouble: Trouble | None = None
@@ -159,7 +164,7 @@ class Rule(BaseModel):
             raise ValueError("`stop` and `stop_scope` belong to the verdicts stop and test_mode")
         if self.retry and (answered or stops):
             raise ValueError("`retry` makes no sense after an answer or a stop")
-        if self.broken and (self.body_status or self.message_matches or self.keys or self.body):
+        if self.broken and self.looks_at_body():
             raise ValueError("a broken exchange has no body to look at")
         found = self.outcome not in (None, Outcome.CLEAR, Outcome.NOT_FOUND)
         if found and self.body != (BodyShape.RECORD,):
@@ -168,9 +173,12 @@ class Rule(BaseModel):
 
     def has_conditions(self) -> bool:
         """Tell whether the rule may fail to apply."""
-        of_exchange = self.operations or self.broken or self.status
-        return bool(
-            of_exchange or self.body_status or self.message_matches or self.keys or self.body
+        return bool(self.operations or self.broken or self.status) or self.looks_at_body()
+
+    def looks_at_body(self) -> bool:
+        """Tell whether a condition is about the body."""
+        return self.shows_contact or bool(
+            self.body_status or self.message_matches or self.keys or self.body
         )
 
     def may_apply(self, operation: Operation, happened: Break | int | None) -> bool:
@@ -180,9 +188,7 @@ class Rule(BaseModel):
         if self.broken:
             return happened in self.broken
         if isinstance(happened, Break):
-            return not (self.status or self.body_status or self.message_matches or self.keys) and (
-                not self.body
-            )
+            return not self.status and not self.looks_at_body()
         if not self.status:
             return True
         return happened is not None and (

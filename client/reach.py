@@ -1,14 +1,22 @@
-"""Whether the service can be reached at all: a connection is made and closed, nothing is asked.
+"""Whether the service can be reached, and whether it knows address and key; nothing is paid for.
 
-No request is ever written, so that it costs nothing. Calls are in `client/api.py`.
+`reach` makes a connection and closes it; `knock` asks for the list of loan products, which is free
+and about nobody. All other calls are in `client/api.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
+from collections.abc import Callable
+from pathlib import Path
 
+from nightscreen.client import loans
 from nightscreen.client.address import parse_address
+from nightscreen.client.api import Client
+from nightscreen.client.manners import load_manners
+from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import SettingsError
 
 _HTTPS, _HTTP = 443, 80
@@ -35,6 +43,34 @@ def reach(base_url: str, *, timeout_s: float = TIMEOUT_S) -> str | None:
     except OSError as error:
         return _in_the_way(error, f"{url.host}:{port}", timeout_s)
     return None
+
+
+Knock = Callable[[str, str, Path | None], str | None]
+
+
+def knock(
+    base_url: str, api_key: str, manners: Path | None = None, *, timeout_s: float = TIMEOUT_S
+) -> str | None:
+    """Return the trouble that the one free question meets: `address`, `auth`, ...; None for none.
+
+    Raises:
+        SettingsError: the address or the key is malformed, or the table of manners is.
+    """
+
+    async def ask() -> str | None:
+        timeouts_s = {Operation.LOAN_PRODUCTS: timeout_s}
+        client = Client(
+            base_url,
+            api_key,
+            timeouts_s=timeouts_s,
+            max_in_flight=1,
+            manners=load_manners(manners),
+        )
+        async with client:
+            trouble = (await client.send(loans.products())).trouble
+        return None if trouble is None else trouble.value
+
+    return asyncio.run(ask())
 
 
 def _in_the_way(error: OSError, place: str, timeout_s: float) -> str:

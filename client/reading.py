@@ -31,6 +31,13 @@ _TOKENS = frozenset({Operation.AGGREGATOR_EXCHANGE, Operation.AGGREGATOR_REFRESH
 _LOAN_NAMES = (("loan_reference", "reference"), ("link", "url"), ("short_link", "url"))
 """Other names under which the fields of an offer may come: the specification shows none."""
 
+_MASKS = frozenset("*•#")
+_CONTACT = re.compile(r"[\w.%+*•#-]+@[\w.*•#-]+|\+?[0-9*•#xX][0-9*•#xX -]{5,}[0-9*•#xX]")
+_CONTACT_CHARACTERS = 1000
+_LEAST_COVERED, _LEAST_SHOWN = 2, 2
+_BVN_BEGINS = "22"
+"""No Nigerian phone number begins so, and every BVN does."""
+
 AGGREGATOR_DATA = frozenset(
     each for each in Operation if each.value.startswith("aggregator_") and each not in _TOKENS
 )
@@ -42,8 +49,8 @@ _META = re.compile(r'"meta"\s*:\s*(\{[^{}]*\})')
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 """How JSON text escapes a character beyond the first 65,536, in two halves; one may be missing."""
 
-SAME_DIGITS = 10
-"""Identifiers are compared on this many last digits: `+234` and `0` before a phone are one."""
+_ACCOUNT_LISTS = ("accounts", "bank_accounts", "linked_accounts")
+"""Where linked accounts may stand beside BVN details: nobody recorded the two together."""
 
 
 @overload
@@ -82,7 +89,8 @@ def parse_answer(check: Check | Operation, body: bytes) -> AnyAnswer | None:
     """Return the record an answered call holds; None where there is none, as in a miss.
 
     Shapes are those of the specification, "Resources and their fields"; a BVN confirmation is read
-    as the details object or as a list of accounts, karma as one record or a list of them.
+    as the details object, as a list of accounts, or as both together, karma as one record or a list
+    of them.
     """
     operation = Operation(check.value)
     return read_record(operation, parse_document(operation, body))
@@ -175,9 +183,8 @@ def _read_validation(operation: Operation, data: object) -> Answer | None:
     if operation is Operation.BVN_START:
         started = BvnStarted(masked_contact=data) if isinstance(data, str) else None
         return started if started and not started.is_blank() else None
-    if operation is Operation.BVN_FINISH and isinstance(data, list):
-        accounts = tuple(BvnAccount.read(item) for item in data if isinstance(item, dict))
-        return tuple(account for account in accounts if not account.is_blank()) or None
+    if operation is Operation.BVN_FINISH:
+        return _read_bvn(data)
     if operation is Operation.KARMA and isinstance(data, list):
         listings = (KarmaListing.read(_flat_karma(item)) for item in data if isinstance(item, dict))
         found = tuple(listing for listing in listings if not listing.is_blank())
@@ -185,21 +192,48 @@ def _read_validation(operation: Operation, data: object) -> Answer | None:
     return _read_object(operation, data) if isinstance(data, dict) else None
 
 
-def is_other_person(operation: Operation, asked: str, answer: AnyAnswer) -> bool:
-    """Tell whether a record is plainly about another identifier than the one asked about.
+def _read_bvn(data: object) -> BvnDetails | None:
+    """Return BVN details with the accounts linked to them, or the accounts alone."""
+    details: dict[str, Any] = {}
+    listed: list[Any] = []
+    if isinstance(data, list):
+        listed = data
+    elif isinstance(data, dict):
+        name = next((name for name in _ACCOUNT_LISTS if isinstance(data.get(name), list)), "")
+        listed = data.get(name, [])
+        details = {key: value for key, value in data.items() if key != name}
+    accounts = tuple(BvnAccount.read(item) for item in listed if isinstance(item, dict))
+    known = tuple(account for account in accounts if not account.is_blank())
+    record = BvnDetails.read(details).model_copy(update={"accounts": known})
+    return None if record.is_blank() else record
 
-    Digits the service masks (zeros, asterisks) agree with anything, and so do identifiers of
-    different kinds: in doubt the record is taken for the right one.
+
+def shown_contact(document: object) -> str | None:
+    """Return the masked phone numbers and emails that a body shows anywhere, or None.
+
+    Nobody recorded where a refused BVN start shows them: it may be the message, `data`, or a list.
     """
-    if operation is Operation.KARMA:  # of several listings not one may be somebody else's
-        return any(_differ(asked, each.karma_identity) for each in listings_of(answer))
-    if operation is Operation.ECOSYSTEM and isinstance(answer, EcosystemRecord):
-        return _differ(asked, answer.bvn)
-    if operation is Operation.BANK_ACCOUNT and isinstance(answer, BankAccountAnswer):
-        return _differ(asked, answer.account_number)
-    if operation is Operation.BVN_FINISH and isinstance(answer, BvnDetails):
-        return _differ(asked, answer.bvn)
-    return False
+    found: dict[str, None] = {}
+    held: list[object] = [document]
+    while held:
+        each = held.pop()
+        if isinstance(each, dict):
+            held += [value for name, value in each.items() if name != "meta"]
+        elif isinstance(each, list):
+            held += each
+        elif isinstance(each, str):
+            tokens = (token.strip(" .,-") for token in _CONTACT.findall(each[:_CONTACT_CHARACTERS]))
+            found |= dict.fromkeys(token for token in tokens if _is_masked_contact(token))
+    return ", ".join(sorted(found)) or None
+
+
+def _is_masked_contact(token: str) -> bool:
+    """Tell a masked phone or email from a masked BVN, a date, or a number with signs."""
+    if "@" in token:
+        return bool(_MASKS & set(token))
+    masks = sum(each in _MASKS or each in "xX" for each in token)
+    digits = sum(each.isdigit() for each in token)
+    return masks >= _LEAST_COVERED and digits >= _LEAST_SHOWN and not token.startswith(_BVN_BEGINS)
 
 
 def listings_of(answer: object) -> tuple[KarmaListing, ...]:
@@ -209,28 +243,9 @@ def listings_of(answer: object) -> tuple[KarmaListing, ...]:
     return (answer,) if isinstance(answer, KarmaListing) else ()
 
 
-def _differ(asked: str, answered: str | None) -> bool:
-    if not answered:
-        return False
-    if "@" in asked and "@" in answered:
-        masked = "*" in answered
-        return not masked and asked.strip().casefold() != answered.casefold()
-    ours, theirs = _digits(asked), _digits(answered)
-    if not ours or not theirs or len(ours) < SAME_DIGITS or len(theirs) < SAME_DIGITS:
-        return False
-    pairs = zip(ours[-SAME_DIGITS:], theirs[-SAME_DIGITS:], strict=True)
-    return any(mine != other and other not in "0*" for mine, other in pairs)
-
-
-def _digits(identifier: str) -> str:
-    """Return the digits and masks of an identifier made of nothing else, or an empty text."""
-    bare = identifier.translate({ord(mark): None for mark in " +-()"})
-    return bare if bare.isascii() and bare.replace("*", "0").isdigit() else ""
-
-
 def _read_object(operation: Operation, data: dict[str, Any]) -> Answer | None:
     """Return the record an object holds; None where not one specified field could be read."""
-    record: BankAccountAnswer | KarmaListing | EcosystemRecord | SelfieAnswer | BvnDetails
+    record: BankAccountAnswer | KarmaListing | EcosystemRecord | SelfieAnswer
     match operation:
         case Operation.BANK_ACCOUNT:
             record = BankAccountAnswer.read(data)
@@ -240,8 +255,6 @@ def _read_object(operation: Operation, data: dict[str, Any]) -> Answer | None:
             record = EcosystemRecord.read(data)
         case Operation.SELFIE:
             record = SelfieAnswer.read(data)
-        case Operation.BVN_FINISH:
-            record = BvnDetails.read(data)
         case _:
             return None
     return None if record.is_blank() else record

@@ -30,7 +30,8 @@ class Request:
         method: HTTP method.
         path: path below the base address, percent-encoded; it may hold an identifier.
         body: JSON text, None where the operation has no body.
-        asked: the identifier asked about, so that an answer for somebody else is noticed.
+        asked: the identifier asked about, so that an answer for somebody else is noticed; of an
+            account with its bank, as in `058-0123456789`.
         access_token: the customer's token, sent in place of the key (specification, area A,
             authentication 3); empty where the key is sent.
     """
@@ -75,7 +76,7 @@ def bank_account(account_number: str, bank_code: str) -> Request:
         "POST",
         f"{VERIFICATION}/bankaccount/bvn",
         json_body(account_number=account_number, bank_code=bank_code),
-        asked=account_number,
+        asked=f"{bank_code}-{account_number}",
     )
 
 

@@ -135,7 +135,29 @@ def _worded_date(text: str) -> date | None:
     return None
 
 
+ACCOUNT_STATUSES = (
+    "active",
+    "dormant",
+    "closed",
+    "post_no_debit",
+    "post_no_credit",
+    "inactive",
+    "frozen",
+    "other",
+)
+"""How a bank account stands; the service sends each as its number, counted from 1."""
+
+
+def read_account_status(value: object) -> str | None:
+    """Return the word of a bank account's status from its number or from a word."""
+    number = read_count(value)
+    if number is not None and 1 <= number <= len(ACCOUNT_STATUSES):
+        return ACCOUNT_STATUSES[number - 1]
+    return "_".join((read_text(value) or "").casefold().replace("-", " ").split()) or None
+
+
 Text = Annotated[str | None, BeforeValidator(read_text)]
+AccountStatus = Annotated[str | None, BeforeValidator(read_account_status)]
 Number = Annotated[Decimal | None, BeforeValidator(read_number)]
 Count = Annotated[int | None, BeforeValidator(read_count)]
 Flag = Annotated[bool | None, BeforeValidator(read_flag)]
@@ -158,13 +180,13 @@ class Record(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:
-        cls.specified = frozenset(cls.model_fields) - {"extra"}
         cls.readers = {
             name: cast("Callable[[object], Any]", each.func)
             for name, field in cls.model_fields.items()
             for each in field.metadata
             if isinstance(each, BeforeValidator)
         }
+        cls.specified = frozenset(cls.readers)
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
@@ -241,7 +263,10 @@ class KarmaListings:
 
 
 class EcosystemRecord(Record):
-    """A borrower's history with lenders (specification, ecosystem record)."""
+    """A borrower's history with lenders (specification, ecosystem record).
+
+    After the fields of the specification come those that were recorded beside them.
+    """
 
     bvn: Text = None
     first_name: Text = None
@@ -266,6 +291,36 @@ class EcosystemRecord(Record):
     credit_delinquency: Count = None
     processed_on: Instant = None
 
+    bvn_phone_number: Text = None
+    phone_number: Text = None
+    unique_phone_numbers: Count = None
+    email: Text = None
+    unique_emails: Count = None
+    gender: Text = None
+    failed_selfie_bvn_check: Count = None
+    lending_lenders: Count = None
+    loan_amount: Number = None
+    settled_loan_amount: Number = None
+    settled_loan_amount_paid: Number = None
+    running_loan_amount: Number = None
+    past_due_loan_amount: Number = None
+    penalty: Number = None
+    penalty_paid: Number = None
+    delayed_paid_loan_amount: Number = None
+    delayed_paid_loans_trials: Count = None
+    delayed_paid_loans_avg: Number = None
+    delayed_paid_loans_trials_max: Count = None
+    delayed_paid_loans_trials_min: Count = None
+    first_loan_date: Day = None
+    last_loan_date: Day = None
+    loan_requests: Count = None
+    failed_loan_requests: Count = None
+    unique_login_ips: Count = None
+    unique_device_ids: Count = None
+    distinct_mobile_os: Count = None
+    duplicated_devices: Count = None
+    shared_device_users: Count = None
+
 
 class SelfieAnswer(Record):
     """A photograph compared with the BVN record (specification, BVN image match result).
@@ -283,8 +338,28 @@ class BvnStarted(Record):
     masked_contact: Text = None
 
 
+class BvnAccount(Record):
+    """One bank account of a BVN, listed beside the details or in their place.
+
+    Attributes:
+        account_status: one of `ACCOUNT_STATUSES`, or the service's own word where it has another.
+    """
+
+    account_name: Text = None
+    account_number: Text = None
+    bank_name: Text = None
+    bank_code: Text = None
+    account_status: AccountStatus = None
+    account_type: Text = None
+    account_designation: Text = None
+
+
 class BvnDetails(Record):
-    """A consented BVN record (specification, BVN details)."""
+    """A consented BVN record (specification, BVN details), with the accounts linked to it.
+
+    Attributes:
+        accounts: empty where the answer lists none; some answers list nothing else.
+    """
 
     reference: Text = None
     bvn: Text = None
@@ -302,17 +377,15 @@ class BvnDetails(Record):
     state_of_origin: Text = None
     watchlisted: Flag = None
     image_url: Text = None
+    accounts: tuple[BvnAccount, ...] = ()
 
+    def is_blank(self) -> bool:
+        """Tell whether neither a specified field nor an account was read."""
+        return not self.accounts and super().is_blank()
 
-class BvnAccount(Record):
-    """One bank account of a BVN, as some BVN answers list them instead of the details."""
-
-    account_name: Text = None
-    account_number: Text = None
-    bank_name: Text = None
-    bank_code: Text = None
-    account_status: Text = None
-    account_type: Text = None
+    def only_accounts(self) -> bool:
+        """Tell whether the answer was a list of accounts without the details."""
+        return bool(self.accounts) and super().is_blank()
 
 
 Answer = (
@@ -323,5 +396,4 @@ Answer = (
     | SelfieAnswer
     | BvnStarted
     | BvnDetails
-    | tuple[BvnAccount, ...]
 )

@@ -17,12 +17,17 @@ class LoanProduct(Record):
     product_id: Text = None
     name: Text = None
     description: Text = None
+    disburse_to: Text = None
+    collection_method: Text = None
     interest_rate: Number = None
     interest_period: Text = None
     min_amount: Number = None
     max_amount: Number = None
     min_tenor_value: Count = None
+    min_tenor_period: Text = None
     max_tenor_value: Count = None
+    max_tenor_period: Text = None
+    require_guarantor: Flag = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,11 @@ class Example:
         return self.name
 
     @property
+    def file(self) -> str:
+        """Name of the file it stands in, which may stand for several."""
+        return self.name.partition("@")[0]
+
+    @property
     def broken(self) -> str:
         """How the exchange ended without a whole response; empty where there was one."""
         word: str = self.response.get("broken", "")
@@ -94,11 +99,55 @@ def written(message: dict[str, Any]) -> bytes:
 
 
 def load() -> list[Example]:
-    """Read every example, by name."""
-    return [
-        Example(path.stem, **json.loads(path.read_text("utf-8")))
-        for path in sorted(FOLDER.glob("*.json"))
-    ]
+    """Read every example, by name; a file that is `like` others stands for one of each."""
+    files = {
+        path.stem: json.loads(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.json"))
+    }
+    found: list[Example] = []
+    for name, held in files.items():
+        others = held.pop("like", None)
+        if others is None:
+            found.append(Example(name, **held))
+        else:
+            found += [_like(name, held, files[other]) for other in others]
+    return found
+
+
+def _like(name: str, held: dict[str, Any], other: dict[str, Any]) -> Example:
+    """Return what a file says of one of the exchanges it is like: the same question, asked there.
+
+    `{method}` and `{path}` in the response are the request's own; `readings` has what one operation
+    is read as otherwise than the others.
+    """
+    operation = other["operation"]
+    request = {**other["request"], **held.get("request", {})}
+    if "text" in held.get("request", {}):
+        request.pop("body")
+    address = held.get("address", "")
+    readings = held.get("readings", {})
+    own = {"{method}": request["method"], "{path}": address + request["path"]}
+    response = held["response"]
+    if "message" in response.get("body", {}):
+        text = response["body"]["message"]
+        for mark, value in own.items():
+            text = text.replace(mark, value)
+        response = {**response, "body": {**response["body"], "message": text}}
+    recipe = dict(held.get("sandbox", {}))
+    if values := other.get("sandbox", {}).get("values"):
+        recipe["values"] = values
+    return Example(
+        f"{name}@{operation}",
+        operation,
+        held["mark"],
+        held["note"],
+        other["arguments"],
+        request,
+        response,
+        {**held["reading"], **readings.get(operation, {})},
+        sandbox=recipe,
+        address=address,
+        ours=held.get("ours", True),
+    )
 
 
 def differences(
@@ -112,7 +161,7 @@ def differences(
     """Tell where two JSON documents differ in shape: keys, types, and the forms of texts.
 
     A whole number where a fraction is shown is no difference, a fraction where a whole number is
-    shown is one. Items of a list are held against the first item shown.
+    shown is one. Items of a list are held against the item shown that they are most like.
 
     Args:
         expected: the document shown.
@@ -139,8 +188,12 @@ def differences(
         return [
             one
             for item in actual
-            for one in differences(
-                expected[0], item, open_at=open_at, nullable=nullable, at=f"{at}[]"
+            for one in min(
+                (
+                    differences(shown, item, open_at=open_at, nullable=nullable, at=f"{at}[]")
+                    for shown in expected
+                ),
+                key=len,
             )
         ]
     shown, given = _kind(expected, at), _kind(actual, at)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.schemas.money import naira_words
 from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.stops import REFUSALS, refusals
 from nightscreen.schemas.stops import StopReason as StopReason  # noqa: PLC0414 - it belongs to control too
 from nightscreen.storage.clock import LAGOS, to_instant
 
@@ -154,11 +155,14 @@ class Evidence:
         proved: the check has had a good answer in this run.
         stop: the last refusal as (word, whether it is of the whole run); None where there is none.
         not_before: instant, on the loop's clock, before which the next call may not be sent.
+        live: the check has had an answer about whom it was asked.
     """
 
     proved: bool = False
     stop: tuple[str, bool] | None = None
     not_before: float = 0.0
+    live: bool = False
+    _samples: dict[bytes, set[bytes]] = field(default_factory=dict)
     _heard: int = 0
     _witnesses: dict[str, set[bytes]] = field(default_factory=dict)
     _heard_of: dict[str, int] = field(default_factory=dict)
@@ -188,6 +192,20 @@ class Evidence:
             self.not_before = 0.0
             self._witnesses.clear()
             self._heard_of.clear()
+
+    def answered_about_its_own(self) -> None:
+        """Forget records of somebody else: this answer was about whom it was asked."""
+        self.live = True
+        self._samples.clear()
+
+    def hear_sample(self, record: bytes, subject: bytes) -> int:
+        """Hear a lookup answered with somebody else's record; return how many got the very same.
+
+        Calls in flight together count too, since no bad moment makes such a record.
+        """
+        subjects = self._samples.setdefault(record, set())
+        subjects.add(subject)
+        return len(subjects)
 
     def hear(self, word: str, subject: bytes, mark: int) -> int:
         """Hear a lookup; return how many witnesses there are for what it says."""
@@ -644,6 +662,32 @@ class Control:
             )
             self.stop_check(check, StopReason.OUTAGE)
 
+    def heard_sample(self, check: Asked, subject: bytes, record: bytes) -> bool:
+        """Hear a lookup answered with a record of somebody else; stop where others get the same.
+
+        A service that is live has no one record for different people: what answers is in test mode.
+
+        Args:
+            check: the check.
+            subject: the lookup.
+            record: digest of the record.
+
+        Returns:
+            False where it is so far this lookup's failure alone.
+        """
+        if self.stop is not None:
+            return self.stop == TEST_MODE
+        evidence = self.evidence(check)
+        needed = WITNESSES_LATER if evidence.live else WITNESSES_AT_FIRST
+        if evidence.hear_sample(record, subject) < needed:
+            return False
+        self.notices.append(
+            f"{check.value} lookups of different identities were answered with one and the same "
+            "record of somebody else: the service, or what stands before it, answers with samples"
+        )
+        self.stop_run(TEST_MODE)
+        return True
+
     def conclude(self) -> None:
         """Decide, once nothing is left to ask, about refusals that no other lookup could confirm.
 
@@ -700,3 +744,16 @@ class Control:
         if self.stopped_checks:
             return STOPPED, next(iter(self.stopped_checks.values()))
         return COMPLETED, None
+
+    def refusals(self) -> list[str]:
+        """Return what is wrong with address, key or rights, where run or check stops for it."""
+        reasons = {StopReason.AUTH.value, StopReason.OUTAGE.value, ADDRESS}
+        halted = {check.value for check, why in self.stopped_checks.items() if why in reasons}
+        found = [
+            (check, trouble)
+            for check, trouble in self.troubles
+            if check in halted or self.stop in {StopReason.AUTH, ADDRESS}
+        ]
+        if self.stop == StopReason.AUTH:
+            return refusals(found) or [REFUSALS["auth"]]
+        return refusals(found)

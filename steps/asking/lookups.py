@@ -417,6 +417,8 @@ class Window:
         stops = reading.stop is not None and self._control.heard_stop(
             self._check, job.subject, reading, mark=witness_mark, price_micro=job.bound_micro
         )
+        if reading.foreign:
+            stops = self._control.heard_sample(self._check, job.subject, reading.foreign)
         self._note(job, reading, mark, now)
         if reading.fault:
             at = asyncio.get_running_loop().time()
@@ -441,6 +443,7 @@ class Window:
             control.saw_unreadable(self._check, str(reading.trouble), reading.cost_micro)
             return
         if reading.verdict is Verdict.ANSWERED:
+            self._evidence.answered_about_its_own()
             if reading.outcome in HITS:
                 control.saw_record(self._check)
             if not isinstance(job.lookup, Errand):  # answers to errands may well be alike

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.steps.loans.products import NO_DISTRIBUTOR
+from nightscreen.schemas.stops import REFUSALS
 from tests.cli.command import nightscreen, surroundings
 from tests.steps.offers_in_a_test import Lender, borrower
 
@@ -61,7 +61,7 @@ def test_products_are_whole_for_programs(here: Here, sandbox: SandboxProcess) ->
     """Fields that the specification does not name are there too."""
     document = here("loans", "products", "--json").document
     first = document["products"][0]
-    assert (first["product_id"], first["extra"]["collection_method"]) == ("LP1001", "direct_debit")
+    assert (first["product_id"], first["collection_method"]) == ("LP1001", "direct_debit")
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
@@ -72,9 +72,9 @@ def test_key_that_is_no_distributors_is_one_line_and_status_3(
     sandbox.post("/_sandbox/manners", {"distributor": False})
     ended = here("loans", "products", *more)
     assert ended.status == 3
-    assert ended.err == f"nightscreen: {NO_DISTRIBUTOR}\n"
+    assert ended.err == f"nightscreen: {REFUSALS['distributor']}\n"
     if more:
-        assert ended.document == {"error": NO_DISTRIBUTOR, "exit_status": 3}
+        assert ended.document == {"error": REFUSALS["distributor"], "exit_status": 3}
     assert sandbox.totals()["totals"]["requests"] == 1
 
 
@@ -149,5 +149,5 @@ def test_offered_and_followed_by_hand(
     sandbox.post("/_sandbox/manners", {"distributor": False})
     refused = nightscreen("loans", "track", "--json", cwd=folder, env=env)
     assert refused.status == 3
-    assert refused.err.count(NO_DISTRIBUTOR) == 1
-    assert refused.document["notices"] == [NO_DISTRIBUTOR]
+    assert refused.err.count(REFUSALS["distributor"]) == 1
+    assert refused.document["notices"] == [REFUSALS["distributor"]]

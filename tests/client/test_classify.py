@@ -67,6 +67,10 @@ def error(message: str) -> dict[str, object]:
 
 
 ROUTE = f"Cannot GET /v2/verification/ecosystem/{BVN}"
+OTHER = "in_doubt wrong_identity"
+ADDRESS = "stop address address/run"
+WRONG_CONTACT = "not_charged wrong_contact"
+TEST_MODE = "test_mode test_mode test_mode/run"
 TABLE: tuple[tuple[str, int, object, str], ...] = (
     # answers
     ("bank_account", 200, ok({"account_name": "ADA OBI"}), "answered found"),
@@ -134,6 +138,19 @@ TABLE: tuple[tuple[str, int, object, str], ...] = (
         "test_mode test_mode test_mode/run",
     ),
     ("karma", 404, {"status": "success", "mock-response": 1}, "test_mode test_mode test_mode/run"),
+    (
+        "karma",
+        200,
+        {**ok({"karma_identity": BVN}), "message": "This is a test mode response. Your app is…"},
+        TEST_MODE,
+    ),
+    ("bvn_start", 200, {"status": "otp", "data": "0", "message": "Mock response"}, TEST_MODE),
+    # contacts that are not the registered one
+    ("bvn_start", 400, error("Contact is not 0801*****78"), WRONG_CONTACT),
+    ("bvn_start", 403, {**error("Forbidden"), "data": ["a***@mail.example"]}, WRONG_CONTACT),
+    ("bvn_start", 404, {**error("BVN"), "data": {"phone": "+234801***5678"}}, WRONG_CONTACT),
+    ("bvn_start", 422, {**error("No"), "errors": [{"email": "a***@m**.example"}]}, WRONG_CONTACT),
+    ("bvn_start", 500, error("Sent to 0801*****78"), "in_doubt overload strain"),
     # not charged
     ("karma", 429, b"", "not_charged refused retry strain"),
     ("karma", 503, b"<html>", "not_charged refused retry strain"),
@@ -163,13 +180,21 @@ TABLE: tuple[tuple[str, int, object, str], ...] = (
     ("karma", 204, b"", "in_doubt unreadable retry"),
     ("bvn_finish", 200, ok([]), "in_doubt unreadable"),
     # somebody else
-    ("karma", 200, ok({"karma_identity": "22299999999"}), "in_doubt wrong_identity"),
-    ("ecosystem", 200, ok({"bvn": "22299999999"}), "in_doubt wrong_identity"),
-    ("bank_account", 200, ok({"account_number": "9876543210"}), "in_doubt wrong_identity"),
-    # a masked BVN and another kind of identifier are nobody else
-    ("ecosystem", 200, ok({"bvn": "22200000678", "lenders": 1}), "answered found"),
+    ("karma", 200, ok({"karma_identity": "22299999999"}), OTHER),
+    ("ecosystem", 200, ok({"bvn": "22299999999"}), OTHER),
+    ("bank_account", 200, ok({"account_number": "9876543210"}), OTHER),
+    ("ecosystem", 200, ok({"bvn": "22200000678", "lenders": 1}), OTHER),
+    ("karma", 200, ok({"karma_identity": "a@b.ng"}), OTHER),
+    (
+        "karma",
+        200,
+        ok({"karma_identity": BVN, "karma_identity_type": {"identity_type": "Email"}}),
+        OTHER,
+    ),
+    ("bank_account", 200, ok({"account_number": ACCOUNT, "bank_code": "044"}), OTHER),
+    ("bvn_finish", 200, ok({"bvn": "22299999999"}), OTHER),
+    # the masked BVN of an account is compared with the row, not with the question
     ("bank_account", 200, ok({"bvn": "22000000021", "account_number": ACCOUNT}), "answered found"),
-    ("karma", 200, ok({"karma_identity": "a@b.ng"}), "answered listed"),
 )
 
 

@@ -92,7 +92,7 @@ async def carried(example: Example) -> Carried:
 def plain(value: object) -> Any:  # noqa: ANN401 - JSON
     """Return a typed record in JSON's terms: amounts and times become text."""
     if isinstance(value, Record):
-        named = {name: plain(getattr(value, name)) for name in sorted(value.specified)}
+        named = {name: plain(getattr(value, name)) for name in sorted(type(value).model_fields)}
         return {**named, "extra": plain(value.extra)}
     if isinstance(value, RawRecords):
         return {"shape": value.shape, "records": plain(value.records)}

@@ -8,8 +8,15 @@ from decimal import Decimal
 
 import pytest
 
-from nightscreen.client.reading import is_other_person, parse_answer
-from nightscreen.schemas.answers import BvnAccount, BvnDetails, KarmaListing, read_date, read_number
+from nightscreen.client.reading import parse_answer, shown_contact
+from nightscreen.schemas.answers import (
+    BvnAccount,
+    BvnDetails,
+    KarmaListing,
+    read_account_status,
+    read_date,
+    read_number,
+)
 from nightscreen.schemas.checks import Check, Operation
 
 BVN = "22212345678"
@@ -51,6 +58,8 @@ def test_ecosystem_numbers_are_exact_and_extras_kept() -> None:
         b'{"status":"success","data":{"bvn":"22212345678","loans":"3","age":41.0,'
         b'"loan_amount_average":9007199254740993.10,"date_of_birth":"1990-04-30T23:00:00.000Z",'
         b'"first_login":"2020-01-02T03:04:05Z","score":12345678901234567890.5,"ratio":0.25,'
+        b'"first_loan_date":"2021-02-03","delayed_paid_loans_avg":1.5,"unique_emails":"2",'
+        b'"unique_phone_numbers":["0803"],"penalty":"1,250.50","gender":"Female",'
         b'"lenders":"many","note":null}}'
     )
     record = parse_answer(Check.ECOSYSTEM, raw)
@@ -59,7 +68,11 @@ def test_ecosystem_numbers_are_exact_and_extras_kept() -> None:
     assert (record.loans, record.age, record.lenders) == (3, 41, None)
     assert record.date_of_birth == date(1990, 5, 1)  # midnight in Lagos
     assert record.first_login == datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert (record.first_loan_date, record.unique_emails) == (date(2021, 2, 3), 2)
+    assert (record.penalty, record.delayed_paid_loans_avg) == (Decimal("1250.50"), Decimal("1.5"))
+    assert (record.gender, record.unique_phone_numbers) == ("Female", None)
     assert json.loads(record.extra_json()) == {
+        "unique_phone_numbers": ["0803"],
         "lenders": "many",
         "note": None,
         "ratio": 0.25,
@@ -76,8 +89,68 @@ def test_bvn_confirmation_in_both_shapes() -> None:
     assert isinstance(details, BvnDetails)
     assert (details.registration_date, details.watchlisted) == (date(2016, 3, 17), False)
     assert details.extra == {"dob": "1990-1-1"}
-    accounts = parse_answer(Operation.BVN_FINISH, body([{"account_number": "0123456789"}, None]))
-    assert accounts == (BvnAccount(account_number="0123456789"),)
+    assert not details.only_accounts()
+    listed = parse_answer(Operation.BVN_FINISH, body([{"account_number": "0123456789"}, None, {}]))
+    assert isinstance(listed, BvnDetails)
+    assert listed.accounts == (BvnAccount(account_number="0123456789"),)
+    assert listed.only_accounts()
+
+
+@pytest.mark.parametrize("name", ["accounts", "bank_accounts", "linked_accounts"])
+def test_bvn_details_and_accounts_may_come_together(name: str) -> None:
+    """Accounts beside the details are read as accounts, and the details stay what they are."""
+    both = {"bvn": BVN, "first_name": "ADA", name: [{"account_number": "1", "account_status": 7}]}
+    record = parse_answer(Operation.BVN_FINISH, body(both))
+    assert isinstance(record, BvnDetails)
+    assert (record.bvn, record.first_name, record.extra) == (BVN, "ADA", {})
+    assert record.accounts[0].account_status == "frozen"
+
+
+@pytest.mark.parametrize(
+    ("sent", "word"),
+    [
+        *enumerate(
+            (
+                *("active", "dormant", "closed", "post_no_debit", "post_no_credit"),
+                *("inactive", "frozen", "other"),
+            ),
+            start=1,
+        ),
+        ("4", "post_no_debit"),
+        ("ACTIVE", "active"),
+        ("Post No Debit", "post_no_debit"),
+        ("post-no-credit", "post_no_credit"),
+        (0, "0"),
+        (9, "9"),
+        ("Under review", "under_review"),
+        (None, None),
+        (" ", None),
+    ],
+)
+def test_account_status_is_read_as_its_word(sent: object, word: str | None) -> None:
+    """A number is the word it stands for; a number or word nobody recorded is kept."""
+    assert read_account_status(sent) == word
+
+
+@pytest.mark.parametrize(
+    ("document", "shown"),
+    [
+        ({"status": "error", "message": "Use 0803*****67"}, "0803*****67"),
+        ({"message": "Invalid contact", "data": "a***@mail.example"}, "a***@mail.example"),
+        (
+            {"data": {"phone": "+234803***4567", "email": "am**@mail.example"}},
+            "+234803***4567, am**@mail.example",
+        ),
+        ({"errors": [{"hint": "080xxxxxx12."}]}, "080xxxxxx12"),
+        ({"message": "BVN 222*****678 not found"}, None),
+        ({"message": "Enter a valid BVN number.", "meta": {"note": "0803*****67"}}, None),
+        ({"message": "Sent on 2026-01-31 to amina@mail.example"}, None),
+        ([], None),
+    ],
+)
+def test_masked_contact_is_found_wherever_it_stands(document: object, shown: str | None) -> None:
+    """Message, data or a list: a masked phone or email is a contact; a BVN or a date is none."""
+    assert shown_contact(document) == shown
 
 
 def test_selfie_score_as_text_or_number() -> None:
@@ -99,28 +172,6 @@ def test_records_are_masked() -> None:
     """Neither repr nor text shows the person."""
     listing = KarmaListing(karma_identity=BVN, reason="owes")
     assert f"{listing!r} {listing}" == "KarmaListing(***) KarmaListing(***)"
-
-
-@pytest.mark.parametrize(
-    ("asked", "answered", "other"),
-    [
-        ("+2348012345678", "08012345678", False),
-        ("+2348012345678", "08012345679", True),
-        ("058-0123456789", "0123456789", False),
-        ("Ada@Mail.ng", "ada@mail.ng", False),
-        ("ada@mail.ng", "obi@mail.ng", True),
-        ("ada@mail.ng", "a**@mail.ng", False),
-        (BVN, "222*****678", False),
-        (BVN, "22200000678", False),
-        (BVN, "22212345679", True),
-        (BVN, None, False),
-        ("mail.ng", "other.ng", False),
-    ],
-)
-def test_other_person_only_where_it_is_plain(asked: str, answered: str | None, other: bool) -> None:
-    """Masks, prefixes and other kinds of identifier are no contradiction."""
-    listing = KarmaListing(karma_identity=answered, reason="x")
-    assert is_other_person(Operation.KARMA, asked, listing) is other
 
 
 @pytest.mark.parametrize(

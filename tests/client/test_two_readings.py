@@ -39,7 +39,7 @@ FAULTS = {
     "http-504-after-charge": "in_doubt overload",
     "mock-response": "test_mode test_mode",
     "empty-object": "test_mode test_mode",
-    "denied": "stop auth",
+    "denied": "stop no_right",
     "unpriced": "stop unpriced",
     "low-wallet": "stop balance",
     "foreign-404": "stop address",

@@ -12,8 +12,9 @@ import pytest
 
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.schemas.offers import TrackLoans
+from nightscreen.schemas.stops import REFUSALS
 from nightscreen.steps.loans import tracking
-from nightscreen.steps.loans.products import NO_DISTRIBUTOR, list_products
+from nightscreen.steps.loans.products import list_products
 from nightscreen.steps.loans.tracking_report import close_tracking
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.rotation import rotate_key
@@ -188,7 +189,7 @@ def test_key_that_is_no_distributors_stops_where_two_agree(lender: Lender) -> No
     lender.is_distributor(now=False)
     found = lender.track()
     assert (found.report["state"], found.report["stop_reason"]) == ("stopped", "auth")
-    assert found.report["notices"] == [NO_DISTRIBUTOR]
+    assert found.report["notices"] == [REFUSALS["distributor"]]
     assert len(lender.calls("loan_view")) == lender.seen + 2
 
 
@@ -269,7 +270,7 @@ def test_products_are_listed_without_a_run(tmp_path: Path) -> None:
     transport = Between(httpx.ASGITransport(lender.app), lambda _asked: None)
     listed = asyncio.run(list_products(lender.read, transport=transport))
     assert [one.product_id for one in listed.products][:2] == ["LP1001", "LP1002"]
-    assert listed.products[0].extra["disburse_to"] == "bank_account"
+    assert listed.products[0].disburse_to == "bank_account"
     with open_journal(tmp_path / "home") as journal:
         assert journal.runs.newest() == []
         assert verify_journal(journal) == []

@@ -1,0 +1,105 @@
+"""A record is ours only where it names whom we asked about, in value and in kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from nightscreen.client.identities import is_somebody_elses
+from nightscreen.schemas.answers import BankAccountAnswer, BvnDetails, EcosystemRecord, KarmaListing
+
+BVN, PHONE, EMAIL = "22123456789", "+2348031234567", "ada@mail.example"
+DOMAIN, NUBAN = "mail.example", "058-0123456789"
+SAMPLE = "0zspgifzbo.ga"
+
+
+@pytest.mark.parametrize(
+    ("asked", "named", "kind"),
+    [
+        (BVN, BVN, "BVN"),
+        (BVN, "221 2345 6789", "Bank Verification Number"),
+        (BVN, "221*****789", None),
+        (BVN, None, "BVN"),
+        (BVN, BVN, "Customer"),
+        (PHONE, "08031234567", "Phone"),
+        (PHONE, "8031234567", "Mobile Number"),
+        (PHONE, "2348031234567", None),
+        (PHONE, "+234 (0) 803-123-4567", "phone number"),
+        (PHONE, "0803***67", "Phone"),
+        (EMAIL, " Ada@Mail.Example", "Email"),
+        (EMAIL, "a**@mail.example", "E-mail address"),
+        (DOMAIN, "https://www.Mail.example/", "Domain"),
+        (DOMAIN, "mail.example.", None),
+        (NUBAN, NUBAN, "NUBAN"),
+        (NUBAN, "0123456789", "Account Number"),
+        (NUBAN, "000013-0123456789", "NUBAN"),
+        (NUBAN, "058 0123456789", None),
+        (NUBAN, "999-0123456789", None),
+    ],
+)
+def test_listing_of_the_identity_asked(asked: str, named: str | None, kind: str | None) -> None:
+    """Case, gaps, country code, codes of other schemes and asterisks make nobody another."""
+    listing = KarmaListing(karma_identity=named, identity_type=kind, reason="x")
+    assert not is_somebody_elses(asked, listing)
+
+
+@pytest.mark.parametrize(
+    ("asked", "named", "kind"),
+    [
+        *((asked, SAMPLE, "Domain") for asked in (BVN, PHONE, EMAIL, NUBAN, DOMAIN)),
+        *((asked, SAMPLE, None) for asked in (BVN, PHONE, EMAIL, NUBAN, DOMAIN)),
+        (BVN, "22123456780", "BVN"),
+        (BVN, "22100000789", "BVN"),
+        (BVN, "00000000000", None),
+        (BVN, BVN, "Phone"),
+        (BVN, None, "Domain"),
+        (BVN, "221*****780", None),
+        (PHONE, "08031234568", "Phone"),
+        (PHONE, PHONE, "Email"),
+        (EMAIL, "obi@mail.example", "Email"),
+        (EMAIL, "a**@other.example", None),
+        (EMAIL, DOMAIN, "Domain"),
+        (DOMAIN, EMAIL, "Email"),
+        (NUBAN, "058-0123456780", "NUBAN"),
+        (NUBAN, "044-0123456789", "NUBAN"),
+        (NUBAN, "000014-0123456789", None),
+        (NUBAN, "0120000789", None),
+    ],
+)
+def test_listing_of_somebody_else(asked: str, named: str | None, kind: str | None) -> None:
+    """Another kind, value or bank is another person; a zero is no mask."""
+    listing = KarmaListing(karma_identity=named, identity_type=kind, reason="x")
+    assert is_somebody_elses(asked, listing)
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "bvn", "other"),
+    [
+        ("058", "0123456789", "22000000089", False),
+        ("000013", "0123456789", None, False),
+        ("GTB", "0123456789", None, False),
+        (None, "0123456789", None, False),
+        ("058", None, None, False),
+        ("044", "0123456789", None, True),
+        ("000014", "0123456789", None, True),
+        ("044", None, None, True),
+        ("058", "0123456780", None, True),
+        ("058", "0120000789", None, True),
+    ],
+)
+def test_account_is_compared_with_its_bank(
+    code: str | None, number: str | None, bvn: str | None, *, other: bool
+) -> None:
+    """Bank codes are compared as the banks they mean, where both are known."""
+    answer = BankAccountAnswer(bank_code=code, account_number=number, bvn=bvn, account_name="A")
+    assert is_somebody_elses(NUBAN, answer) is other
+    unknown = answer.model_copy(update={"bank_code": "999"})
+    assert is_somebody_elses("999-0123456789", unknown) is (number not in ("0123456789", None))
+
+
+def test_history_and_details_of_another_bvn() -> None:
+    """A history or a BVN record names its BVN; where it names none it is taken as asked."""
+    for record in (EcosystemRecord, BvnDetails):
+        assert not is_somebody_elses(BVN, record(bvn=BVN, first_name="Ada"))
+        assert not is_somebody_elses(BVN, record(first_name="Ada"))
+        assert is_somebody_elses(BVN, record(bvn="22123456780", first_name="Ada"))
+        assert is_somebody_elses(BVN, record(bvn="22000000089", first_name="Ada"))

@@ -1,0 +1,97 @@
+"""A record about somebody else is no listing; the same one for different people ends the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from nightscreen.client.fakes import Canned
+from nightscreen.sandbox.people import karma_of
+from tests.money.service_in_memory import Bureau
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kill.drive import Driven
+
+ROWS = 60
+SAMPLE = {
+    "karma_identity": "0zspgifzbo.ga",
+    "amount_in_contention": "0.00",
+    "reason": None,
+    "default_date": "2020-05-18",
+    "karma_type": {"karma": "Others"},
+    "karma_identity_type": {"identity_type": "Domain"},
+    "reporting_entity": {"name": "A lender", "email": "support@lender.example"},
+}
+
+
+def answered(record: object, cost: int = 10) -> Canned:
+    """Return a charged answer with a record."""
+    meta = {"cost": cost, "balance": 999_000}
+    body = {"status": "success", "message": "Successful", "data": record, "meta": meta}
+    return Canned(200, body)
+
+
+def statuses(driven: Driven) -> Counter[str]:
+    """Count karma's statuses in the run's rows."""
+    parts = sorted((driven.line.folder.path / "enriched").glob("part-*.parquet"))
+    words: list[Any] = [
+        row["karma_status"]
+        for part in parts
+        for row in pq.read_table(part, columns=["karma_status"]).to_pylist()
+    ]
+    return Counter(words)
+
+
+@pytest.mark.parametrize("rows", [2, ROWS])
+def test_a_proxy_that_answers_every_karma_lookup_with_the_sample(tmp_path: Path, rows: int) -> None:
+    """The run is test mode from the second answer on, nobody is listed, nothing is published."""
+    bureau = Bureau(tmp_path, rows=rows)
+    bureau.service.before = lambda operation, *_: answered(SAMPLE) if operation == "karma" else None
+    night = bureau.night()
+    assert (night.report["state"], night.report["publishable"]) == ("test_mode", False)
+    assert not (night.line.folder.path / "manifest.json").exists()
+    assert set(statuses(night)) <= {"test_mode", "ineligible", "invalid"}
+    assert night.report["checks"]["karma"]["attempts"] <= 4
+    assert any("one and the same record" in notice for notice in night.report["notices"])
+
+
+def test_one_customer_answered_with_somebody_elses_record(tmp_path: Path) -> None:
+    """It is that row's alone: the night goes through, and the customer is not listed."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    asked: list[str] = []
+
+    def poison(operation: str, identity: str, _: int) -> Canned | None:
+        if operation != "karma":
+            return None
+        asked.append(identity)
+        return answered(SAMPLE) if identity == asked[0] else None
+
+    bureau.service.before = poison
+    night = bureau.night()
+    assert night.report["state"] == "completed"
+    clean = {identity for identity in asked if karma_of(identity) is not None} - {asked[0]}
+    assert statuses(night)["listed"] == len(clean)
+
+
+def test_each_answered_with_the_record_of_another(tmp_path: Path) -> None:
+    """A service that mixes people up lists nobody, however many it charges for."""
+    bureau = Bureau(tmp_path, rows=12)
+
+    def mixed(operation: str, identity: str, _: int) -> Canned | None:
+        other = str(int(identity) + 1) if operation == "karma" else ""
+        record = {
+            **SAMPLE,
+            "karma_identity": other,
+            "karma_identity_type": {"identity_type": "BVN"},
+        }
+        return answered(record) if operation == "karma" else None
+
+    bureau.service.before = mixed
+    night = bureau.night()
+    assert night.report["state"] != "test_mode"
+    assert statuses(night)["listed"] == 0
