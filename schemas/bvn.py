@@ -31,6 +31,8 @@ class BvnState(StrEnum):
     WRONG_OTP = "wrong_otp"
     EXPIRED = "expired"
     UNREACHABLE = "unreachable"
+    WRONG_CONTACT = "wrong_contact"
+    """The contact is not the registered one, which the service showed masked."""
     ABANDONED = "abandoned"
 
 
@@ -51,7 +53,8 @@ class HeldCustomer:
 
     Attributes:
         contact: phone number or email that the service was given.
-        masked_contact: where the service says it sent the password.
+        masked_contact: where the service says it sent the password; or the registered contact, as
+            it showed it when it refused another.
     """
 
     customer_id: str

@@ -33,7 +33,13 @@ CALL_STATES = {
 }
 _ENDS = frozenset({Standing.FAILED, Standing.IN_DOUBT})
 _SAID_OF_CUSTOMER = frozenset(
-    {Trouble.UNREACHABLE, Trouble.OTP_WRONG, Trouble.OTP_EXPIRED, Trouble.OTP_UNASKED}
+    {
+        Trouble.UNREACHABLE,
+        Trouble.WRONG_CONTACT,
+        Trouble.OTP_WRONG,
+        Trouble.OTP_EXPIRED,
+        Trouble.OTP_UNASKED,
+    }
 )
 """Refusals that tell something of the customer, as a miss does: they are no failures of calls."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.schemas.answers import BvnAccount, BvnDetails
+from nightscreen.schemas.answers import BvnDetails
 from nightscreen.schemas.bvn import HeldCustomer
 from nightscreen.schemas.money import naira_text
 from nightscreen.steps.bvn.compare import compare
@@ -52,9 +52,7 @@ def shown_request(request: BvnRequest) -> dict[str, Any]:
     }
 
 
-def is_theirs(
-    answer: BvnDetails | tuple[BvnAccount, ...], rows: Sequence[Mapping[str, Any]]
-) -> bool:
+def is_theirs(answer: BvnDetails, rows: Sequence[Mapping[str, Any]]) -> bool:
     """Tell whether a BVN answer agrees with the customer by any of their rows."""
     for row in rows:
         compared = compare(_held(row), answer)

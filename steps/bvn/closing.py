@@ -48,7 +48,7 @@ def close_request(run: ErrandRun, asking: Asking) -> dict[str, Any]:
         why = case.why
         if request is None and not why:
             why = NoAnswer.PENDING.value
-        if in_test and why == NoAnswer.PENDING.value:
+        if in_test and why in (NoAnswer.PENDING.value, NoAnswer.FAILED.value):
             why = NoAnswer.TEST_MODE.value
         link = None if request is None else link_for(run.journal, run.settings, request)
         lines.append(Line(case.customer_id, run.batch, why, request, link))

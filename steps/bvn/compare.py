@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nightscreen.schemas.answers import BvnAccount, BvnDetails
 from nightscreen.steps.values.names import match_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date
 
+    from nightscreen.schemas.answers import BvnAccount, BvnDetails
     from nightscreen.schemas.bvn import HeldCustomer
     from nightscreen.steps.values.names import NameMatch
 
@@ -38,10 +38,10 @@ class Compared:
     phone_explained: str
 
 
-def compare(held: HeldCustomer, answer: BvnDetails | tuple[BvnAccount, ...]) -> Compared:
-    """Compare a customer with a BVN answer in either of its shapes."""
-    if not isinstance(answer, BvnDetails):
-        name, explained = _best_account(held, answer)
+def compare(held: HeldCustomer, answer: BvnDetails) -> Compared:
+    """Compare a customer with a BVN answer: with the details where it has any."""
+    if answer.only_accounts():
+        name, explained = _best_account(held, answer.accounts)
         return Compared(name, explained, None, _NOT_IN_ACCOUNTS, None, _NOT_IN_ACCOUNTS)
     parts = (answer.first_name, answer.middle_name, answer.last_name)
     theirs = " ".join(part for part in parts if part)

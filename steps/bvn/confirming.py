@@ -79,6 +79,10 @@ _ENDED = {
         "request_unreachable",
         "The customer could not be reached, so no password is valid; nothing was sent.",
     ),
+    BvnState.WRONG_CONTACT: (
+        "request_wrong_contact",
+        "The contact is not the registered one, so no password was sent; correct it, ask again.",
+    ),
     BvnState.ABANDONED: (
         "request_abandoned",
         "The request waited too long; ask the customer again on purpose: bvn request --again.",

@@ -39,6 +39,10 @@ _SAID = {
     Trouble.OTP_EXPIRED.value: BvnState.EXPIRED,
     Trouble.OTP_UNASKED.value: BvnState.EXPIRED,
 }
+_NOT_SENT = {
+    Trouble.UNREACHABLE.value: BvnState.UNREACHABLE,
+    Trouble.WRONG_CONTACT.value: BvnState.WRONG_CONTACT,
+}
 _MASKS = frozenset("*•xX#")
 _SHOWN_FIRST, _SHOWN_LAST = 4, 3
 
@@ -77,7 +81,7 @@ def started(request: BvnRequest, call: LastCall | None, contact: str | None) -> 
     Args:
         request: in the state `requested`.
         call: how its call ended.
-        contact: where the service says it sent the password, where it does.
+        contact: where the service says it sent the password, or which contact it would send it to.
     """
     if call is None:
         return None
@@ -87,10 +91,12 @@ def started(request: BvnRequest, call: LastCall | None, contact: str | None) -> 
         return replace(request, state=BvnState.AWAITING_OTP, held=held, cost_micro=cost_micro)
     if call.state in _LOST:
         return replace(request, doubt=Doubt.START, trouble=call.trouble)
-    if call.trouble == Trouble.UNREACHABLE.value:
+    state = _NOT_SENT.get(call.trouble or "")
+    if state is not None:
         return replace(
             request,
-            state=BvnState.UNREACHABLE,
+            state=state,
+            held=replace(request.held, masked_contact=masked(contact)),
             trouble=call.trouble,
             settled_at=call.settled_at,
         )

@@ -88,6 +88,7 @@ _ENDED = {
     BvnState.EXPIRED: LinkWord.EXPIRED,
     BvnState.ABANDONED: LinkWord.EXPIRED,
     BvnState.UNREACHABLE: LinkWord.CLOSED,
+    BvnState.WRONG_CONTACT: LinkWord.CLOSED,
 }
 
 

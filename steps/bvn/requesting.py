@@ -228,11 +228,17 @@ def _is_wanted(case: Case) -> bool:
 
 
 def _choose(run: ErrandRun, asking: Asking, consents: BvnConsents) -> None:
-    """Leave a request to be made only where none was, or where another is wanted on purpose."""
+    """Leave a request to be made only where none was, or where another is wanted on purpose.
+
+    One that was refused for its contact is made again where the file has another by now.
+    """
     again = asking.parameters.again
     for case in asking.cases:
-        mine = case.request is not None and case.request.run_id == run.run_id
-        if case.request is not None and again and not mine and not case.request.finishing:
+        if case.request is None or case.request.run_id == run.run_id or case.request.finishing:
+            continue
+        refused = case.request.state is BvnState.WRONG_CONTACT
+        corrected = case.held is not None and case.held.contact != case.request.held.contact
+        if again or (refused and corrected):
             case.request = None
     subjects = [case.subject for case in asking.cases if _is_wanted(case)]
     others = {each.subject: each.customer for each in consents.open_for(subjects)}
@@ -339,8 +345,10 @@ def _learn(
     if job is None:
         return
     call = call_of(job, run.clock())
-    body = b"" if job.reading is None else job.reading.body
-    case.request = started(request, call, contact_said(body) if body else None)
+    contact = None
+    if job.reading is not None:
+        contact = contact_said(job.reading.body) if job.reading.body else job.reading.contact
+    case.request = started(request, call, contact)
     if case.request is not None:
         consents.put(case.request)
         asking.moved.note("", case.request)

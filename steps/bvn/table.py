@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PARTS = "bvn"
 WATCHLISTED = "bvn_watchlisted"
 _BLOCK = 1000
-_FIELDS = tuple(name for name in BvnDetails.model_fields if name != "extra")
+_FIELDS = tuple(name for name in BvnDetails.model_fields if name in BvnDetails.specified)
 _ACCOUNT_FIELDS = tuple(name for name in BvnAccount.model_fields if name != "extra")
 ACCOUNTS = pa.list_(pa.struct([pa.field(name, pa.string()) for name in _ACCOUNT_FIELDS]))
 
@@ -98,6 +98,9 @@ EXPLAINED = {
     BvnState.WRONG_OTP.value: "the password was wrong; another may be supplied",
     BvnState.EXPIRED.value: "the password was too late, or the service knows of no open request",
     BvnState.UNREACHABLE.value: "the service could not send a password to the contact",
+    BvnState.WRONG_CONTACT.value: (
+        "the contact is not the registered one; `masked_contact` shows that one as the service does"
+    ),
     BvnState.ABANDONED.value: "no password came in time",
     Doubt.START.value: "the request was sent, its answer lost: the customer may have a password",
     Doubt.FINISH.value: (
@@ -202,10 +205,10 @@ def _details(journal: Journal, request: BvnRequest, stored: StoredAnswer | None)
         found |= {f"bvn_{name}": getattr(answer, name) for name in _FIELDS}
         found[WATCHLISTED] = None if answer.watchlisted is None else int(answer.watchlisted)
         found["bvn_extra"] = answer.extra_json() if answer.extra else None
-    elif isinstance(answer, tuple):
-        found["bvn_accounts"] = [
-            {name: getattr(each, name) for name in _ACCOUNT_FIELDS} for each in answer
-        ]
+        if answer.accounts:
+            found["bvn_accounts"] = [
+                {name: getattr(each, name) for name in _ACCOUNT_FIELDS} for each in answer.accounts
+            ]
     else:
         return found
     compared = compare(request.held, answer)

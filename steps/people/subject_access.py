@@ -60,13 +60,12 @@ if TYPE_CHECKING:
 WITHHELD = "(withheld: about another person, or not shown to be about this one)"
 _OTHERS = ("guarantor", "next_of_kin", "nextofkin", "referee", "spouse", "officer", "agent")
 _ACCOUNT = ("bank_account_name", "name_explained")
-_HISTORY = (
-    "ecosystem_first_name",
-    "ecosystem_last_name",
-    "ecosystem_date_of_birth",
-    "ecosystem_bvn",
-    "ecosystem_extra",
+_PERSONAL = (
+    *("first_name", "last_name", "date_of_birth", "age", "gender"),
+    *("phone_number", "bvn_phone_number", "email", "extra"),
 )
+"""Fields of a history that say who the borrower is."""
+_HISTORY = tuple(f"ecosystem_{name}" for name in ("bvn", *_PERSONAL))
 _JUDGED = ("first_name", "middle_name", "last_name", "full_name", "date_of_birth")
 
 
@@ -246,11 +245,6 @@ def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]], days: int)
     record = parse_answer(Operation(answer.check), answer.body)
     if isinstance(record, KarmaListings):
         return {**document, "said": {"listings": [_said(each, rows) for each in record.listings]}}
-    if isinstance(record, tuple) and is_theirs(record, rows):
-        accounts = [
-            {name: value for name, value in each.model_dump().items() if value} for each in record
-        ]
-        return {**document, "said": {"accounts": [plain(each) for each in accounts]}}
     if not isinstance(record, Record):
         return {**document, "said": WITHHELD}
     return {**document, "said": _said(record, rows)}
@@ -274,7 +268,7 @@ def _strange_fields(record: Record, rows: Sequence[Mapping[str, Any]]) -> tuple[
             return () if verified else ("account_name", "bvn", "extra")
         case EcosystemRecord():
             agrees = any(_history_agrees(row, record) for row in judged)
-            return () if agrees else ("first_name", "last_name", "date_of_birth", "age", "extra")
+            return () if agrees else _PERSONAL
         case BvnDetails():
             return () if is_theirs(record, rows) else PERSONAL
         case KarmaListing():

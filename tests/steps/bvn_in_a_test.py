@@ -118,8 +118,12 @@ class BvnWorld(World):
         finally:
             run.close()
 
+    def transport(self) -> httpx.AsyncBaseTransport:
+        """Return what carries the calls."""
+        return httpx.ASGITransport(application(self.sandbox))
+
     async def _at_the_desk(self, run: ErrandRun, ask: Any, work: Any) -> None:  # noqa: ANN401
-        desk = open_desk(run, transport=httpx.ASGITransport(application(self.sandbox)))
+        desk = open_desk(run, transport=self.transport())
         try:
             await ask(desk, work)
         finally:

@@ -1,0 +1,147 @@
+"""A contact that is not the registered one is a state of its customer, and never stops a run."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+
+from nightscreen.client.fakes import Canned, FakeTransport
+from nightscreen.sandbox.people import person_of_bvn
+from nightscreen.schemas.bvn import BvnState
+from nightscreen.steps.bvn.consent import bring_up_to_date
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.bvn_consents import BvnConsents
+from tests.steps.bvn_in_a_test import BvnWorld, asked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nightscreen.sandbox.people import Person
+
+CUSTOMERS = 100
+ELSEWHERE = "+2348099999999"
+
+
+def masked(person: Person) -> str:
+    """Return a registered phone as a service shows it."""
+    return f"{person.phone[:7]}*****{person.phone[-2:]}"
+
+
+class Registrar(BvnWorld):
+    """A world whose service sends passwords to registered contacts alone."""
+
+    status = 400
+
+    def transport(self) -> httpx.AsyncBaseTransport:
+        """Refuse other contacts; leave all else to the sandbox."""
+        onward = super().transport()
+        world = self
+
+        class Refusing(httpx.AsyncBaseTransport):
+            async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+                refused = world.refused(request)
+                if refused is not None:
+                    return await FakeTransport(refused).handle_async_request(request)
+                return await onward.handle_async_request(request)
+
+        return Refusing()
+
+    def refused(self, request: httpx.Request) -> Canned | None:
+        """Return the refusal of a start whose contact is not the registered one."""
+        if request.method != "POST" or not request.url.path.endswith("/accounts"):
+            return None
+        assert isinstance(request.stream, httpx.ByteStream)
+        contact = json.loads(b"".join(request.stream))["contact"]
+        person = person_of_bvn(request.url.path.split("/")[-2])
+        return None if contact == person.phone else self.refusal(person)
+
+    def refusal(self, person: Person) -> Canned:
+        """Return how the service refuses."""
+        text = f"The contact is not that of this BVN. It is {masked(person)}."
+        return Canned(self.status, {"status": "error", "message": text, "meta": {"balance": 7}})
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Registrar:
+    """A world that begins with nothing."""
+    return Registrar(tmp_path)
+
+
+def test_a_night_with_a_fifth_of_the_contacts_wrong(world: Registrar) -> None:
+    """The run goes through; each such customer has the state and the masked hint, and no charge."""
+    rows = [
+        asked(number, **({"phone": ELSEWHERE} if number % 5 == 0 else {}))
+        for number in range(1, CUSTOMERS + 1)
+    ]
+    told = world.request(rows)
+    assert (told.report["state"], told.report["stop_reason"]) == ("completed", None)
+    wrong = CUSTOMERS // 5
+    assert told.states == {"awaiting_otp": CUSTOMERS - wrong, "wrong_contact": wrong}
+    for number in range(5, CUSTOMERS + 1, 5):
+        row = told.rows[f"C{number}"]
+        assert row["masked_contact"] == masked(person_of_bvn(rows[number - 1]["bvn"]))
+        assert "not the registered one" in row["explained"]
+        assert row["otp_link"] is None
+    part = told.report["checks"]["bvn_start"]
+    assert (part["failed"], part["in_doubt"], part["free"]) == (0, 0, CUSTOMERS)
+    assert told.report["cost"]["total"] == "0.00"
+    otps = {row["customer_id"]: world.otp(row) or "" for row in rows if row["phone"] != ELSEWHERE}
+    done = world.confirm({**otps, "C5": "123456"})
+    assert done.states == {"confirmed": CUSTOMERS - wrong, "wrong_contact": wrong}
+    assert [code for _, code in done.problems] == ["request_wrong_contact"]
+
+
+def test_calls_say_why_and_hold_no_contact(world: Registrar) -> None:
+    """The call sheet has the trouble; the report and the sheet have no hint of anybody."""
+    told = world.request([asked(1, phone=ELSEWHERE), asked(2)])
+    calls = pq.read_table(told.folder / "calls.parquet").to_pylist()
+    assert Counter(call["trouble"] for call in calls) == {"wrong_contact": 1, None: 1}
+    text = (told.folder / "report.json").read_text("utf-8") + json.dumps(calls, default=str)
+    assert "****" not in text
+
+
+def test_corrected_contact_is_asked_again_and_the_same_one_is_not(world: Registrar) -> None:
+    """The same file asks nobody twice; a file with another contact asks those it corrects."""
+    world.request([asked(1, phone=ELSEWHERE), asked(2, phone=ELSEWHERE), asked(3)])
+    again = world.request([asked(1, phone=ELSEWHERE), asked(2, phone=ELSEWHERE), asked(3)])
+    assert again.report["checks"]["bvn_start"]["distinct"] == 0
+    told = world.request([asked(1), asked(2, phone=ELSEWHERE), asked(3)])
+    assert told.report["checks"]["bvn_start"]["distinct"] == 1
+    assert told.states == {"awaiting_otp": 2, "wrong_contact": 1}
+
+
+def test_contact_refused_in_a_run_that_died_is_known_from_its_call(world: Registrar) -> None:
+    """Where the process died before the state was written, the journal's call says what it is."""
+    told = world.request([asked(1, phone=ELSEWHERE)])
+    with open_journal(world.folder / "home") as journal:
+        consents = BvnConsents.of(journal)
+        (request,) = consents.of_batches({told.rows["C1"]["batch"]})
+        held = replace(request.held, masked_contact=None)
+        consents.put(replace(request, state=BvnState.REQUESTED, trouble=None, held=held))
+        bring_up_to_date(journal, world.read().bvn_consent)
+        (after,) = consents.of_batches({request.batch})
+    assert (after.state, after.trouble) == (BvnState.WRONG_CONTACT, "wrong_contact")
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_whatever_the_status_of_the_refusal(world: Registrar, status: int) -> None:
+    """Any 4xx of the start that shows a masked contact is a wrong contact."""
+    world.status = status
+    told = world.request([asked(1, phone=ELSEWHERE), asked(2)])
+    assert told.states == {"awaiting_otp": 1, "wrong_contact": 1}
+    assert told.report["state"] == "completed"
+
+
+def test_two_hints_stand_side_by_side(world: Registrar) -> None:
+    """A service that shows phone and email has both in the hint."""
+    body = {"status": "error", "data": {"email": "a***@mail.example", "phone": "+234803*****67"}}
+    world.refusal = lambda person: Canned(409, body)  # type: ignore[method-assign]
+    told = world.request([asked(1, phone=ELSEWHERE)])
+    assert told.rows["C1"]["masked_contact"] == "+234803*****67, a***@mail.example"
+    assert told.states == {"wrong_contact": 1}
