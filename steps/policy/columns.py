@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.schemas.answers import BvnDetails
+from nightscreen.schemas.answers import ACCOUNT_STATUSES, BvnDetails
 from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Purpose, Source
 from nightscreen.schemas.rows import INSTANT, KNOWN_COLUMNS, row_schema
 from nightscreen.steps.planning.signals import SIGNALS
-from nightscreen.steps.results.enriched import CHECK_FIELDS, COST, DECISION_FIELDS
+from nightscreen.steps.results.enriched import BVN_FIELDS, CHECK_FIELDS, COST, DECISION_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ SENSITIVE = ("gender", "marital status", "state of origin")
 _SENSITIVE_PARTS = ("gender", "marital", "stateoforigin", "originstate", "lgaoforigin")
 _SENSITIVE_WORDS = frozenset({"sex", "married", "spouse"})
 _NAIVE_INSTANT = pa.timestamp("us")
-_BVN_HIDDEN = frozenset({"bvn", "reference", "extra"})
+_BVN_HIDDEN = frozenset({"bvn", "reference", "extra", "accounts"})
 
 NO_ANSWER = tuple(word.value for word in NoAnswer)
 OPEN = tuple(
@@ -64,13 +64,13 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _bvn_columns() -> dict[str, pa.DataType]:
-    """Return the columns of BVN details; the service sends `watchlisted` as 0 or 1."""
+    """Return the columns of BVN details; those of a screening run have the types of that run."""
     found: dict[str, pa.DataType] = {}
     for name, field in BvnDetails.model_fields.items():
         if name not in _BVN_HIDDEN:
             day = field.annotation == (date | None)
             found[f"bvn_{name}"] = pa.date32() if day else pa.string()
-    return found | {"bvn_watchlisted": pa.int64(), "bvn_checked_at": _NAIVE_INSTANT}
+    return found | {name: _plain(kind) for name, kind in BVN_FIELDS}
 
 
 @cache
@@ -99,6 +99,7 @@ def words() -> dict[str, tuple[str, ...]]:
         found[f"{check.value}_status"] = (*_ANSWERS[check], *NO_ANSWER)
         found[f"{check.value}_source"] = tuple(each.value for each in Source)
     found["name_match"] = found["ecosystem_name_match"] = _GRADES
+    found["bvn_account_status"] = ACCOUNT_STATUSES
     found[PURPOSE] = tuple(each.value for each in Purpose)
     return found
 

@@ -5,12 +5,12 @@ How they are filled is in `assemble`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_type_hints
 
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.schemas.answers import EcosystemRecord
+from nightscreen.schemas.answers import Count, Day, EcosystemRecord, Instant, Number, Text
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.rows import EXTRA_PREFIX, INSTANT, NAIRA, SourceColumn, row_schema
 from nightscreen.steps.planning.signals import SIGNALS
@@ -37,43 +37,19 @@ LISTING = pa.struct(
     ]
 )
 
-_COUNTS = frozenset(
-    {
-        "age",
-        "lenders",
-        "loans",
-        "settled_loans",
-        "running_loans",
-        "past_due_loans",
-        "delayed_paid_loans",
-        "logins",
-        "credit_delinquency",
-    }
-)
-_AMOUNTS = frozenset(
-    {
-        "loan_amount_minimum",
-        "loan_amount_maximum",
-        "loan_amount_average",
-        "past_due_loan_amount_due",
-    }
-)
-_INSTANTS = frozenset(
-    {"first_account", "last_account", "first_login", "last_login", "processed_on"}
-)
-
-ECOSYSTEM_FIELDS = tuple(name for name in EcosystemRecord.model_fields if name != "extra")
+_ARROW_TYPES: dict[object, pa.DataType] = {
+    Text: pa.string(),
+    Count: pa.int64(),
+    Number: AMOUNT,
+    Instant: INSTANT,
+    Day: pa.date32(),
+}
+ECOSYSTEM_FIELDS = tuple(EcosystemRecord.model_fields)[1:]  # all but `extra`
 
 
 def ecosystem_type(name: str) -> pa.DataType:
-    """Return the column type of a field of the ecosystem record."""
-    if name in _COUNTS:
-        return pa.int64()
-    if name in _AMOUNTS:
-        return AMOUNT
-    if name in _INSTANTS:
-        return INSTANT
-    return pa.date32() if name == "date_of_birth" else pa.string()
+    """Return the column type of a field of the ecosystem record, by what it is read as."""
+    return _ARROW_TYPES[get_type_hints(EcosystemRecord, include_extras=True)[name]]
 
 
 def _check_fields(check: Check) -> list[tuple[str, pa.DataType]]:
@@ -114,6 +90,8 @@ def _check_fields(check: Check) -> list[tuple[str, pa.DataType]]:
 CHECK_FIELDS = {check: _check_fields(check) for check in Check}
 BVN_FIELDS: list[tuple[str, pa.DataType]] = [
     ("bvn_watchlisted", pa.int64()),
+    ("bvn_account_status", pa.string()),
+    ("bvn_account_statuses", pa.list_(pa.string())),
     ("bvn_checked_at", INSTANT),
 ]
 """Of BVN details that were confirmed before and that the row's consent allows to be seen."""
