@@ -19,11 +19,12 @@ from nightscreen.cli.opened import made_journal, opened_journal
 from nightscreen.cli.portal import require_consent
 from nightscreen.cli.surroundings import settings_of_command
 from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.stops import REFUSALS
 
 if TYPE_CHECKING:
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.consents.desk import Brought
-    from nightscreen.steps.consents.keeping import Ending, Redeemed
+    from nightscreen.steps.consents.keeping import Redeemed
     from nightscreen.steps.consents.links import Link
     from nightscreen.storage.journal import Journal
 
@@ -176,14 +177,14 @@ _SAYINGS = {
     "in_doubt": (3, f"the answer was lost and the code may be used up; {_AGAIN}"),
     "busy": (3, "the service could not be reached or had no time; try the code again at once"),
     "capped": (3, "a spending cap leaves no room for the call; nothing was sent"),
-    "key_refused": (3, "the service refuses the key, the wallet or the address; run doctor"),
+    "key_refused": (3, "the wallet is too low for the call; top it up"),
     "test_mode": (4, "the service is in test mode; nothing was kept"),
 }
 
 
 def _tell_redeemed(done: Redeemed, customer: str, *, json_output: bool) -> int:
     """Print what came of a code and return the exit status."""
-    status, sentence = _said(done.ending)
+    status, sentence = _said(done)
     if json_output:
         document: dict[str, Any] = {
             "customer_id": customer,
@@ -204,8 +205,11 @@ def _tell_redeemed(done: Redeemed, customer: str, *, json_output: bool) -> int:
     return status
 
 
-def _said(ending: Ending) -> tuple[int, str]:
-    return _SAYINGS.get(ending.value, (0, ""))
+def _said(done: Redeemed) -> tuple[int, str]:
+    """Return exit status and sentence; a wrong address, key or right reads as everywhere."""
+    if done.trouble in REFUSALS:
+        return (2 if done.trouble == "address" else 3), REFUSALS[done.trouble]
+    return _SAYINGS.get(done.ending.value, (0, ""))
 
 
 @consent_app.command("list", epilog="Example: nightscreen consent list --state live --json")

@@ -16,7 +16,7 @@ from nightscreen.schemas.checks import Check, NoAnswer
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.plan import CheckCounts
 from nightscreen.schemas.quote import Quote
-from nightscreen.steps.asking.control import ADDRESS, COMPLETED, TEST_MODE, StopReason
+from nightscreen.steps.asking.control import COMPLETED, TEST_MODE, StopReason
 from nightscreen.steps.line import PROBLEMS, read_chunk
 from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.row_plan import read_row_plan
@@ -294,10 +294,7 @@ def provenance(line: Line) -> dict[str, Any]:
 
 def notices_of(line: Line) -> list[str]:
     """Return what a person should know of how the run went."""
-    notices = list(line.control.notices)
-    if line.control.stop == ADDRESS:
-        notices.append("the address began to answer as the service does not (an unknown 404)")
-    return notices
+    return [*line.control.refusals(), *line.control.notices]
 
 
 def nightly_spend(line: Line) -> int | None:

@@ -13,7 +13,7 @@ from prefect.runtime import flow_run
 
 from nightscreen.schemas.errors import UsageError
 from nightscreen.steps.asking.control import StopReason
-from nightscreen.steps.errands.desk import open_desk
+from nightscreen.steps.errands.desk import open_desk, refuse_wrong_address
 from nightscreen.tasks import live
 from nightscreen.tasks.stopping import heeding_sigterm, to_the_end
 from nightscreen.tasks.watching import say_minutes
@@ -64,6 +64,9 @@ async def at_the_desk(
     Args:
         run: the open run.
         close: writes what there is to write of a run that was cancelled; called in a thread.
+
+    Raises:
+        ServiceAddressError: the address is not the service's; nothing is left of a new run.
     """
     run.desk = open_desk(run.run)
     saying = asyncio.get_running_loop().create_task(say_minutes(run.run_id, run.control))
@@ -76,6 +79,7 @@ async def at_the_desk(
     finally:
         saying.cancel()
         await to_the_end(_settle(run))
+    refuse_wrong_address(run.run)
 
 
 async def _settle(run: LiveErrand) -> None:

@@ -20,6 +20,7 @@ from nightscreen.client.wire import lookup_request
 from nightscreen.schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Outcome
 from nightscreen.schemas.errors import ServiceAddressError
 from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.stops import REFUSALS
 from nightscreen.steps.asking.callbook import CallBook
 from nightscreen.steps.asking.control import ADDRESS, WITNESSES_LATER, StopReason
 from nightscreen.steps.asking.jobs import Job
@@ -262,8 +263,7 @@ def _refuse_address(line: Line) -> None:
     spent = line.journal.money.of_run(line.run_id).bound_micro
     if line.control.stop == ADDRESS and line.control.answered == 0 and not spent:
         raise ServiceAddressError(
-            f"{line.settings.base_url} answers, but not as the service does (an unknown 404 or a "
-            "redirect): correct NIGHTSCREEN_BASE_URL; nothing was spent"
+            f"{REFUSALS['address']} ({line.settings.base_url}); nothing was spent"
         )
 
 

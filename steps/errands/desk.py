@@ -18,11 +18,19 @@ from nightscreen.client.api import Client
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.limits import FAMILIES
 from nightscreen.client.manners import load_manners
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.errors import InputError, ServiceAddressError
 from nightscreen.schemas.parameters import new_run_id
 from nightscreen.schemas.quote import Quote
+from nightscreen.schemas.stops import REFUSALS
 from nightscreen.steps.asking.callbook import CallBook
-from nightscreen.steps.asking.control import CheckProgress, Control, Silence, StopReason
+from nightscreen.steps.asking.control import (
+    ADDRESS,
+    CheckProgress,
+    Control,
+    Silence,
+    StopReason,
+)
 from nightscreen.steps.asking.jobs import Errand, Job
 from nightscreen.steps.asking.lookups import Pace, Window
 from nightscreen.steps.line import (
@@ -51,6 +59,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.runs import Run
 
+_NOT_ACTED_ON = frozenset({CallState.NOT_SENT.value, CallState.NOT_CHARGED.value})
 NEVER = 2**62
 """A place in the journal no answer comes after: who repeats an errand does so on purpose."""
 
@@ -85,14 +94,25 @@ class ErrandRun:
     quote: Quote = field(default_factory=Quote)
 
     def withdraw(self) -> None:
-        """Leave nothing of a new run that came to nothing before anything was sent."""
-        if self.is_new and not any(self.journal.runs.calls(self.run_id)):
+        """Leave nothing of a new run that came to nothing: no call of it can have been acted on."""
+        calls = (row for rows in self.journal.runs.calls(self.run_id) for row in rows)
+        if self.is_new and all(row.state in _NOT_ACTED_ON for row in calls):
             self.journal.runs.withdraw(self.run_id)
             shutil.rmtree(self.folder.path, ignore_errors=True)
 
     def close(self) -> None:
         """Give back the journal."""
         self.journal.close()
+
+
+def refuse_wrong_address(run: ErrandRun) -> None:
+    """Refuse the address of a new run that nothing of the service was found at.
+
+    Raises:
+        ServiceAddressError: the address answers, but not as the service does.
+    """
+    if run.is_new and run.control.stop == ADDRESS and run.control.answered == 0:
+        raise ServiceAddressError(f"{REFUSALS['address']} ({run.settings.base_url})")
 
 
 def open_errand_run(

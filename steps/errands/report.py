@@ -114,7 +114,7 @@ def errand_report(
         "exposure": {},
         "decisions": {},
         "changes": {},
-        "notices": list(run.control.notices),
+        "notices": [*run.control.refusals(), *run.control.notices],
         "files": {name: run.folder.rows.get(name) for name in sorted(run.folder.rows)},
         **more,
     }

@@ -35,7 +35,7 @@ from nightscreen.steps.errands.desk import open_errand_run
 from nightscreen.steps.line import known_prices
 from nightscreen.steps.loans.offer_links import bring_up_to_date, linked
 from nightscreen.steps.loans.offer_source import candidates, read_source
-from nightscreen.steps.loans.products import fetch_products, tell_distributor, unknown_product
+from nightscreen.steps.loans.products import fetch_products, unknown_product
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.loan_offers import LoanOffers
@@ -384,7 +384,6 @@ def _note(offering: Offering, made: Sequence[tuple[Row, Job]]) -> None:
             failed = job.standing is Standing.FAILED
             row.word = OfferWord.FAILED if failed else OfferWord.PENDING
             unmade.append(row)
-        tell_distributor(offering.run.control, reading)
         row.problem = None if reading is None or reading.trouble is None else str(reading.trouble)
         if row.offer.state is LinkState.OFFERED:
             row.word = OfferWord.OFFERED

@@ -1,4 +1,4 @@
-"""The list of active products, and the one line for a key that is no distributor's.
+"""The list of active products.
 
 Everything of area C begins with it: what the list does not have is never offered.
 """
@@ -9,48 +9,31 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from nightscreen.client import loans
-from nightscreen.client.classify import Trouble, Verdict
+from nightscreen.client.classify import Verdict
 from nightscreen.client.reading import parse_answer
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errands import ErrandParameters
 from nightscreen.schemas.errors import StoppedError
 from nightscreen.schemas.loans import LoanProducts
-from nightscreen.steps.errands.desk import open_desk, open_errand_run
+from nightscreen.steps.errands.desk import open_desk, open_errand_run, refuse_wrong_address
 from nightscreen.storage.clock import system_clock
 
 if TYPE_CHECKING:
     import httpx
 
-    from nightscreen.client.classify import Reading
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.asking.control import Control
     from nightscreen.steps.asking.jobs import Job
     from nightscreen.steps.errands.desk import Desk
     from nightscreen.storage.clock import Clock
 
-NO_DISTRIBUTOR = (
-    "the key is no distributor's, so the service shows it no loans: ask the service's support to "
-    "set the account up as a distributor, then use the key they send"
-)
-
-
-def tell_distributor(control: Control, reading: Reading | None) -> None:
-    """Give notice, once, where a key turned out to be no distributor's."""
-    refused = reading is not None and reading.trouble is Trouble.DISTRIBUTOR
-    if refused and NO_DISTRIBUTOR not in control.notices:
-        control.notices.append(NO_DISTRIBUTOR)
-
 
 async def fetch_products(desk: Desk) -> tuple[LoanProducts | None, Job]:
-    """Ask for the list of active products; None where it did not come.
-
-    A key that is no distributor's is told in one line (a notice), and stops the run.
-    """
+    """Ask for the list of active products; None where it did not come."""
     run = desk.run
     subject = run.journal.pseudonyms.subject(SubjectKind.PRODUCT.value, "list")
     job = await desk.one(desk.job(loans.products(), kind=SubjectKind.PRODUCT, subject=subject))
     reading = job.reading
-    tell_distributor(run.control, reading)
     if reading is None or reading.verdict is not Verdict.ANSWERED:
         run.control.conclude()
         return None, job
@@ -74,7 +57,7 @@ async def list_products(
 
     Raises:
         StoppedError: the list did not come, and why.
-        UsageError: the settings are wrong.
+        UsageError: the settings are wrong, the address among them.
     """
     with tempfile.TemporaryDirectory(prefix="nightscreen-") as folder:
         run = open_errand_run(
@@ -92,6 +75,7 @@ async def list_products(
             finally:
                 await desk.close()
             if listed is None:
+                refuse_wrong_address(run)
                 raise StoppedError(_why(run.control, job))
             return listed
         finally:
@@ -100,8 +84,9 @@ async def list_products(
 
 
 def _why(control: Control, job: Job) -> str:
-    if NO_DISTRIBUTOR in control.notices:
-        return NO_DISTRIBUTOR
+    refused = control.refusals()
+    if refused:
+        return "; ".join(refused)
     _, reason = control.ending()
     trouble = "" if job.reading is None or job.reading.trouble is None else job.reading.trouble
     return (

@@ -32,7 +32,6 @@ from nightscreen.schemas.offers import (
 from nightscreen.schemas.plan import Standing
 from nightscreen.steps.errands.desk import open_errand_run
 from nightscreen.steps.loans.offer_links import bring_up_to_date
-from nightscreen.steps.loans.products import tell_distributor
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal.loan_offers import LoanOffers
 from nightscreen.storage.journal.runs import KILLED
@@ -145,7 +144,6 @@ def _note(tracking: Tracking, made: Sequence[tuple[Followed, Job]]) -> None:
     now = tracking.run.clock()
     views: list[tuple[Offer, Offer, LoanNews | None]] = []
     for each, job in made:
-        tell_distributor(tracking.run.control, job.reading)
         seen = _seen(each.offer, job)
         if seen is None:
             if job.standing in {Standing.FAILED, Standing.IN_DOUBT}:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.client.reach import reach
+from nightscreen.client.reach import Knock, knock, reach
 from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.stops import refusals
 from nightscreen.steps.oncall.condition import HUNG, UNKNOWN, condition_of, from_signs
 from nightscreen.steps.oncall.examining import (
     WRONG,
@@ -66,6 +67,7 @@ def diagnose(
     *,
     clock: Clock = system_clock,
     reaching: Callable[[str], str | None] = reach,
+    knocking: Knock = knock,
     more: tuple[Finding, ...] = (),
 ) -> Diagnosis:
     """Look at a run, or at the newest, and at what it needs.
@@ -75,11 +77,12 @@ def diagnose(
         run_id: the run; empty for the newest there is.
         clock: the present instant.
         reaching: tries the service's address and returns what is in the way.
+        knocking: asks there for what is free, with the key, and returns the trouble it met.
         more: what was found out elsewhere, such as about the engine.
     """
     found = Diagnosis()
     _find_run(settings, run_id, clock, found)
-    found.findings += find_surroundings(settings, found.run, reaching)
+    found.findings += find_surroundings(settings, found.run, reaching, knocking)
     found.findings += more
     _conclude(found, run_id)
     return found
@@ -135,14 +138,16 @@ def _for_run(found: Diagnosis, asked: str) -> tuple[Remedy | None, int]:
         return Remedy(first, "nightscreen runs list"), 2
     run_id = run["run_id"]
     again = Again(run_id, run["flow"], _kept(run))
-    left = tuple(name for name, check in run["checks"].items() if check["left"])
+    refused = refusals(
+        (name, trouble) for name, check in run["checks"].items() for trouble in check["errors"]
+    )
     table: dict[str, tuple[Remedy | None, int]] = {
         RUNNING: (Remedy("", f"{DOCTOR} {run_id}"), 0),
         HUNG: (for_hung(again, run["pid"]), 3),
         KILLED: (for_killed(again), 3),
         "test_mode": (for_test_mode(again), 4),
         "stopped": (
-            for_stop(again, run["stop_reason"], run["shortage"], checks=left),
+            for_stop(again, run["stop_reason"], run["shortage"], refused=refused),
             3,
         ),
         "completed": (for_held(run_id), 3) if run["held"] else (None, 0),

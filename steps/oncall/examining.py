@@ -18,7 +18,9 @@ from nightscreen.schemas.errors import (
     JournalDamagedError,
     JournalError,
     NightscreenError,
+    SettingsError,
 )
+from nightscreen.schemas.stops import REFUSALS
 from nightscreen.steps.oncall.remedies import DOCTOR, Remedy
 from nightscreen.storage.disk import LEAST_FREE_BYTES, free_bytes
 from nightscreen.storage.journal.looking import Look, look_into, pids_at_work
@@ -27,6 +29,7 @@ from nightscreen.storage.journal.opening import JOURNAL_FILE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from nightscreen.client.reach import Knock
     from nightscreen.schemas.settings import Settings
     from nightscreen.storage.clock import Clock
 
@@ -95,14 +98,17 @@ def _key(look: Look) -> Finding:
 
 
 def find_surroundings(
-    settings: Settings, run: Mapping[str, Any] | None, reaching: Callable[[str], str | None]
+    settings: Settings,
+    run: Mapping[str, Any] | None,
+    reaching: Callable[[str], str | None],
+    knocking: Knock,
 ) -> list[Finding]:
     """Look at disk, settings and the way to the service."""
     output = Path(run["folder"]).parent if run is not None and run["folder"] else Path("out")
     found = [_disk("home", settings.home), _disk("output", output), _settings(settings)]
     found.append(_tables(settings))
     if settings.base_url:
-        found.append(_service(settings.base_url, reaching))
+        found.append(_service(settings, reaching, knocking))
     return found
 
 
@@ -153,17 +159,26 @@ def _tables(settings: Settings) -> Finding:
     return Finding("tables", OK, says)
 
 
-def _service(base_url: str, reaching: Callable[[str], str | None]) -> Finding:
-    trouble = reaching(base_url)
-    if trouble is None:
-        host = _host(base_url)
-        return Finding("service", OK, f"{host} can be reached (connected only, nothing asked)")
-    return Finding(
-        "service",
-        WARNING,
-        trouble,
-        Remedy("mend the network or NIGHTSCREEN_BASE_URL", ""),
-    )
+def _service(
+    settings: Settings,
+    reaching: Callable[[str], str | None],
+    knocking: Knock,
+) -> Finding:
+    """Find out whether the service can be reached, and whether it knows address and key."""
+    in_the_way = reaching(settings.base_url)
+    if in_the_way is not None:
+        remedy = Remedy("mend the network or NIGHTSCREEN_BASE_URL", "")
+        return Finding("service", WARNING, in_the_way, remedy)
+    key = settings.api_key.get_secret_value()
+    try:
+        trouble = knocking(settings.base_url, key, settings.own_table("manners")) if key else None
+    except SettingsError as error:
+        return Finding("service", WRONG, f"NIGHTSCREEN_{error}", Remedy("correct it in .env", ""))
+    if trouble in {"address", "auth"}:
+        says, _, first = REFUSALS[trouble].partition(": ")
+        return Finding("service", WRONG, f"{says} ({settings.base_url})", Remedy(first, ""))
+    host = _host(settings.base_url)
+    return Finding("service", OK, f"{host} can be reached (nothing paid was asked)")
 
 
 def _host(base_url: str) -> str:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nightscreen.schemas.money import naira_words
-from nightscreen.schemas.stops import WHY, StopReason
+from nightscreen.schemas.stops import REFUSALS, WHY, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 DOCTOR = "nightscreen doctor"
 NAIRA = 1_000_000
@@ -80,7 +80,11 @@ class Again:
 
 
 def for_stop(
-    again: Again, reason: str | None, shortage: Shortage, *, checks: tuple[str, ...] = ()
+    again: Again,
+    reason: str | None,
+    shortage: Shortage,
+    *,
+    refused: Sequence[str] = (),
 ) -> Remedy:
     """Return what ends a stop.
 
@@ -88,7 +92,7 @@ def for_stop(
         again: how the run is taken up again.
         reason: its stop reason.
         shortage: what the rest of it needs.
-        checks: the checks with lookups left.
+        refused: what is wrong with address, key or rights, in sentences.
     """
     if reason == StopReason.BUDGET:
         return _for_budget(again, shortage)
@@ -97,12 +101,10 @@ def for_stop(
         return Remedy(first, again.command("--yes"))
     need = shortage.missing_micro
     by = f" by about {naira_words(need)}" if need else ""
-    these = ", ".join(checks) or "the checks"
     table: Mapping[str | None, str] = {
         StopReason.BALANCE: f"top the wallet up{by}, above NIGHTSCREEN_BALANCE_FLOOR if set",
-        StopReason.AUTH: "correct NIGHTSCREEN_API_KEY, or have the service allow the key "
-        f"what it asks: {these}",
-        StopReason.OUTAGE: "wait until the service answers again, see above",
+        StopReason.AUTH: "; ".join(refused) or REFUSALS["auth"],
+        StopReason.OUTAGE: "; ".join(refused) or "wait until the service answers again, see above",
         StopReason.FAILURES: "look at the errors by kind above: what was rejected is asked again",
         StopReason.DEADLINE: "it goes on without a deadline; add --deadline 06:00 to set one",
         StopReason.QUOTA: f"wait for the next day, {_DAY_BEGINS}, or raise "

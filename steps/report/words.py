@@ -74,6 +74,7 @@ TROUBLES = {
     "wrong_identity": "Answer about somebody else",
     "rejected": "The service rejected the request",
     "auth": "Key refused",
+    "no_right": "Key without the right to this",
     "unpriced": "No price agreed for this check",
     "balance": "Wallet too low",
     "address": "Not the service's address",

@@ -226,7 +226,7 @@ def test_wrong_key_stops(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the lender's to mend, and the code may still be good."""
     monkeypatch.setenv("NIGHTSCREEN_API_KEY", "another")
     ended = here("consent", "redeem", "--customer", CUSTOMER, "--code", "abc")
-    assert (ended.status, "refuses the key" in ended.err) == (3, True)
+    assert (ended.status, "refuses the API key" in ended.err) == (3, True)
 
 
 def test_code_may_come_by_stdin(

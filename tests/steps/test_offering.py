@@ -21,10 +21,10 @@ from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.decisions import Review
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.offers import OfferLoans
+from nightscreen.schemas.stops import REFUSALS
 from nightscreen.steps.loans import offering
 from nightscreen.steps.loans.offer_links import ask_again
 from nightscreen.steps.loans.offering import quote_offers
-from nightscreen.steps.loans.products import NO_DISTRIBUTOR
 from nightscreen.steps.results.answered import evidence_digest
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.customers import Customers
@@ -362,7 +362,7 @@ def test_key_that_is_no_distributors_is_told_in_one_line(lender: Lender, night: 
     lender.is_distributor(now=False)
     found = lender.offer(night)
     assert (found.report["state"], found.report["stop_reason"]) == ("stopped", "auth")
-    assert found.report["notices"] == [NO_DISTRIBUTOR]
+    assert found.report["notices"] == [REFUSALS["distributor"]]
     assert len(lender.calls("loan_products")) == 1
     assert lender.calls("loan_start") == []
     lender.is_distributor(now=True)
