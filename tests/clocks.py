@@ -1,59 +1,68 @@
 """The quick half of the tests under another clock: `python -m tests.clocks [today | all | NAME]`.
 
-Debian's `faketime` shifts the clock of every process of the tests. `today` takes one of the clocks
-in turn by date, so that in a week all have been seen. What follows the name goes to pytest.
+`today` takes one of the clocks in turn by date, so that in eight days all have been seen. What
+follows the name goes to pytest. The clock is shifted in every Python process of the tests, by
+`tests/shifted/sitecustomize.py`; Debian's `faketime` shifts the times of files too, and some tests
+hang under it.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import NamedTuple
 
-LAGOS = "WAT-1"
+from tests.shifted.sitecustomize import SHIFT
+
+LAGOS = "+01:00"
+FOLDER = Path(__file__).parent / "shifted"
 QUICK = "not engine and not postgres and not browser and not long"
-"""What depends on the clock is found without servers, whose own times would be shifted too."""
+"""Servers and browsers keep the machine's clock, and would be told another."""
 
 
 class Shifted(NamedTuple):
-    """A day and hour of a zone, written as POSIX has it, which needs no table of zones."""
+    """When the tests begin, as a zone's clocks show it, and how far that zone is from UTC."""
 
     day: str
     hour: str
-    zone: str = LAGOS
+    offset: str = LAGOS
 
-    def begins(self, today: date) -> str:
-        """Return the instant as `faketime` takes it."""
-        return f"@{self.day or today.isoformat()} {self.hour}"
+    def instant(self) -> datetime:
+        """Return when the tests begin."""
+        return datetime.fromisoformat(f"{self.day}T{self.hour}:00{self.offset}")
+
+    def zone(self) -> str:
+        """Return the zone as POSIX has it, which needs no table of zones and counts westward."""
+        westward = "-" if self.offset.startswith("+") else "+"
+        return f"XYZ{westward}{self.offset[1:]}"
 
 
 def clocks(today: date) -> dict[str, Shifted]:
     """Return every clock by its name."""
+    day = today.isoformat()
     return {
-        "night": Shifted("", "03:00:00"),
-        "noon": Shifted("", "12:59:00"),
-        "midnight": Shifted("", "23:55:00"),
-        "leap-day": Shifted("2028-02-29", "10:00:00"),
-        "year-end": Shifted(f"{today.year}-12-31", "23:57:00"),
-        "west": Shifted("", "16:30:00", "PST8PDT,M3.2.0,M11.1.0"),
-        "east": Shifted("", "04:30:00", "NPT-5:45"),
+        "night": Shifted(day, "03:00"),
+        "noon": Shifted(day, "11:59"),
+        "afternoon": Shifted(day, "12:59"),
+        "midnight": Shifted(day, "23:55"),
+        "leap-day": Shifted("2028-02-29", "10:00"),
+        "year-end": Shifted(f"{today.year}-12-31", "23:57"),
+        "west": Shifted(day, "16:30", "-08:00"),
+        "east": Shifted(day, "04:30", "+05:45"),
     }
 
 
-def run_under(clock: Shifted, today: date, arguments: list[str]) -> int:
+def run_under(clock: Shifted, arguments: list[str]) -> int:
     """Run the quick tests under a clock; return pytest's exit status."""
-    faketime = shutil.which("faketime")
-    if faketime is None:
-        sys.stderr.write("faketime is missing: apt-get install faketime\n")
-        return 2
+    shift_s = (clock.instant() - datetime.now(UTC)).total_seconds()
+    path = os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH")]))
+    env = {**os.environ, "TZ": clock.zone(), "PYTHONPATH": path, SHIFT: str(shift_s)}
     pytest = [sys.executable, "-m", "pytest", "-q", "-m", QUICK, "-p", "no:cacheprovider"]
     spread = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--durations=5"]
-    env = {**os.environ, "TZ": clock.zone, "DONT_FAKE_MONOTONIC": "1"}
-    command = [faketime, "-f", clock.begins(today), *pytest, *spread, *arguments]
-    return subprocess.run(command, env=env, check=False).returncode
+    return subprocess.run([*pytest, *spread, *arguments], env=env, check=False).returncode
 
 
 def main() -> None:
@@ -67,7 +76,7 @@ def main() -> None:
     for name in names:
         sys.stdout.write(f"clock {name}: {' '.join(known[name])}\n")
         sys.stdout.flush()
-        if run_under(known[name], today, arguments):
+        if run_under(known[name], arguments):
             broken.append(name)
     if broken:
         sys.exit(f"tests fail under these clocks: {', '.join(broken)}")

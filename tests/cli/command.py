@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests import session_end
+from tests.shifted.sitecustomize import SHIFT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 COMMAND = str(Path(sys.executable).with_name("nightscreen"))
 NOBODY_LISTENS = "http://127.0.0.1:9"
 SERVICE = {"NIGHTSCREEN_BASE_URL": NOBODY_LISTENS, "NIGHTSCREEN_API_KEY": "sandbox-key"}
-KEPT = ("PATH", "PYTHONPATH", "PREFECT_API_URL", "TZ", session_end.FOLDER)
+KEPT = ("PATH", "PYTHONPATH", "PREFECT_API_URL", "TZ", SHIFT, session_end.FOLDER)
 
 
 @dataclass(frozen=True)

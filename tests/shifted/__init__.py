@@ -1,0 +1,1 @@
+"""Shifts the clock of a process of the tests."""
