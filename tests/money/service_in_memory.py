@@ -15,6 +15,7 @@ from nightscreen.client.fakes import Canned, FakeTransport
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.storage.clock import to_instant
 from tests.kill.drive import Driven, screen, settings_for
 from tests.steps.virtual_time import VirtualLoop
 
@@ -134,7 +135,8 @@ class Bureau:
         """Screen the batch, or resume a run."""
         source = self.below / "in.csv"
         if not source.exists():
-            make_batch(source, rows=self.rows, seed=9, damage_pct=0)
+            day = to_instant(self.loop.micros()).date()  # as the consents of the batch are judged
+            make_batch(source, rows=self.rows, seed=9, damage_pct=0, today=day)
         given = ScreenBatch(
             input=str(source), output=str(self.below / "out"), run=run, **parameters
         )
