@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from nightscreen.client.reading import find_meta, parse_document, read_record, s
 from nightscreen.schemas.answers import read_number
 from nightscreen.schemas.checks import Operation, Outcome
 from nightscreen.schemas.money import to_micro
+from nightscreen.schemas.prices import MOST_COST_MICRO
 
 if TYPE_CHECKING:
     from nightscreen.client.wire import Request
@@ -56,7 +58,7 @@ _WITH_DIGITS = re.compile(r"[\w-]*\d[\w-]*")
 """Numbers, times, and identifiers of calls."""
 
 MOST_NAIRA = 10**12
-"""A cost or balance beyond this is a fault of the service, and unknown to us."""
+"""A balance beyond this is a fault of the service, and unknown to us; for a cost see `prices`."""
 
 
 BODY_KEPT = frozenset({Verdict.ANSWERED, Verdict.UNREADABLE})
@@ -79,6 +81,7 @@ class Reading:
         cost_micro: micro-naira the service says it charged, nought where the table says that
             nothing was; None where it is not known. It holds whatever the verdict, but in test
             mode: the cost there is the sample's, and nothing was charged.
+        absurd_cost: the service named a cost that no counter could hold; `cost_micro` is None.
         balance_micro: micro-naira left in the wallet, where the answer said so.
         status: HTTP status, where there was one.
         body: the raw body of a call that was answered, readable or not; empty otherwise.
@@ -98,6 +101,7 @@ class Reading:
     stop_scope: StopScope | None = None
     retry_after_s: float | None = None
     cost_micro: int | None = None
+    absurd_cost: bool = False
     balance_micro: int | None = None
     status: int | None = None
     body: bytes = b""
@@ -153,10 +157,12 @@ class Classifier:
         rules = self._shortlist(request.operation, exchange.broken or exchange.status)
         rule = next(rule for rule in rules if look.satisfies(rule))
         cost = _meta(look.document, "cost")
+        absurd = cost is not None and cost > MOST_COST_MICRO
+        cost = None if absurd else cost
         verdict = _verdict(rule, exchange.status, cost)
-        if cost is not None and verdict is Verdict.TEST_MODE:
-            cost = 0
-        elif cost is None and rule.cost_naira is not None:
+        if verdict is Verdict.TEST_MODE:
+            cost, absurd = (0 if absurd or cost is not None else None), False
+        elif cost is None and not absurd and rule.cost_naira is not None:
             cost = to_micro(rule.cost_naira)
         return Reading(
             verdict=verdict,
@@ -168,6 +174,7 @@ class Classifier:
             stop_scope=rule.stop_scope,
             retry_after_s=exchange.retry_after_s,
             cost_micro=cost,
+            absurd_cost=absurd,
             balance_micro=_meta(look.document, "balance"),
             status=exchange.status,
             body=exchange.body if verdict in BODY_KEPT else b"",
@@ -252,6 +259,8 @@ def _meta(document: dict[str, object], key: str) -> int | None:
     """Return an amount of `meta` in micro-naira; a balance may be below zero, a cost may not."""
     meta = document.get("meta")
     amount = read_number(meta.get(key)) if isinstance(meta, dict) else None
-    if amount is None or abs(amount) > MOST_NAIRA or (key == "cost" and amount < 0):
+    if amount is None or (key == "cost" and amount < 0):
         return None
+    if abs(amount) > MOST_NAIRA:
+        return to_micro(Decimal(MOST_NAIRA)) if key == "cost" else None
     return to_micro(amount)

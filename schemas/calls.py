@@ -38,6 +38,8 @@ class GrantKind(StrEnum):
     """Its worst cost does not fit under a spending cap at this moment."""
     QUOTA = "quota"
     """The day's number of lookups of this check is used up."""
+    LATER = "later"
+    """It fits once calls under way have settled, whose price is not confirmed in this run yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +124,19 @@ class Caps:
         day_micro: naira of the day over all runs.
         month_micro: naira of the month over all runs.
         day_calls: number of calls a day, by check.
+        price_limits: the highest cost that is believed to be a price, by check.
     """
 
     run_micro: int | None = None
     day_micro: int | None = None
     month_micro: int | None = None
     day_calls: tuple[tuple[str, int], ...] = ()
+    price_limits: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def bind(self) -> bool:
+        """Tell whether any of them is on money."""
+        return (self.run_micro, self.day_micro, self.month_micro) != (None, None, None)
 
     def calls_today(self, check: str) -> int | None:
         """Return the day's limit for a check."""

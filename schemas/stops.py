@@ -26,7 +26,8 @@ class StopReason(StrEnum):
 WHY: Mapping[str, str] = {
     StopReason.BUDGET: "the spending cap was reached",
     StopReason.BALANCE: "the wallet is too low",
-    StopReason.AUTH: "the service refused the API key, or an operation it has no right to",
+    StopReason.AUTH: "the service refused the API key or an operation it has no right to, or its "
+    "costs are far from the price list",
     StopReason.OUTAGE: "the service gave no answers any more",
     StopReason.FAILURES: "too many lookups failed, or could not be read",
     StopReason.DEADLINE: "the deadline was reached",

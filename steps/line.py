@@ -20,13 +20,14 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from nightscreen.client.manners import load_manners
-from nightscreen.client.prices import load_prices
+from nightscreen.client.prices import PRICES, load_prices
 from nightscreen.client.resolving import Resolver, resolve_host
 from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.plan import Plan, Standing
+from nightscreen.schemas.prices import max_cost, price_limit
 from nightscreen.schemas.settings import Settings, max_ages, overridden
 from nightscreen.steps.asking.control import (
     UNREADABLE_AFTER,
@@ -245,6 +246,8 @@ def _open(parameters: ScreenBatch, settings: Settings, journal: Journal, clock: 
         silence=Silence(settings.outage_give_up.total_seconds()),
         watches=cap_watches(journal, wanted.run_id, caps),
         progress={check: CheckProgress() for check in wanted.checks},
+        price_limits=dict(caps.price_limits),
+        price_list=price_list_of(settings),
     )
     note_unreadable(control, journal)
     return Line(
@@ -310,12 +313,13 @@ def _optional_micro(naira: Any) -> int | None:  # noqa: ANN401 - Decimal or None
 
 def caps_of(parameters: ScreenBatch | ErrandParameters, settings: Settings) -> Caps:
     """Return every limit on money and calls that binds a run."""
-    per_day = settings.max_per_day.model_dump()
+    per_day, listed = settings.max_per_day.model_dump(), listed_prices(settings)
     return Caps(
         run_micro=_optional_micro(parameters.cap),
         day_micro=_optional_micro(settings.daily_spend_cap),
         month_micro=_optional_micro(settings.monthly_spend_cap),
         day_calls=tuple((check, most) for check, most in per_day.items() if most is not None),
+        price_limits=tuple((name, price_limit(price)) for name, price in listed.items()),
     )
 
 
@@ -457,21 +461,35 @@ def money_left(line: Line) -> int | None:
     return max(0, min(rooms)) if rooms else None
 
 
+def listed_prices(settings: Settings) -> dict[str, int]:
+    """Return the price list, by operation, in micro-naira.
+
+    Raises:
+        SettingsError: it cannot be read.
+    """
+    prices = load_prices(settings.own_table("prices"))
+    return {operation.value: price for operation, price in prices.items()}
+
+
+def price_list_of(settings: Settings) -> str:
+    """Return the file of the price list, for who must correct it."""
+    return str(settings.own_table("prices") or PRICES)
+
+
 def known_prices(journal: Journal, settings: Settings) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the latest price and the worst to reckon with, by operation, in micro-naira.
+    """Return the latest price and the most a call may cost, by operation, in micro-naira.
 
     Raises:
         SettingsError: the price list cannot be read.
     """
-    prices = load_prices(settings.own_table("prices"))
-    listed = {operation.value: price for operation, price in prices.items()}
-    seen = journal.money.prices()
-    recent = journal.money.recent_highest()
-    latest = {**listed, **{check: price.latest_micro for check, price in seen.items()}}
-    worst = {
-        check: max(price, latest[check], recent.get(check, 0)) for check, price in listed.items()
-    }
-    return latest, worst
+    seen, now = journal.money.prices(), journal.clock()
+    latest, most = listed_prices(settings), {}
+    for name, listed in latest.items():
+        limit, price = price_limit(listed), seen.get(name)
+        most[name] = max_cost(listed, price, limit_micro=limit, now=now)
+        if price is not None and price.latest_micro <= limit:
+            latest[name] = price.latest_micro
+    return latest, most
 
 
 def make_price(line: Line) -> Quote:

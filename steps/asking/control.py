@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from nightscreen.schemas.money import naira_words
 from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.prices import MOST_COST_MICRO
 from nightscreen.schemas.stops import REFUSALS, refusals
 from nightscreen.schemas.stops import StopReason as StopReason  # noqa: PLC0414 - it belongs to control too
 from nightscreen.storage.clock import LAGOS, to_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from nightscreen.client.classify import Reading
     from nightscreen.schemas.checks import Asked
@@ -47,6 +48,9 @@ PASSING = {
     StopReason.QUOTA: "the day's number of lookups, which comes back at noon in Lagos",
 }
 """Stops that may pass by themselves before the deadline, and what is then waited for."""
+
+ABSURD_COSTS = 2
+"""Lookups that cost more than is believed to be a price, from which on their check stops."""
 
 WITNESSES_AT_FIRST, WITNESSES_LATER = 2, 3
 """Lookups that must agree before a check stops: until its first good answer, and after it.
@@ -349,11 +353,14 @@ class Control:
         paused_until: instant, on the loop's clock, until which the service asked a check to wait.
         watches: the caps a notice is due for.
         highest_micro: the highest price seen in this run, by check; prices may rise under way.
+        price_limits: the highest cost that is believed to be a price, by check.
+        price_list: the file of the price list, for who must correct it.
         bound_micro: worst cost of what is reserved or in flight at this moment.
         wallet: the least that is left in the wallet.
         excess_micro: what calls cost beyond what was reserved for them, since prices rose.
         unreadable_run: charged answers that could not be read since the last record that could, by
             check; a miss, which has none, tells nothing of how records are written.
+        absurd: lookups that cost more than is believed to be a price, by check.
         heard: told of each attempt that came back: its check, its seconds, and what was read; for
             measures only, None where nobody listens.
     """
@@ -373,6 +380,8 @@ class Control:
     progress: dict[Asked, CheckProgress] = field(default_factory=dict)
     balance_micro: int | None = None
     highest_micro: dict[Asked, int] = field(default_factory=dict)
+    price_limits: Mapping[str, int] = field(default_factory=dict)
+    price_list: str = ""
     bound_micro: int = 0
     troubles: Counter[tuple[str, str]] = field(default_factory=Counter)
     answered: int = 0
@@ -381,6 +390,7 @@ class Control:
     excess_micro: int = 0
     unreadable_run: Counter[Asked] = field(default_factory=Counter)
     heard: Callable[[str, float, Reading], None] | None = None
+    absurd: dict[Asked, set[bytes]] = field(default_factory=dict)
     _likeness: dict[Asked, Likeness] = field(default_factory=dict)
     _evidence: dict[Asked, Evidence] = field(default_factory=dict)
     _blind_from: int = 0
@@ -533,11 +543,12 @@ class Control:
         self.answered += 1
         cost = cost_micro or 0
         known = self.highest_micro.get(check, 0)
-        if cost > known:
+        news = known < cost <= self.price_limits.get(check.value, cost)
+        if news:
             self.highest_micro[check] = cost
         if cost > reserved_micro:
             self.excess_micro += cost - reserved_micro
-            if cost > known:
+            if news:
                 self.notices.append(
                     f"the price of {check.value} rose from {naira_words(reserved_micro)} to "
                     f"{naira_words(cost)} while the run was under way"
@@ -562,6 +573,45 @@ class Control:
                 "journal reread, and resume the run"
             )
             self.stop_check(check, StopReason.FAILURES)
+
+    def saw_cost(
+        self, check: Asked, subject: bytes, cost_micro: int | None, *, absurd: bool
+    ) -> None:
+        """Watch whether a cost can be a price; stop the check at the second lookup where it cannot.
+
+        The stop is `auth`, as where the service itself finds no price: what the account is to pay
+        is not what the lender knows, and only a person can set that right.
+
+        Args:
+            check: the check.
+            subject: whom the call was about.
+            cost_micro: what it cost, None where that is not known.
+            absurd: more was named than any counter could hold.
+        """
+        limit = self.price_limits.get(check.value)
+        if limit is None or not (absurd or (cost_micro or 0) > limit):
+            return
+        lookups = self.absurd.setdefault(check, set())
+        if subject in lookups or len(lookups) >= ABSURD_COSTS:
+            return
+        lookups.add(subject)
+        cost = f"over {naira_words(MOST_COST_MICRO)}" if absurd else naira_words(cost_micro)
+        self.notices.append(
+            f"a {check.value} call cost {cost}, and no more than {naira_words(limit)} is believed "
+            f"to be a price: it counts as {'in doubt' if absurd else 'spent'}, and later calls are "
+            "reserved at the price known before"
+        )
+        if len(lookups) >= ABSURD_COSTS:
+            self.stop_absurd(check)
+
+    def stop_absurd(self, check: Asked) -> None:
+        """Stop a check whose costs cannot be prices, and name the file to correct."""
+        self.notices.append(
+            f"{check.value} was stopped, since {ABSURD_COSTS} calls cost more than is believed to "
+            f"be a price: if that is the price now, write it into {self.price_list}, then resume "
+            "the run"
+        )
+        self.stop_check(check, StopReason.AUTH)
 
     def saw_body(self, check: Asked, body: bytes, cost_micro: int | None, *, hit: bool) -> None:
         """Watch whether answers differ; give notice where the service seems not to be live."""

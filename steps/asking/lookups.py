@@ -39,6 +39,8 @@ __all__ = ["Job", "Pace", "Sender", "Window"]
 
 _MICROS = 1_000_000
 _HELD_POLL_S = 0.5
+_UNCONFIRMED_POLL_S = 0.1
+"""Until a call under way has confirmed the price, or came to nothing."""
 _LEAST_WAIT_S = 0.001
 
 
@@ -330,6 +332,9 @@ class Window:
             case GrantKind.HELD:
                 self._waits_for(f"an answer that {grant.holder or 'another process'} asks for")
                 self._put_off(job, _HELD_POLL_S)
+            case GrantKind.LATER:
+                self._waits_for("a call under way that will confirm the price of others")
+                self._put_off(job, _UNCONFIRMED_POLL_S)
             case GrantKind.UNAFFORDABLE:
                 self._end(job, Standing.IN_DOUBT if job.doubted else Standing.WAITING, 0)
             case GrantKind.QUOTA:
@@ -436,6 +441,7 @@ class Window:
         self._progress.attempts += 1
         balance = None if reading.stop is not None else reading.balance_micro
         control.came_back(most_charged(job, reading), balance, mark)
+        control.saw_cost(self._check, job.subject, reading.cost_micro, absurd=reading.absurd_cost)
         if reading.verdict in BODY_KEPT:
             job.outcome = reading.outcome
             control.saw_answer(self._check, reading.cost_micro, job.bound_micro)

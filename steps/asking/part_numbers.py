@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.checks import Check
+from nightscreen.steps.asking.control import ABSURD_COSTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,6 +36,7 @@ def numbers_of(control: Control) -> dict[str, Any]:
         "answered": control.answered,
         "excess_micro": control.excess_micro,
         "highest_micro": {check.value: price for check, price in control.highest_micro.items()},
+        "absurd": {check.value: len(lookups) for check, lookups in control.absurd.items()},
         "balance_micro": control.balance_micro,
         "least_micro": control.wallet.least_micro,
         "notices": list(control.notices),
@@ -69,6 +71,11 @@ class Totals:
             control.balance_micro = numbers["balance_micro"]
         control.notices += [each for each in numbers["notices"] if each not in control.notices]
         self._last[holder] = dict(numbers)
+        for name in numbers["absurd"]:
+            check = Check(name)
+            total = sum(each["absurd"].get(name, 0) for each in self._last.values())
+            if total >= ABSURD_COSTS and check not in control.stopped_checks:
+                control.stop_absurd(check)
         control.weigh()
 
     def of_the_moment(self, control: Control, alive: Iterable[str]) -> None:

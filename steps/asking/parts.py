@@ -26,7 +26,7 @@ from nightscreen.steps.asking.control import CheckProgress, Control, Silence, St
 from nightscreen.steps.asking.part_numbers import numbers_of
 from nightscreen.steps.asking.rounds import open_asking
 from nightscreen.steps.asking.shards import Layout, SparingOfShards
-from nightscreen.steps.line import Line, note_unreadable, require_service
+from nightscreen.steps.line import Line, note_unreadable, price_list_of, require_service
 from nightscreen.steps.planning.freshness import Freshness
 from nightscreen.steps.planning.plan import Wanted
 from nightscreen.steps.policy.loading import load_policy
@@ -176,6 +176,7 @@ def _line(run: Run, settings: Settings, journal: Journal, space: Workspace) -> L
         balance_floor_micro=terms["floor_micro"],
         silence=Silence(settings.outage_give_up.total_seconds()),
         progress={check: CheckProgress() for check in checks},
+        price_list=price_list_of(settings),
     )
     note_unreadable(control, journal)
     needed = terms["needed"]
@@ -215,8 +216,9 @@ def caps_document(caps: Caps) -> dict[str, Any]:
 
 def caps_of_document(document: Mapping[str, Any]) -> Caps:
     """Return the caps of a document."""
-    calls = tuple((check, most) for check, most in document["day_calls"])
-    return Caps(**{**document, "day_calls": calls})
+    names = ("day_calls", "price_limits")
+    pairs = {name: tuple((check, most) for check, most in document[name]) for name in names}
+    return Caps(**{**document, **pairs})
 
 
 def terms_of_round(name: str) -> str:
@@ -270,6 +272,7 @@ def _take_up(part: Part, name: str) -> None:
         noted = part.space.noted(terms)
         asking.book.caps = line.caps = caps_of_document(noted["caps"])
         part.terms = terms
+        line.control.price_limits = dict(line.caps.price_limits)
         part.line.control.highest_micro.update(
             {Check(check): price for check, price in noted["highest_micro"].items()}
         )

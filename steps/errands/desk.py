@@ -38,6 +38,7 @@ from nightscreen.steps.line import (
     caps_of,
     deadline_instant,
     known_prices,
+    price_list_of,
     require_service,
 )
 from nightscreen.storage.clock import LAGOS, system_clock, to_instant
@@ -212,6 +213,8 @@ def _begin(
         silence=Silence(settings.outage_give_up.total_seconds()),
         watches=cap_watches(journal, run_id, caps),
         progress={operation: CheckProgress()},
+        price_limits=dict(caps.price_limits),
+        price_list=price_list_of(settings),
     )
     return ErrandRun(
         run_id=run_id,

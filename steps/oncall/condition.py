@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.client.prices import load_prices
 from nightscreen.schemas.errors import NightscreenError, SettingsError
 from nightscreen.schemas.money import naira_words, to_micro
+from nightscreen.schemas.prices import max_cost, price_limit
 from nightscreen.schemas.stops import StopReason
-from nightscreen.steps.line import deadline_instant
+from nightscreen.steps.line import deadline_instant, listed_prices
 from nightscreen.steps.oncall.remedies import ENDS, Shortage
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.looking import pid_of
@@ -104,7 +105,7 @@ def _facts(
         "deadline_at": deadline_at,
         "folder": run.folder,
         "now": now,
-        "shortage": _shortage(settings, run, checks, look),
+        "shortage": _shortage(settings, run, checks, look, now),
     }
 
 
@@ -155,22 +156,26 @@ def _rest_s(
 
 
 def _shortage(
-    settings: Settings, run: Run, checks: Mapping[str, Mapping[str, Any]], look: Look
+    settings: Settings,
+    run: Run,
+    checks: Mapping[str, Mapping[str, Any]],
+    look: Look,
+    now: int,
 ) -> Shortage:
     """Return what money the rest of a run needs."""
     try:
-        prices = load_prices(settings.own_table("prices"))
+        listed = listed_prices(settings)
     except SettingsError:  # a finding of its own
-        prices = load_prices()
-    listed = {operation.value: price for operation, price in prices.items()}
-    seen, recent = look.money.prices(), look.money.recent_highest()
+        listed = {operation.value: price for operation, price in load_prices().items()}
+    seen = look.money.prices()
     missing: int | None = 0
     for name, check in checks.items():
         if check["left"] is None or missing is None:
             missing = None
             break
-        latest = seen[name].latest_micro if name in seen else 0
-        missing += check["left"] * max(listed.get(name, 0), latest, recent.get(name, 0))
+        price = listed.get(name, 0)
+        limit = price_limit(price)
+        missing += check["left"] * max_cost(price, seen.get(name), limit_micro=limit, now=now)
     day, month = settings.daily_spend_cap, settings.monthly_spend_cap
     today, this_month = look.money.today().bound_micro, look.money.this_month().bound_micro
     return Shortage(

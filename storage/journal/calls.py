@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
+    BigInteger,
     and_,
     bindparam,
+    cast,
     func,
     literal_column,
     null,
@@ -26,7 +28,8 @@ from sqlalchemy import (
 from nightscreen.schemas.calls import KEPT_STATES, Ask, CallState, Caps, Grant, GrantKind, Settled
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.errors import JournalError
-from nightscreen.storage.clock import LAGOS, to_instant
+from nightscreen.schemas.prices import RECENT_MICROS, SeenPrice, max_cost
+from nightscreen.storage.clock import LAGOS, MICROS, to_instant
 from nightscreen.storage.journal.engine import (
     Turn,
     in_one_stroke,
@@ -36,7 +39,16 @@ from nightscreen.storage.journal.engine import (
     recording,
     writing,
 )
-from nightscreen.storage.journal.money import Delta, Room, Spent, apply_deltas, headroom, scopes_of
+from nightscreen.storage.journal.money import (
+    Confirmed,
+    Delta,
+    Room,
+    Spent,
+    apply_deltas,
+    headroom,
+    read_scopes,
+    scopes_of,
+)
 from nightscreen.storage.journal.statements import (
     Many,
     adding_up,
@@ -57,7 +69,7 @@ from nightscreen.storage.journal.tables import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import BindParameter, ColumnElement, Connection, Engine
+    from sqlalchemy import BindParameter, ColumnElement, Connection, Engine, Select
     from sqlalchemy.sql.dml import UpdateBase
 
     from nightscreen.storage.clock import Clock
@@ -70,16 +82,27 @@ SEAL_KEY = "seal_key"
 """Name in `meta` of the fingerprint of the key that answers are to be sealed under."""
 ASKED_ENDS = b"\x00"
 """Stands between whom an unreadable answer was asked about and its body, both sealed together."""
-_NEXT, _PRICE = "next", "price"
+_NEXT, _PRICE, _OPEN_CALLS = "next", "price", "open:"
+_STALE_MICROS = 600 * MICROS
+"""Age from which nobody waits for a call under way: no timeout is that long."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """What a block is granted against: counters, the next free id, the highest price seen."""
+    """What a block is granted against.
+
+    Attributes:
+        counters: what is spent and reserved, by scope.
+        next_id: the next free id.
+        price: what was charged for the check so far.
+        open_calls: what is reserved for calls under way and their number, by run and check; read
+            only where a cap on money binds.
+    """
 
     counters: dict[str, Spent]
     next_id: int
-    highest_micro: int
+    price: SeenPrice | None
+    open_calls: dict[tuple[str, str], Spent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +113,20 @@ class Calls:
     _sealer: Sealer = field(repr=False)
     _holders: Holders = field(repr=False)
     _clock: Clock = field(repr=False)
-    _prices: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
+    _prices: dict[str, SeenPrice] = field(default_factory=dict, init=False, repr=False)
+    _limits: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _confirmed: dict[str, Confirmed] = field(default_factory=dict, init=False, repr=False)
 
     def reserve(
         self, run_id: str, purpose: str, asks: Sequence[Ask], caps: Caps, *, since: int
     ) -> list[Grant]:
         """Commit the intents of a block, as far as the caps allow, and reserve their worst cost.
 
-        A call's worst cost is what its `Ask` says, or the highest price this journal has seen for
-        the check where that is more: a price that rose in another process counts at once.
+        A call's worst cost is what its `Ask` says, or what this journal has seen charged of late
+        for the check where that is more: a price that rose in another process counts at once.
+        Until a price was charged in this session, calls under way together must fit under the caps
+        at the highest price that is believed; where they do not, there is one at a time, over all
+        processes.
 
         Args:
             run_id: the run that asks.
@@ -152,17 +180,28 @@ class Calls:
                 return unsure
             now = self._clock()
             scopes = scopes_of(run_id, check, now)
-            standing = _read_standing(connection, scopes, check)
+            limits = dict(caps.price_limits)
+            self._limits.update(limits)
             held: dict[bytes, str] = {}
+            session = self._session(connection, run_id, scopes) if caps.bind and limits else None
+            standing = _read_standing(connection, scopes, check, session, now)
             taken = self._taken(connection, check, [ask.subject for ask in asks], since, held)
             room = headroom(standing.counters, caps, scopes, check)
-            grants = _grant(asks, taken, room, standing, now, held)
-            granted = [pair for pair in zip(asks, grants, strict=True) if pair[1].call_id]
-            if granted:
-                rows = [
-                    self._intent_row(run_id, purpose, ask, grant, standing.highest_micro)
-                    for ask, grant in granted
-                ]
+            if session is not None:
+                _weigh_unconfirmed(connection, room, standing, session, scopes, caps)
+            worst = [
+                max_cost(ask.worst_micro, standing.price, limit_micro=limits.get(check), now=now)
+                for ask in asks
+            ]
+            grants = _grant(asks, worst, taken, room, standing.next_id, now, held)
+            if any(grant.kind is GrantKind.LATER for grant in grants):
+                self._doubt(connection, self._dead(connection))  # nobody waits for their calls
+            rows = [
+                self._intent_row(run_id, purpose, ask, grant, micro)
+                for ask, grant, micro in zip(asks, grants, worst, strict=True)
+                if grant.call_id
+            ]
+            if rows:
                 reserved = sum(row[_RESERVED] for row in rows)
                 delta = Delta(reserved=reserved, calls=len(rows))
                 _INTEND.run(connection, rows)
@@ -204,7 +243,7 @@ class Calls:
             )
 
     def _intent_row(
-        self, run_id: str, purpose: str, ask: Ask, grant: Grant, highest_micro: int
+        self, run_id: str, purpose: str, ask: Ask, grant: Grant, worst_micro: int
     ) -> tuple[Any, ...]:
         """Return a row in the order of `_INTENT_COLUMNS`."""
         return (
@@ -218,10 +257,20 @@ class Calls:
             self._holders.name,
             ask.consent_reference,
             grant.intent_at,
-            max(ask.worst_micro, highest_micro),
+            worst_micro,
             CallState.INTENT.value,
             False,
         )
+
+    def _session(self, connection: Connection, run_id: str, scopes: Sequence[str]) -> Confirmed:
+        """Return which prices were confirmed since this process first asked for a run."""
+        session = self._confirmed.get(run_id)
+        if session is None:
+            first = int(connection.execute(_FIRST_OPEN).scalar_one())
+            spent = read_scopes(connection, scopes[-1:])[scopes[-1]].spent_micro
+            check = scopes[-1].rsplit(":", 1)[1]
+            session = self._confirmed[run_id] = Confirmed(first, scopes[1], {check: spent})
+        return session
 
     def _taken(
         self,
@@ -295,7 +344,7 @@ class Calls:
         run_id: str,
         fresh: Sequence[Settled],
         bodies: dict[int, bytes],
-    ) -> dict[str, tuple[int, int]]:
+    ) -> dict[str, SeenPrice]:
         """Write answers, tallies and prices; return the prices that are new."""
         answered = [each for each in fresh if _answered(each)]
         if not answered:
@@ -307,35 +356,65 @@ class Calls:
 
     def _learn_prices(
         self, connection: Connection, answered: Sequence[Settled]
-    ) -> dict[str, tuple[int, int]]:
-        """Remember the latest and the highest price of each check that charged something."""
-        learned: dict[str, tuple[int, int]] = {}
-        for each in answered:
-            if each.cost_micro:
-                check = each.ask.check
-                _, highest = learned.get(check) or self._prices.get(check) or (0, 0)
-                learned[check] = (each.cost_micro, max(highest, each.cost_micro))
-        new = {check: pair for check, pair in learned.items() if self._prices.get(check) != pair}
+    ) -> dict[str, SeenPrice]:
+        """Remember the latest and the highest price of each check that charged something.
+
+        A cost beyond the limit is spent, but is no price. One that an earlier version took for a
+        price goes with the first price that this process learns.
+        """
         now = self._clock()
-        rows = [(check, latest, highest, now) for check, (latest, highest) in new.items()]
-        _PRICES.run(connection, sorted(rows))
+        learned: dict[str, SeenPrice] = {}
+        for settled in answered:
+            check, cost = settled.ask.check, settled.cost_micro
+            if not cost or cost > self._limits.get(check, cost):
+                continue
+            price = learned.get(check) or self._prices.get(check)
+            if price is None or cost >= price.highest_micro or _is_old(price.seen_at, now):
+                price = SeenPrice(cost, cost, now)
+            learned[check] = SeenPrice(cost, price.highest_micro, price.seen_at)
+        new = {check: each for check, each in learned.items() if self._is_news(check, each)}
+        for check in sorted(set(new) & set(self._limits) - set(self._prices)):
+            given = {"check_": check, "limit": self._limits[check]}
+            connection.execute(_FORGET_ABSURD, given)
+        rows = [
+            (check, each.latest_micro, each.highest_micro, each.seen_at)
+            for check, each in sorted(new.items())
+        ]
+        _PRICES.run(connection, rows)
         return new
+
+    def _is_news(self, check: str, price: SeenPrice) -> bool:
+        """Tell whether a price is to be written: it differs, or was last written long ago."""
+        known = self._prices.get(check)
+        if known is None:
+            return True
+        same = (known.latest_micro, known.highest_micro) == (
+            price.latest_micro,
+            price.highest_micro,
+        )
+        return not same or price.seen_at - known.seen_at > _REFRESH_MICROS
 
     @outlasting
     def recover(self) -> int:
         """Put in doubt every intent whose process is dead; return how many there were."""
         with reading(self._engine) as connection:
-            held = connection.execute(
-                select(calls.c.holder).where(_IS_INTENT, UNSETTLED).distinct()
-            ).scalars()
-            dead = {holder for holder in held.all() if self._holders.dead(holder, connection)}
+            dead = self._dead(connection)
         if not dead:
             return 0
         with writing(self._engine) as connection:
             still = {holder for holder in dead if not self._holders.alive(holder, connection)}
             return self._doubt(connection, still)
 
+    def _dead(self, connection: Connection) -> set[str]:
+        """Return the holders of intents whose process is dead."""
+        held = connection.execute(
+            select(calls.c.holder).where(_IS_INTENT, UNSETTLED).distinct()
+        ).scalars()
+        return {holder for holder in held.all() if self._holders.dead(holder, connection)}
+
     def _doubt(self, connection: Connection, dead: set[str]) -> int:
+        if not dead:
+            return 0
         done = connection.execute(
             update(calls)
             .where(_IS_INTENT, UNSETTLED, calls.c.holder.in_(dead))
@@ -373,14 +452,41 @@ def _answered(settled: Settled) -> bool:
 _IS_INTENT = calls.c.state == CallState.INTENT.value
 _CRASHED = and_(calls.c.state == CallState.IN_DOUBT.value, calls.c.trouble == CRASHED)
 _NOTHING: ColumnElement[int] = literal_column("0")
-_STANDING = union_all(
+_COUNTERS: tuple[Select[Any], ...] = (
     select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls).where(
         spend.c.scope.in_(bindparam("scopes", expanding=True))
     ),
     select(literal_column(f"'{_NEXT}'"), func.max(calls.c.call_id), _NOTHING, _NOTHING),
-    select(literal_column(f"'{_PRICE}'"), prices.c.highest_micro, _NOTHING, _NOTHING).where(
-        prices.c.check == bindparam("check")
-    ),
+    select(
+        literal_column(f"'{_PRICE}'"),
+        prices.c.latest_micro,
+        prices.c.highest_micro,
+        prices.c.seen_at,
+    ).where(prices.c.check == bindparam("check")),
+)
+_STANDING = union_all(*_COUNTERS)
+_STANDING_UNDER_CAPS = union_all(
+    *_COUNTERS,
+    select(
+        literal_column(f"'{_OPEN_CALLS}'").concat(calls.c.check).concat(":").concat(calls.c.run_id),
+        _NOTHING,
+        cast(func.sum(calls.c.reserved_micro), BigInteger),
+        func.count(),
+    )
+    .where(_IS_INTENT, UNSETTLED, calls.c.intent_at > bindparam("after"))
+    .group_by(calls.c.check, calls.c.run_id),
+)
+_FIRST_OPEN = select(
+    func.coalesce(
+        select(func.min(calls.c.call_id)).where(_IS_INTENT, UNSETTLED).scalar_subquery(),
+        select(func.max(calls.c.call_id) + 1).scalar_subquery(),
+        1,
+    )
+)
+_FORGET_ABSURD = (
+    update(prices)
+    .where(prices.c.check == bindparam("check_"), prices.c.highest_micro > bindparam("limit"))
+    .values(highest_micro=0)
 )
 _SUBJECTS: BindParameter[list[bytes]] = bindparam("subjects", expanding=True)
 _TAKEN = union_all(
@@ -464,16 +570,62 @@ _ANSWER = inserting(
     ("check", "subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro", "body"),
 )
 _TALLY = adding_up(tallies, ("answers", "cost_micro"))
-_PRICES = keeping_highest(prices, "highest_micro")
+_PRICES = keeping_highest(prices, "highest_micro", "seen_at", RECENT_MICROS)
+_REFRESH_MICROS = RECENT_MICROS // 100
 
 
-def _read_standing(connection: Connection, scopes: Sequence[str], check: str) -> _Standing:
-    rows = connection.execute(_STANDING, {"scopes": list(scopes), "check": check}).all()
-    found = {scope: Spent(first or 0, reserved, number) for scope, first, reserved, number in rows}
+def _read_standing(
+    connection: Connection, scopes: Sequence[str], check: str, session: Confirmed | None, now: int
+) -> _Standing:
+    """Read what a block is granted against; calls under way only where a cap on money binds."""
+    wanted = list(scopes)
+    given: dict[str, Any] = {"check": check}
+    if session is not None:
+        others = session.met - session.checks - {check}
+        wanted += [f"{scopes[1]}:{name}" for name in others]
+        given["after"] = now - _STALE_MICROS
+    given["scopes"] = wanted
+    rows = connection.execute(_STANDING_UNDER_CAPS if session else _STANDING, given).all()
+    found = {scope: numbers for scope, *numbers in rows}
     return _Standing(
-        counters={scope: found.get(scope, Spent()) for scope in scopes},
-        next_id=found[_NEXT].spent_micro + 1,
-        highest_micro=found.get(_PRICE, Spent()).spent_micro,
+        counters={scope: Spent(*found.get(scope, ())) for scope in wanted},
+        next_id=(found[_NEXT][0] or 0) + 1,
+        price=SeenPrice(*found[_PRICE]) if _PRICE in found else None,
+        open_calls={
+            (run_id, name): Spent(*numbers)
+            for scope, numbers in found.items()
+            if scope.startswith(_OPEN_CALLS)
+            for _, name, run_id in [scope.split(":", 2)]
+        },
+    )
+
+
+def _weigh_unconfirmed(
+    connection: Connection,
+    room: Room,
+    standing: _Standing,
+    session: Confirmed,
+    scopes: Sequence[str],
+    caps: Caps,
+) -> None:
+    """Enter what calls may cost whose price is not confirmed yet in this session."""
+    limits = dict(caps.price_limits)
+    run_id, day = scopes[0].removeprefix("run:"), scopes[1]
+    check = scopes[-1].removeprefix(f"{day}:")
+    spent = {
+        scope.removeprefix(f"{day}:"): counter.spent_micro
+        for scope, counter in standing.counters.items()
+        if scope.startswith(f"{day}:")
+    }
+    session.look(connection, day, spent, limits)
+    session.met |= {check, *(name for _, name in standing.open_calls)}
+    if check not in session.checks:
+        room.limit_micro = limits.get(check)
+    everywhere = caps.day_micro is not None or caps.month_micro is not None
+    room.risk_micro = sum(
+        max(0, limits.get(name, 0) * under_way.calls - under_way.reserved_micro)
+        for (run, name), under_way in standing.open_calls.items()
+        if name not in session.checks and (everywhere or run == run_id)
     )
 
 
@@ -482,20 +634,23 @@ def _read_open(connection: Connection, ids: Sequence[int]) -> dict[int, Any]:
     return {row.call_id: row for row in connection.execute(_OPEN, {"ids": list(ids)})}
 
 
+def _is_old(instant: int, now: int) -> bool:
+    return now - instant >= RECENT_MICROS
+
+
 def _grant(
     asks: Sequence[Ask],
+    worst_micro: Sequence[int],
     taken: dict[bytes, GrantKind],
     room: Room,
-    standing: _Standing,
+    next_id: int,
     now: int,
     held: dict[bytes, str],
 ) -> list[Grant]:
     """Grant the asks in order until one does not fit; none after it is granted either."""
-    next_id = standing.next_id
     grants: list[Grant] = []
     full: GrantKind | None = None
-    for ask in asks:
-        worst = max(ask.worst_micro, standing.highest_micro)
+    for ask, worst in zip(asks, worst_micro, strict=True):
         refused = taken.get(ask.subject)
         if refused is None:
             full = refused = full or room.refusal(worst)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 
 from nightscreen.schemas.calls import CallState, Caps, GrantKind, Settled
+from nightscreen.schemas.prices import SeenPrice
 from nightscreen.storage.clock import Clock, spending_day
 from nightscreen.storage.journal.engine import outlasting, reading
 from nightscreen.storage.journal.statements import adding_up
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection, Engine
-
-
-_RECENT_CALLS = 20_000
-"""Calls in which the highest price of late is looked for."""
 
 
 @dataclass(slots=True)
@@ -77,14 +74,6 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
-    """Prices seen for a check, in micro-naira."""
-
-    latest_micro: int
-    highest_micro: int
-
-
-@dataclass(frozen=True, slots=True)
 class Surprise:
     """Calls of one check that cost more than was reserved for them: a price rose meanwhile."""
 
@@ -95,18 +84,38 @@ class Surprise:
 
 @dataclass(slots=True)
 class Room:
-    """What still fits under the caps while a block is granted."""
+    """What still fits under the caps while a block is granted.
+
+    Attributes:
+        micro: money, None where no cap binds.
+        calls: calls of the check today, None where their number is not limited.
+        limit_micro: what a call may cost while its price is not confirmed; None where it is.
+        risk_micro: what calls under way whose price is not confirmed may cost beyond their
+            reservation.
+    """
 
     micro: int | None
     calls: int | None
+    limit_micro: int | None = None
+    risk_micro: int = 0
 
     def refusal(self, worst_micro: int) -> GrantKind | None:
-        """Return why one more call does not fit, or None."""
+        """Return why one more call does not fit, or None.
+
+        Calls whose price is not confirmed are under way together only where all of them fit at the
+        highest price that is believed; else there is one of them at a time, and nothing beside it
+        that would not fit if it cost as much. So at most one call can take a run past its cap.
+        """
         if self.calls is not None and self.calls < 1:
             return GrantKind.QUOTA
-        if self.micro is not None and self.micro < worst_micro:
+        if self.micro is None:
+            return None
+        if self.micro < worst_micro:
             return GrantKind.UNAFFORDABLE
-        return None
+        alone = self.limit_micro is not None and not self.risk_micro
+        if alone or self.micro - self.risk_micro >= max(worst_micro, self.limit_micro or 0):
+            return None
+        return GrantKind.LATER
 
     def take(self, worst_micro: int) -> None:
         """Take one call's worst cost out of what is left."""
@@ -114,6 +123,67 @@ class Room:
             self.micro -= worst_micro
         if self.calls is not None:
             self.calls -= 1
+        if self.limit_micro is not None:
+            self.risk_micro += max(0, self.limit_micro - worst_micro)
+
+
+@dataclass(slots=True)
+class Confirmed:
+    """The checks whose price was confirmed since a run's session began, in whatever process.
+
+    A price list may be out of date and the last run long ago: a price is confirmed once a call was
+    charged, at a cost that is believed. That something was charged at all is seen by the day's
+    counters, which are read anyway; only then are calls looked at.
+
+    Attributes:
+        since_call: the first call that was under way when the session began, or came after.
+        day: the spending day that `spent_micro` is of.
+        spent_micro: what the day's counters said when they were last looked at, by check.
+        checks: the checks with a confirmed price.
+        met: the checks that were asked, or seen under way.
+    """
+
+    since_call: int
+    day: str
+    spent_micro: dict[str, int]
+    checks: set[str] = field(default_factory=set)
+    met: set[str] = field(default_factory=set)
+
+    def look(
+        self, connection: Connection, day: str, spent: Mapping[str, int], limits: Mapping[str, int]
+    ) -> None:
+        """Look whether more was charged meanwhile.
+
+        Args:
+            connection: of the journal.
+            day: the present spending day.
+            spent: what its counters say by now, by check.
+            limits: the highest cost that is believed, by check.
+        """
+        more = {check for check, micro in spent.items() if micro > self.spent_micro.get(check, 0)}
+        if day != self.day:  # what was charged late yesterday is in counters that nobody reads
+            more = set(connection.execute(_CHARGED_CHECKS, {"since": self.since_call}).scalars())
+        for check in (more & limits.keys()) - self.checks:
+            given = {"since": self.since_call, "check": check, "limit": limits[check]}
+            if connection.execute(_CHARGED, given).first() is not None:
+                self.checks.add(check)
+        self.day, self.spent_micro = day, dict(spent)
+
+
+_CHARGED_CHECKS = (
+    select(calls.c.check)
+    .where(calls.c.call_id >= bindparam("since"), calls.c.cost_micro > 0)
+    .distinct()
+)
+_CHARGED = (
+    select(calls.c.call_id)
+    .where(
+        calls.c.call_id >= bindparam("since"),
+        calls.c.check == bindparam("check"),
+        calls.c.cost_micro.between(1, bindparam("limit")),
+    )
+    .limit(1)
+)
 
 
 def scopes_of(run_id: str, check: str, at: int) -> tuple[str, str, str, str]:
@@ -200,29 +270,17 @@ class Money:
         return [(day, check, counters) for (_, day, check), counters in parts]
 
     @outlasting
-    def prices(self) -> dict[str, Price]:
+    def prices(self) -> dict[str, SeenPrice]:
         """Return the prices seen so far, by check."""
         with reading(self._engine) as connection:
-            rows = connection.execute(
-                select(prices.c.check, prices.c.latest_micro, prices.c.highest_micro)
-            ).all()
-        return {check: Price(latest, highest) for check, latest, highest in rows}
-
-    @outlasting
-    def recent_highest(self) -> dict[str, int]:
-        """Return the highest price of late, by check: an old spike binds nobody for ever."""
-        newest = select(calls.c.check, calls.c.cost_micro).order_by(calls.c.call_id.desc())
-        recent = newest.limit(_RECENT_CALLS).subquery()
-        query = select(recent.c.check, func.max(recent.c.cost_micro)).group_by(recent.c.check)
-        with reading(self._engine) as connection:
-            rows = connection.execute(query.where(recent.c.cost_micro.is_not(None))).all()
-        return {check: int(highest) for check, highest in rows}
+            rows = connection.execute(select(prices)).all()
+        return {row.check: SeenPrice(*row[1:]) for row in rows}
 
     @outlasting
     def surprises(self, run_id: str) -> list[Surprise]:
         """Return by how much a run's calls cost more than was reserved for them, by check.
 
-        This is the most by which a cap can ever be passed: prices rose while calls were in flight.
+        This is the most by which a cap can be passed: prices rose while calls were in flight.
         """
         excess = calls.c.cost_micro - calls.c.reserved_micro
         query = (

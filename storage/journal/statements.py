@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, case, column, func, select
+from sqlalchemy import and_, bindparam, case, column, func, literal_column, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
@@ -124,8 +124,15 @@ def adding_up(table: Table, columns: Sequence[str]) -> Many:
     )
 
 
-def keeping_highest(table: Table, column: str) -> Many:
-    """Return a write of whole rows that replaces all but the named column, which never falls."""
+def keeping_highest(table: Table, column: str, seen_at: str, for_micros: int) -> Many:
+    """Return a write of whole rows that replaces all but the highest of the named column.
+
+    Args:
+        table: the table.
+        column: what does not fall for a time.
+        seen_at: the instant at which the highest was seen last.
+        for_micros: for how long after that it counts.
+    """
 
     def make(dialect: str) -> UpdateBase:
         statement = insert_into(dialect, table)
@@ -133,8 +140,12 @@ def keeping_highest(table: Table, column: str) -> Many:
         new = {name: statement.excluded[name] for name in table.c.keys()}  # noqa: SIM118 - a collection of columns
         for key in keys:
             del new[key.name]
-        old = table.c[column]
-        new[column] = case((old > new[column], old), else_=new[column])
+        holds = and_(
+            table.c[column] > new[column],
+            table.c[seen_at] > new[seen_at] - literal_column(str(for_micros)),
+        )
+        for name in (column, seen_at):
+            new[name] = case((holds, table.c[name]), else_=new[name])
         upsert: UpdateBase = statement.on_conflict_do_update(index_elements=keys, set_=new)
         return upsert
 

@@ -24,7 +24,10 @@ from tests.kill.drive import screen, settings_for
 ROOT = Path(__file__).resolve().parents[2]
 CHECKS = ("bank_account", "karma", "ecosystem")
 IN_FLIGHT = (1, 4, 16, 64, 256)
-CASES = ("calm", "lost answers", "price rises", "two processes")
+STALE = {"list stale x2": 2, "list stale x4": 4, "list stale x20": 20}
+"""Cases in which the service charges so many times what the price list says."""
+LISTED = {"bank_account": Decimal(10), "karma": Decimal(10), "ecosystem": Decimal(25)}
+CASES = ("calm", "lost answers", "price rises", "two processes", *STALE)
 LOST = {"cut_after_charge": 0.05, "http_502_after_charge": 0.05, "truncated": 0.05}
 PRICE, RISEN = Decimal(10), Decimal(17)
 CHEAPEST = Decimal(10)
@@ -50,7 +53,13 @@ class Cell:
 
     @property
     def allowed(self) -> Decimal:
-        """Return naira it may be over: a rise times the calls in flight at that moment."""
+        """Return naira it may be over.
+
+        A rise under way times the calls in flight at that moment; where the list was wrong from the
+        start, what the first charged call cost beyond it.
+        """
+        if self.case in STALE:
+            return max(LISTED.values()) * (STALE[self.case] - 1)
         return (RISEN - PRICE) * self.in_flight if self.case == "price rises" else Decimal(0)
 
     @property
@@ -60,7 +69,8 @@ class Cell:
 
     def holds(self) -> bool:
         """Tell whether the cap held, and whether its money was used while rows needed it."""
-        used = self.unused < CHEAPEST if self.pending else True
+        cheapest = CHEAPEST * STALE.get(self.case, 1)
+        used = self.unused < cheapest if self.pending else True
         return self.over <= self.allowed and used and self.reason == "budget"
 
 
@@ -74,6 +84,11 @@ def measure(case: str, in_flight: int, below: Path, *, rows: int = 260, cap: int
         if case == "price rises":
             plan = {"bank_account": {"price": str(RISEN), "at_call": 40}}
             sandbox.post("/_sandbox/prices", plan)
+        if case in STALE:
+            now = {name: str(price * STALE[case]) for name, price in LISTED.items()}
+            sandbox.post(
+                "/_sandbox/prices", {name: {"price": price} for name, price in now.items()}
+            )
         if case == "two processes":
             reports = _two(below, sandbox, caps, rows, cap)
         else:

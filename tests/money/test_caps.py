@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,18 +18,35 @@ from nightscreen.steps.asking.lookups import Pace, Window
 from nightscreen.storage.journal import open_journal
 from tests.money.caps import measure
 from tests.steps.virtual_time import VirtualLoop, run
-from tests.steps.window_in_a_test import NAIRA, FakeService, bench, hit, job, lost, miss, refused
+from tests.steps.window_in_a_test import (
+    NAIRA,
+    PRICE,
+    FakeService,
+    bench,
+    hit,
+    job,
+    lost,
+    miss,
+    refused,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.client.classify import Reading
     from nightscreen.schemas.checks import Lookup
+    from nightscreen.storage.journal import Journal
 
 
 @pytest.mark.parametrize(
     ("case", "in_flight"),
-    [("calm", 256), ("lost answers", 64), ("price rises", 16), ("two processes", 4)],
+    [
+        ("calm", 256),
+        ("lost answers", 64),
+        ("price rises", 16),
+        ("two processes", 4),
+        ("list stale x20", 16),
+    ],
 )
 def test_a_cap_holds_against_the_ledger(case: str, in_flight: int, tmp_path: Path) -> None:
     """The service charged no more than the cap, and the cap's money was used."""
@@ -119,3 +137,63 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
             book.close()
 
     run(main)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    times=st.sampled_from([2, 4, 20]),
+    cap=st.integers(1, 1000),
+    in_flight=st.integers(1, 64),
+    every=st.integers(1, 5),
+)
+def test_where_the_price_list_is_out_of_date_one_call_may_pass_the_cap(
+    times: int,
+    cap: int,
+    in_flight: int,
+    every: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Two processes under one cap, misses among the hits, and a resume: never a second call."""
+    home = tmp_path_factory.mktemp("home")
+    real, charged = times * PRICE, 0
+
+    def reply(lookup: Lookup, _: int) -> Reading:
+        nonlocal charged
+        if int(lookup.identity) % every:
+            return miss()
+        charged += real
+        return hit(real)
+
+    async def ask(loop: VirtualLoop, journal: Journal, numbers: range) -> None:
+        limits = (("karma", 20 * PRICE),)
+        caps = Caps(day_micro=cap * NAIRA, price_limits=limits)
+        control = Control(price_limits=dict(limits))
+        control.progress = {job(0).lookup.check: CheckProgress()}
+        book = CallBook(
+            journal.calls, run_id="run", purpose="portfolio", caps=caps, since=loop.micros()
+        )
+        window = Window(
+            job(0).lookup.check,
+            send=FakeService(loop, reply),
+            book=book,
+            cap=bench(loop, cap=in_flight).window._cap,
+            control=control,
+            pace=Pace(5, random.Random(1)),
+            clock=loop.micros,
+        )
+        await window.ask([job(each) for each in numbers])
+        await window.drain()
+        book.close()
+
+    async def main(loop: VirtualLoop) -> None:
+        for first in (0, 60):
+            openings = [open_journal(home, clock=loop.micros) for _ in range(2)]
+            async with asyncio.TaskGroup() as group:
+                for place, journal in enumerate(openings):
+                    numbers = range(first + 30 * place, first + 30 * place + 30)
+                    group.create_task(ask(loop, journal, numbers))
+            for journal in openings:
+                journal.close()
+
+    run(main)
+    assert charged <= cap * NAIRA + real - PRICE

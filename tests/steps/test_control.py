@@ -114,6 +114,24 @@ def test_a_risen_price_is_told_once_and_its_excess_summed() -> None:
     assert made.highest_micro[Check.KARMA] == 15 * NAIRA
 
 
+def test_a_cost_that_can_be_no_price_is_reported_and_the_second_lookup_stops_its_check() -> None:
+    """The same lookup twice is one witness; the price known before stays."""
+    made = control()
+    made.price_limits, made.price_list = {"karma": 200 * NAIRA}, "/etc/prices.toml"
+    for subject, cost, absurd in ((b"a", 201 * NAIRA, False), (b"a", 300 * NAIRA, False)):
+        made.saw_cost(Check.KARMA, subject, cost, absurd=absurd)
+        made.saw_answer(Check.KARMA, cost, 10 * NAIRA)
+    made.saw_cost(Check.KARMA, b"b", 200 * NAIRA, absurd=False)
+    assert len(made.notices) == 1
+    assert not made.stopped_checks
+    assert not made.highest_micro
+    made.saw_cost(Check.KARMA, b"b", None, absurd=True)
+    made.saw_cost(Check.KARMA, b"c", 201 * NAIRA, absurd=False)
+    assert made.stopped_checks[Check.KARMA] == StopReason.AUTH
+    assert "/etc/prices.toml" in made.notices[-1]
+    assert len(made.notices) == 3
+
+
 @given(st.integers(0, 10_000), st.integers(1, 12))
 def test_the_wallet_is_never_taken_for_fuller_than_it_is(seed: int, lanes: int) -> None:
     """However answers overtake each other, at least so much is in the wallet."""

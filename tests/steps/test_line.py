@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.storage.clock import system_clock, to_instant
-from nightscreen.storage.journal import money, open_journal
+from nightscreen.storage.journal import open_journal
 from tests.screening import CONSENT, World, customer, days_ago
 
 if TYPE_CHECKING:
@@ -354,18 +354,17 @@ def test_no_call_goes_out_once_its_consent_has_ended(tmp_path: Path) -> None:
     assert (part["pending"], part["distinct"], part["lookups"]) == (0, sent, sent + 1)
 
 
-def test_a_price_spike_of_long_ago_binds_nobody(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_price_spike_of_long_ago_binds_nobody(tmp_path: Path) -> None:
     """What a call may cost is the highest price of late, not the highest ever."""
-    monkeypatch.setattr(money, "_RECENT_CALLS", 10)
-    world.sandbox.prices.now["bank_account"] = 5_000_000_000
-    world.screen([customer(number) for number in range(1, 4)], checks=["bank_account"])
-    world.sandbox.prices.now["bank_account"] = 10_000_000
-    world.screen([customer(number) for number in range(10, 30)], checks=["bank_account"])
+    clock = {"now": system_clock()}
+    world = World(tmp_path, clock=lambda: clock["now"])
+    for price, first in ((150_000_000, 1), (10_000_000, 10)):
+        world.sandbox.prices.now["bank_account"] = price
+        rows = [customer(number) for number in range(first, first + 9)]
+        world.screen(rows, checks=["bank_account"])
+        clock["now"] += 9 * DAY
     with open_journal(world.folder / "home") as journal:
-        assert journal.money.prices()["bank_account"].highest_micro == 5_000_000_000
-        assert journal.money.recent_highest() == {"bank_account": 10_000_000}
+        assert journal.money.prices()["bank_account"].highest_micro == 10_000_000
 
 
 def test_a_run_may_want_its_evidence_fresher(tmp_path: Path) -> None:

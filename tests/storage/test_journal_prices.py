@@ -1,0 +1,240 @@
+"""Prices: what is believed, what is reserved, and how few calls are under way until it is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import insert, select
+
+from nightscreen.schemas.calls import Ask, CallState, Caps, Grant, GrantKind
+from nightscreen.schemas.prices import MOST_COST_MICRO, RECENT_MICROS
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.journal.engine import writing
+from nightscreen.storage.journal.money import Spent
+from nightscreen.storage.journal.tables import prices
+from nightscreen.storage.journal.verify import verify_journal
+from tests.storage.conftest import PRICE, asks, ended, reserve
+
+if TYPE_CHECKING:
+    from nightscreen.storage.journal import Journal
+    from tests.storage.conftest import Place
+
+LIMIT = 20 * PRICE
+LIMITS = (("karma", LIMIT), ("ecosystem", 2 * LIMIT))
+
+
+def under(many_prices: float) -> Caps:
+    """Return a cap of the run of so many prices, and what is believed to be one."""
+    return Caps(run_micro=int(many_prices * PRICE), price_limits=LIMITS)
+
+
+def kinds(pairs: list[tuple[Ask, Grant]]) -> list[GrantKind]:
+    """Return what became of each ask."""
+    return [grant.kind for _, grant in pairs]
+
+
+def granted(pairs: list[tuple[Ask, Grant]]) -> list[tuple[Ask, Grant]]:
+    """Return those that may be sent."""
+    return [pair for pair in pairs if pair[1].kind is GrantKind.GRANTED]
+
+
+def settle(journal: Journal, pair: tuple[Ask, Grant], cost: int, run: str = "run-1") -> None:
+    """Settle a call at a cost."""
+    journal.calls.settle(run, [ended(pair, cost=cost)])
+
+
+def reserved(journal: Journal, run: str) -> list[int]:
+    """Return what is reserved for each call of a run, oldest first."""
+    return [row.reserved_micro for rows in journal.runs.calls(run) for row in rows]
+
+
+def test_an_absurd_cost_is_spent_and_never_reserved_for_another_call(place: Place) -> None:
+    """One answer said 2,500,000 naira: the money counts, the price is not believed."""
+    one, other = place.open(), place.open()
+    absurd = 2_500_000 * MICROS
+    settle(one, reserve(one, 1, caps=under(10**6))[0], absurd)
+    assert one.money.of_run("run-1").spent_micro == absurd
+    for journal in (one, other):
+        name = f"run-{journal.holders.name}"
+        found = journal.calls.reserve(name, "portfolio", asks(5), under(3), since=1 << 60)
+        assert found[0].kind is GrantKind.GRANTED
+        journal.calls.settle(name, [ended((asks(5)[0], found[0]), CallState.NOT_SENT)])
+        assert reserved(journal, name) == [PRICE]
+    assert verify_journal(one) == []
+
+
+@pytest.mark.parametrize("latest", [PRICE, 2_500_000 * MICROS])
+def test_a_journal_that_took_an_absurd_cost_for_a_price_recovers(place: Place, latest: int) -> None:
+    """An earlier version kept the highest price of all time; it binds nobody any more."""
+    journal = place.open()
+    row = {"check": "karma", "latest_micro": latest, "highest_micro": 2_500_000 * MICROS}
+    with writing(journal.engine) as connection:
+        connection.execute(insert(prices), {**row, "seen_at": place.clock()})
+    pairs = reserve(journal, 1, 2, caps=under(30))
+    assert kinds(pairs) == [GrantKind.GRANTED, GrantKind.LATER]
+    assert reserved(journal, "run-1") == [PRICE]
+    settle(journal, pairs[0], 2 * PRICE)
+    price = journal.money.prices()["karma"]
+    assert (price.latest_micro, price.highest_micro) == (2 * PRICE, 2 * PRICE)
+
+
+def test_a_price_counts_until_a_weekly_run_is_over(place: Place) -> None:
+    """The highest price of late is reserved, whatever the latest; an old one binds nobody."""
+    journal = place.open()
+    for number, cost in ((1, 3 * PRICE), (2, PRICE)):
+        settle(journal, reserve(journal, number)[0], cost)
+    place.clock.now += RECENT_MICROS - 60 * MICROS
+    reserve(journal, 3, run="weekly")
+    assert reserved(journal, "weekly") == [3 * PRICE]
+    place.clock.now += 60 * MICROS
+    later = reserve(journal, 4, run="later")
+    assert reserved(journal, "later") == [PRICE]
+    settle(journal, later[0], PRICE, "later")
+    assert journal.money.prices()["karma"].highest_micro == PRICE
+
+
+def test_a_price_that_is_charged_all_the_time_stays_the_highest(place: Place) -> None:
+    """What refreshes it is the charge itself, not only a change."""
+    journal = place.open()
+    for number in range(1, 13):
+        place.clock.now += RECENT_MICROS // 4
+        cost = 2 * PRICE if number % 2 else PRICE
+        settle(journal, reserve(journal, number)[0], cost)
+    assert journal.money.prices()["karma"].highest_micro == 2 * PRICE
+
+
+def test_the_greatest_costs_add_up_exactly(journal: Journal) -> None:
+    """Counters are whole numbers of 64 bits on both databases."""
+    pairs = reserve(journal, *range(1, 301), caps=Caps(price_limits=LIMITS))
+    odd = MOST_COST_MICRO - 1
+    journal.calls.settle("run-1", [ended(each, cost=odd) for each in pairs])
+    assert journal.money.of_run("run-1") == Spent(300 * odd, 0, 300)
+    assert journal.money.this_month().spent_micro == 300 * odd
+    assert sum(row.cost_micro for row in journal.runs.tallies()) == 300 * odd
+    assert journal.money.surprises("run-1")[0].excess_micro == 300 * (odd - PRICE)
+    assert verify_journal(journal) == []
+
+
+def test_unconfirmed_calls_under_way_fit_at_the_highest_believed_price(journal: Journal) -> None:
+    """They are reserved at the known price; as many go as would fit if each cost twenty times."""
+    pairs = reserve(journal, *range(1, 9), caps=under(75))
+    assert kinds(pairs) == [GrantKind.GRANTED] * 3 + [GrantKind.LATER] * 5
+    assert reserved(journal, "run-1") == [PRICE] * 3
+    settle(journal, pairs[0], PRICE)
+    assert kinds(reserve(journal, *range(4, 9), caps=under(75))) == [GrantKind.GRANTED] * 5
+
+
+def test_near_the_cap_unconfirmed_calls_go_one_at_a_time(journal: Journal) -> None:
+    """A miss confirms nothing: the next one goes when it has settled."""
+    for number in range(1, 6):
+        pairs = reserve(journal, number, number + 1, caps=under(5))
+        assert kinds(pairs) == [GrantKind.GRANTED, GrantKind.LATER]
+        settle(journal, pairs[0], 0)
+    assert verify_journal(journal) == []
+
+
+def test_a_lost_answer_holds_the_known_price_only(journal: Journal) -> None:
+    """Else one lost answer would take twenty prices out of the cap."""
+    pair = reserve(journal, 1, caps=under(5))[0]
+    journal.calls.settle("run-1", [ended(pair, CallState.IN_DOUBT)])
+    assert journal.money.of_run("run-1").bound_micro == PRICE
+    assert kinds(reserve(journal, 2, caps=under(5))) == [GrantKind.GRANTED]
+
+
+def test_one_at_a_time_holds_over_processes_checks_and_runs(place: Place) -> None:
+    """Whatever shares a cap waits; what does not goes on."""
+    one, other = place.open(), place.open()
+    day = Caps(day_micro=30 * PRICE, price_limits=LIMITS)
+    assert kinds(reserve(one, 1, caps=day)) == [GrantKind.GRANTED]
+    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [GrantKind.LATER]
+    wanted = asks(3, check="ecosystem")
+    assert other.calls.reserve("run-2", "portfolio", wanted, day, since=1 << 60)[0].kind is (
+        GrantKind.LATER
+    )
+    assert kinds(reserve(other, 4, caps=under(30), run="run-3")) == [GrantKind.GRANTED]
+
+
+def test_a_charge_confirms_the_price_for_every_session_under_way(place: Place) -> None:
+    """Also for another process; a session that begins later confirms anew."""
+    one, other = place.open(), place.open()
+    first = reserve(one, 1, caps=under(30))
+    assert kinds(reserve(other, 2, 3, caps=under(30), run="run-2")) == [
+        GrantKind.GRANTED,
+        GrantKind.LATER,
+    ]
+    settle(one, first[0], 2 * PRICE)
+    assert kinds(reserve(other, 3, 4, caps=under(30), run="run-2")) == [GrantKind.GRANTED] * 2
+    assert reserved(other, "run-2") == [PRICE, 2 * PRICE, 2 * PRICE]
+    again = place.open()
+    found = kinds(reserve(again, 5, 6, caps=under(30)))
+    assert found == [GrantKind.GRANTED, GrantKind.LATER]
+
+
+def test_an_absurd_cost_confirms_nothing(journal: Journal) -> None:
+    """It is no price, so that the price is as unknown as before."""
+    pair = reserve(journal, 1, caps=under(100))[0]
+    settle(journal, pair, LIMIT + 1)
+    caps = under(41)  # a little less than half of it is spent
+    assert kinds(reserve(journal, 2, 3, caps=caps)) == [GrantKind.GRANTED, GrantKind.LATER]
+
+
+def test_the_first_charged_call_may_take_a_run_past_its_cap_and_no_other(journal: Journal) -> None:
+    """List 10, real price 200, cap 100: one call is charged, whatever is wanted."""
+    number, charged = 1, 0
+    for _ in range(30):
+        for pair in granted(reserve(journal, *range(number, number + 8), caps=under(10))):
+            settle(journal, pair, LIMIT)
+            charged += LIMIT
+            number += 1
+    assert charged == LIMIT
+
+
+def test_the_price_is_confirmed_anew_after_noon(place: Place) -> None:
+    """A session that goes on into the next day keeps what it knows."""
+    journal = place.open()
+    settle(journal, reserve(journal, 1, caps=under(30))[0], 0)
+    place.clock.now += 86_400 * MICROS
+    pairs = reserve(journal, 2, 3, caps=under(30))
+    assert kinds(pairs) == [GrantKind.GRANTED, GrantKind.LATER]
+    settle(journal, pairs[0], PRICE)
+    place.clock.now += 86_400 * MICROS
+    assert kinds(reserve(journal, 3, 4, caps=under(25))) == [GrantKind.GRANTED] * 2
+
+
+def test_nobody_waits_for_the_calls_of_a_dead_process(place: Place) -> None:
+    """They are put in doubt when they are in the way."""
+    one, other = place.open(), place.open()
+    day = Caps(day_micro=30 * PRICE, price_limits=LIMITS)
+    reserve(one, 1, caps=day)
+    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [GrantKind.LATER]
+    one.close()
+    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [GrantKind.LATER]
+    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [GrantKind.GRANTED]
+    assert verify_journal(other) == []
+
+
+def test_nobody_waits_for_a_call_that_is_older_than_any_timeout(place: Place) -> None:
+    """A process that was stopped in mid-call holds nobody up for ever."""
+    one, other = place.open(), place.open()
+    day = Caps(day_micro=30 * PRICE, price_limits=LIMITS)
+    reserve(one, 1, caps=day)
+    place.clock.now += 601 * MICROS
+    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [GrantKind.GRANTED]
+
+
+def test_without_a_cap_nothing_waits(journal: Journal) -> None:
+    """There is nothing to be passed."""
+    pairs = reserve(journal, *range(1, 50), caps=Caps(price_limits=LIMITS))
+    assert set(kinds(pairs)) == {GrantKind.GRANTED}
+
+
+def test_the_highest_price_is_forgotten_once_only(place: Place) -> None:
+    """A price of another process is not lost when this one learns its first."""
+    one, other = place.open(), place.open()
+    caps = under(10**6)
+    settle(one, reserve(one, 1, caps=caps)[0], 9 * PRICE)
+    settle(other, reserve(other, 2, caps=caps)[0], PRICE)
+    with one.engine.connect() as connection:
+        row = connection.execute(select(prices)).one()
+    assert (row.latest_micro, row.highest_micro) == (PRICE, 9 * PRICE)
