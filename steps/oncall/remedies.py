@@ -103,7 +103,8 @@ def for_stop(
     by = f" by about {naira_words(need)}" if need else ""
     table: Mapping[str | None, str] = {
         StopReason.BALANCE: f"top the wallet up{by}, above NIGHTSCREEN_BALANCE_FLOOR if set",
-        StopReason.AUTH: "; ".join(refused) or REFUSALS["auth"],
+        StopReason.AUTH: "; ".join(refused)
+        or f"{REFUSALS['auth']}; where a notice of the report names the price list, correct that",
         StopReason.OUTAGE: "; ".join(refused) or "wait until the service answers again, see above",
         StopReason.FAILURES: "look at the errors by kind above: what was rejected is asked again",
         StopReason.DEADLINE: "it goes on without a deadline; add --deadline 06:00 to set one",
