@@ -34,6 +34,9 @@ _PLAIN = 10**15
 MOST_DIGITS = 30
 """No amount or count of the service has more; text beyond it is not read as a number."""
 
+MOST_HELD = 10**17
+"""Columns hold 18 digits before the point: no number of one record may end the night of all."""
+
 TRUE_WORDS = frozenset({"true", "yes", "y", "1", "match", "matched"})
 FALSE_WORDS = frozenset({"false", "no", "n", "0", "no match", "mismatch"})
 WORDED_DATES = ("%d-%b-%Y", "%d-%B-%Y")
@@ -74,11 +77,17 @@ def _bounded(value: str | int | Decimal) -> Decimal | None:
     return None if too_far or too_long else number
 
 
+def read_amount(value: object) -> Decimal | None:
+    """Return an exact number that a column of amounts can hold; no record has a larger one."""
+    number = read_number(value)
+    return None if number is None or abs(number) >= MOST_HELD else number
+
+
 def read_count(value: object) -> int | None:
-    """Return a whole number; `3.0` is 3, `3.5` is none."""
+    """Return a whole number that a column can hold; `3.0` is 3, `3.5` is none."""
     if type(value) is int and -_PLAIN < value < _PLAIN:
         return value
-    number = read_number(value)
+    number = read_amount(value)
     if number is None or number != number.to_integral_value():
         return None
     return int(number)
@@ -158,7 +167,7 @@ def read_account_status(value: object) -> str | None:
 
 Text = Annotated[str | None, BeforeValidator(read_text)]
 AccountStatus = Annotated[str | None, BeforeValidator(read_account_status)]
-Number = Annotated[Decimal | None, BeforeValidator(read_number)]
+Number = Annotated[Decimal | None, BeforeValidator(read_amount)]
 Count = Annotated[int | None, BeforeValidator(read_count)]
 Flag = Annotated[bool | None, BeforeValidator(read_flag)]
 Instant = Annotated[datetime | None, BeforeValidator(read_instant)]
