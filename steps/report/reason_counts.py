@@ -49,7 +49,8 @@ def _take(table: pa.Table, rows: Counter[tuple[str, str]], kobo: Counter[tuple[s
     decision = table["decision"].cast(pa.string())
     place = pc.list_parent_indices(reasons)
     without = pc.equal(pc.list_value_length(reasons), 0)
-    amount = table["exposure"] if "exposure" in table.column_names else pa.nulls(len(table))
+    unknown = pa.chunked_array([pa.nulls(len(table))])
+    amount = table["exposure"] if "exposure" in table.column_names else unknown
     amount = pc.fill_null(pc.cast(amount, pa.decimal128(20, 2)), pa.scalar(0, pa.decimal128(20, 2)))
     each = pa.table(
         {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.steps.report.reason_counts import NO_REASON, reason_rows
@@ -17,6 +19,9 @@ from nightscreen.steps.report.summary import (
 )
 from nightscreen.steps.report.words import count, naira, sentence
 from tests.screening import CONSENT, Night, World, customer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROWS = 24
 
@@ -70,6 +75,17 @@ def test_reasons_add_up_to_the_customers_who_have_them(night: Night) -> None:
     exposed = sum(row["exposure"] for row in night.rows if "NO_CONSENT" in row["reasons"])
     shown = [row["Exposure"] for row in rows if row["Reason"] == "No consent"]
     assert sum(float(text.strip("₦").replace(",", "")) for text in shown) == float(exposed)
+
+
+def test_reasons_are_counted_where_no_exposure_is_known(night: Night, tmp_path: Path) -> None:
+    """A batch without the column has the same customers behind each reason, and no naira."""
+    parts = sorted((night.folder / "enriched").glob("part-*.parquet"))
+    bare = pq.read_table(parts[0]).drop_columns(["exposure"])
+    pq.write_table(bare, tmp_path / "part-0.parquet")
+    rows = reason_rows([tmp_path / "part-0.parquet"])
+    whole = {(row["Decision"], row["Reason"]): row["Customers"] for row in reason_rows(parts[:1])}
+    assert {(row["Decision"], row["Reason"]): row["Customers"] for row in rows} == whole
+    assert {row["Exposure"] for row in rows} == {"₦0.00"}
 
 
 def test_the_charts_are_tables_with_bars_in_proportion(night: Night) -> None:
