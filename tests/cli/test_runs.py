@@ -95,14 +95,14 @@ def _runs(folder: Path, env: dict[str, str]) -> list[dict[str, str]]:
     ],
     ids=["foreign 404", "unknown route", "redirect"],
 )
-def test_a_wrong_address_is_told_after_one_call(
+def test_a_wrong_address_is_told_after_a_second_witness(
     status: int, body: bytes, headers: dict[str, str], tmp_path: Path, env: dict[str, str]
 ) -> None:
-    """It answers, but not as the service does: a settings error, not forty misses."""
+    """It answers, but not as the service does: a settings error after two calls, not forty."""
     with _server(status, body, **headers) as (url, asked):
         ended = _screen(tmp_path, env, url)
     assert ended.status == 2
-    assert len(asked) == 1
+    assert len(asked) == 2
     (line,) = (each for each in ended.err.splitlines() if each.startswith("nightscreen: "))
     assert url in line
     assert "NIGHTSCREEN_BASE_URL" in line
