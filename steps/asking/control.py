@@ -805,5 +805,5 @@ class Control:
             if check in halted or self.stop in {StopReason.AUTH, ADDRESS}
         ]
         if self.stop == StopReason.AUTH:
-            return refusals(found) or [REFUSALS["auth"]]
+            return refusals(found) or ([] if self.absurd else [REFUSALS["auth"]])
         return refusals(found)

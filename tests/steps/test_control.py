@@ -129,6 +129,7 @@ def test_a_cost_that_can_be_no_price_is_reported_and_the_second_lookup_stops_its
     made.saw_cost(Check.KARMA, b"c", 201 * NAIRA, absurd=False)
     assert made.stopped_checks[Check.KARMA] == StopReason.AUTH
     assert "/etc/prices.toml" in made.notices[-1]
+    assert made.refusals() == []
     assert len(made.notices) == 3
 
 

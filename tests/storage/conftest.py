@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.schemas.calls import Ask, CallState, Caps, Grant, Settled
+from nightscreen.schemas.calls import KEPT_STATES, Ask, CallState, Caps, Grant, Settled
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal import Journal, open_journal
 
@@ -109,7 +109,8 @@ def ended(
 ) -> Settled:
     """Return how a granted call ended."""
     ask, grant = pair
-    answered = state is CallState.ANSWERED
+    answered = state in KEPT_STATES
+    unreadable = state is CallState.UNREADABLE
     return Settled(
         call_id=grant.call_id,
         ask=ask,
@@ -118,8 +119,8 @@ def ended(
         settled_at=grant.intent_at + MICROS,
         trouble=None if answered else "timeout",
         status=200 if answered else None,
-        outcome="clear" if answered else None,
-        cost_micro=cost if answered else None,
+        outcome=("unreadable" if unreadable else "clear") if answered else None,
+        cost_micro=((cost or 0) if unreadable else cost) if answered else None,
         balance_micro=1_000 * MICROS if answered else None,
         sent_at=None if state is CallState.NOT_SENT else grant.intent_at,
         body=body if answered else b"",

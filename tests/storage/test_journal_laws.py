@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from nightscreen.schemas.calls import Ask, CallState, Caps, Grant, GrantKind
+from nightscreen.schemas.calls import KEPT_STATES, Ask, CallState, Caps, Grant, GrantKind
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import PRICE, Place, ended, reserve, subject
@@ -112,7 +112,7 @@ class TwoProcesses(RuleBasedStateMachine):
         for run in ("a", "b"):
             for rows in self.openings[0].runs.calls(run):
                 for row in rows:
-                    if row.state == CallState.ANSWERED.value:
+                    if row.state in KEPT_STATES:
                         at = (row.settled_at, row.call_id)
                         newest[row.subject] = max(newest.get(row.subject, 0), at[0])
         assert {key: each.answered_at for key, each in found.items()} == newest
