@@ -158,7 +158,7 @@ def test_a_database_that_is_down_is_told_without_its_password(tmp_path: Path) ->
     found = examined(tmp_path / "home", journal_url=NOBODY_LISTENS)
     assert found.exit_status == 2
     told = "\n".join(lines_of(found))
-    assert "cannot be used" in told
+    assert "cannot be reached" in told
     assert "pass-word-7" not in told
     assert "GB free" in told
 
