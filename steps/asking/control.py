@@ -766,8 +766,13 @@ class Control:
         self.weigh()
 
     def weigh(self) -> None:
-        """Look at what is counted so far: near a cap, give notice; where too many failed, stop."""
+        """Look at what is counted so far: near a cap, give notice; where too many failed, stop.
+
+        While the service is silent nothing is weighed: what probes lose is the outage's doing.
+        """
         self._watch_caps()
+        if self.breaker.opened_at is not None:
+            return
         done = sum(each.done - each.spared for each in self.progress.values())
         failed = sum(each.failed + each.in_doubt for each in self.progress.values())
         if done >= TOLERATED_FROM and 100 * failed > self.tolerated_failure_pct * done:

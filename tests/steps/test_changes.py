@@ -341,5 +341,5 @@ def test_changes_name_the_contract_columns() -> None:
 
 def test_a_check_with_open_lookups_is_unreached() -> None:
     """Only checks that left nothing open count as asked in full."""
-    done = {"pending": 0, "failed": 0, "in_doubt": 0, "spared": 0}
+    done = {"pending": 0, "failed": 0, "in_doubt": 0, "spared": 0, "unreadable": 0}
     assert unreached_checks({"karma": {**done, "failed": 1}, "ecosystem": done}) == {"karma"}
