@@ -18,7 +18,7 @@ from nightscreen.schemas.stops import StopReason as StopReason  # noqa: PLC0414 
 from nightscreen.storage.clock import LAGOS, to_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from nightscreen.client.classify import Reading
     from nightscreen.schemas.checks import Asked
@@ -150,8 +150,8 @@ class Breaker:
 class Evidence:
     """What lookups of one check said, since its last good answer, that makes further calls useless.
 
-    A lookup is a witness for what it was answered: a refused key, a wrong address, a fault. It
-    counts beside another only where it was sent after that one was heard, so that one bad moment,
+    A customer is a witness for what a lookup was answered: a refused key, a wrong address, a fault.
+    Their other identifiers add nothing. It counts beside another only where it was sent after that one was heard, so that one bad moment,
     in which many calls are in flight, is one witness. While there is a witness the check asks one
     lookup at a time.
 
@@ -166,9 +166,9 @@ class Evidence:
     stop: tuple[str, bool] | None = None
     not_before: float = 0.0
     live: bool = False
-    _samples: dict[bytes, set[bytes]] = field(default_factory=dict)
+    _samples: dict[bytes, set[Hashable]] = field(default_factory=dict)
     _heard: int = 0
-    _witnesses: dict[str, set[bytes]] = field(default_factory=dict)
+    _witnesses: dict[str, set[Hashable]] = field(default_factory=dict)
     _heard_of: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -202,20 +202,20 @@ class Evidence:
         self.live = True
         self._samples.clear()
 
-    def hear_sample(self, record: bytes, subject: bytes) -> int:
+    def hear_sample(self, record: bytes, witness: Hashable) -> int:
         """Hear a lookup answered with somebody else's record; return how many got the very same.
 
         Calls in flight together count too, since no bad moment makes such a record.
         """
         subjects = self._samples.setdefault(record, set())
-        subjects.add(subject)
+        subjects.add(witness)
         return len(subjects)
 
-    def hear(self, word: str, subject: bytes, mark: int) -> int:
+    def hear(self, word: str, witness: Hashable, mark: int) -> int:
         """Hear a lookup; return how many witnesses there are for what it says."""
         witnesses = self._witnesses.setdefault(word, set())
-        if subject not in witnesses and mark >= self._heard_of.get(word, 0):
-            witnesses.add(subject)
+        if witness not in witnesses and mark >= self._heard_of.get(word, 0):
+            witnesses.add(witness)
             self._heard += 1
             self._heard_of[word] = self._heard
         return len(witnesses)
@@ -650,7 +650,7 @@ class Control:
         return self._evidence.setdefault(check, Evidence())
 
     def heard_stop(
-        self, check: Asked, subject: bytes, reading: Reading, *, mark: int, price_micro: int
+        self, check: Asked, witness: Hashable, reading: Reading, *, mark: int, price_micro: int
     ) -> bool:
         """Hear a lookup whose answer makes further calls useless; stop where enough lookups agree.
 
@@ -659,7 +659,7 @@ class Control:
 
         Args:
             check: the check.
-            subject: the lookup.
+            witness: whom the lookup was for.
             reading: what it was answered.
             mark: what `Evidence.mark` was when it was sent.
             price_micro: what it would have cost.
@@ -675,7 +675,7 @@ class Control:
         if word == StopReason.BALANCE and least is not None and least < price_micro:
             needed = 1
         evidence.stop = (word, str(reading.stop_scope) == "run")
-        if evidence.hear(word, subject, mark) < needed:
+        if evidence.hear(word, witness, mark) < needed:
             return False
         self._stop_for(check, *evidence.stop)
         return True
@@ -693,7 +693,7 @@ class Control:
             self.stop_check(check, word)
 
     def heard_fault(
-        self, check: Asked, subject: bytes, fault: str, *, mark: int, at: float
+        self, check: Asked, witness: Hashable, fault: str, *, mark: int, at: float
     ) -> None:
         """Hear a lookup that met a fault of the service; stop its check where all meet the same.
 
@@ -702,7 +702,7 @@ class Control:
         evidence = self.evidence(check)
         if evidence.proved or not fault:
             return
-        number = evidence.hear(fault, subject, mark)
+        number = evidence.hear(fault, witness, mark)
         if number > 1:
             evidence.not_before = at + SAME_FAULT_WAIT_S * 2 ** (number - 2)
         if number >= SAME_FAULTS and check not in self.stopped_checks:
@@ -712,14 +712,14 @@ class Control:
             )
             self.stop_check(check, StopReason.OUTAGE)
 
-    def heard_sample(self, check: Asked, subject: bytes, record: bytes) -> bool:
+    def heard_sample(self, check: Asked, witness: Hashable, record: bytes) -> bool:
         """Hear a lookup answered with a record of somebody else; stop where others get the same.
 
         A service that is live has no one record for different people: what answers is in test mode.
 
         Args:
             check: the check.
-            subject: the lookup.
+            witness: whom the lookup was for.
             record: digest of the record.
 
         Returns:
@@ -729,7 +729,7 @@ class Control:
             return self.stop == TEST_MODE
         evidence = self.evidence(check)
         needed = WITNESSES_LATER if evidence.live else WITNESSES_AT_FIRST
-        if evidence.hear_sample(record, subject) < needed:
+        if evidence.hear_sample(record, witness) < needed:
             return False
         self.notices.append(
             f"{check.value} lookups of different identities were answered with one and the same "

@@ -15,6 +15,7 @@ from nightscreen.schemas.plan import Standing
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Hashable
 
     from nightscreen.client.wire import Request
     from nightscreen.schemas.checks import Outcome
@@ -76,6 +77,7 @@ class Job:
         consent_reference: the consent that authorises it.
         consent_ends_at: instant from which it does not any more; None where none is needed.
         index: its row among the needed lookups of the run.
+        row: the batch's row in whose name it is asked; None for an errand.
         standing: what became of it.
         attempts: attempts made in this session.
         doubted: an attempt may have been charged without our knowing.
@@ -91,6 +93,7 @@ class Job:
     consent_reference: str | None = None
     consent_ends_at: int | None = None
     index: int = -1
+    row: int | None = None
     standing: Standing = Standing.WAITING
     attempts: int = 0
     doubted: bool = False
@@ -103,6 +106,14 @@ class Job:
     def keeps_body(self) -> bool:
         """Tell whether the journal keeps the answer."""
         return not isinstance(self.lookup, Errand) or self.lookup.keeps_body
+
+    @property
+    def witness(self) -> Hashable:
+        """Return who speaks where its answer makes further calls useless.
+
+        Identifiers of one customer are one witness: a record that is broken is so by each of them.
+        """
+        return self.subject if self.row is None else self.row
 
     @property
     def asked(self) -> str:

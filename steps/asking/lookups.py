@@ -420,15 +420,15 @@ class Window:
         )
         self._control.paused_until[self._check] = self._cap.paused_until
         stops = reading.stop is not None and self._control.heard_stop(
-            self._check, job.subject, reading, mark=witness_mark, price_micro=job.bound_micro
+            self._check, job.witness, reading, mark=witness_mark, price_micro=job.bound_micro
         )
         if reading.foreign:
-            stops = self._control.heard_sample(self._check, job.subject, reading.foreign)
+            stops = self._control.heard_sample(self._check, job.witness, reading.foreign)
         self._note(job, reading, mark, now)
         if reading.fault:
             at = asyncio.get_running_loop().time()
             self._control.heard_fault(
-                self._check, job.subject, reading.fault, mark=witness_mark, at=at
+                self._check, job.witness, reading.fault, mark=witness_mark, at=at
             )
         delay = next_attempt(reading, job.attempts, self._pace.attempts, random=self._pace.random)
         ended = job.ends_as(reading, delay, stops=stops)

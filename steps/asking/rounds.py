@@ -199,6 +199,7 @@ def make_jobs(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> li
             consent_reference=row["consent_reference"],
             consent_ends_at=row["consent_ends_at"],
             index=int(index),
+            row=row["row"],
             attempts=int(asking.attempts[index]),
         )
         for index, row in zip(indexes, table.to_pylist(), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,6 +52,8 @@ STATES = {
     "test_mode": ("test_mode", None),
 }
 ONE_OF_EACH = ("404 of a proxy", "403 of a firewall", "402", "200 and nothing")
+IDENTITIES = {"bvn": "bvn", "phone": "phone", "email": "email"}
+"""Kinds of karma identities, and their columns in the batch."""
 MOMENTS = ("opening", "first of karma", "middle", "closing")
 
 
@@ -108,6 +111,26 @@ def test_one_odd_answer_is_that_lookups_failure(moment: str, odd: str, tmp_path:
     assert failed(report) == 1
     assert sum(part["pending"] for part in report["checks"].values()) == 0
     assert troubles(bureau, report) == {WORDS[odd]}
+    honest(report, bureau)
+
+
+@pytest.mark.parametrize("odd", ONE_OF_EACH)
+def test_one_customer_with_several_identifiers_is_one_witness(odd: str, tmp_path: Path) -> None:
+    """A customer about whom every question is answered oddly, first of all, ends no night."""
+    asked = {"checks": ("karma",), "karma_identities": tuple(IDENTITIES)}
+    bureau = Bureau(tmp_path / "before", rows=ROWS)
+    (tmp_path / "before").mkdir()
+    bureau.night(**asked)
+    first = bureau.service.ledger[0][1]
+    with (bureau.below / "in.csv").open(encoding="utf-8", newline="") as file:
+        theirs = next(row for row in csv.DictReader(file) if first in row.values())
+    identities = {theirs[column] for column in IDENTITIES.values()}
+
+    bureau = Bureau(tmp_path, rows=ROWS)
+    bureau.service.before = lambda _, identity, __: ODD[odd] if identity in identities else None
+    report = bureau.night(**asked).report
+    assert (report["state"], report["stop_reason"]) == ("completed", None)
+    assert failed(report) == len(identities)
     honest(report, bureau)
 
 

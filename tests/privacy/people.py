@@ -83,7 +83,7 @@ def _row(number: int, bvn: str, account: str, bank: str, phone: str, email: str)
         phone,
         email,
         "",
-        f"{1000 + number}",
+        f"{2000 - number}",
         f"CNS-{number:04d}",
         "2026-01-05T09:00:00",
     ]

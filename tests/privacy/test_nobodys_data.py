@@ -29,12 +29,12 @@ pytestmark = pytest.mark.engine
 EVERY_KIND = ("--karma-identities", "bvn,phone,email,nuban")
 BREAK_DOWN = """
 import sys
-import nightscreen.steps.closing
+from nightscreen.steps import closing
 
 def decide(table, *_arguments, **_options):
     raise ValueError(f"cannot decide {table.to_pylist()[:3]}")
 
-steps.closing.decide = decide
+closing.decide = decide
 from nightscreen.cli.main import run
 sys.argv = ["nightscreen", *sys.argv[1:]]
 run()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 POLICY = load_policy()
-WHOLE = {"karma": {"pending": 0, "failed": 0, "in_doubt": 0, "spared": 0}}
+WHOLE = {"karma": {"pending": 0, "failed": 0, "in_doubt": 0, "unreadable": 0, "spared": 0}}
 
 
 @pytest.fixture
