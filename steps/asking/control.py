@@ -151,9 +151,9 @@ class Evidence:
     """What lookups of one check said, since its last good answer, that makes further calls useless.
 
     A customer is a witness for what a lookup was answered: a refused key, a wrong address, a fault.
-    Their other identifiers add nothing. It counts beside another only where it was sent after that one was heard, so that one bad moment,
-    in which many calls are in flight, is one witness. While there is a witness the check asks one
-    lookup at a time.
+    Their other identifiers add nothing. It counts beside another only where it was sent after that
+    one was heard, so that one bad moment, in which many calls are in flight, is one witness. While
+    there is a witness the check asks one lookup at a time.
 
     Attributes:
         proved: the check has had a good answer in this run.

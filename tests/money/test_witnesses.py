@@ -117,7 +117,7 @@ def test_one_odd_answer_is_that_lookups_failure(moment: str, odd: str, tmp_path:
 @pytest.mark.parametrize("odd", ONE_OF_EACH)
 def test_one_customer_with_several_identifiers_is_one_witness(odd: str, tmp_path: Path) -> None:
     """A customer about whom every question is answered oddly, first of all, ends no night."""
-    asked = {"checks": ("karma",), "karma_identities": tuple(IDENTITIES)}
+    asked: dict[str, Any] = {"checks": ("karma",), "karma_identities": tuple(IDENTITIES)}
     bureau = Bureau(tmp_path / "before", rows=ROWS)
     (tmp_path / "before").mkdir()
     bureau.night(**asked)
