@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.sandbox.wire import ABSENT, Meta, envelope
-from nightscreen.schemas.calls import Ask, CallState, Caps, Settled
+from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
 from nightscreen.schemas.checks import Check, Outcome
-from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nightscreen.steps.line import Line
+    from nightscreen.steps.screening_run import ScreeningRun
 
 _BLOCK = 5000
 _MICRO = 1_000_000
@@ -46,7 +46,7 @@ class _Wallet:
         return self.left_micro
 
 
-def answer_needed(line: Line) -> int:
+def answer_needed(line: ScreeningRun) -> int:
     """Answer every lookup that a planned run needs; return how many there were."""
     wallet = _Wallet()
     for _, piece in line.needed.pieces():
@@ -54,23 +54,23 @@ def answer_needed(line: Line) -> int:
             mine = piece.filter(pc.equal(piece["check"], check.value))
             for start in range(0, mine.num_rows, _BLOCK):
                 _answer_block(line, check, mine.slice(start, _BLOCK), wallet)
-    line.standing[:] = Standing.PAID.value
+    line.standing[:] = LookupStatus.PAID.value
     return len(line.needed)
 
 
-def _answer_block(line: Line, check: Check, block: pa.Table, wallet: _Wallet) -> None:
+def _answer_block(line: ScreeningRun, check: Check, block: pa.Table, wallet: _Wallet) -> None:
     calls, run_id = line.journal.calls, line.run_id
     columns = (block[name].to_pylist() for name in ("kind", "subject", "identity"))
     rows = list(zip(*columns, strict=True))
     price = _PRICES[check] * _MICRO
-    asks = [Ask(check.value, kind, subject, price, None, 1) for kind, subject, _ in rows]
+    asks = [ReserveRequest(check.value, kind, subject, price, None, 1) for kind, subject, _ in rows]
     purpose = line.wanted.purpose.value
     grants = calls.reserve(run_id, purpose, asks, Caps(), since=line.freshness.since)
     settled = []
     for ask, grant, (_, _, identity) in zip(asks, grants, rows, strict=True):
         outcome, cost_micro, body = _answer(check, identity)
         settled.append(
-            Settled(
+            CallResult(
                 grant.call_id,
                 ask,
                 grant.intent_at,

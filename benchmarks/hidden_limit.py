@@ -32,7 +32,7 @@ import uvloop
 
 from benchmarks import virtual_time
 from benchmarks.measured import load_words
-from nightscreen.client.limiter import Begun
+from nightscreen.client.limiter import CallStart
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.control import act
@@ -46,7 +46,7 @@ from tests.kill.drive import screen, settings_for
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
-    from nightscreen.steps.asking.rounds import Asking
+    from nightscreen.steps.calling.funding_rounds import Asking
 
 LATENCY_S = 0.1
 MAXIMUM = 80
@@ -66,12 +66,12 @@ class FixedCap:
     cap: int
     paused_until: float = 0.0
 
-    def begin(self, in_flight: int) -> Begun:
+    def begin(self, in_flight: int) -> CallStart:
         """Take no note of a call."""
-        return Begun(0, in_flight)
+        return CallStart(0, in_flight)
 
     def on_result(
-        self, *, begun: Begun, strain: bool, now: float, retry_after_s: float | None = None
+        self, *, begun: CallStart, strain: bool, now: float, retry_after_s: float | None = None
     ) -> None:
         """Take no note of a result."""
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _NEEDS = {
     "pyarrow": ("pyarrow.csv",),
-    "nightscreen": ("nightscreen.steps.line",),
+    "nightscreen": ("nightscreen.steps.screening_run",),
     "pandas + pydantic": ("pandas", "pydantic"),
 }
 ROWS = 50_000
@@ -52,14 +52,16 @@ def bare(file: Path, folder: Path) -> tuple[int, int]:  # noqa: ARG001 - all thr
 
 def ours(file: Path, folder: Path) -> tuple[int, int]:
     """Take the file in as a run does, sealed chunks, quarantine and problems included."""
-    from nightscreen.schemas.parameters import ScreenBatch  # noqa: PLC0415 - only what is measured is imported
-    from nightscreen.schemas.settings import read_settings  # noqa: PLC0415 - only what is measured is imported
-    from nightscreen.steps import line  # noqa: PLC0415 - only what is measured is imported
+    from nightscreen.schemas.parameters import ScreenBatch  # noqa: PLC0415 - only the measured
+    from nightscreen.schemas.settings import read_settings  # noqa: PLC0415 - only the measured
+    from nightscreen.steps import screening_run  # noqa: PLC0415 - only the measured
 
     settings = read_settings(base_url="http://127.0.0.1:9", api_key="none", home=folder / "home")
-    run = line.open_line(ScreenBatch(input=str(file), output=str(folder / "out")), settings)
+    run = screening_run.open_line(
+        ScreenBatch(input=str(file), output=str(folder / "out")), settings
+    )
     try:
-        line.take_in(run)
+        screening_run.take_in(run)
         return run.rows_read, run.rows_quarantined
     finally:
         run.close()

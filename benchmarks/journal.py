@@ -22,17 +22,23 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from nightscreen.client.classify import Reading, Verdict
+from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.schemas.calls import Ask, Caps, Grant, GrantKind, Settled
+from nightscreen.schemas.calls import (
+    CallResult,
+    Caps,
+    Reservation,
+    ReservationStatus,
+    ReserveRequest,
+)
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps.asking.callbook import CallBook
-from nightscreen.steps.asking.control import CheckProgress, Control
-from nightscreen.steps.asking.jobs import Job
-from nightscreen.steps.asking.lookups import Pace, Window
+from nightscreen.steps.calling.control import CheckProgress, Control
+from nightscreen.steps.calling.jobs import LookupTask
+from nightscreen.steps.calling.journal_writer import JournalWriter
+from nightscreen.steps.calling.window import RetryBudget, Window
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import open_journal
 from tests.kill.drive import screen, settings_for
@@ -40,13 +46,13 @@ from tests.kill.drive import screen, settings_for
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from nightscreen.steps.asking.callbook import CallStore
-    from nightscreen.steps.asking.rounds import Asking
+    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.steps.calling.journal_writer import CallStore
 
 CAP = 50
 LATENCY_MS = 100
-ANSWER = Reading(
-    Verdict.ANSWERED,
+ANSWER = CallOutcome(
+    ChargeStatus.ANSWERED,
     outcome=Outcome.FOUND,
     cost_micro=10_000_000,
     balance_micro=1,
@@ -65,17 +71,20 @@ class MemoryStore:
         self,
         run_id: str,  # noqa: ARG002
         purpose: str,  # noqa: ARG002
-        asks: Sequence[Ask],
+        asks: Sequence[ReserveRequest],
         caps: Caps,  # noqa: ARG002
         *,
         since: int,  # noqa: ARG002
-    ) -> list[Grant]:
-        """Grant a block."""
+    ) -> list[Reservation]:
+        """Reservation a block."""
         start, self.next_id = self.next_id, self.next_id + len(asks)
         now = system_clock()
-        return [Grant(GrantKind.GRANTED, number, now) for number in range(start, self.next_id)]
+        return [
+            Reservation(ReservationStatus.GRANTED, number, now)
+            for number in range(start, self.next_id)
+        ]
 
-    def settle(self, run_id: str, outcomes: Sequence[Settled]) -> None:  # noqa: ARG002
+    def settle(self, run_id: str, outcomes: Sequence[CallResult]) -> None:  # noqa: ARG002
         """Take a group."""
         self.settled.extend(each.call_id for each in outcomes)
 
@@ -121,27 +130,27 @@ def line(sandbox: SandboxProcess, calls: int, *, journal: bool) -> Measured:
 
 
 def window(store: CallStore, calls: int) -> Measured:
-    """Ask a service that answers at once."""
+    """ReserveRequest a service that answers at once."""
 
-    async def send(lookup: Lookup) -> Reading:  # noqa: ARG001 - a sender's signature
+    async def send(lookup: Lookup) -> CallOutcome:  # noqa: ARG001 - a sender's signature
         await asyncio.sleep(0)
         return ANSWER
 
     async def main() -> None:
         control = Control()
         control.progress = {Check.KARMA: CheckProgress()}
-        book = CallBook(store, run_id="run", purpose="portfolio", caps=Caps(), since=2**62)
+        book = JournalWriter(store, run_id="run", purpose="portfolio", caps=Caps(), since=2**62)
         asked = Window(
             Check.KARMA,
             send=send,
             book=book,
             cap=AdaptiveCap(CAP, start=CAP),
             control=control,
-            pace=Pace(5, random.Random()),
+            pace=RetryBudget(5, random.Random()),
             clock=system_clock,
         )
         lookup = Lookup(Check.KARMA, IdentityKind.BVN, "22000000000")
-        await asked.ask([Job(lookup, n.to_bytes(16, "big"), 10**7) for n in range(calls)])
+        await asked.ask([LookupTask(lookup, n.to_bytes(16, "big"), 10**7) for n in range(calls)])
         await asked.drain()
         book.close()
 

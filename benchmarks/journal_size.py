@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from benchmarks.measured import load_words
 from nightscreen.sandbox.people import ecosystem_of
 from nightscreen.sandbox.wire import Meta, envelope
-from nightscreen.schemas.calls import Ask, CallState, Caps, Settled
+from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.opening import JOURNAL_FILE, Journal
@@ -112,10 +112,10 @@ def grow(journal: Journal, answers: int) -> None:
     for place, check in enumerate(_CHECKS):
         for start in range(place, answers, 3 * 50):
             subjects = [subject_of(n) for n in range(start, min(answers, start + 150), 3)]
-            asks = [Ask(check, "bvn", each, 10 * _MICRO, None, 1) for each in subjects]
+            asks = [ReserveRequest(check, "bvn", each, 10 * _MICRO, None, 1) for each in subjects]
             grants = journal.calls.reserve("run-00000", "portfolio", asks, Caps(), since=2**62)
             settled = [
-                Settled(
+                CallResult(
                     grant.call_id,
                     ask,
                     grant.intent_at,
@@ -158,7 +158,9 @@ def forget(file: Path) -> None:
 
 def one_block_ms(journal: Journal, size: int = 50) -> float:
     """Return the milliseconds that a block of intents takes, the first one of a run."""
-    asks = [Ask("karma", "bvn", os.urandom(16), 10 * _MICRO, None, 1) for _ in range(size)]
+    asks = [
+        ReserveRequest("karma", "bvn", os.urandom(16), 10 * _MICRO, None, 1) for _ in range(size)
+    ]
     reserve = lambda: journal.calls.reserve("run", "portfolio", asks, Caps(), since=0)  # noqa: E731
     return timed(reserve) * 1000
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import closing, line
-from nightscreen.steps.asking import rounds as asking
+from nightscreen.steps import finalize, screening_run
+from nightscreen.steps.calling import funding_rounds as asking
 
 CAP = 50
 
@@ -42,12 +42,12 @@ async def run(url: str, key: str, file: Path, folder: Path) -> dict[str, object]
     settings = read_settings(base_url=url, api_key=key, home=folder / "home", max_in_flight=caps)
     stations = Stations()
     parameters = ScreenBatch(input=str(file), batch="benchmark", output=str(folder / "out"))
-    under_way = line.open_line(parameters, settings)
-    line.take_in(under_way)
+    under_way = screening_run.open_line(parameters, settings)
+    screening_run.take_in(under_way)
     stations.mark("intake")
-    line.make_plan(under_way)
+    screening_run.make_plan(under_way)
     stations.mark("plan")
-    line.make_price(under_way)
+    screening_run.make_price(under_way)
     stations.mark("price")
     open_ = asking.open_asking(under_way)
     await asking.open_books(open_)
@@ -59,9 +59,9 @@ async def run(url: str, key: str, file: Path, folder: Path) -> dict[str, object]
     await asking.close_books(open_)
     await open_.close()
     stations.mark("lookups")
-    rows = closing.write_rows(under_way)
+    rows = finalize.write_rows(under_way)
     stations.mark("write")
-    report = closing.write_report(under_way, rows)
+    report = finalize.write_report(under_way, rows)
     stations.mark("report")
     under_way.close()
     return {

@@ -25,8 +25,8 @@ from benchmarks.filled import answer_needed
 from benchmarks.warm import open_night
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.steps import closing, line
-from nightscreen.steps.asking import rounds as asking
+from nightscreen.steps import finalize, screening_run
+from nightscreen.steps.calling import funding_rounds as asking
 from nightscreen.steps.planning.quoting import quote_document
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def night(folder: Path, kind: str) -> dict[str, Any]:
     return {"rows": run.rows_read, "lookups": len(run.standing), "peaks": peaks.by_station}
 
 
-def _stations(run: line.Line, *, quote_only: bool) -> list[tuple[str, Callable[[], object]]]:
+def _stations(
+    run: screening_run.ScreeningRun, *, quote_only: bool
+) -> list[tuple[str, Callable[[], object]]]:
     def ask() -> None:
         open_ = asking.open_asking(run)
         while shards := asking.next_round(open_):
@@ -79,12 +81,12 @@ def _stations(run: line.Line, *, quote_only: bool) -> list[tuple[str, Callable[[
         asyncio.run(open_.close())
 
     def close() -> None:
-        closing.write_report(run, closing.write_rows(run))
+        finalize.write_report(run, finalize.write_rows(run))
 
     begin: list[tuple[str, Callable[[], object]]] = [
-        ("intake", lambda: line.take_in(run)),
-        ("plan", lambda: line.make_plan(run)),
-        ("price", lambda: line.make_price(run)),
+        ("intake", lambda: screening_run.take_in(run)),
+        ("plan", lambda: screening_run.make_plan(run)),
+        ("price", lambda: screening_run.make_price(run)),
     ]
     if quote_only:
         return [*begin, ("quote", lambda: quote_document(run))]

@@ -32,7 +32,7 @@ from benchmarks.line import Stations
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import closing, line
+from nightscreen.steps import finalize, screening_run
 from nightscreen.steps.planning.quoting import quote_document
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _KINDS = ("first", "second", "quote", "join")
 _TOP = 45
 
 
-def open_night(folder: Path, *, quote_only: bool) -> line.Line:
+def open_night(folder: Path, *, quote_only: bool) -> screening_run.ScreeningRun:
     """Open a run of the batch in a folder."""
     settings = read_settings(base_url="http://127.0.0.1:9", api_key="none", home=folder / "home")
     parameters = ScreenBatch(
@@ -52,7 +52,7 @@ def open_night(folder: Path, *, quote_only: bool) -> line.Line:
         output=str(folder / "out"),
         quote_only=quote_only,
     )
-    return line.open_line(parameters, settings)
+    return screening_run.open_line(parameters, settings)
 
 
 def night(folder: Path, *, quote_only: bool = False) -> dict[str, Any]:
@@ -61,20 +61,20 @@ def night(folder: Path, *, quote_only: bool = False) -> dict[str, Any]:
     run = open_night(folder, quote_only=quote_only)
     try:
         stations.mark("open")
-        line.take_in(run)
+        screening_run.take_in(run)
         stations.mark("intake")
-        line.make_plan(run)
+        screening_run.make_plan(run)
         stations.mark("plan")
-        line.make_price(run)
+        screening_run.make_price(run)
         stations.mark("price")
         if quote_only:
             quote_document(run)
             return _figures(stations, run.rows_read, 0)
         needed = answer_needed(run)
         stations.mark("answers")
-        tally = closing.write_rows(run)
+        tally = finalize.write_rows(run)
         stations.mark("rows")
-        report = closing.write_report(run, tally)
+        report = finalize.write_report(run, tally)
         stations.mark("report")
     finally:
         run.close()

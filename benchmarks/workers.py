@@ -30,9 +30,9 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import line
-from nightscreen.steps.asking import gathering, parts
-from nightscreen.steps.asking import rounds as asking
+from nightscreen.steps import screening_run
+from nightscreen.steps.calling import coordinator, worker
+from nightscreen.steps.calling import funding_rounds as asking
 from nightscreen.storage.clock import MICROS, system_clock
 from nightscreen.storage.journal import open_journal
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.checks import Check
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.asking.parts import Part
-    from nightscreen.steps.line import Line
+    from nightscreen.steps.calling.worker import WorkerPart
+    from nightscreen.steps.screening_run import ScreeningRun
 
 CAP = 48
 CHECKS = ("bank_account", "karma", "ecosystem")
@@ -163,7 +163,7 @@ class ProcessCrew:
 
 async def run_part(place: dict[str, str]) -> None:
     """Ask as one of several."""
-    part = parts.open_part(place["run_id"], int(place["part"]), settings_of(place))
+    part = worker.open_part(place["run_id"], int(place["part"]), settings_of(place))
     if part is None:
         return
     open_ = part.open_asking()
@@ -176,19 +176,19 @@ async def run_part(place: dict[str, str]) -> None:
     heeding = asyncio.create_task(_heed(part))
     async with asyncio.TaskGroup() as group:
         for check in part.line.wanted.checks:
-            group.create_task(parts.ask_shards(part, check, ask))
+            group.create_task(worker.ask_shards(part, check, ask))
     heeding.cancel()
     await open_.close()
     part.close()
 
 
-async def _heed(part: Part) -> None:
+async def _heed(part: WorkerPart) -> None:
     while True:
-        await parts.exchange(part)
-        await asyncio.sleep(parts.POLL_S)
+        await worker.exchange(part)
+        await asyncio.sleep(worker.POLL_S)
 
 
-async def ask_all(run: Line, place: dict[str, str], pids: list[int]) -> None:
+async def ask_all(run: ScreeningRun, place: dict[str, str], pids: list[int]) -> None:
     """Have every lookup of a run asked, by this process or by parts."""
     crew = ProcessCrew(place, run.run_id, pids)
 
@@ -204,12 +204,12 @@ async def ask_all(run: Line, place: dict[str, str], pids: list[int]) -> None:
                         group.create_task(ask(check, name))
         await open_.close()
         return
-    gathered = gathering.open_gathering(run, 1, crew, ask)
+    gathered = coordinator.open_gathering(run, 1, crew, ask)
     gathered.asking = open_ = asking.open_asking(run, layout=gathered.layout())
-    await gathering.call_parts(gathered)
+    await coordinator.call_parts(gathered)
     while shards := asking.next_round(open_):
-        await gathering.ask_round(gathered, shards)
-    await gathering.let_go(gathered)
+        await coordinator.ask_round(gathered, shards)
+    await coordinator.let_go(gathered)
     for process in crew.started:
         process.wait()
     await open_.close()
@@ -232,11 +232,11 @@ def measure(workers: int, rows: int, database: Database) -> Figures:
             "workers": str(workers),
         }
         given = ScreenBatch(input=str(file), output=f"{folder}/out", workers=workers)
-        run = line.open_line(given, settings_of(place))
+        run = screening_run.open_line(given, settings_of(place))
         try:
-            line.take_in(run)
-            line.make_plan(run)
-            line.make_price(run)
+            screening_run.take_in(run)
+            screening_run.make_plan(run)
+            screening_run.make_price(run)
             pids = {
                 OWN: [os.getpid()],
                 SIMULATOR: [sandbox.pid],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.options import Options, options_of, read_options
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 
@@ -52,9 +52,9 @@ def _carry_out(
     kind: type[RequestBvns | ConfirmBvns], options: Mapping[str, Any], *, json_output: bool
 ) -> int:
     """Run a flow by hand and return the exit status."""
-    from nightscreen.cli.beforehand import check_service
-    from nightscreen.cli.errand import run_errand
-    from nightscreen.cli.surroundings import settings_of_command
+    from nightscreen.cli.api_run import run_errand
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.cli.preflight import check_service
     from nightscreen.tasks.logs import set_up_logs
 
     settings = settings_of_command()

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
-from nightscreen.cli.opened import made_journal, opened_journal
+from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.env_settings import settings_of_command
+from nightscreen.cli.journal_context import made_journal, opened_journal
 from nightscreen.cli.portal import require_consent
-from nightscreen.cli.surroundings import settings_of_command
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.stops import REFUSALS
 
 if TYPE_CHECKING:
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.consents.desk import Brought
-    from nightscreen.steps.consents.keeping import Redeemed
+    from nightscreen.steps.consents.admin import Brought
     from nightscreen.steps.consents.links import Link
+    from nightscreen.steps.consents.token_exchange import Redeemed
     from nightscreen.storage.journal import Journal
 
 consent_app = typer.Typer(
@@ -56,7 +56,7 @@ def link(
 ) -> None:
     """Print the link to give to a customer; nothing is sent."""
     from nightscreen.client.aggregator import read_scopes
-    from nightscreen.portal.place import place_of
+    from nightscreen.portal.config import place_of
     from nightscreen.steps.consents.links import ConsentLinks
 
     settings = settings_of_command()
@@ -89,7 +89,7 @@ def _screen_address(settings: Settings, scopes: tuple[Any, ...], made: Link) -> 
 def _print_link(
     address: str, made: Link, customer_id: str, scopes: list[str], *, by_portal: bool, as_json: bool
 ) -> None:
-    from nightscreen.cli.lagos import lagos_time
+    from nightscreen.cli.time_format import lagos_time
     from nightscreen.storage.clock import instant_text
 
     if as_json:
@@ -141,7 +141,7 @@ def redeem(
 ) -> None:
     """Exchange a code by hand, where no portal takes the redirect; it works once."""
     from nightscreen.client.aggregator import read_scopes
-    from nightscreen.steps.consents.desk import read_code
+    from nightscreen.steps.consents.admin import read_code
 
     settings = settings_of_command()
     require_consent(settings)
@@ -155,11 +155,11 @@ def redeem(
 async def _redeemed(
     journal: Journal, settings: Settings, customer: str, brought: Brought, scopes: tuple[Any, ...]
 ) -> Redeemed:
-    from nightscreen.steps.consents.desk import consent_by_hand
-    from nightscreen.steps.consents.keeping import Redeemer
+    from nightscreen.steps.consents.admin import consent_by_hand
     from nightscreen.steps.consents.links import ConsentLinks
+    from nightscreen.steps.consents.token_exchange import CodeExchange
 
-    redeemer = Redeemer(journal, settings)
+    redeemer = CodeExchange(journal, settings)
     try:
         consent, asked = consent_by_hand(journal, customer, brought, scopes)
         done = await redeemer.redeem(consent)
@@ -218,7 +218,7 @@ def list_(
     json_output: JsonOption = False,
 ) -> None:
     """List customers' consents, newest first: scopes, state and age, no token."""
-    from nightscreen.steps.consents.desk import grant_rows
+    from nightscreen.steps.consents.admin import grant_rows
     from nightscreen.storage.vault import GrantState
 
     if state and state not in tuple(GrantState):
@@ -250,7 +250,7 @@ def revoke(
     json_output: JsonOption = False,
 ) -> None:
     """Take a consent back: it is used no more and its tokens are destroyed."""
-    from nightscreen.steps.consents.desk import revoke as take_back
+    from nightscreen.steps.consents.admin import revoke as take_back
 
     with opened_journal() as journal:
         done = take_back(journal, customer_id)

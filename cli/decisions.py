@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 
 ListArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The list, as CSV or XLSX.")]
 FolderOption = Annotated[Path, typer.Option("--output", help="Folder for the HTML and JSON file.")]

@@ -37,7 +37,7 @@ def demonstrate(rows: int, output: Path, *, keep: bool, json_output: bool) -> in
     Raises:
         UsageError: the folder holds something that no demo made, or cannot be written.
     """
-    from nightscreen.cli.screen import EXIT_BY_STATE, orderly_interrupt, prepare_engine
+    from nightscreen.cli.screen import EXIT_BY_STATE, graceful_sigint, prepare_engine
     from nightscreen.sandbox.batch import make_batch
     from nightscreen.sandbox.process import SandboxProcess
 
@@ -50,7 +50,7 @@ def demonstrate(rows: int, output: Path, *, keep: bool, json_output: bool) -> in
     with SandboxProcess(balance=WALLET_NAIRA) as sandbox:
         say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
         _point_at(sandbox.url, sandbox.api_key, folder)
-        with orderly_interrupt():
+        with graceful_sigint():
             prepare_engine()
             nights = asyncio.run(_two_nights(file, folder / "out", say))
         ledger = sandbox.totals()
@@ -68,7 +68,7 @@ def prepare_folder(output: Path, *, keep: bool) -> Path:
     Raises:
         UsageError: it holds something that no demo made, or cannot be written.
     """
-    from nightscreen.storage.private import make_private_folder
+    from nightscreen.storage.files import make_private_folder
 
     if output.exists() and not output.is_dir():
         raise UsageError(f"--output: {output} is a file; name a folder")

@@ -1,6 +1,7 @@
 """`nightscreen doctor`: what is wrong, and what to type next.
 
-What is found out lives in `steps.oncall.doctoring` and `tasks.engine_room`; here it becomes words.
+What is found out lives in `steps.ops.diagnostics` and `tasks.prefect_health`; here it becomes
+words.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nightscreen.cli.surroundings import settings_of_command
+from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.money import naira_text, naira_words
 from nightscreen.storage.clock import LAGOS, MICROS, instant_text, to_instant
@@ -20,8 +21,8 @@ from nightscreen.storage.clock import LAGOS, MICROS, instant_text, to_instant
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nightscreen.steps.oncall.doctoring import Diagnosis
-    from nightscreen.steps.oncall.examining import Finding
+    from nightscreen.steps.ops.diagnostics import Diagnosis
+    from nightscreen.steps.ops.health_checks import HealthFinding
 
 _LABEL = 15
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
@@ -30,15 +31,15 @@ _MARKS = {"ok": "", "warning": "! ", "wrong": "!! "}
 
 def doctor(run_id: str, *, json_output: bool) -> int:
     """Print how a run and its surroundings stand; return the exit status."""
-    from nightscreen.steps.oncall.doctoring import Diagnosis, diagnose
-    from nightscreen.steps.oncall.examining import WRONG, Finding
-    from nightscreen.steps.oncall.remedies import DOCTOR, Remedy
+    from nightscreen.steps.ops.diagnostics import Diagnosis, diagnose
+    from nightscreen.steps.ops.health_checks import WRONG, HealthFinding
+    from nightscreen.steps.ops.suggestions import DOCTOR, Remedy
 
     try:
         settings = settings_of_command()
     except NightscreenError as error:
         mend = Remedy("correct it in .env or the environment", DOCTOR)
-        wrong = Finding("settings", WRONG, str(error), mend)
+        wrong = HealthFinding("settings", WRONG, str(error), mend)
         found = Diagnosis(findings=[wrong, *_engine()], remedy=mend, exit_status=2)
     else:
         found = diagnose(settings, run_id, more=_engine())
@@ -50,13 +51,13 @@ def doctor(run_id: str, *, json_output: bool) -> int:
     return found.exit_status
 
 
-def _engine() -> tuple[Finding, ...]:
+def _engine() -> tuple[HealthFinding, ...]:
     """Look at the engine, as quietly as can be."""
     from nightscreen.cli.screen import ENGINE_DEFAULTS
 
     for name, value in ENGINE_DEFAULTS.items():
         os.environ.setdefault(name, value)
-    from nightscreen.tasks.engine_room import look_at_engine
+    from nightscreen.tasks.prefect_health import look_at_engine
 
     return look_at_engine()
 
@@ -88,7 +89,7 @@ def document_of(found: Diagnosis) -> dict[str, Any]:
 
 
 def _run_document(run: Mapping[str, Any]) -> dict[str, Any]:
-    from nightscreen.steps.oncall.condition import deadline_words
+    from nightscreen.steps.ops.run_status import deadline_words
 
     plain = (
         *("run_id", "batch", "state", "stop_reason", "held", "phase", "pid"),
@@ -133,7 +134,7 @@ def lines_of(found: Diagnosis) -> list[str]:
 
 
 def _run_lines(run: Mapping[str, Any]) -> list[str]:
-    from nightscreen.steps.oncall.condition import deadline_words, ending, naira_in_doubt
+    from nightscreen.steps.ops.run_status import deadline_words, ending, naira_in_doubt
 
     now = run["now"]
     lines = [f"Run {run['run_id']} of {run['batch']}: {ending(run)}."]

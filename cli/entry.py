@@ -10,7 +10,7 @@ STOPPED = "stopped before anything was asked; nothing was spent"
 def run() -> None:
     """Load the command line and run it."""
     try:
-        from nightscreen.storage.allocation import choose_allocator
+        from nightscreen.storage.memory_tuning import choose_allocator
 
         choose_allocator()
         from nightscreen.cli.main import run as run_command

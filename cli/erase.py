@@ -1,6 +1,6 @@
 """`nightscreen erase` and `purge`: one person removed, and what is too old; both say it in numbers.
 
-What is found and removed is decided in `steps.people.erasing` and `steps.people.purging`; nothing
+What is found and removed is decided in `steps.privacy.erasure` and `steps.privacy.purging`; nothing
 printed here holds an identifier.
 """
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
-from nightscreen.cli.lagos import lagos_time
-from nightscreen.cli.opened import opened_journal
+from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.summary import naira
+from nightscreen.cli.time_format import lagos_time
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.money import naira_text
 from nightscreen.storage.clock import instant_text
@@ -24,7 +24,7 @@ from nightscreen.storage.clock import instant_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nightscreen.steps.people.erasing import Found
+    from nightscreen.steps.privacy.erasure import Found
 
 YesOption = Annotated[bool, typer.Option("--yes", help="Remove without asking.")]
 _BVN = re.compile(r"[0-9]{11}")
@@ -58,8 +58,8 @@ def erase(
         raise UsageError("--bvn takes the 11 digits of a BVN")
     if batch and not customer_id:
         raise UsageError("--batch narrows --customer-id; a BVN is erased everywhere")
-    from nightscreen.steps.people.erasing import Whom, look, mend
-    from nightscreen.steps.people.erasing import erase as erase_person
+    from nightscreen.steps.privacy.erasure import Whom, look, mend
+    from nightscreen.steps.privacy.erasure import erase as erase_person
     from nightscreen.storage.journal.customers import Customers
 
     with opened_journal() as journal:
@@ -131,9 +131,9 @@ def purge(
     if hold or release:
         _change_hold(hold, release, reason, json_output=json_output)
         return
-    from nightscreen.cli.surroundings import settings_of_command
-    from nightscreen.steps.people.purging import due
-    from nightscreen.steps.people.purging import purge as purge_due
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.steps.privacy.purging import due
+    from nightscreen.steps.privacy.purging import purge as purge_due
 
     with opened_journal() as journal:
         found = due(journal, settings_of_command().retention, older_than=older_than)
@@ -150,8 +150,8 @@ def purge(
 
 
 def _change_hold(hold: str, release: str, reason: str, *, json_output: bool) -> None:
-    from nightscreen.steps.people.purging import hold as hold_run
-    from nightscreen.steps.people.purging import release as release_run
+    from nightscreen.steps.privacy.purging import hold as hold_run
+    from nightscreen.steps.privacy.purging import release as release_run
 
     if hold and release:
         raise UsageError("give --hold or --release, not both")

@@ -1,7 +1,7 @@
 """`nightscreen explain` and `subject-access`: one customer's decision, and all that is held.
 
-What is said is made in `steps.people.explaining` and `steps.people.subject_access`; here it is only
-shown.
+What is said is made in `steps.privacy.explaining` and `steps.privacy.subject_access`; here it is
+only shown.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nightscreen.cli.lagos import lagos_time
-from nightscreen.cli.opened import opened_journal
+from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.summary import naira
+from nightscreen.cli.time_format import lagos_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,14 +27,14 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
     Raises:
         InputError: no batch knows the customer.
     """
-    from nightscreen.steps.people.explaining import explain
-    from nightscreen.steps.people.person import find_person
+    from nightscreen.steps.privacy.explaining import explain
+    from nightscreen.steps.privacy.lookup_subject import lookup_subject
     from nightscreen.storage.journal.customers import Customers
     from nightscreen.storage.journal.reviews import Reviews
 
     with opened_journal() as journal:
         customers = Customers.of(journal)
-        people = find_person(journal, customers, customer_id, batch=batch)
+        people = lookup_subject(journal, customers, customer_id, batch=batch)
         document = explain(journal, customers, Reviews.of(journal), people[0])
     document["other_batches"] = [each.batch for each in people[1:]]
     if json_output:
@@ -131,16 +131,16 @@ def hand_over(customer_id: str, *, output: Path, json_output: bool) -> None:
         InputError: no batch knows the customer.
         OutputError: the folder cannot be written.
     """
-    from nightscreen.cli.surroundings import settings_of_command
-    from nightscreen.steps.people.person import find_person
-    from nightscreen.steps.people.subject_access import access_page, gather
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.steps.privacy.lookup_subject import lookup_subject
+    from nightscreen.steps.privacy.subject_access import access_page, gather
+    from nightscreen.storage.files import make_private_folder, write_private
     from nightscreen.storage.journal.customers import Customers
     from nightscreen.storage.journal.reviews import Reviews
-    from nightscreen.storage.private import make_private_folder, write_private
 
     with opened_journal() as journal:
         customers = Customers.of(journal)
-        people = find_person(journal, customers, customer_id)
+        people = lookup_subject(journal, customers, customer_id)
         document = gather(
             journal, customers, Reviews.of(journal), people, settings_of_command().retention
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.options import Options, options_of, read_options
 from nightscreen.schemas.parameters import WatchInbox
 
@@ -44,14 +44,14 @@ def inbox(
 
 def watch(given: Mapping[str, object], *, once: bool) -> dict[str, int]:
     """Watch the inbox, and return how many files came to what."""
-    from nightscreen.cli.beforehand import check_service
-    from nightscreen.cli.screen import orderly_interrupt, prepare_engine
-    from nightscreen.cli.surroundings import settings_of_command
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.cli.preflight import check_service
+    from nightscreen.cli.screen import graceful_sigint, prepare_engine
 
     parameters = read_options(WatchInbox, given)
     settings = settings_of_command()
     check_service(settings)
-    with orderly_interrupt():
+    with graceful_sigint():
         prepare_engine()
         from nightscreen.flows.watch_inbox import keep_watch
         from nightscreen.tasks.logs import say_on_stderr

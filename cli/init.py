@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 
 FILES = {
     ".env": "env.example",
@@ -30,7 +30,7 @@ def init(
     json_output: JsonOption = False,
 ) -> None:
     """Write settings and deployments to fill in."""
-    from nightscreen.storage.private import make_private_folder, write_private_once
+    from nightscreen.storage.files import make_private_folder, write_private_once
 
     make_private_folder(output, ours=False)
     package = files("nightscreen")

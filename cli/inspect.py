@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console
 
-    from nightscreen.schemas.plan import Slot
+    from nightscreen.schemas.plan import CheckIdentity
     from nightscreen.schemas.rows import Problem, RowBatch, SourceBatch
-    from nightscreen.storage.tables import Source
+    from nightscreen.storage.tables import TableSource
 
 MOST_PROBLEMS = 12
 HIDDEN_HEADING = "(heading not shown: it looks like data)"
@@ -64,7 +64,7 @@ class CheckView:
 
 
 @dataclass(slots=True)
-class Diagnosis:
+class FileDiagnosis:
     """All that `inspect` has to say, in the order in which it is said."""
 
     file: str
@@ -101,7 +101,7 @@ def inspect(
         _show(diagnosis)
 
 
-def diagnose(path: Path, mapping_path: Path | None = None) -> Diagnosis:
+def diagnose(path: Path, mapping_path: Path | None = None) -> FileDiagnosis:
     """Read a whole file and say how it is understood.
 
     Raises:
@@ -123,12 +123,12 @@ def diagnose(path: Path, mapping_path: Path | None = None) -> Diagnosis:
 class _Tally:
     """Counts over the batches of one file."""
 
-    def __init__(self, source: "Source") -> None:
+    def __init__(self, source: "TableSource") -> None:
         self._source = source
         self._filled: Counter[int] = Counter()
         self._read = self._screened = self._refused = self._split = self._consented = 0
         self._problems: dict[tuple[str, str, str], ProblemView] = {}
-        self._slots: dict[Slot, CheckView] = {slot: CheckView() for slot in _slots()}
+        self._slots: dict[CheckIdentity, CheckView] = {slot: CheckView() for slot in _slots()}
         self._now = datetime.now(UTC)
 
     def add(self, batch: "SourceBatch", taken: "RowBatch") -> None:
@@ -160,7 +160,7 @@ class _Tally:
         for slot, view in self._slots.items():
             _count(why_not(rows, slot, consent.astype(bool)), view)
 
-    def diagnosis(self) -> Diagnosis:
+    def diagnosis(self) -> FileDiagnosis:
         """Return the counts in the shape that is shown."""
         from nightscreen.schemas.checks import Check, IdentityKind
 
@@ -168,7 +168,7 @@ class _Tally:
         karma = {s.kind.value: view for s, view in self._slots.items() if s.check is Check.KARMA}
         others = {s.check.value: v for s, v in self._slots.items() if s.check is not Check.KARMA}
         checks = {check.value: others.get(check.value) for check in Check}
-        return Diagnosis(
+        return FileDiagnosis(
             file=str(self._source.path),
             format=table.format,
             encoding=table.encoding,
@@ -197,7 +197,7 @@ class _Tally:
         return views
 
 
-def _slots() -> "tuple[Slot, ...]":
+def _slots() -> "tuple[CheckIdentity, ...]":
     from nightscreen.schemas.checks import Check, IdentityKind
     from nightscreen.steps.planning.eligibility import slots_of
 
@@ -207,22 +207,22 @@ def _slots() -> "tuple[Slot, ...]":
 
 def _filled(batch: "SourceBatch", at: int, known: str | None) -> int:
     """Return how many rows have a value in a column; words such as NIL are none."""
-    from nightscreen.steps.values.fields import trimmed
+    from nightscreen.steps.values.validators import trimmed
 
     text = trimmed(batch.columns.column(at), zero_is_value=known in (None, "exposure"))
     return int(len(text) - text.null_count)
 
 
 def _count(reasons: "NDArray[np.int8]", view: CheckView) -> None:
-    from nightscreen.schemas.plan import Why
+    from nightscreen.schemas.plan import SkipReason
 
-    view.eligible += int((reasons == Why.ASK).sum())
-    view.ineligible += int((reasons == Why.INELIGIBLE).sum())
-    view.invalid += int((reasons == Why.INVALID).sum())
-    view.refused += int((reasons == Why.REFUSED).sum())
+    view.eligible += int((reasons == SkipReason.ASK).sum())
+    view.ineligible += int((reasons == SkipReason.INELIGIBLE).sum())
+    view.invalid += int((reasons == SkipReason.INVALID).sum())
+    view.refused += int((reasons == SkipReason.REFUSED).sum())
 
 
-def _show(diagnosis: Diagnosis) -> None:
+def _show(diagnosis: FileDiagnosis) -> None:
     """Print a diagnosis for people."""
     from rich.console import Console
     from rich.text import Text
@@ -260,14 +260,14 @@ def _show(diagnosis: Diagnosis) -> None:
             console.print(f"and {more} more kinds of problem; --json lists all")
 
 
-def _column_cells(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
+def _column_cells(diagnosis: FileDiagnosis) -> list[tuple[str, ...]]:
     return [
         (view.heading, view.meaning or f"carried as {view.output}", f"{view.filled_pct:.1f} %")
         for view in diagnosis.columns
     ]
 
 
-def _check_cells(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
+def _check_cells(diagnosis: FileDiagnosis) -> list[tuple[str, ...]]:
     views = dict(diagnosis.checks)
     karma = views.pop("karma")
     rows = [*views.items(), ("karma by bvn", karma)]
@@ -282,7 +282,7 @@ def _check_cells(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
     ]
 
 
-def _problem_cells(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
+def _problem_cells(diagnosis: FileDiagnosis) -> list[tuple[str, ...]]:
     return [
         (view.code, view.column, f"{view.count:,}", f"{view.line:,}", view.action, view.hint)
         for view in diagnosis.problems[:MOST_PROBLEMS]

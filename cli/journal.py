@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nightscreen.cli.lagos import lagos_time
-from nightscreen.cli.opened import opened_journal
+from nightscreen.cli.env_settings import settings_of_command
+from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.summary import naira
-from nightscreen.cli.surroundings import settings_of_command
+from nightscreen.cli.time_format import lagos_time
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.settings import read_settings
@@ -100,11 +100,11 @@ def verify(*, json_output: bool) -> int:
 
 def read_again(*, json_output: bool) -> None:
     """Read kept bodies again that could not be read; print what became of them, by check."""
-    from nightscreen.client.manners import load_manners
-    from nightscreen.steps.asking.rereading import reread
+    from nightscreen.client.response_rules import load_response_rules
+    from nightscreen.steps.calling.rereading import reread
 
     own = settings_of_command().own_table("manners")
-    manners = load_manners(own)
+    manners = load_response_rules(own)
     with opened_journal() as journal:
         found = reread(journal, manners)
     kept, read = (sum(getattr(each, name) for each in found.values()) for name in ("kept", "read"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.options import Options, options_of, read_options
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 
@@ -114,8 +114,8 @@ def offer(
 
 def _settings() -> Settings:
     """Read the settings and set the log up; whoever has no key is told at once."""
-    from nightscreen.cli.surroundings import settings_of_command
-    from nightscreen.steps.line import require_service
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.steps.screening_run import require_service
     from nightscreen.tasks.logs import set_up_logs
 
     settings = settings_of_command()
@@ -128,14 +128,14 @@ def _offer(
     parameters: OfferLoans, settings: Settings, again: Sequence[str], *, json_output: bool
 ) -> int:
     """Run the flow by hand and return the exit status."""
-    from nightscreen.cli.errand import run_errand
+    from nightscreen.cli.api_run import run_errand
     from nightscreen.steps.loans.offer_source import read_source
     from nightscreen.steps.loans.offering import remembered
 
     parameters = remembered(parameters, settings)
     read_source(Path(parameters.run_dir), include_stopped=parameters.include_stopped)
     if again:
-        from nightscreen.cli.opened import opened_journal
+        from nightscreen.cli.journal_context import opened_journal
         from nightscreen.steps.loans.offer_links import ask_again
 
         with opened_journal() as journal:
@@ -178,7 +178,7 @@ def _quote(parameters: OfferLoans, settings: Settings, *, json_output: bool) -> 
 @options_of(TrackLoans)
 def track(options: Options, json_output: JsonOption = False) -> None:
     """Ask about every open loan; report where each stands and what has changed."""
-    from nightscreen.cli.errand import run_errand
+    from nightscreen.cli.api_run import run_errand
 
     _settings()
     parameters = read_options(TrackLoans, options)
@@ -200,7 +200,7 @@ def _folder(output: Path, run: str, report: Any) -> Path:  # noqa: ANN401 - the 
     folder = output / str(report["run_id"])
     if not run or folder.is_dir():
         return folder
-    from nightscreen.cli.opened import opened_journal
+    from nightscreen.cli.journal_context import opened_journal
 
     with opened_journal() as journal:
         found = journal.runs.find(run)

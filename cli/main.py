@@ -16,15 +16,15 @@ from typing import Annotated, Literal
 import typer
 
 from nightscreen.cli.bvn import bvn_app
+from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.consent import register as register_consent
 from nightscreen.cli.decisions import register as register_decisions
 from nightscreen.cli.entry import STOPPED
 from nightscreen.cli.erase import register as register_erasing
-from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.inbox import register as register_inbox
 from nightscreen.cli.init import register as register_init
 from nightscreen.cli.loans import loans_app
-from nightscreen.cli.oncall import register as register_oncall
+from nightscreen.cli.ops import register as register_oncall
 from nightscreen.cli.options import Options, options_of
 from nightscreen.cli.policy import policy_app
 from nightscreen.cli.portal import register as register_portal
@@ -284,9 +284,9 @@ def run() -> None:
         _let_go_of_stdout()
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - the edge: a traceback could show a customer's data
-        from nightscreen.tasks.edge import sanitised
+        from nightscreen.tasks.error_boundary import sanitized
 
-        _fail(str(sanitised(error)), 1)
+        _fail(str(sanitized(error)), 1)
     else:
         if status == _INTERRUPTED:
             _fail(STOPPED, 3)

@@ -1,6 +1,6 @@
 """The live panel of a run on a terminal; plain lines now and then where there is none.
 
-Numbers only, on stderr. What is counted lives in `steps.asking.control`.
+Numbers only, on stderr. What is counted lives in `steps.calling.control`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from rich.table import Table
 from rich.text import Text
 
 from nightscreen.schemas.money import naira_words
-from nightscreen.tasks import live
+from nightscreen.tasks import run_registry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from nightscreen.steps.line import Line
+    from nightscreen.steps.screening_run import ScreeningRun
 
 _REFRESH_S = 0.25
 _FIRST_LINE_S = 2.0
@@ -46,14 +46,14 @@ async def show_panel() -> AsyncIterator[None]:
 
 async def _keep_live(console: Console) -> None:
     """Redraw the panel in its place; it is gone when the run is over."""
-    pace = Pace()
+    pace = TimeLeft()
     with Live(
         console=console, auto_refresh=False, transient=True, redirect_stdout=False
     ) as display:
         while True:
             await asyncio.sleep(_REFRESH_S)
-            run = live.newest_screening()
-            if live.asking_person:
+            run = run_registry.newest_screening()
+            if run_registry.asking_person:
                 display.update("", refresh=True)
             elif run is not None:
                 display.update(panel(run.line, pace), refresh=True)
@@ -61,12 +61,12 @@ async def _keep_live(console: Console) -> None:
 
 async def _keep_plain() -> None:
     """Write what the batch needs, one line soon after, then one now and then."""
-    pace = Pace()
+    pace = TimeLeft()
     due: float | None = None
     shown = -1
     while True:
         await asyncio.sleep(_REFRESH_S)
-        run = live.newest_screening()
+        run = run_registry.newest_screening()
         if run is None or run.line.quote is None:
             continue
         now = time.monotonic()
@@ -86,7 +86,7 @@ def _write(line: str) -> None:
     sys.stderr.flush()
 
 
-def opening_line(line: Line) -> str:
+def opening_line(line: ScreeningRun) -> str:
     """Return what a run is about to do, in one line."""
     now = totals(line)
     return (
@@ -96,7 +96,7 @@ def opening_line(line: Line) -> str:
     )
 
 
-class Pace:
+class TimeLeft:
     """Estimates the time left from the lookups done since the first look."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / _HOUR_S:.1f} h"
 
 
-def totals(line: Line) -> dict[str, int]:
+def totals(line: ScreeningRun) -> dict[str, int]:
     """Return the run's numbers over all checks; money in micro-naira."""
     each = list(line.control.progress.values())
     return {
@@ -138,12 +138,12 @@ def totals(line: Line) -> dict[str, int]:
     }
 
 
-def at_hand(line: Line) -> int:
+def at_hand(line: ScreeningRun) -> int:
     """Return how many answers were already known when the batch was planned."""
     return 0 if line.plan is None else sum(each.reused for each in line.plan.checks.values())
 
 
-def plain_line(line: Line, pace: Pace) -> str:
+def plain_line(line: ScreeningRun, pace: TimeLeft) -> str:
     """Return the state of a run in one line."""
     now = totals(line)
     return (
@@ -155,7 +155,7 @@ def plain_line(line: Line, pace: Pace) -> str:
     )
 
 
-def panel(line: Line, pace: Pace) -> Group:
+def panel(line: ScreeningRun, pace: TimeLeft) -> Group:
     """Return the panel: a line for each check, then money and time; it fits 80 columns."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("check", no_wrap=True)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nightscreen.cli.opened import made_journal
-from nightscreen.cli.surroundings import settings_of_command
+from nightscreen.cli.env_settings import settings_of_command
+from nightscreen.cli.journal_context import made_journal
 from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:

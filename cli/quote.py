@@ -24,8 +24,8 @@ def quote_file(options: Mapping[str, Any], *, json_output: bool) -> None:
     from nightscreen.schemas.parameters import ScreenBatch
 
     parameters = read_options(ScreenBatch, options)
-    from nightscreen.cli.beforehand import check_before_engine
-    from nightscreen.cli.surroundings import settings_of_command
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.cli.preflight import check_before_engine
 
     check_before_engine(parameters, settings_of_command())
     quote_parameters(parameters, json_output=json_output)
@@ -33,7 +33,7 @@ def quote_file(options: Mapping[str, Any], *, json_output: bool) -> None:
 
 def quote_parameters(parameters: ScreenBatch, *, json_output: bool) -> None:
     """Print the quote of parameters that have been checked."""
-    from nightscreen.cli.surroundings import settings_of_command
+    from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.steps.planning.quoting import quote_batch
 
     document = quote_batch(parameters, settings_of_command())

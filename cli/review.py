@@ -1,7 +1,7 @@
 """`nightscreen review import` and `nightscreen runs release`: what people decided comes back in.
 
 What a returned row means is judged in `steps.results.reviews`, what is plausible in
-`steps.report.plausible`.
+`steps.report.anomaly_check`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nightscreen.cli.opened import opened_journal
+from nightscreen.cli.journal_context import opened_journal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +96,7 @@ def release_run(run_id: str, *, reason: str, json_output: bool) -> None:
     Raises:
         InputError: there is no such run, it is not held, or no reason was given.
     """
-    from nightscreen.steps.report.plausible import release
+    from nightscreen.steps.report.anomaly_check import release
     from nightscreen.storage.journal.reviews import Reviews
 
     with opened_journal() as journal:

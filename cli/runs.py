@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nightscreen.cli.bvn import tell_bvn
-from nightscreen.cli.lagos import lagos_time
+from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.loans import tell_loans, tell_offers, with_loans
-from nightscreen.cli.opened import opened_journal
 from nightscreen.cli.summary import naira, print_summary
+from nightscreen.cli.time_format import lagos_time
 from nightscreen.cli.transactions import print_pull
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
-from nightscreen.steps.oncall.remedies import Again
+from nightscreen.steps.ops.suggestions import Again
 from nightscreen.storage.clock import instant_text
 
 if TYPE_CHECKING:
-    from nightscreen.storage.journal.runs import Run
+    from nightscreen.storage.journal.runs import RunRecord
 
 
-def _document(run: Run) -> dict[str, Any]:
+def _document(run: RunRecord) -> dict[str, Any]:
     report = run.report or {}
     return {
         "run_id": run.run_id,
@@ -82,7 +82,7 @@ def show_run(run_id: str, *, json_output: bool) -> None:
     typer.echo(f"  go on     {Again(run_id, run.flow).command()}")
 
 
-def _tell(run: Run, report: dict[str, Any]) -> None:
+def _tell(run: RunRecord, report: dict[str, Any]) -> None:
     """Tell a run as its own command told it at its end."""
     output = run.folder.rstrip("/").rpartition("/")[0]
     match run.flow:

@@ -40,9 +40,9 @@ def screen_file(
 ) -> int:
     """Screen a file and return the exit status."""
     parameters = read_options(ScreenBatch, options)
-    from nightscreen.cli import loop
-    from nightscreen.cli.beforehand import check_before_engine
-    from nightscreen.cli.surroundings import settings_of_command
+    from nightscreen.cli import event_loop
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.cli.preflight import check_before_engine
     from nightscreen.tasks.logs import set_up_logs
 
     settings = settings_of_command()
@@ -50,11 +50,11 @@ def screen_file(
     check_before_engine(parameters, settings)
     if parameters.quote_only:
         return _only_quote(parameters, json_output=json_output)
-    with orderly_interrupt():
+    with graceful_sigint():
         if parameters.workers > 1:
             require_engine()
         prepare_engine()
-        report = loop.run(run_flow(parameters))
+        report = event_loop.run(run_flow(parameters))
     if json_output:
         sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     else:
@@ -79,7 +79,7 @@ def require_engine() -> None:
         SettingsError: no server is configured.
     """
     _set_engine_defaults()
-    from nightscreen.tasks.slots import require_server
+    from nightscreen.tasks.concurrency_leases import require_server
 
     require_server("--workers")
 
@@ -105,7 +105,7 @@ def prepare_engine() -> None:
 
 async def run_flow(parameters: ScreenBatch) -> dict[str, Any]:
     """Run the flow under a panel."""
-    from nightscreen.cli.approving import ask_on_terminal
+    from nightscreen.cli.approval_prompt import ask_on_terminal
     from nightscreen.cli.panel import show_panel
     from nightscreen.flows.screen_batch import screen_batch
     from nightscreen.tasks.logs import in_json
@@ -118,14 +118,14 @@ async def run_flow(parameters: ScreenBatch) -> dict[str, Any]:
 
 
 @contextmanager
-def orderly_interrupt() -> Iterator[None]:
+def graceful_sigint() -> Iterator[None]:
     """Let Ctrl-C stop the run in an orderly way, and outright where no run is open yet.
 
     It is a handler of the process, not of the loop, because the engine's start keeps the loop busy.
     Libraries that are being imported may turn the interrupt into an error of theirs, or swallow it:
     a run that opens nevertheless asks nothing.
     """
-    from nightscreen.tasks import live
+    from nightscreen.tasks import run_registry as live
 
     live.interrupted = False
 
@@ -149,8 +149,8 @@ def orderly_interrupt() -> Iterator[None]:
 
 def _stop_newest() -> None:
     """Ask nothing more in the run that is open."""
-    from nightscreen.steps.asking.control import StopReason
-    from nightscreen.tasks import live
+    from nightscreen.steps.calling.control import StopReason
+    from nightscreen.tasks import run_registry as live
     from nightscreen.tasks.logs import say_on_stderr
 
     newest = live.newest()

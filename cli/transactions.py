@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.cli.flags import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.options import Options, options_of, read_options
 from nightscreen.schemas.pulls import PullTransactions
 
@@ -50,9 +50,9 @@ def transactions_pull(
 
 def pull(options: Mapping[str, Any], customers: Sequence[str], *, json_output: bool) -> int:
     """Run the flow by hand and return the exit status."""
-    from nightscreen.cli.errand import run_errand
-    from nightscreen.cli.surroundings import settings_of_command
-    from nightscreen.steps.line import require_service
+    from nightscreen.cli.api_run import run_errand
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.steps.screening_run import require_service
     from nightscreen.tasks.logs import set_up_logs
 
     settings = settings_of_command()
@@ -85,9 +85,9 @@ def _grants(customers: Sequence[str]) -> list[str]:
     Raises:
         InputError: one of them has none; told by its place, since an id may be personal.
     """
-    from nightscreen.cli.opened import opened_journal
+    from nightscreen.cli.journal_context import opened_journal
     from nightscreen.schemas.errors import InputError
-    from nightscreen.steps.pull.pulling import SCOPE
+    from nightscreen.steps.transactions.sync import SCOPE
     from nightscreen.storage.vault import Vault
 
     found = []

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Self
 import httpx
 
 from nightscreen.client.address import parse_address
-from nightscreen.client.classify import Classifier, Reading
-from nightscreen.client.exchange import Break, Exchange
+from nightscreen.client.classify import CallOutcome, Classifier
+from nightscreen.client.http_exchange import Break, Exchange
 from nightscreen.client.limits import connections_for, in_flight_by_operation, timeouts_by_operation
-from nightscreen.client.manners import Verdict
-from nightscreen.client.reading import parse_answer
+from nightscreen.client.response_parser import parse_answer
+from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.client.retry import next_attempt
 from nightscreen.client.transport import Departure, StripedTransport
 from nightscreen.client.wire import Request, lookup_request
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from nightscreen.client.manners import Manners
-    from nightscreen.client.reading import AnyAnswer
+    from nightscreen.client.response_parser import AnyAnswer
+    from nightscreen.client.response_rules import ResponseRules
     from nightscreen.schemas.checks import Lookup
 
 CONNECT_TIMEOUT_S = 10.0
@@ -71,9 +71,9 @@ class Reply:
         attempts: every attempt in order, since each may have been charged.
     """
 
-    reading: Reading
+    reading: CallOutcome
     answer: AnyAnswer | None
-    attempts: tuple[Reading, ...]
+    attempts: tuple[CallOutcome, ...]
 
 
 class Client:
@@ -103,7 +103,7 @@ class Client:
         timeouts_s: Mapping[Operation, float] | Mapping[str, float] | None = None,
         max_in_flight: Mapping[Operation, int] | Mapping[str, int] | int | None = None,
         key_with_token: bool = False,
-        manners: Manners | None = None,
+        manners: ResponseRules | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         _silence()
@@ -138,7 +138,7 @@ class Client:
         """Close every connection."""
         await self._transport.aclose()
 
-    async def send(self, request: Request, departure: Departure | None = None) -> Reading:
+    async def send(self, request: Request, departure: Departure | None = None) -> CallOutcome:
         """Make exactly one attempt and return what it came to.
 
         Never raises for what the network or the service does. A cancellation passes through: where
@@ -166,13 +166,13 @@ class Client:
             UsageError: no request can be built from the lookup.
         """
         request = question if isinstance(question, Request) else lookup_request(question)
-        made: list[Reading] = []
+        made: list[CallOutcome] = []
         while True:
             async with self._slots[request.operation]:
                 reading = await self.send(request)
             made.append(reading)
             pause_s = next_attempt(reading, len(made), attempts, random=self._random)
-            doubtful = reading.verdict is Verdict.IN_DOUBT and not resend_in_doubt
+            doubtful = reading.verdict is ChargeStatus.IN_DOUBT and not resend_in_doubt
             if pause_s is None or doubtful:
                 break
             await asyncio.sleep(pause_s)

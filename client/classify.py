@@ -1,7 +1,8 @@
 """The pure reading of an exchange: one table decides what a call came to.
 
-What does not belong here: the table itself (`data/manners.toml`, `client/manners.py`), the shape of
-records (`client/reading.py`), and whether another attempt is affordable (the caller's business).
+What does not belong here: the table itself (`data/manners.toml`, `client/response_rules.py`), the
+shape of records (`client/response_parser.py`), and whether another attempt is affordable (the
+caller's business).
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from nightscreen.client.exchange import Break, Exchange
+from nightscreen.client.http_exchange import Break, Exchange
 from nightscreen.client.identities import bank_codes, is_somebody_elses
-from nightscreen.client.manners import (
+from nightscreen.client.response_parser import find_meta, parse_document, read_record, shown_contact
+from nightscreen.client.response_rules import (
     BodyShape,
-    Manners,
-    Rule,
-    Stop,
+    ChargeStatus,
+    FailureReason,
+    ResponseRule,
+    ResponseRules,
     StopScope,
-    Trouble,
-    Verdict,
-    load_manners,
+    StopSignal,
+    load_response_rules,
 )
-from nightscreen.client.reading import find_meta, parse_document, read_record, shown_contact
 from nightscreen.schemas.answers import read_number
 from nightscreen.schemas.checks import Operation, Outcome
 from nightscreen.schemas.money import to_micro
@@ -36,16 +37,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Break",
+    "CallOutcome",
+    "ChargeStatus",
     "Classifier",
     "Exchange",
-    "Manners",
+    "FailureReason",
     "Outcome",
-    "Reading",
-    "Stop",
+    "ResponseRules",
     "StopScope",
-    "Trouble",
-    "Verdict",
-    "load_manners",
+    "StopSignal",
+    "load_response_rules",
 ]
 
 MESSAGE_CHARACTERS = 1000
@@ -61,13 +62,13 @@ MOST_NAIRA = 10**12
 """A balance beyond this is a fault of the service, and unknown to us; for a cost see `prices`."""
 
 
-BODY_KEPT = frozenset({Verdict.ANSWERED, Verdict.UNREADABLE})
+BODY_KEPT = frozenset({ChargeStatus.ANSWERED, ChargeStatus.UNREADABLE})
 
 _SUCCESS = range(200, 300)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CallOutcome:
     """What one call came to.
 
     Attributes:
@@ -92,12 +93,12 @@ class Reading:
             same are told; empty otherwise.
     """
 
-    verdict: Verdict
+    verdict: ChargeStatus
     outcome: Outcome | None = None
-    trouble: Trouble | None = None
+    trouble: FailureReason | None = None
     retry: bool = False
     strain: bool = False
-    stop: Stop | None = None
+    stop: StopSignal | None = None
     stop_scope: StopScope | None = None
     retry_after_s: float | None = None
     cost_micro: int | None = None
@@ -126,7 +127,7 @@ class _Look:
     message: str
     contact: str | None = None
 
-    def satisfies(self, rule: Rule) -> bool:
+    def satisfies(self, rule: ResponseRule) -> bool:
         if rule.shows_contact and self.contact is None:
             return False
         if rule.keys and not any(key in self.document for key in rule.keys):
@@ -142,12 +143,12 @@ class _Look:
 class Classifier:
     """Reads exchanges by one table."""
 
-    def __init__(self, manners: Manners | None = None) -> None:
-        self._rules = (manners or load_manners()).rules
+    def __init__(self, manners: ResponseRules | None = None) -> None:
+        self._rules = (manners or load_response_rules()).rules
         bank_codes()  # read now, so that a broken table is an error before anything is sent
-        self._shortlists: dict[tuple[Operation, Break | int | None], tuple[Rule, ...]] = {}
+        self._shortlists: dict[tuple[Operation, Break | int | None], tuple[ResponseRule, ...]] = {}
 
-    def read(self, request: Request, exchange: Exchange) -> Reading:
+    def read(self, request: Request, exchange: Exchange) -> CallOutcome:
         """Return what a call came to; never raises, whatever the service sent.
 
         Statuses and texts are those of `data/manners.toml`; cost and balance come from `meta`
@@ -160,15 +161,15 @@ class Classifier:
         absurd = cost is not None and cost > MOST_COST_MICRO
         cost = None if absurd else cost
         verdict = _verdict(rule, exchange.status, cost)
-        if verdict is Verdict.TEST_MODE:
+        if verdict is ChargeStatus.TEST_MODE:
             cost, absurd = (0 if absurd or cost is not None else None), False
         elif cost is None and not absurd and rule.cost_naira is not None:
             cost = to_micro(rule.cost_naira)
-        return Reading(
+        return CallOutcome(
             verdict=verdict,
-            outcome=Outcome.UNREADABLE if verdict is Verdict.UNREADABLE else rule.outcome,
+            outcome=Outcome.UNREADABLE if verdict is ChargeStatus.UNREADABLE else rule.outcome,
             trouble=rule.trouble,
-            retry=rule.retry and verdict is not Verdict.UNREADABLE,
+            retry=rule.retry and verdict is not ChargeStatus.UNREADABLE,
             strain=rule.strain,
             stop=rule.stop,
             stop_scope=rule.stop_scope,
@@ -179,12 +180,14 @@ class Classifier:
             status=exchange.status,
             body=exchange.body if verdict in BODY_KEPT else b"",
             contact=look.contact if rule.shows_contact else None,
-            foreign=_digest(look) if rule.trouble is Trouble.WRONG_IDENTITY else b"",
+            foreign=_digest(look) if rule.trouble is FailureReason.WRONG_IDENTITY else b"",
             rule=rule.name,
-            fault=_fault(exchange, look) if rule.verdict is Verdict.IN_DOUBT else "",
+            fault=_fault(exchange, look) if rule.verdict is ChargeStatus.IN_DOUBT else "",
         )
 
-    def _shortlist(self, operation: Operation, happened: Break | int | None) -> tuple[Rule, ...]:
+    def _shortlist(
+        self, operation: Operation, happened: Break | int | None
+    ) -> tuple[ResponseRule, ...]:
         """Return the rules that can still apply, remembered: a run meets few combinations."""
         key = (operation, happened)
         rules = self._shortlists.get(key)
@@ -194,17 +197,17 @@ class Classifier:
         return rules
 
 
-def _verdict(rule: Rule, status: int | None, stated_micro: int | None) -> Verdict:
+def _verdict(rule: ResponseRule, status: int | None, stated_micro: int | None) -> ChargeStatus:
     """Return a rule's verdict, once it is known whether the answer states its cost.
 
     A stated cost settles a doubt about a success: the service answered and says what it charged,
     whatever is wrong with the rest. Without one, what cannot be read stays in doubt.
     """
     success = status is not None and status in _SUCCESS
-    if rule.verdict is Verdict.IN_DOUBT and success and stated_micro is not None:
-        return Verdict.UNREADABLE
-    if rule.verdict is Verdict.UNREADABLE and stated_micro is None:
-        return Verdict.IN_DOUBT
+    if rule.verdict is ChargeStatus.IN_DOUBT and success and stated_micro is not None:
+        return ChargeStatus.UNREADABLE
+    if rule.verdict is ChargeStatus.UNREADABLE and stated_micro is None:
+        return ChargeStatus.IN_DOUBT
     return rule.verdict
 
 

@@ -18,7 +18,7 @@ of, which may move. So it does not react to failures but to *more failures than 
 Results of calls begun before the cap was moved tell nothing about it and are left out.
 
 What does not belong here: which failures are strain (`data/manners.toml`), retries
-(`client/retry.py`), counting (`client/tally.py`) and the window of workers (`steps/`).
+(`client/retry.py`), counting (`client/counters.py`) and the window of workers (`steps/`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Protocol
 
-from nightscreen.client.tally import Tally
+from nightscreen.client.counters import Tally
 
 START, OPENING_PART = 4, 4
 """A cap opens at the first, or at this part of its maximum where that is more."""
@@ -95,7 +95,7 @@ BUSY_SHARE = 0.75
 """A window that never used this share of the cap proves nothing about it."""
 
 
-class Begun(NamedTuple):
+class CallStart(NamedTuple):
     """What was so when a call began.
 
     Attributes:
@@ -118,11 +118,11 @@ class Cap(Protocol):
     def paused_until(self) -> float:
         """Return the instant, on the caller's clock, before which no call may start."""
 
-    def begin(self, in_flight: int) -> Begun:
+    def begin(self, in_flight: int) -> CallStart:
         """Take note that a call begins, itself counted in flight; its result brings this back."""
 
     def on_result(
-        self, *, begun: Begun, strain: bool, now: float, retry_after_s: float | None = None
+        self, *, begun: CallStart, strain: bool, now: float, retry_after_s: float | None = None
     ) -> None:
         """Take note of one result."""
 
@@ -198,12 +198,12 @@ class AdaptiveCap:
         """Show the level and what is known of the ceiling."""
         return f"AdaptiveCap({self.cap} of {self.maximum}, ceiling={self._ceiling})"
 
-    def begin(self, in_flight: int) -> Begun:
+    def begin(self, in_flight: int) -> CallStart:
         """Take note that a call begins, itself counted in flight; its result brings this back."""
-        return Begun(self._era, in_flight)
+        return CallStart(self._era, in_flight)
 
     def on_result(
-        self, *, begun: Begun, strain: bool, now: float, retry_after_s: float | None = None
+        self, *, begun: CallStart, strain: bool, now: float, retry_after_s: float | None = None
     ) -> None:
         """Take note of one result.
 
@@ -229,7 +229,7 @@ class AdaptiveCap:
             if self._is_window_full():
                 self._on_harmless_window()
 
-    def _count(self, begun: Begun, *, strain: bool) -> None:
+    def _count(self, begun: CallStart, *, strain: bool) -> None:
         self._window.add(strain=strain)
         self._peak = max(self._peak, begun.in_flight)
         if strain:
@@ -466,7 +466,7 @@ class AdaptiveCap:
         self._learn()
 
 
-class AllottedCap:
+class LeasedCap:
     """An adaptive cap of which only a share is this process's own; the rest is others' to use.
 
     Args:
@@ -490,12 +490,12 @@ class AllottedCap:
         """Return the instant, on the caller's clock, before which no call may start."""
         return self._inner.paused_until
 
-    def begin(self, in_flight: int) -> Begun:
+    def begin(self, in_flight: int) -> CallStart:
         """Take note that a call begins, itself counted in flight; its result brings this back."""
         return self._inner.begin(in_flight)
 
     def on_result(
-        self, *, begun: Begun, strain: bool, now: float, retry_after_s: float | None = None
+        self, *, begun: CallStart, strain: bool, now: float, retry_after_s: float | None = None
     ) -> None:
         """Take note of one result."""
         self._inner.on_result(begun=begun, strain=strain, now=now, retry_after_s=retry_after_s)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nightscreen.client.mistakes import first_mistake, place_in, read_toml
+from nightscreen.client.validation_errors import first_mistake, place_in, read_toml
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.money import to_micro

@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nightscreen.client.manners import Trouble
+from nightscreen.client.response_rules import FailureReason
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
 
-    from nightscreen.client.classify import Reading
+    from nightscreen.client.classify import CallOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class Backoff:
     longest_s: float
 
 
-BY_TROUBLE: Mapping[Trouble, Backoff] = {
-    Trouble.NOT_SENT: Backoff(first_s=0.5, longest_s=30),
-    Trouble.CUT: Backoff(first_s=0.5, longest_s=30),
-    Trouble.UNREADABLE: Backoff(first_s=1, longest_s=30),
-    Trouble.TIMEOUT: Backoff(first_s=1, longest_s=60),
-    Trouble.OVERLOAD: Backoff(first_s=2, longest_s=60),
-    Trouble.REFUSED: Backoff(first_s=2, longest_s=60),
+BY_TROUBLE: Mapping[FailureReason, Backoff] = {
+    FailureReason.NOT_SENT: Backoff(first_s=0.5, longest_s=30),
+    FailureReason.CUT: Backoff(first_s=0.5, longest_s=30),
+    FailureReason.UNREADABLE: Backoff(first_s=1, longest_s=30),
+    FailureReason.TIMEOUT: Backoff(first_s=1, longest_s=60),
+    FailureReason.OVERLOAD: Backoff(first_s=2, longest_s=60),
+    FailureReason.REFUSED: Backoff(first_s=2, longest_s=60),
 }
 OTHERWISE = Backoff(first_s=2, longest_s=60)
 
@@ -43,7 +43,7 @@ MOST_DOUBLINGS = 16
 
 
 def next_attempt(
-    reading: Reading, attempt: int, attempts: int, *, random: random.Random
+    reading: CallOutcome, attempt: int, attempts: int, *, random: random.Random
 ) -> float | None:
     """Return seconds to wait before the next attempt, or None to give up.
 

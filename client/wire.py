@@ -2,7 +2,7 @@
 
 The validation area stands here; `aggregator` has area A and `loans` area C. What does not belong
 here: sending (`client/api.py`), headers and addresses (`client/transport.py`), reading answers
-(`client/reading.py`). Identifiers appear percent-encoded in paths, never in a repr.
+(`client/response_parser.py`). Identifiers appear percent-encoded in paths, never in a repr.
 """
 
 from __future__ import annotations

@@ -3,6 +3,6 @@
 A flow opens its resources, awaits tasks and closes what it opened; it computes nothing itself.
 """
 
-from nightscreen.storage.allocation import choose_allocator
+from nightscreen.storage.memory_tuning import choose_allocator
 
 choose_allocator()  # a worker starts flows past the command line; nothing has loaded Arrow yet

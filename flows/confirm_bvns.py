@@ -15,17 +15,17 @@ from nightscreen.steps.bvn.closing import close_confirm, close_request, quote_co
 from nightscreen.steps.bvn.confirming import open_confirm
 from nightscreen.steps.bvn.requesting import open_request
 from nightscreen.tasks import bvn_consent as stations
-from nightscreen.tasks.edge import sanitising
-from nightscreen.tasks.errands import at_the_desk, named, opened_errand
+from nightscreen.tasks.api_runs import at_the_desk, named, opened_errand
+from nightscreen.tasks.cancellation import to_prefect_state
+from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.logs import set_up_logs
-from nightscreen.tasks.stopping import as_the_engine_has_it
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.errands.desk import ErrandRun
-    from nightscreen.tasks.live import LiveErrand
+    from nightscreen.steps.api_runs.call_session import ApiRun
+    from nightscreen.tasks.run_registry import LiveApiRun
 
 
 @flow(
@@ -41,7 +41,7 @@ async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
         UsageError: parameters, settings or input are wrong; nothing was sent.
         JournalError: the journal cannot be used.
     """
-    with sanitising():
+    with sanitize_errors():
         async with _opened(lambda settings: open_request(parameters, settings)) as run:
             await stations.take_in_customers(run.run_id)
             await stations.plan_requests(run.run_id)
@@ -50,7 +50,7 @@ async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
             async with at_the_desk(run, _close_request):
                 await stations.send_requests(run.run_id)
             report = await stations.report_requests(run.run_id)
-        return await as_the_engine_has_it(run, report)
+        return await to_prefect_state(run, report)
 
 
 @flow(
@@ -66,7 +66,7 @@ async def confirm_bvns(parameters: ConfirmBvns) -> dict[str, Any] | State[Any]:
         UsageError: parameters, settings or input are wrong; nothing was sent.
         JournalError: the journal cannot be used.
     """
-    with sanitising():
+    with sanitize_errors():
         async with _opened(lambda settings: open_confirm(parameters, settings)) as run:
             await stations.take_in_passwords(run.run_id)
             if parameters.quote_only:
@@ -74,19 +74,19 @@ async def confirm_bvns(parameters: ConfirmBvns) -> dict[str, Any] | State[Any]:
             async with at_the_desk(run, _close_confirm):
                 await stations.send_passwords(run.run_id)
             report = await stations.report_confirmations(run.run_id)
-        return await as_the_engine_has_it(run, report)
+        return await to_prefect_state(run, report)
 
 
 @asynccontextmanager
 async def _opened(
-    open_run: Callable[[Settings], tuple[ErrandRun, Any]],
-) -> AsyncIterator[LiveErrand]:
+    open_run: Callable[[Settings], tuple[ApiRun, Any]],
+) -> AsyncIterator[LiveApiRun]:
     """Open a run and what its stations share; a run that is only quoted leaves nothing."""
     settings = read_settings()
     set_up_logs(settings.log_format)
     shared: list[Any] = []
 
-    def opening() -> ErrandRun:
+    def opening() -> ApiRun:
         run, work = open_run(settings)
         shared.append(work)
         return run
@@ -99,9 +99,9 @@ async def _opened(
             run.work = None
 
 
-def _close_request(run: LiveErrand) -> None:
+def _close_request(run: LiveApiRun) -> None:
     close_request(run.run, run.work)
 
 
-def _close_confirm(run: LiveErrand) -> None:
+def _close_confirm(run: LiveApiRun) -> None:
     close_confirm(run.run, run.work)

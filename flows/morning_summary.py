@@ -6,8 +6,8 @@ from typing import Any
 
 from prefect import flow
 
-from nightscreen.tasks.edge import sanitising
-from nightscreen.tasks.morning import tell_the_night
+from nightscreen.tasks.daily_summary import tell_the_night
+from nightscreen.tasks.error_boundary import sanitize_errors
 
 
 @flow(name="morning-summary", flow_run_name="morning-summary", persist_result=False)
@@ -17,5 +17,5 @@ async def morning_summary() -> dict[str, Any]:
     Raises:
         JournalError: the journal cannot be read.
     """
-    with sanitising():
+    with sanitize_errors():
         return await tell_the_night()

@@ -12,14 +12,14 @@ from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.loans.offer_report import close_offering
 from nightscreen.steps.loans.offering import open_offering
 from nightscreen.tasks import loans
-from nightscreen.tasks.edge import sanitising
-from nightscreen.tasks.errands import at_the_desk, named, opened_errand
+from nightscreen.tasks.api_runs import at_the_desk, named, opened_errand
+from nightscreen.tasks.cancellation import to_prefect_state
+from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.progress import show_progress
-from nightscreen.tasks.stopping import as_the_engine_has_it
 
 if TYPE_CHECKING:
-    from nightscreen.tasks.live import LiveErrand
+    from nightscreen.tasks.run_registry import LiveApiRun
 
 
 @flow(
@@ -35,7 +35,7 @@ async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
         UsageError: parameters, settings, folder or product are wrong; no link was made.
         JournalError: the journal cannot be used.
     """
-    with sanitising():
+    with sanitize_errors():
         settings = read_settings()
         set_up_logs(settings.log_format)
         async with opened_errand(lambda: open_offering(parameters, settings)) as run:
@@ -44,8 +44,8 @@ async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
                 if await loans.check_product(run.run_id):
                     await loans.make_links(run.run_id)
             report = await loans.report_offers(run.run_id)
-        return await as_the_engine_has_it(run, report)
+        return await to_prefect_state(run, report)
 
 
-def _close(run: LiveErrand) -> None:
+def _close(run: LiveApiRun) -> None:
     close_offering(run.work)

@@ -10,17 +10,17 @@ from prefect.client.schemas.objects import State
 
 from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.pull.pulling import begin_pull, open_pull_run
-from nightscreen.steps.pull.report import close_pull
-from nightscreen.tasks.edge import sanitising
-from nightscreen.tasks.errands import at_the_desk, named, opened_errand
+from nightscreen.steps.transactions.report import close_pull
+from nightscreen.steps.transactions.sync import begin_pull, open_pull_run
+from nightscreen.tasks.api_runs import at_the_desk, named, opened_errand
+from nightscreen.tasks.cancellation import to_prefect_state
+from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.progress import show_progress
-from nightscreen.tasks.pulling import pull_customers, report_pull
-from nightscreen.tasks.stopping import as_the_engine_has_it
+from nightscreen.tasks.transactions_sync import pull_customers, report_pull
 
 if TYPE_CHECKING:
-    from nightscreen.tasks.live import LiveErrand
+    from nightscreen.tasks.run_registry import LiveApiRun
 
 SHARDS_AT_ONCE = 3
 """Shards in flight at a time, so that the window never runs dry between two."""
@@ -39,7 +39,7 @@ async def pull_transactions(parameters: PullTransactions) -> dict[str, Any] | St
         UsageError: parameters or settings are wrong; nothing was asked.
         JournalError: the journal cannot be used.
     """
-    with sanitising():
+    with sanitize_errors():
         settings = read_settings()
         set_up_logs(settings.log_format)
         async with opened_errand(lambda: open_pull_run(parameters, settings)) as run:
@@ -47,10 +47,10 @@ async def pull_transactions(parameters: PullTransactions) -> dict[str, Any] | St
             async with at_the_desk(run, _close), show_progress(run, "transactions"):
                 await _pull_all(run)
             report = await report_pull(run.run_id)
-        return await as_the_engine_has_it(run, report)
+        return await to_prefect_state(run, report)
 
 
-async def _pull_all(run: LiveErrand) -> None:
+async def _pull_all(run: LiveApiRun) -> None:
     """Pull every shard, a few at a time."""
     slots = asyncio.Semaphore(SHARDS_AT_ONCE)
     async with asyncio.TaskGroup() as group:
@@ -63,5 +63,5 @@ async def _pull_one(run_id: str, shard: int, slots: asyncio.Semaphore) -> None:
         await pull_customers(run_id, shard)
 
 
-def _close(run: LiveErrand) -> None:
+def _close(run: LiveApiRun) -> None:
     close_pull(run.work)

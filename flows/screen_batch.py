@@ -14,31 +14,31 @@ from prefect.runtime import flow_run
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.parameters import ScreenBatch, batch_name
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import closing
-from nightscreen.steps.asking.control import StopReason
-from nightscreen.steps.asking.gathering import ask_round, let_go
-from nightscreen.steps.asking.rounds import Asking, next_round, open_asking
-from nightscreen.steps.line import open_line
+from nightscreen.steps import finalize
+from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.calling.coordinator import ask_round, let_go
+from nightscreen.steps.calling.funding_rounds import Asking, next_round, open_asking
 from nightscreen.steps.planning.quoting import quote_document
-from nightscreen.tasks import live, stations
+from nightscreen.steps.screening_run import open_line
+from nightscreen.tasks import run_registry, stations
 from nightscreen.tasks.approval import approved
 from nightscreen.tasks.artifacts import tag_run
+from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done, to_prefect_state
 from nightscreen.tasks.checks import BY_CHECK
-from nightscreen.tasks.edge import sanitising
+from nightscreen.tasks.concurrency_leases import sharing_caps
+from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox import newest_input
 from nightscreen.tasks.logs import set_up_logs
-from nightscreen.tasks.parts import called, refuse_what_none_takes_up
+from nightscreen.tasks.monitoring import telling_false_starts, watching
 from nightscreen.tasks.progress import show_progress
-from nightscreen.tasks.slots import sharing_caps
-from nightscreen.tasks.stopping import as_the_engine_has_it, heeding_sigterm, to_the_end
-from nightscreen.tasks.waiting import waits_and_goes_on
-from nightscreen.tasks.watching import telling_false_starts, watching
+from nightscreen.tasks.resume_wait import wait_and_resume
+from nightscreen.tasks.workers import called, require_worker_available
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from nightscreen.schemas.checks import Check
-    from nightscreen.tasks.live import LiveRun
+    from nightscreen.tasks.run_registry import LiveRun
 
 SHARDS_AT_ONCE = 3
 """Shards of one check in flight at a time, so that the window never runs dry between two."""
@@ -64,10 +64,10 @@ async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
         UsageError: parameters, settings or input are wrong; nothing was spent.
         JournalError: the journal cannot be used.
     """
-    with sanitising():
+    with sanitize_errors():
         async with _opened(parameters) as run:
             report = await _screen(run)
-        return await as_the_engine_has_it(run, report)
+        return await to_prefect_state(run, report)
 
 
 async def _screen(run: LiveRun) -> dict[str, Any]:
@@ -80,7 +80,7 @@ async def _screen(run: LiveRun) -> dict[str, Any]:
         return quote_report(run)
     if await approved(run_id):
         await _ask(run)
-        while await waits_and_goes_on(run.line):
+        while await wait_and_resume(run.line):
             await _ask(run)
     await stations.write_rows(run_id)
     return await stations.report(run_id)
@@ -108,11 +108,11 @@ async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
         settings = read_settings()
         set_up_logs(settings.log_format)
         parameters = await asyncio.to_thread(newest_input, parameters)
-        await refuse_what_none_takes_up(parameters, settings)
+        await require_worker_available(parameters, settings)
         line = await asyncio.to_thread(open_line, parameters, settings)
-    run = live.put(line)
+    run = run_registry.register(line)
     try:
-        with heeding_sigterm(run):
+        with handle_sigterm(run):
             await tag_run("nightscreen", line.run_id, line.wanted.purpose.value)
             async with watching(run):
                 yield run
@@ -120,7 +120,7 @@ async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
         line.withdraw()
         raise
     finally:
-        live.forget(line.run_id)
+        run_registry.remove(line.run_id)
         line.close()
 
 
@@ -139,7 +139,7 @@ async def _asking(run: LiveRun) -> AsyncIterator[Asking]:
         async with sharing_caps(run.asking), _settling(run):
             yield run.asking
     finally:
-        await to_the_end(_settle(run))
+        await shield_until_done(_settle(run))
 
 
 @asynccontextmanager
@@ -149,10 +149,10 @@ async def _settling(run: LiveRun) -> AsyncIterator[None]:
         yield
     except asyncio.CancelledError:
         run.line.control.stop_run(StopReason.CANCELLED)
-        await to_the_end(_close_cancelled(run))
+        await shield_until_done(_close_cancelled(run))
         raise
     finally:
-        await to_the_end(_settle(run))
+        await shield_until_done(_settle(run))
 
 
 async def _settle(run: LiveRun) -> None:
@@ -167,8 +167,8 @@ async def _settle(run: LiveRun) -> None:
 async def _close_cancelled(run: LiveRun) -> None:
     """Settle what is in flight and leave a complete folder of what was done."""
     await _settle(run)
-    rows = await asyncio.to_thread(closing.write_rows, run.line)
-    await asyncio.to_thread(closing.write_report, run.line, rows)
+    rows = await asyncio.to_thread(finalize.write_rows, run.line)
+    await asyncio.to_thread(finalize.write_report, run.line, rows)
 
 
 async def _next_round(run: LiveRun, asking: Asking) -> dict[Check, list[str]]:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from prefect import flow
 
-from nightscreen.steps.asking.part_numbers import numbers_of
-from nightscreen.steps.asking.parts import ask_shards
+from nightscreen.steps.calling.worker import ask_shards
+from nightscreen.steps.calling.worker_stats import numbers_of
 from nightscreen.tasks.checks import BY_CHECK
-from nightscreen.tasks.edge import sanitising
-from nightscreen.tasks.parts import part_opened
+from nightscreen.tasks.error_boundary import sanitize_errors
+from nightscreen.tasks.workers import part_opened
 
 if TYPE_CHECKING:
     from nightscreen.schemas.checks import Check
@@ -32,7 +32,7 @@ async def screen_part(run_id: str, part: int) -> dict[str, int]:
         SettingsError: this machine lacks the service's address or key.
         JournalError: the journal of this machine does not know the run.
     """
-    with sanitising():
+    with sanitize_errors():
         async with part_opened(run_id, part) as opened:
             if opened is None:
                 return {}

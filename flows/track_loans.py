@@ -12,14 +12,14 @@ from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.loans.tracking import open_tracking
 from nightscreen.steps.loans.tracking_report import close_tracking
 from nightscreen.tasks import loans
-from nightscreen.tasks.edge import sanitising
-from nightscreen.tasks.errands import at_the_desk, named, opened_errand
+from nightscreen.tasks.api_runs import at_the_desk, named, opened_errand
+from nightscreen.tasks.cancellation import to_prefect_state
+from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.progress import show_progress
-from nightscreen.tasks.stopping import as_the_engine_has_it
 
 if TYPE_CHECKING:
-    from nightscreen.tasks.live import LiveErrand
+    from nightscreen.tasks.run_registry import LiveApiRun
 
 
 @flow(
@@ -32,7 +32,7 @@ async def track_loans(parameters: TrackLoans) -> dict[str, Any] | State[Any]:
         UsageError: parameters or settings are wrong; nothing was asked.
         JournalError: the journal cannot be used.
     """
-    with sanitising():
+    with sanitize_errors():
         settings = read_settings()
         set_up_logs(settings.log_format)
         async with opened_errand(lambda: open_tracking(parameters, settings)) as run:
@@ -40,8 +40,8 @@ async def track_loans(parameters: TrackLoans) -> dict[str, Any] | State[Any]:
             async with at_the_desk(run, _close), show_progress(run, "loans"):
                 await loans.follow_loans(run.run_id)
             report = await loans.report_loans(run.run_id)
-        return await as_the_engine_has_it(run, report)
+        return await to_prefect_state(run, report)
 
 
-def _close(run: LiveErrand) -> None:
+def _close(run: LiveApiRun) -> None:
     close_tracking(run.work)

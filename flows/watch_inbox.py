@@ -16,14 +16,14 @@ from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import WatchInbox
 from nightscreen.schemas.settings import read_settings
-from nightscreen.tasks.edge import sanitising
+from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox_watch import is_cancelled, look_into, open_watch, put_aside, put_away
 from nightscreen.tasks.logs import set_up_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.tasks.inbox_watch import Due, Watch
+    from nightscreen.tasks.inbox_watch import InboxWatch, PendingFile
 
 
 @flow(name="watch-inbox", flow_run_name="inbox", persist_result=False, validate_parameters=True)
@@ -34,7 +34,7 @@ async def watch_inbox(parameters: WatchInbox) -> dict[str, int] | State[Any]:
         UsageError: settings, policy, mapping or the inbox are wrong.
         JournalError: the journal cannot be used.
     """
-    with sanitising():
+    with sanitize_errors():
         watch = await keep_watch(parameters, tell=get_run_logger().info)
         if not watch.stopped or deployment.id is None:
             return watch.fates
@@ -45,7 +45,7 @@ async def watch_inbox(parameters: WatchInbox) -> dict[str, int] | State[Any]:
 
 async def keep_watch(
     options: WatchInbox, *, forever: bool = False, tell: Callable[[str], object]
-) -> Watch:
+) -> InboxWatch:
     """Watch the inbox until the time is up; return what its files came to.
 
     Args:
@@ -63,7 +63,7 @@ async def keep_watch(
     return watch
 
 
-async def _screen(watch: Watch, due: Due) -> None:
+async def _screen(watch: InboxWatch, due: PendingFile) -> None:
     """Screen one file as a run of its own, and put it away."""
     try:
         with tags("inbox"):

@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from nightscreen.schemas.errors import InputError
-from nightscreen.storage.rejects import unguard
+from nightscreen.storage.quarantine import unescape_formula
 
 _NAIRA = pa.decimal128(20, 2)
 _LIST_TYPES = {
@@ -78,7 +78,7 @@ class RunResult:
         frame = _typed(table)
         for name in names:
             if name not in _LIST_TYPES:
-                frame[name] = frame[name].map(unguard, na_action="ignore")
+                frame[name] = frame[name].map(unescape_formula, na_action="ignore")
         return frame
 
     @cached_property

@@ -17,19 +17,19 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from nightscreen.portal.browser import Browsers
+from nightscreen.portal.background import Lasting
+from nightscreen.portal.config import place_of
 from nightscreen.portal.consent import LINK, TOLD, ConsentPages
-from nightscreen.portal.guard import HEALTH, Guard, TooLargeError
-from nightscreen.portal.lasting import Lasting
 from nightscreen.portal.log import Log, note
+from nightscreen.portal.middleware import HEALTH, Guard, TooLargeError
 from nightscreen.portal.otp import LINK as OTP_LINK
 from nightscreen.portal.otp import OtpPages
 from nightscreen.portal.pages import Pages, icon
-from nightscreen.portal.place import place_of
+from nightscreen.portal.session import Browsers
 from nightscreen.schemas.errors import JournalError
 from nightscreen.steps.bvn.links import accept_otp
-from nightscreen.steps.consents.keeping import Redeemer
 from nightscreen.steps.consents.links import ConsentLinks
+from nightscreen.steps.consents.token_exchange import CodeExchange
 from nightscreen.storage.journal.engine import reading
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def application(
     """
     place = place_of(settings)
     pages, browsers, lasting = Pages(place), Browsers(journal, place), Lasting()
-    redeemer = Redeemer(journal, settings, transport=transport)
+    redeemer = CodeExchange(journal, settings, transport=transport)
     links = ConsentLinks(journal)
     consent = ConsentPages(place, pages, browsers, links, redeemer, lasting, journal.clock)
     accept = partial(accept_otp, clock=journal.clock, transport=transport)

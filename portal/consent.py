@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from nightscreen.client.aggregator import consent_address, read_scopes
-from nightscreen.portal.browser import read_form
-from nightscreen.portal.lasting import Pace
+from nightscreen.portal.background import RateLimit
 from nightscreen.portal.log import note
 from nightscreen.portal.pages import onward, policy
-from nightscreen.steps.consents.keeping import Consent, Ending
+from nightscreen.portal.session import read_form
 from nightscreen.steps.consents.links import Asked, Refusal
+from nightscreen.steps.consents.token_exchange import Consent, ExchangeEnd
 from nightscreen.storage.clock import instant_text
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from nightscreen.portal.browser import Browsers
-    from nightscreen.portal.lasting import Lasting
+    from nightscreen.portal.background import Lasting
+    from nightscreen.portal.config import PortalConfig
     from nightscreen.portal.pages import Pages
-    from nightscreen.portal.place import Place
-    from nightscreen.steps.consents.keeping import Redeemed, Redeemer
+    from nightscreen.portal.session import Browsers
     from nightscreen.steps.consents.links import ConsentLinks
+    from nightscreen.steps.consents.token_exchange import CodeExchange, Redeemed
     from nightscreen.storage.clock import Clock
 
 LINK: Final = "/consent/{token}"
@@ -53,14 +53,14 @@ _TOLD_STATUS = {
     "ours": 502,
 }
 _ENDED_AS = {
-    Ending.KEPT: "done",
-    Ending.NOTHING_GRANTED: "nothing_granted",
-    Ending.CODE_REFUSED: "code_refused",
-    Ending.IN_DOUBT: "in_doubt",
-    Ending.BUSY: "busy",
-    Ending.CAPPED: "ours",
-    Ending.KEY_REFUSED: "ours",
-    Ending.TEST_MODE: "ours",
+    ExchangeEnd.KEPT: "done",
+    ExchangeEnd.NOTHING_GRANTED: "nothing_granted",
+    ExchangeEnd.CODE_REFUSED: "code_refused",
+    ExchangeEnd.IN_DOUBT: "in_doubt",
+    ExchangeEnd.BUSY: "busy",
+    ExchangeEnd.CAPPED: "ours",
+    ExchangeEnd.KEY_REFUSED: "ours",
+    ExchangeEnd.TEST_MODE: "ours",
 }
 _OWN_TROUBLE = frozenset({"server_error", "temporarily_unavailable"})
 
@@ -80,11 +80,11 @@ class ConsentPages:
 
     def __init__(
         self,
-        place: Place,
+        place: PortalConfig,
         pages: Pages,
         browsers: Browsers,
         links: ConsentLinks,
-        redeemer: Redeemer,
+        redeemer: CodeExchange,
         lasting: Lasting,
         clock: Clock,
     ) -> None:
@@ -94,7 +94,7 @@ class ConsentPages:
         self._links = links
         self._redeemer = redeemer
         self._clock = clock
-        self._pace = Pace(DEPARTURES_A_MINUTE, 60, time.monotonic)
+        self._pace = RateLimit(DEPARTURES_A_MINUTE, 60, time.monotonic)
         self._lasting = lasting
 
     async def start(self, request: Request) -> Response:
@@ -194,7 +194,7 @@ class ConsentPages:
 
     async def _redeem_and_use_up(self, consent: Consent, asked: Asked) -> Redeemed:
         done = await self._redeemer.redeem(consent)
-        if done.ending is Ending.KEPT:
+        if done.ending is ExchangeEnd.KEPT:
             await asyncio.to_thread(self._links.use_up, asked)
         return done
 

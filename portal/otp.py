@@ -10,10 +10,10 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.portal.browser import read_form
-from nightscreen.portal.lasting import Pace
+from nightscreen.portal.background import RateLimit
 from nightscreen.portal.log import note
 from nightscreen.portal.pages import onward
+from nightscreen.portal.session import read_form
 from nightscreen.steps.bvn.links import PATH, LinkView, LinkWord, accept_otp, look_at_link
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from nightscreen.portal.browser import Browsers
-    from nightscreen.portal.lasting import Lasting
+    from nightscreen.portal.background import Lasting
     from nightscreen.portal.pages import Pages
+    from nightscreen.portal.session import Browsers
     from nightscreen.schemas.settings import Settings
     from nightscreen.storage.journal import Journal
 
@@ -70,7 +70,7 @@ class OtpPages:
         self._browsers = browsers
         self._lasting = lasting
         self._accept = accept
-        self._pace = Pace(TRIES_A_MINUTE, 60, time.monotonic)
+        self._pace = RateLimit(TRIES_A_MINUTE, 60, time.monotonic)
 
     async def show(self, request: Request) -> Response:
         """Ask for the password, as often as the link is opened."""

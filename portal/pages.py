@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from nightscreen.portal.place import Place
+    from nightscreen.portal.config import PortalConfig
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "data" / "pages" / "portal"
 SEE_OTHER = 303
@@ -59,7 +59,7 @@ def _style_digest() -> str:
 class Pages:
     """Writes pages in the lender's name."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PortalConfig) -> None:
         self._place = place
 
     def page(self, name: str, status: int = 200, **told: object) -> Response:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from nightscreen.portal.app import application
-from nightscreen.portal.place import place_of
+from nightscreen.portal.config import place_of
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ Readings are lenient, for money has been paid for the answer: null, numbers as t
 time are understood; a specified field that cannot be read is None and stays, as it came, in `extra`
 together with the fields the specification does not name. No amount passes through a float.
 
-What does not belong here: JSON and envelopes (`client/reading.py`), and judging an answer against
-a row (`steps/`).
+What does not belong here: JSON and envelopes (`client/response_parser.py`), and judging an answer
+against a row (`steps/`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from nightscreen.schemas.errands import ErrandParameters
+from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.parameters import Option
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class BvnRequest:
         return self.state in OPEN_STATES and self.doubt is not Doubt.FINISH
 
 
-class RequestBvns(ErrandParameters):
+class RequestBvns(ApiRunParameters):
     """Whom to ask for BVN consent."""
 
     input: Annotated[
@@ -157,7 +157,7 @@ class RequestBvns(ErrandParameters):
     )
 
 
-class ConfirmBvns(ErrandParameters):
+class ConfirmBvns(ApiRunParameters):
     """Which passwords customers supplied."""
 
     input: Annotated[

@@ -26,7 +26,7 @@ KEPT_STATES = frozenset({CallState.ANSWERED, CallState.UNREADABLE})
 """Calls that brought an answer whose body the journal keeps."""
 
 
-class GrantKind(StrEnum):
+class ReservationStatus(StrEnum):
     """What became of the wish to make a call."""
 
     GRANTED = "granted"
@@ -43,7 +43,7 @@ class GrantKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ReserveRequest:
     """The wish to make one call.
 
     Attributes:
@@ -64,21 +64,21 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """The journal's answer to an `Ask`; `call_id` is set where it was granted.
+class Reservation:
+    """The journal's answer to an `ReserveRequest`; `call_id` is set where it was granted.
 
     Attributes:
         holder: who makes the call, in words, where another one holds it.
     """
 
-    kind: GrantKind
+    kind: ReservationStatus
     call_id: int = 0
     intent_at: int = 0
     holder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class CallResult:
     """How a granted call ended.
 
     Attributes:
@@ -100,7 +100,7 @@ class Settled:
     """
 
     call_id: int
-    ask: Ask
+    ask: ReserveRequest
     intent_at: int
     state: CallState
     settled_at: int

@@ -95,7 +95,7 @@ REVIEW_COLUMNS = ("reviewer_decision", "reviewer", "review_note", "reviewed_at")
 FIX_COLUMNS = ("line", "column", "code", "hint")
 
 
-class Part(NamedTuple):
+class CheckState(NamedTuple):
     """What one check last answered about a customer.
 
     Attributes:
@@ -109,7 +109,7 @@ class Part(NamedTuple):
     values: dict[str, str]
 
 
-State = dict[str, Part]
+State = dict[str, CheckState]
 """A customer's last answers by check, with `decision` (the last that could be made) and `listed`
 (the word the last run wrote, whatever it was)."""
 
@@ -133,7 +133,7 @@ class KnownCustomer:
     gone_run_id: str | None = None
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """One field that differs from the last answered state."""
 
     check: str | None

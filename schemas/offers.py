@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nightscreen.schemas.errands import ErrandParameters
+from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.parameters import Option
 
 DecisionName = Literal["approve", "review", "decline", "undecided"]
@@ -65,7 +65,7 @@ class LoanWord(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LoanSnapshot:
     """What was last seen of a loan, as it is compared from day to day; money as decimal text.
 
     Attributes:
@@ -93,7 +93,7 @@ class HeldOffer:
     phone: str | None = None
     reference: str | None = None
     url: str | None = None
-    seen: Seen | None = None
+    seen: LoanSnapshot | None = None
 
     def __repr__(self) -> str:
         """Name the shape without the person."""
@@ -153,12 +153,12 @@ class LoanNews:
     customer: bytes
     run_id: str
     seen_at: int
-    now: Seen = field(repr=False)
-    before: Seen | None = field(default=None, repr=False)
+    now: LoanSnapshot = field(repr=False)
+    before: LoanSnapshot | None = field(default=None, repr=False)
     before_at: int | None = None
 
 
-class OfferLoans(ErrandParameters):
+class OfferLoans(ApiRunParameters):
     """Who is offered which product."""
 
     run_dir: Annotated[
@@ -199,5 +199,5 @@ class OfferLoans(ErrandParameters):
     )
 
 
-class TrackLoans(ErrandParameters):
+class TrackLoans(ApiRunParameters):
     """Follow every open reference; there is nothing to choose."""

@@ -225,12 +225,12 @@ def batch_name(path: Path) -> str:
     """
     stem = path.name if "@" in path.name else path.name.split(".")[0]
     bare = _DATE_IN_NAME.sub("-", stem).strip("-_ ")
-    if names_somebody(path.name):
+    if contains_identifier(path.name):
         return _SOMEBODY.sub("-", bare).strip("-_. ") or "batch"
     return bare or path.stem
 
 
-def names_somebody(name: str) -> bool:
+def contains_identifier(name: str) -> bool:
     """Tell whether a file's name seems to hold a customer's number or an email address."""
     return _SOMEBODY.search(_DATE_IN_NAME.sub("-", name)) is not None
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from nightscreen.schemas.checks import Check, IdentityKind, NoAnswer
 
 
-class Slot(NamedTuple):
+class CheckIdentity(NamedTuple):
     """A check with the kind of identity it is asked by; karma may have several."""
 
     check: Check
@@ -31,7 +31,7 @@ class Slot(NamedTuple):
         return f"{self.check.value}-{self.kind.value}"
 
 
-class Why(IntEnum):
+class SkipReason(IntEnum):
     """Why a row's slot is not asked; ASK where it is. The order is that of the contract."""
 
     ASK = 0
@@ -45,7 +45,7 @@ class Why(IntEnum):
         return NoAnswer[self.name].value
 
 
-class Standing(IntEnum):
+class LookupStatus(IntEnum):
     """What became of one needed lookup."""
 
     WAITING = 0
@@ -149,5 +149,5 @@ class Plan:
     rows: int
     planned_at: int
     checks: dict[Check, CheckCounts] = field(default_factory=dict)
-    slots: dict[Slot, CheckCounts] = field(default_factory=dict)
+    slots: dict[CheckIdentity, CheckCounts] = field(default_factory=dict)
     needed: int = 0

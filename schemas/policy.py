@@ -44,7 +44,7 @@ class Decision(StrEnum):
     UNDECIDED = "undecided"
 
 
-class Rule(BaseModel):
+class PolicyRule(BaseModel):
     """One rule: where `when` holds, `effect` follows and `code` says why.
 
     Attributes:
@@ -90,7 +90,7 @@ class Policy(BaseModel):
     version: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     allow_sensitive: bool = False
     carried: tuple[ColumnName, ...] = ()
-    rules: Annotated[tuple[Rule, ...], Field(min_length=1, max_length=200)]
+    rules: Annotated[tuple[PolicyRule, ...], Field(min_length=1, max_length=200)]
 
     @cached_property
     def digest(self) -> str:
@@ -109,4 +109,4 @@ class Policy(BaseModel):
         return {"name": self.name, "version": self.version, "digest": self.digest}
 
 
-__all__ = ["MOST_CHARACTERS", "Decision", "Effect", "Policy", "Rule"]
+__all__ = ["MOST_CHARACTERS", "Decision", "Effect", "Policy", "PolicyRule"]

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import Field
 
-from nightscreen.schemas.errands import ErrandParameters
+from nightscreen.schemas.api_runs import ApiRunParameters
 
 
-class PullTransactions(ErrandParameters):
+class PullTransactions(ApiRunParameters):
     """What the flow that pulls transactions is asked."""
 
     grants: list[str] = Field(
@@ -58,7 +58,7 @@ FINAL = KEPT | {
 """Outcomes that a resumed run leaves as they are."""
 
 
-class Change(StrEnum):
+class TransactionChange(StrEnum):
     """How a transaction differs from the last pull."""
 
     ADDED = "added"

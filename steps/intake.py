@@ -44,10 +44,10 @@ from nightscreen.steps.values.customer_ids import (
     judge_customer_id,
     suspects,
 )
-from nightscreen.steps.values.fields import Finding, Notes, trimmed
 from nightscreen.steps.values.images import judge_image_urls
 from nightscreen.steps.values.instants import Edge, judge_dates, judge_instants
 from nightscreen.steps.values.phones import judge_phones
+from nightscreen.steps.values.validators import Finding, Notes, trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,7 +25,7 @@ STRAY_QUOTE = 'a quotation mark is out of place; write "" for one inside a quote
 STRAY_RETURN = "a line end inside a value without quotation marks"
 
 
-class Record(NamedTuple):
+class CsvRecord(NamedTuple):
     """One record: its first line, how many lines it took, its fields, and what is wrong with it."""
 
     line: int
@@ -36,7 +36,7 @@ class Record(NamedTuple):
 
 def records(
     lines: Sequence[str], separator: str, *, width: int | None, first_line: int, final: bool
-) -> Iterator[Record]:
+) -> Iterator[CsvRecord]:
     """Yield the records of some lines of text.
 
     Args:
@@ -60,7 +60,7 @@ def records(
         at += record.taken
 
 
-def _may_go_on(record: Record, at: int, lines: Sequence[str]) -> bool:
+def _may_go_on(record: CsvRecord, at: int, lines: Sequence[str]) -> bool:
     """Say whether a faulty record has an open quote that later text may close."""
     return record.fault == STRAY_QUOTE and _quotes(lines[at : at + record.taken]) % 2 == 1
 
@@ -69,13 +69,13 @@ def _quotes(lines: Sequence[str]) -> int:
     return sum(line.count('"') for line in lines)
 
 
-def _next(lines: Sequence[str], at: int, separator: str, width: int | None) -> Record:
+def _next(lines: Sequence[str], at: int, separator: str, width: int | None) -> CsvRecord:
     """Return the record that begins at `at`."""
     if '"' not in lines[at]:
         line = lines[at].removesuffix("\r")
         fields = line.split(separator)
         fault = STRAY_RETURN if "\r" in line else _width_fault(fields, width)
-        return Record(at, 1, fields, fault)
+        return CsvRecord(at, 1, fields, fault)
     try:
         fields, taken = _read(lines, at, separator, strict=True)
         fault = _width_fault(fields, width)
@@ -83,12 +83,12 @@ def _next(lines: Sequence[str], at: int, separator: str, width: int | None) -> R
         fields, taken = _read(lines, at, separator, strict=False)
         fault = STRAY_QUOTE
     if fault is None:
-        return Record(at, taken, fields, None)
+        return CsvRecord(at, taken, fields, None)
     spoiled = _damaged_lines(lines, at, taken, separator, width)
     if spoiled < taken:
         text = "\n".join(lines[at : at + spoiled])
-        return Record(at, spoiled, loose_fields(text, separator), STRAY_QUOTE)
-    return Record(at, taken, fields, fault)
+        return CsvRecord(at, spoiled, loose_fields(text, separator), STRAY_QUOTE)
+    return CsvRecord(at, taken, fields, fault)
 
 
 def _read(lines: Sequence[str], at: int, separator: str, *, strict: bool) -> tuple[list[str], int]:

@@ -77,7 +77,7 @@ def find_shape(sample: bytes, vocabulary: Vocabulary) -> Shape:
     (at, score), separator, records = max(
         scored, key=lambda each: (each[0][1], _width_at(each[2], each[0][0]))
     )
-    header = records[at] if records else careful.Record(1, 1, [""], None)
+    header = records[at] if records else careful.CsvRecord(1, 1, [""], None)
     findings = []
     if separator != ",":
         findings.append(f"Columns are separated by {SEPARATORS[separator]}s.")
@@ -95,7 +95,7 @@ def find_shape(sample: bytes, vocabulary: Vocabulary) -> Shape:
     return Shape(separator, headings, header.line + header.taken, tuple(findings))
 
 
-def _records(lines: Sequence[str], separator: str) -> list[careful.Record]:
+def _records(lines: Sequence[str], separator: str) -> list[careful.CsvRecord]:
     """Return the first records of a sample, blank lines left out."""
     reading = careful.records(lines, separator, width=None, first_line=1, final=True)
     found = []
@@ -107,11 +107,11 @@ def _records(lines: Sequence[str], separator: str) -> list[careful.Record]:
     return found
 
 
-def _width_at(records: Sequence[careful.Record], at: int) -> int:
+def _width_at(records: Sequence[careful.CsvRecord], at: int) -> int:
     return len(records[at].fields) if records else 0
 
 
-def _padded(headings: Sequence[str], below: Sequence[careful.Record]) -> tuple[str, ...]:
+def _padded(headings: Sequence[str], below: Sequence[careful.CsvRecord]) -> tuple[str, ...]:
     """Add blank headings where all rows below end in the same number of surplus blank fields."""
     widths = {len(record.fields) for record in below[:-1] or below}
     width = widths.pop() if len(widths) == 1 else 0
@@ -279,5 +279,5 @@ def _carefully(
     return (piece if taken else None), min(used, len(data)), taken
 
 
-def _refused(record: careful.Record, shape: Shape) -> RefusedRow:
+def _refused(record: careful.CsvRecord, shape: Shape) -> RefusedRow:
     return careful.refused(record.line, record.fields, shape.width, shape.separator, record.fault)

@@ -34,13 +34,13 @@ from nightscreen.schemas.errors import InputError, OutputError
 from nightscreen.schemas.policy import Decision
 from nightscreen.storage.clock import LAGOS
 from nightscreen.storage.csv_source import read_csv
+from nightscreen.storage.files import atomic_write
 from nightscreen.storage.headings import HEADER_SEARCH_ROWS, Vocabulary, fold
-from nightscreen.storage.list_cells import LONGEST_TEXT, csv_lines
-from nightscreen.storage.list_sheets import fill_sheets
-from nightscreen.storage.private import appearing
-from nightscreen.storage.rejects import guard, unguard
+from nightscreen.storage.quarantine import escape_formula, unescape_formula
 from nightscreen.storage.text_stream import open_text
 from nightscreen.storage.workbook_source import UNREADABLE
+from nightscreen.storage.xlsx_cells import LONGEST_TEXT, csv_lines
+from nightscreen.storage.xlsx_sheets import fill_sheets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from xlsxwriter.format import Format  # type: ignore[import-untyped]  # has no types
     from xlsxwriter.worksheet import Worksheet  # type: ignore[import-untyped]  # has no types
 
-    from nightscreen.storage.laid_out import LaidOut
+    from nightscreen.storage.external_sort import SortedFile
 
 Cell = str | int | Decimal | date | datetime | None
 
@@ -92,7 +92,7 @@ def csv_text(value: Cell) -> str:
         return value.astimezone(LAGOS).isoformat(timespec="seconds")
     if isinstance(value, date):
         return value.isoformat()
-    return guard(value) if isinstance(value, str) else str(value)
+    return escape_formula(value) if isinstance(value, str) else str(value)
 
 
 class DecisionFiles:
@@ -121,8 +121,8 @@ class DecisionFiles:
             fixes: line, column, code and hint of rows to be fixed.
         """
         with (
-            appearing(self._csv_path) as csv_part,
-            appearing(self._workbook_path) as workbook_part,
+            atomic_write(self._csv_path) as csv_part,
+            atomic_write(self._workbook_path) as workbook_part,
         ):
             with csv_part.open("wb") as file:
                 file.write((",".join(COLUMNS) + "\r\n").encode())
@@ -146,7 +146,7 @@ class Listed:
         places: which of them are meant, ascending.
     """
 
-    rows: LaidOut
+    rows: SortedFile
     places: NDArray[np.int64]
 
     def blocks(self) -> Iterator[pa.Table]:
@@ -289,7 +289,7 @@ class _Frame:
             case None | "":
                 return
             case str():
-                text = guard(value)[:LONGEST_TEXT]
+                text = escape_formula(value)[:LONGEST_TEXT]
                 sheet.write_string(row, column, text, self._text)
             case datetime():
                 local = value.astimezone(LAGOS).replace(tzinfo=None)
@@ -334,7 +334,7 @@ def _csv_rows(path: Path, start: bytes) -> Iterator[ReviewRow]:
             raise InputError(f"{path}: line {broken.line}: {broken.hint}; then import it again")
         columns = (column.to_pylist() for column in batch.columns.columns)
         for line, cells in zip(batch.lines, zip(*columns, strict=True), strict=True):
-            texts = (unguard(cell or "") for cell in cells)
+            texts = (unescape_formula(cell or "") for cell in cells)
             yield ReviewRow(line, "", dict(zip(names, texts, strict=False)))
 
 
@@ -349,7 +349,7 @@ def _workbook_rows(path: Path) -> Iterator[ReviewRow]:
             number, names = head
             _require_columns(path, names)
             for line, cells in enumerate(sheet.iter_rows(min_row=number + 1, values_only=True)):
-                texts = (unguard(_cell_text(cell)) for cell in cells)
+                texts = (unescape_formula(_cell_text(cell)) for cell in cells)
                 row = dict(zip(names, texts, strict=False))
                 yield ReviewRow(number + 1 + line, sheet.title, row)
     if not found:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.schemas.errors import JournalError, OutputError
-from nightscreen.storage.private import make_private_folder, write_private
+from nightscreen.storage.files import make_private_folder, write_private
 from nightscreen.storage.sealing import KEY_ID_BYTES, key_id
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _batch_of(piece: Piece) -> pa.RecordBatch:
     return pa.record_batch([pa.array([cell], kind) for cell, kind in cells], schema=_INDEX_SCHEMA)
 
 
-class Places(NamedTuple):
+class EvidencePlaces(NamedTuple):
     """Where some keys' evidence lies: numbers of pieces and of rows in them, -1 where nowhere."""
 
     piece: NDArray[np.int32]
@@ -197,15 +197,15 @@ class Keys:
         rows = [np.arange(size, dtype=np.int32) for size in sizes]
         self._row = np.concatenate(rows)[order] if rows else np.zeros(0, np.int32)
 
-    def places(self, keys: bytes) -> Places:
+    def places(self, keys: bytes) -> EvidencePlaces:
         """Return where the evidence of each of some joined keys lies."""
         first, second = _halves(keys).T
         nowhere = np.full(len(first), -1, np.int32)
         if not len(self._first) or not len(first):
-            return Places(nowhere, nowhere)
+            return EvidencePlaces(nowhere, nowhere)
         place = np.minimum(np.searchsorted(self._first, first), len(self._first) - 1)
         there = (self._first[place] == first) & (self._second[place] == second)
-        return Places(
+        return EvidencePlaces(
             np.where(there, self._piece[place], np.int32(-1)),
             np.where(there, self._row[place], np.int32(-1)),
         )

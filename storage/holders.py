@@ -24,7 +24,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from nightscreen.schemas.errors import JournalError
-from nightscreen.storage.private import make_private_folder
+from nightscreen.storage.files import make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 `INBOX/` is where people drop files; `taken/` holds those being screened, each in a folder of its
 own (a *ticket*); `done/` and `failed/` those that came to an end. Whether a file has arrived whole
-is judged in `steps.inbox.settling`, what becomes of it in `steps.inbox.arrivals`.
+is judged in `steps.inbox.stability_check`, what becomes of it in `steps.inbox.file_intake`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from nightscreen.schemas.errors import OutputError
-from nightscreen.storage.private import make_private_folder, write_private
+from nightscreen.storage.files import make_private_folder, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

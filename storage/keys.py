@@ -12,7 +12,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from nightscreen.schemas.errors import JournalKeyError, SettingsError
-from nightscreen.storage.private import make_private_folder, write_private, write_private_once
+from nightscreen.storage.files import make_private_folder, write_private, write_private_once
 
 if TYPE_CHECKING:
     from pathlib import Path

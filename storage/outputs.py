@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nightscreen.schemas.errors import OutputError
-from nightscreen.storage.places import is_url
-from nightscreen.storage.private import appearing, make_private_folder, write_private
+from nightscreen.storage.files import atomic_write, make_private_folder, write_private
+from nightscreen.storage.filesystem import is_url
 from nightscreen.storage.publishing import folder_to_publish, publish, withdraw_manifest
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class RunFolder:
     @contextmanager
     def file(self, name: str, rows: int | None = None) -> Iterator[Path]:
         """Give a temporary path for a file that appears whole on a clean exit."""
-        with appearing(self.path / name) as partial:
+        with atomic_write(self.path / name) as partial:
             yield partial
         if rows is not None:
             self.rows[name] = rows
@@ -152,7 +152,7 @@ class PartWriter:
     def _open(self) -> None:
         self._rows = 0
         self._part = f"{self._name}/part-{self._number:05d}.parquet"
-        self._appearing = appearing(self._folder.path / self._part)
+        self._appearing = atomic_write(self._folder.path / self._part)
         self._writer = _parquet_writer(self._appearing.__enter__(), self._schema)
 
     def _finish(self) -> None:

@@ -12,13 +12,13 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.storage.places import remote_place
-from nightscreen.storage.private import make_private_folder, write_private
+from nightscreen.storage.files import make_private_folder, write_private
+from nightscreen.storage.filesystem import remote_place
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.storage.places import RemotePlace
+    from nightscreen.storage.filesystem import RemotePlace
 
 OUTPUTS = "outputs"
 _LAST = "manifest.json"

@@ -29,17 +29,17 @@ from openpyxl.styles import Font
 from openpyxl.utils.cell import get_column_letter
 from openpyxl.worksheet.datavalidation import DataValidation
 
+from nightscreen.storage.files import atomic_write, write_private
 from nightscreen.storage.headings import HEADER_SEARCH_ROWS
 from nightscreen.storage.outputs import MANIFEST
-from nightscreen.storage.private import appearing, write_private
 from nightscreen.storage.publishing import publish
-from nightscreen.storage.rejects import unguard
+from nightscreen.storage.quarantine import unescape_formula
 from nightscreen.storage.workbook_source import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from nightscreen.storage.journal.runs import Run
+    from nightscreen.storage.journal.runs import RunRecord
 
     Mask = Callable[[pa.Table], pa.ChunkedArray]
     """Tells of each row whether it goes."""
@@ -119,7 +119,7 @@ class RunFiles:
         if not number:
             return 0
         self._touch(file)
-        with pq.ParquetFile(file) as old, appearing(file) as partial:
+        with pq.ParquetFile(file) as old, atomic_write(file) as partial:
             schema = old.schema_arrow
             words = [each.name for each in schema if pa.types.is_dictionary(each.type)]
             with pq.ParquetWriter(
@@ -144,7 +144,7 @@ class RunFiles:
             return 0
         self._touch(file)
         with (
-            appearing(file) as partial,
+            atomic_write(file) as partial,
             partial.open("w", encoding="utf-8", newline="") as written,
         ):
             for place, (cells, raw) in enumerate(records(file)):
@@ -167,7 +167,7 @@ class RunFiles:
             return 0
         if number:
             self._touch(file)
-            with appearing(file) as partial, _temporary_files_in(self.path):
+            with atomic_write(file) as partial, _temporary_files_in(self.path):
                 _copy_workbook(file, partial, ids)
             self.rows += number
         return number
@@ -228,7 +228,7 @@ def read_columns(file: Path, columns: Sequence[str]) -> pa.Table:
         return content.read(columns=there)
 
 
-def typed_parts(run: Run) -> list[Path]:
+def typed_parts(run: RunRecord) -> list[Path]:
     """Return the typed transactions that a pull wrote, beside its folder."""
     folder = Path(run.folder)
     return sorted(folder.parent.glob(f"transactions/pulled_on=*/{folder.name}.parquet"))
@@ -245,7 +245,7 @@ def records(file: Path) -> Iterator[tuple[list[str], str]]:
                 yield line
 
         for cells in csv.reader(lines()):
-            yield list(map(unguard, cells)), "".join(consumed)
+            yield list(map(unescape_formula, cells)), "".join(consumed)
             consumed.clear()
 
 
@@ -281,7 +281,7 @@ def _going(sheet: Any, ids: Collection[str]) -> set[int]:  # noqa: ANN401 - open
         head + 1 + number
         for number, cells in enumerate(rows)
         if len(cells) > column and cells[column] is not None
-        if unguard(str(cells[column])).strip() in ids
+        if unescape_formula(str(cells[column])).strip() in ids
     }
 
 

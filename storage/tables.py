@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import Header, RefusedRow, SourceBatch
+from nightscreen.storage.column_mapping import ColumnMapping, understand
 from nightscreen.storage.csv_source import read_csv
 from nightscreen.storage.headings import Vocabulary
 from nightscreen.storage.jsonl_source import read_jsonl
 from nightscreen.storage.parquet_source import read_parquet
-from nightscreen.storage.rejects import GUARDED_PATTERN, unguard
+from nightscreen.storage.quarantine import GUARDED_PATTERN, unescape_formula
 from nightscreen.storage.text_stream import open_text
-from nightscreen.storage.understanding import Layout, understand
 from nightscreen.storage.workbook_source import read_workbook
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ FOREIGN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TableSource:
     """An input file that has been understood.
 
     Attributes:
@@ -73,7 +73,7 @@ class Source:
     path: Path
     header: Header
     table: RawTable
-    layout: Layout
+    layout: ColumnMapping
     stamp: tuple[int, int]
 
     @property
@@ -112,11 +112,11 @@ class Source:
     def _arranged_row(self, row: RefusedRow) -> RefusedRow:
         values = [row.values[at] for at in self.layout.order]
         if self.layout.guarded:
-            values = [value and unguard(value) for value in values]
+            values = [value and unescape_formula(value) for value in values]
         return RefusedRow(row.line, row.column, row.code, row.hint, tuple(values))
 
 
-def open_source(path: Path, *, mapping: Mapping | None = None) -> Source:
+def open_source(path: Path, *, mapping: Mapping | None = None) -> TableSource:
     """Find out what a file is and what its columns mean.
 
     Raises:
@@ -128,7 +128,7 @@ def open_source(path: Path, *, mapping: Mapping | None = None) -> Source:
         table = _table(path, start, mapping)
         findings = (*_misnamed(path, table), *table.findings)
         layout = understand(path, table.headings, mapping, findings)
-        source = Source(path, layout.header, table, layout, stamp)
+        source = TableSource(path, layout.header, table, layout, stamp)
         _require_rows(source)
     except OSError as error:
         raise _unreadable(path, error) from None
@@ -245,7 +245,7 @@ def _misnamed(path: Path, table: RawTable) -> tuple[str, ...]:
     return (f"This is {word}, though its name ends in {path.suffix or 'nothing'}; read as such.",)
 
 
-def _require_rows(source: Source) -> None:
+def _require_rows(source: TableSource) -> None:
     first = next(source.batches(1), None)
     if first is None:
         raise InputError(f"{source.path}: no rows below the headings; export it again")

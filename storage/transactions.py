@@ -1,7 +1,8 @@
 """Transactions in the journal: every version of every record, sealed, and how each pull went.
 
 One transaction of the database keeps what a pull brought of one customer, so that a crash leaves
-all of it or nothing. What differs from the last pull is judged in `steps/pull/comparison.py`.
+all of it or nothing. What differs from the last pull is judged in
+`steps/transactions/comparison.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import insert, select, update
 
-from nightscreen.schemas.pulls import KEPT, Change, Known, Pulled, PullOutcome
+from nightscreen.schemas.pulls import KEPT, Known, Pulled, PullOutcome, TransactionChange
 from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.grant_seals import record_context
 from nightscreen.storage.journal.grant_tables import transaction_pulls, transaction_records
@@ -157,15 +158,15 @@ class Transactions:
         changed: Callable[[bytes, bytes], list[str]],
     ) -> None:
         now = self._journal.clock()
-        new = [self._row(pulled, each, Change.ADDED, now) for each in difference.added]
+        new = [self._row(pulled, each, TransactionChange.ADDED, now) for each in difference.added]
         old = self._opened(connection, [known.record_id for known, _ in difference.modified])
         for known, each in difference.modified:
             names = changed(old[known.record_id], each.raw)
-            row = self._row(pulled, each, Change.MODIFIED, now)
+            row = self._row(pulled, each, TransactionChange.MODIFIED, now)
             new.append({**row, "changed": json.dumps(names)})
         ended = {
-            Change.MODIFIED: [known.record_id for known, _ in difference.modified],
-            Change.REMOVED: [known.record_id for known in difference.removed],
+            TransactionChange.MODIFIED: [known.record_id for known, _ in difference.modified],
+            TransactionChange.REMOVED: [known.record_id for known in difference.removed],
         }
         for how, ids in ended.items():
             for block in _blocks(ids):
@@ -175,7 +176,9 @@ class Transactions:
         for start in range(0, len(new), _BLOCK):
             connection.execute(insert(transaction_records), new[start : start + _BLOCK])
 
-    def _row(self, pulled: Pulled, each: Answered, how: Change, now: int) -> dict[str, Any]:
+    def _row(
+        self, pulled: Pulled, each: Answered, how: TransactionChange, now: int
+    ) -> dict[str, Any]:
         context = record_context(pulled.customer, each.key)
         return {
             "customer": pulled.customer,
@@ -207,7 +210,9 @@ class Transactions:
 
     def removed(self, run_id: str) -> Iterator[list[Version]]:
         """Yield in blocks the records that a run found to be gone."""
-        gone = (_records.ended_by == run_id) & (_records.ended_as == Change.REMOVED.value)
+        gone = (_records.ended_by == run_id) & (
+            _records.ended_as == TransactionChange.REMOVED.value
+        )
         yield from self._blocks(gone)
 
     def of_customer(self, customer: bytes) -> Iterator[list[Version]]:

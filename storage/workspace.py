@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nightscreen.schemas.errors import JournalError
-from nightscreen.storage.places import LocalPlace, Place, is_url, remote_place
-from nightscreen.storage.private import make_private_folder
+from nightscreen.storage.files import make_private_folder
+from nightscreen.storage.filesystem import LocalPlace, Storage, is_url, remote_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,7 +69,7 @@ class Workspace:
     folder: Path
     run_id: str
     _sealer: Sealer = field(repr=False)
-    _elsewhere: Place | None = None
+    _elsewhere: Storage | None = None
 
     @classmethod
     def of(cls, home: Path, run_id: str, sealer: Sealer) -> Workspace:
@@ -98,7 +98,7 @@ class Workspace:
         return cls(make_private_folder(shared / folder), run_id, sealer)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Storage:
         """Return where the pieces lie."""
         return LocalPlace(self.folder) if self._elsewhere is None else self._elsewhere
 

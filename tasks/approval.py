@@ -1,7 +1,7 @@
 """Approval of spending: asked on the terminal where someone sits there, else in the engine's UI.
 
-Whether a run needs it is decided by `steps.line.needs_approval`; nobody answering in time is a stop
-like any other.
+Whether a run needs it is decided by `steps.screening_run.needs_approval`; nobody answering in time
+is a stop like any other.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from prefect.input import RunInput
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
-from nightscreen.steps.asking.control import StopReason
-from nightscreen.steps.line import needs_approval
+from nightscreen.steps.calling.control import StopReason
 from nightscreen.steps.planning.quoting import quote_document
 from nightscreen.steps.report.summary import quote_tables
-from nightscreen.tasks import live
+from nightscreen.steps.screening_run import needs_approval
+from nightscreen.tasks import run_registry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from nightscreen.steps.line import Line
+    from nightscreen.steps.screening_run import ScreeningRun
 
 POLL_S = 5
 
@@ -42,12 +42,12 @@ class SpendingApproval(RunInput):
 
 async def approved(run_id: str) -> bool:
     """Tell whether a run may spend; where it may not, it is stopped."""
-    run = live.of(run_id)
+    run = run_registry.get_run(run_id)
     reason = await asyncio.to_thread(needs_approval, run.line)
     if reason is None:
         return True
-    if live.asked_here is not None:
-        given = await asyncio.to_thread(live.asked_here, reason)
+    if run_registry.asked_here is not None:
+        given = await asyncio.to_thread(run_registry.asked_here, reason)
     else:
         given = await _in_the_engine(run.line, reason)
     if not given:
@@ -55,7 +55,7 @@ async def approved(run_id: str) -> bool:
     return given
 
 
-async def _in_the_engine(line: Line, reason: str) -> bool:
+async def _in_the_engine(line: ScreeningRun, reason: str) -> bool:
     """Pause the flow run until someone resumes it in the UI, or the time is up."""
     if not PREFECT_API_URL.value():
         return False  # a temporary server: nobody can reach its UI
@@ -79,4 +79,4 @@ async def _in_the_engine(line: Line, reason: str) -> bool:
 
 def ask_here(asker: Callable[[str], bool] | None) -> None:
     """Have approvals of this process asked by a function, such as a prompt on the terminal."""
-    live.asked_here = asker
+    run_registry.asked_here = asker

@@ -15,7 +15,7 @@ from prefect import get_client
 from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 from prefect.context import FlowRunContext
 
-from nightscreen.steps.closing import enriched_parts
+from nightscreen.steps.finalize import enriched_parts
 from nightscreen.steps.planning.quoting import quote_document
 from nightscreen.steps.report.reason_counts import reason_rows
 from nightscreen.steps.report.summary import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from uuid import UUID
 
-    from nightscreen.steps.line import Line
+    from nightscreen.steps.screening_run import ScreeningRun
 
 _NOT_IN_KEYS = re.compile(r"[^a-z0-9]+")
 _MOST_LETTERS = 60
@@ -43,7 +43,7 @@ def artifact_key(batch: str, what: str) -> str:
     return f"{slug or 'batch'}-{what}"
 
 
-async def show_quote(line: Line) -> None:
+async def show_quote(line: ScreeningRun) -> None:
     """Show what a run is expected to cost, before anybody approves it."""
     quote = quote_document(line)
     await _safely(
@@ -55,12 +55,12 @@ async def show_quote(line: Line) -> None:
     )
 
 
-async def show_report(line: Line, report: Mapping[str, Any]) -> None:
+async def show_report(line: ScreeningRun, report: Mapping[str, Any]) -> None:
     """Show how a run ended: its summary, its charts, its decisions, its checks."""
     await _safely(_show_report(line, report))
 
 
-async def _show_report(line: Line, report: Mapping[str, Any]) -> None:
+async def _show_report(line: ScreeningRun, report: Mapping[str, Any]) -> None:
     batch, run = report["batch"], f"run {report['run_id']}"
     await acreate_markdown_artifact(
         summary_markdown(report, str(line.folder.path.absolute())),

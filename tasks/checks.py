@@ -13,9 +13,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from nightscreen.schemas.checks import Check
-from nightscreen.steps.asking import rounds as asking
-from nightscreen.tasks import live
-from nightscreen.tasks.edge import UnexpectedFault, guarded
+from nightscreen.steps.calling import funding_rounds as asking
+from nightscreen.tasks import run_registry
+from nightscreen.tasks.error_boundary import UnexpectedFault, guard_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,32 +50,32 @@ def _check(name: str) -> Callable[..., Task[[str, str], Any]]:
 
 
 async def _ask(run_id: str, shard: str) -> dict[str, int]:
-    return dict(await asking.ask_shard(live.asking_of(run_id), shard))
+    return dict(await asking.ask_shard(run_registry.asking_of(run_id), shard))
 
 
 @_check("check bank accounts")
-@guarded
+@guard_task
 async def check_bank_accounts(run_id: str, shard: str) -> dict[str, int]:
     """Ask whether accounts exist and whose they are."""
     return await _ask(run_id, shard)
 
 
 @_check("check karma")
-@guarded
+@guard_task
 async def check_karma(run_id: str, shard: str) -> dict[str, int]:
     """Ask whether identities are on the blacklist."""
     return await _ask(run_id, shard)
 
 
 @_check("check ecosystem")
-@guarded
+@guard_task
 async def check_ecosystem(run_id: str, shard: str) -> dict[str, int]:
     """Ask for histories with other lenders, of those who consented."""
     return await _ask(run_id, shard)
 
 
 @_check("check selfies")
-@guarded
+@guard_task
 async def check_selfies(run_id: str, shard: str) -> dict[str, int]:
     """Ask whether photographs match, of those who consented."""
     return await _ask(run_id, shard)

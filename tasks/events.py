@@ -1,6 +1,6 @@
 """Events of a run for whoever watches the engine: pages for a person now, the rest for the morning.
 
-`nightscreen.page.*` are sent only for what needs a person at once, see `steps.oncall.alarms`;
+`nightscreen.page.*` are sent only for what needs a person at once, see `steps.ops.alerts`;
 `nightscreen.run.*`, `.balance.*` and `.listings.*` tell how a run ended. Numbers, ids and the
 reason's word only: who is told is an automation's.
 """
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from prefect.events import emit_event
 
 from nightscreen.schemas.parameters import batch_name
-from nightscreen.steps.closing import LOW_BALANCE
-from nightscreen.steps.oncall.alarms import Alarm
+from nightscreen.steps.finalize import LOW_BALANCE
+from nightscreen.steps.ops.alerts import Alarm
 from nightscreen.storage.clock import instant_text
 
 if TYPE_CHECKING:

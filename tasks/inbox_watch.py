@@ -1,7 +1,7 @@
 """Watching the inbox: waits for files, takes them one after the other, knows when to end.
 
 A change in the folder wakes it at once where the system tells of changes, and it looks every few
-seconds anyway, as network shares tell nothing. What becomes of a file is `steps.inbox.arrivals`.
+seconds anyway, as network shares tell nothing. What becomes of a file is `steps.inbox.file_intake`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,17 @@ from prefect.runtime import deployment, flow_run
 from watchfiles import awatch
 
 from nightscreen.schemas.settings import overridden
-from nightscreen.steps.inbox.arrivals import Fate, examine, refuse, settle, ticket_name, told_name
-from nightscreen.steps.inbox.settling import LONGER, LOOKS, Settling
-from nightscreen.steps.line import require_service
+from nightscreen.steps.inbox.file_intake import (
+    Fate,
+    examine,
+    refuse,
+    settle,
+    ticket_name,
+    told_name,
+)
+from nightscreen.steps.inbox.stability_check import LONGER, LOOKS, Settling
 from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.screening_run import require_service
 from nightscreen.storage.clock import Clock, system_clock
 from nightscreen.storage.inbox import Inbox, Ticket, is_being_written, is_whole
 from nightscreen.storage.mapping import read_mapping
@@ -44,7 +51,7 @@ _QUICKEST_S = 0.05
 
 
 @dataclass(slots=True)
-class Watch:
+class InboxWatch:
     """An inbox that is being watched.
 
     Attributes:
@@ -135,7 +142,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class PendingFile:
     """A file to be screened: its run, and what is held meanwhile."""
 
     ticket: Ticket
@@ -149,7 +156,7 @@ def open_watch(
     *,
     forever: bool = False,
     tell: Callable[[str], object],
-) -> Watch:
+) -> InboxWatch:
     """Open the inbox; what would go wrong with every file is told before any is taken.
 
     Raises:
@@ -162,10 +169,10 @@ def open_watch(
         read_mapping(Path(options.mapping))
     inbox = Inbox.open(settings.inbox, settings.home)
     until_s = None if forever else time.monotonic() + 60.0 * options.minutes
-    return Watch(inbox, options, settings, until_s, tell)
+    return InboxWatch(inbox, options, settings, until_s, tell)
 
 
-async def look_into(watch: Watch, ticket: Ticket) -> Due | None:
+async def look_into(watch: InboxWatch, ticket: Ticket) -> PendingFile | None:
     """Examine and quote a file; None where there is nothing to screen."""
     watch.tell(f"a file was taken: {ticket.folder.name}")
     try:
@@ -174,7 +181,7 @@ async def look_into(watch: Watch, ticket: Ticket) -> Due | None:
         ticket.release()
         raise
     if found.parameters is not None and found.content is not None:
-        return Due(ticket, found.parameters, found.content)
+        return PendingFile(ticket, found.parameters, found.content)
     fate = found.fate or Fate.HELD
     if fate is Fate.HELD:
         ticket.release()
@@ -184,7 +191,7 @@ async def look_into(watch: Watch, ticket: Ticket) -> Due | None:
     return None
 
 
-async def put_away(watch: Watch, due: Due, report: Mapping[str, Any]) -> None:
+async def put_away(watch: InboxWatch, due: PendingFile, report: Mapping[str, Any]) -> None:
     """Put a screened file beside its result.
 
     Where the watch itself was told to end, the file stays as it is, and its run is taken up again
@@ -199,7 +206,7 @@ async def put_away(watch: Watch, due: Due, report: Mapping[str, Any]) -> None:
     watch.tell(f"{due.ticket.folder.name}: {fate.value} as run {report['run_id']}")
 
 
-async def put_aside(watch: Watch, due: Due, error: InputError) -> None:
+async def put_aside(watch: InboxWatch, due: PendingFile, error: InputError) -> None:
     """Put a file that could not be read to its end where the failed ones are."""
     fate = await asyncio.to_thread(refuse, due.ticket, error, watch.inbox)
     watch.count(fate)

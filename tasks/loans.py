@@ -15,8 +15,8 @@ from nightscreen.steps.loans import offering as offers
 from nightscreen.steps.loans import tracking as following
 from nightscreen.steps.loans.offer_report import close_offering
 from nightscreen.steps.loans.tracking_report import close_tracking
-from nightscreen.tasks import live
-from nightscreen.tasks.edge import guarded
+from nightscreen.tasks import run_registry
+from nightscreen.tasks.error_boundary import guard_task
 from nightscreen.tasks.events import tell_events
 from nightscreen.tasks.logs import say_report
 
@@ -31,7 +31,7 @@ def offering_of(run_id: str) -> Offering:
     Raises:
         RunNotOpenError: this process has no such run open.
     """
-    found: Offering = live.errand_of(run_id).work
+    found: Offering = run_registry.errand_of(run_id).work
     return found
 
 
@@ -41,15 +41,15 @@ def tracking_of(run_id: str) -> Tracking:
     Raises:
         RunNotOpenError: this process has no such run open.
     """
-    found: Tracking = live.errand_of(run_id).work
+    found: Tracking = run_registry.errand_of(run_id).work
     return found
 
 
 @task(name="take rows", cache_policy=NO_CACHE, persist_result=False)
-@guarded
+@guard_task
 async def take_rows(run_id: str) -> dict[str, int]:
     """Read the rows with a chosen decision; return how they stand before anything is sent."""
-    run = live.errand_of(run_id)
+    run = run_registry.errand_of(run_id)
     run.work = await asyncio.to_thread(offers.take_rows, run.run)
     counts = offering_of(run_id).counts()
     get_run_logger().info("%d rows have a chosen decision", sum(counts.values()))
@@ -57,21 +57,21 @@ async def take_rows(run_id: str) -> dict[str, int]:
 
 
 @task(name="check product", cache_policy=NO_CACHE, persist_result=False)
-@guarded
+@guard_task
 async def check_product(run_id: str) -> bool:
     """Find the product on the service's list."""
-    return await offers.check_product(offering_of(run_id), live.desk_of(run_id))
+    return await offers.check_product(offering_of(run_id), run_registry.desk_of(run_id))
 
 
 @task(name="make links", cache_policy=NO_CACHE, persist_result=False)
-@guarded
+@guard_task
 async def make_links(run_id: str) -> int:
     """Make a link for each customer who has none; return how many were made."""
-    return await offers.make_links(offering_of(run_id), live.desk_of(run_id))
+    return await offers.make_links(offering_of(run_id), run_registry.desk_of(run_id))
 
 
 @task(name="report offers", cache_policy=NO_CACHE, persist_result=False)
-@guarded
+@guard_task
 async def report_offers(run_id: str) -> dict[str, Any]:
     """Write offers, calls, report and manifest; return the report."""
     report = await asyncio.to_thread(close_offering, offering_of(run_id))
@@ -81,10 +81,10 @@ async def report_offers(run_id: str) -> dict[str, Any]:
 
 
 @task(name="take loans", cache_policy=NO_CACHE, persist_result=False)
-@guarded
+@guard_task
 async def take_loans(run_id: str) -> int:
     """Find every loan there is a reference for; return how many are to be asked about."""
-    run = live.errand_of(run_id)
+    run = run_registry.errand_of(run_id)
     run.work = await asyncio.to_thread(following.take_loans, run.run)
     due = len(tracking_of(run_id).due)
     get_run_logger().info("%d loans are open", due)
@@ -92,14 +92,14 @@ async def take_loans(run_id: str) -> int:
 
 
 @task(name="follow loans", cache_policy=NO_CACHE, persist_result=False)
-@guarded
+@guard_task
 async def follow_loans(run_id: str) -> int:
     """Ask about every open loan; return how many answered."""
-    return await following.follow_loans(tracking_of(run_id), live.desk_of(run_id))
+    return await following.follow_loans(tracking_of(run_id), run_registry.desk_of(run_id))
 
 
 @task(name="report loans", cache_policy=NO_CACHE, persist_result=False)
-@guarded
+@guard_task
 async def report_loans(run_id: str) -> dict[str, Any]:
     """Write loans, changes, calls, report and manifest; return the report."""
     report = await asyncio.to_thread(close_tracking, tracking_of(run_id))

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Tracer
 
-    from nightscreen.client.classify import Reading
-    from nightscreen.steps.asking.control import CheckProgress
-    from nightscreen.steps.line import Line
+    from nightscreen.client.classify import CallOutcome
+    from nightscreen.steps.calling.control import CheckProgress
+    from nightscreen.steps.screening_run import ScreeningRun
 
 NAME = PREFIX.rstrip("_").lower()
 FLUSH_MS = 5_000
@@ -51,8 +51,8 @@ class Telemetry:
     tracer: Tracer
     traces: TracerProvider
     measures: MeterProvider
-    heard: Callable[[str, float, Reading], None]
-    lines: dict[str, Line] = field(default_factory=dict)
+    heard: Callable[[str, float, CallOutcome], None]
+    lines: dict[str, ScreeningRun] = field(default_factory=dict)
 
 
 _open: Telemetry | None = None
@@ -65,7 +65,7 @@ def is_wanted() -> bool:
     return any(os.environ.get(name) for name in ENDPOINTS)
 
 
-def begin(line: Line) -> bool:
+def begin(line: ScreeningRun) -> bool:
     """Take measures of a run from now on; False where no exporter is configured."""
     if _open is None and is_wanted():
         use(_from_environment())
@@ -82,7 +82,7 @@ def use(telemetry: Telemetry | None) -> None:
     _open = telemetry
 
 
-def end(line: Line) -> None:
+def end(line: ScreeningRun) -> None:
     """Hand in what was measured of a run."""
     if _open is None:
         return
@@ -160,13 +160,13 @@ def assemble(processor: Any, reader: Any) -> Telemetry:  # noqa: ANN401 - the SD
     traces = tracing.TracerProvider(resource=resource, shutdown_on_exit=False)
     traces.add_span_processor(processor)
     measures = metrics.MeterProvider([reader], resource=resource, shutdown_on_exit=False)
-    lines: dict[str, Line] = {}
+    lines: dict[str, ScreeningRun] = {}
     heard = _listener(measures)
     _observe(measures, lines)
     return Telemetry(traces.get_tracer(NAME), traces, measures, heard, lines)
 
 
-def _listener(measures: MeterProvider) -> Callable[[str, float, Reading], None]:
+def _listener(measures: MeterProvider) -> Callable[[str, float, CallOutcome], None]:
     """Return what enters each attempt that came back."""
     meter = measures.get_meter(NAME)
     calls = meter.create_counter(f"{NAME}.calls", unit="{call}", description="Attempts made.")
@@ -177,7 +177,7 @@ def _listener(measures: MeterProvider) -> Callable[[str, float, Reading], None]:
         explicit_bucket_boundaries_advisory=SECONDS,
     )
 
-    def heard(check: str, seconds: float, reading: Reading) -> None:
+    def heard(check: str, seconds: float, reading: CallOutcome) -> None:
         trouble = "" if reading.trouble is None else str(reading.trouble)
         outcome = "" if reading.outcome is None else str(reading.outcome)
         which = {"check": check, "verdict": str(reading.verdict)}
@@ -187,7 +187,7 @@ def _listener(measures: MeterProvider) -> Callable[[str, float, Reading], None]:
     return heard
 
 
-def _observe(measures: MeterProvider, lines: dict[str, Line]) -> None:
+def _observe(measures: MeterProvider, lines: dict[str, ScreeningRun]) -> None:
     """Have a run's live numbers read whenever measures are taken."""
     meter = measures.get_meter(NAME)
     by_check: tuple[tuple[str, str, Callable[[CheckProgress], float]], ...] = (
@@ -203,7 +203,7 @@ def _observe(measures: MeterProvider, lines: dict[str, Line]) -> None:
 
 
 def _each_check(
-    lines: dict[str, Line], value: Callable[[CheckProgress], float]
+    lines: dict[str, ScreeningRun], value: Callable[[CheckProgress], float]
 ) -> Callable[[CallbackOptions], Iterable[Observation]]:
     from opentelemetry.metrics import Observation  # noqa: PLC0415 - only where wanted
 
@@ -217,7 +217,7 @@ def _each_check(
     return observed
 
 
-def _balance(lines: dict[str, Line]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+def _balance(lines: dict[str, ScreeningRun]) -> Callable[[CallbackOptions], Iterable[Observation]]:
     from opentelemetry.metrics import Observation  # noqa: PLC0415 - only where wanted
 
     def observed(_options: CallbackOptions) -> Iterable[Observation]:

@@ -38,7 +38,7 @@ FIRST = {
     "tests/privacy/": "privacy",
     "tests/demo/": "the demo",
     "tests/steps/test_pulling_processes.py": "pulls",
-    "tests/oncall/": "on call",
+    "tests/ops/": "on call",
     "tests/money/": "money",
 }
 """What takes longest is begun first, and what shares a fixture of a session shares a process."""

@@ -21,8 +21,8 @@ from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import closing, line
-from nightscreen.steps.asking import rounds as asking
+from nightscreen.steps import finalize, screening_run
+from nightscreen.steps.calling import funding_rounds as asking
 from nightscreen.storage.clock import LAGOS, system_clock
 
 if TYPE_CHECKING:
@@ -93,11 +93,11 @@ class World:
             **self.settings,
         )
         parameters = ScreenBatch(**{"output": str(self.folder / "out"), **options})
-        run = line.open_line(parameters, settings, clock=self.clock, resolve=self.resolve)
+        run = screening_run.open_line(parameters, settings, clock=self.clock, resolve=self.resolve)
         try:
-            line.take_in(run)
-            line.make_plan(run)
-            line.make_price(run)
+            screening_run.take_in(run)
+            screening_run.make_plan(run)
+            screening_run.make_price(run)
             transport = httpx.ASGITransport(application(self.sandbox))
             open_ = asking.open_asking(run, transport=transport)
             await asking.open_books(open_)
@@ -108,8 +108,8 @@ class World:
                             group.create_task(_ask(open_, name))
             await asking.close_books(open_)
             await open_.close()
-            rows = closing.write_rows(run)
-            report = closing.write_report(run, rows)
+            rows = finalize.write_rows(run)
+            report = finalize.write_report(run, rows)
             return Night(run.folder.path, report)
         finally:
             run.close()

@@ -27,7 +27,7 @@ _NOT_HELD = "we hold none"
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class BvnComparison:
     """What agrees: a grade or a truth for each, None where one side is missing, and why."""
 
     name: str | None
@@ -38,17 +38,17 @@ class Compared:
     phone_explained: str
 
 
-def compare(held: HeldCustomer, answer: BvnDetails) -> Compared:
+def compare(held: HeldCustomer, answer: BvnDetails) -> BvnComparison:
     """Compare a customer with a BVN answer: with the details where it has any."""
     if answer.only_accounts():
         name, explained = _best_account(held, answer.accounts)
-        return Compared(name, explained, None, _NOT_IN_ACCOUNTS, None, _NOT_IN_ACCOUNTS)
+        return BvnComparison(name, explained, None, _NOT_IN_ACCOUNTS, None, _NOT_IN_ACCOUNTS)
     parts = (answer.first_name, answer.middle_name, answer.last_name)
     theirs = " ".join(part for part in parts if part)
     name, explained = _told(match_names(held.names, theirs or None), theirs)
     dob, dob_explained = _dates(held.date_of_birth, answer.dob)
     phone, phone_explained = _phones(held.phone, answer.mobile)
-    return Compared(name, explained, dob, dob_explained, phone, phone_explained)
+    return BvnComparison(name, explained, dob, dob_explained, phone, phone_explained)
 
 
 def _told(match: NameMatch | None, theirs: str) -> tuple[str | None, str]:

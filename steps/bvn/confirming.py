@@ -15,8 +15,9 @@ from nightscreen.client import wire
 from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.parameters import batch_name
-from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.rows import Action, Problem, RefusedRow
+from nightscreen.steps.api_runs.call_session import open_errand_run
 from nightscreen.steps.bvn.consent import (
     Transitions,
     bring_up_to_date,
@@ -28,20 +29,19 @@ from nightscreen.steps.bvn.consent import (
 from nightscreen.steps.bvn.opening import batch_asked, keyed_digest, remembered
 from nightscreen.steps.bvn.otps import QUARANTINED, OtpFile, Supplied, read_otps, tidy_otp
 from nightscreen.steps.bvn.requesting import quote
-from nightscreen.steps.errands.desk import open_errand_run
-from nightscreen.steps.line import PROBLEMS, require_service
+from nightscreen.steps.screening_run import PROBLEMS, require_service
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.mapping import read_mapping
 from nightscreen.storage.outputs import QUARANTINE
-from nightscreen.storage.rejects import ProblemsWriter, QuarantineWriter
+from nightscreen.storage.quarantine import ProblemsWriter, QuarantineWriter
 
 if TYPE_CHECKING:
     from nightscreen.schemas.settings import BvnConsent, Settings
-    from nightscreen.steps.asking.jobs import Job
-    from nightscreen.steps.errands.desk import Desk, ErrandRun
+    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.steps.calling.jobs import LookupTask
     from nightscreen.storage.clock import Clock
 
 FLOW = "confirm_bvns"
@@ -97,7 +97,7 @@ class Given:
     line: int
     request: BvnRequest
     otp: str = field(repr=False)
-    job: Job | None = None
+    job: LookupTask | None = None
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class Confirming:
 
 def open_confirm(
     parameters: ConfirmBvns, settings: Settings, *, clock: Clock = system_clock
-) -> tuple[ErrandRun, Confirming]:
+) -> tuple[ApiRun, Confirming]:
     """Open a run that sends passwords on; nothing is sent.
 
     Raises:
@@ -156,7 +156,7 @@ def open_confirm(
     return run, Confirming(parameters, given)
 
 
-def take_in(run: ErrandRun, confirming: Confirming) -> None:
+def take_in(run: ApiRun, confirming: Confirming) -> None:
     """Read the passwords into memory and judge each customer's request; write quarantine."""
     given = confirming.parameters
     mapping = read_mapping(Path(given.mapping)) if given.mapping else None
@@ -173,7 +173,7 @@ def take_in(run: ErrandRun, confirming: Confirming) -> None:
     run.folder.rows |= {QUARANTINE: len(file.refused), PROBLEMS: len(file.problems)}
 
 
-def _match(run: ErrandRun, confirming: Confirming) -> None:
+def _match(run: ApiRun, confirming: Confirming) -> None:
     """Find each customer's request; refuse a password that may not be sent."""
     file, digits = confirming.file, run.settings.bvn_consent.otp_digits
     name = run.journal.pseudonyms.customers_anywhere
@@ -198,7 +198,7 @@ def _match(run: ErrandRun, confirming: Confirming) -> None:
             _refuse(file, each.line, each.customer_id, finding)
 
 
-def _refuse_unknown(run: ErrandRun, file: OtpFile, each: Supplied, digits: int) -> None:
+def _refuse_unknown(run: ApiRun, file: OtpFile, each: Supplied, digits: int) -> None:
     """Refuse a customer without a request; an id that could be a password is not shown."""
     customers = Customers.of(run.journal)
     pseudonyms = [
@@ -239,7 +239,7 @@ def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> tuple[str, s
 class Tried:
     """Tells which requests this run, or this very file, has dealt with before."""
 
-    def __init__(self, run: ErrandRun) -> None:
+    def __init__(self, run: ApiRun) -> None:
         self._run = run
         self._digests: dict[str, str] = {}
 
@@ -258,7 +258,7 @@ class Tried:
         return self._digests[run_id] == self._run.input_digest
 
 
-def price(run: ErrandRun, confirming: Confirming) -> int:
+def price(run: ApiRun, confirming: Confirming) -> int:
     """Quote the passwords that are to be sent; return their number."""
     wanted = len(confirming.given)
     run.quote = quote(run, Operation.BVN_FINISH, wanted)
@@ -267,7 +267,7 @@ def price(run: ErrandRun, confirming: Confirming) -> int:
     return wanted
 
 
-async def send(desk: Desk, confirming: Confirming) -> int:
+async def send(desk: CallSession, confirming: Confirming) -> int:
     """Send every password on, once; return how many customers are confirmed now."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -279,13 +279,15 @@ async def send(desk: Desk, confirming: Confirming) -> int:
     return sum(each.request.state is BvnState.CONFIRMED for each in confirming.given)
 
 
-async def _send_one(desk: Desk, confirming: Confirming, given: Given) -> None:
+async def _send_one(desk: CallSession, confirming: Confirming, given: Given) -> None:
     before = given.request.state.value
     given.job, given.request = await supply(desk, given.request, given.otp)
     confirming.moved.note(before, given.request)
 
 
-async def supply(desk: Desk, request: BvnRequest, otp: str) -> tuple[Job | None, BvnRequest]:
+async def supply(
+    desk: CallSession, request: BvnRequest, otp: str
+) -> tuple[LookupTask | None, BvnRequest]:
     """Send one password on and write down what came of it; it is not kept anywhere.
 
     Returns:
@@ -305,7 +307,7 @@ async def supply(desk: Desk, request: BvnRequest, otp: str) -> tuple[Job | None,
     return job, await asyncio.to_thread(_learn, desk.run, consents, request, job)
 
 
-def _learn(run: ErrandRun, consents: BvnConsents, request: BvnRequest, job: Job) -> BvnRequest:
+def _learn(run: ApiRun, consents: BvnConsents, request: BvnRequest, job: LookupTask) -> BvnRequest:
     claimed = consents.find(request.request_id)
     if claimed is None:  # erased meanwhile
         return request
@@ -314,14 +316,14 @@ def _learn(run: ErrandRun, consents: BvnConsents, request: BvnRequest, job: Job)
     return after
 
 
-def look_again(run: ErrandRun, confirming: Confirming) -> None:
+def look_again(run: ApiRun, confirming: Confirming) -> None:
     """Read the requests again, of which some may have been settled after a cancellation."""
     consents = BvnConsents.of(run.journal)
     for each in confirming.given:
         each.request = consents.find(each.request.request_id) or each.request
 
 
-def standings(run: ErrandRun, confirming: Confirming) -> list[Standing]:
+def standings(run: ApiRun, confirming: Confirming) -> list[LookupStatus]:
     """Return how the run's calls ended, those of its earlier sessions included."""
     found = [standing_of(each, Doubt.FINISH) for each in confirming.earlier]
     for each in confirming.given:
@@ -330,5 +332,5 @@ def standings(run: ErrandRun, confirming: Confirming) -> list[Standing]:
         elif each.request.finish_run_id == run.run_id:
             found.append(standing_of(each.request, Doubt.FINISH))
         else:
-            found.append(Standing.WAITING)
+            found.append(LookupStatus.WAITING)
     return found

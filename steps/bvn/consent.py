@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from nightscreen.client.classify import Trouble
-from nightscreen.client.reading import parse_answer
+from nightscreen.client.classify import FailureReason
+from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.answers import BvnStarted
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import Operation
-from nightscreen.schemas.plan import Standing
-from nightscreen.steps.asking.control import COMPLETED, StopReason
-from nightscreen.steps.asking.jobs import CALL_STATES
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.steps.calling.control import COMPLETED, StopReason
+from nightscreen.steps.calling.jobs import CALL_STATES
 from nightscreen.storage.journal.bvn_consents import BvnConsents, LastCall
 from nightscreen.storage.journal.runs import RUNNING
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nightscreen.schemas.settings import BvnConsent
-    from nightscreen.steps.asking.control import Control
-    from nightscreen.steps.asking.jobs import Job
+    from nightscreen.steps.calling.control import Control
+    from nightscreen.steps.calling.jobs import LookupTask
     from nightscreen.storage.journal import Journal
 
 _LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value})
 """Nobody knows what the call did, though that of an unreadable one is paid for."""
 _SAID = {
-    Trouble.OTP_WRONG.value: BvnState.WRONG_OTP,
-    Trouble.OTP_EXPIRED.value: BvnState.EXPIRED,
-    Trouble.OTP_UNASKED.value: BvnState.EXPIRED,
+    FailureReason.OTP_WRONG.value: BvnState.WRONG_OTP,
+    FailureReason.OTP_EXPIRED.value: BvnState.EXPIRED,
+    FailureReason.OTP_UNASKED.value: BvnState.EXPIRED,
 }
 _NOT_SENT = {
-    Trouble.UNREACHABLE.value: BvnState.UNREACHABLE,
-    Trouble.WRONG_CONTACT.value: BvnState.WRONG_CONTACT,
+    FailureReason.UNREACHABLE.value: BvnState.UNREACHABLE,
+    FailureReason.WRONG_CONTACT.value: BvnState.WRONG_CONTACT,
 }
 _MASKS = frozenset("*•xX#")
 _SHOWN_FIRST, _SHOWN_LAST = 4, 3
@@ -66,10 +66,10 @@ class Transitions:
             self.rows.append((after, before, after.state.value))
 
 
-def call_of(job: Job, now: int) -> LastCall | None:
+def call_of(job: LookupTask, now: int) -> LastCall | None:
     """Return how a call that has just come back ended; None where it never left."""
     reading = job.reading
-    if reading is None or job.standing is Standing.LAPSED:
+    if reading is None or job.standing is LookupStatus.LAPSED:
         return None
     trouble = None if reading.trouble is None else reading.trouble.value
     return LastCall(CALL_STATES[reading.verdict].value, trouble, reading.cost_micro, now)
@@ -199,15 +199,15 @@ def _learnt(
     return started(request, call, contact)
 
 
-def end_short(control: Control, jobs: Iterable[Job]) -> None:
+def end_short(control: Control, jobs: Iterable[LookupTask]) -> None:
     """Stop a run by its cap where calls were left that nothing else kept from being made."""
-    left = any(job.standing is Standing.WAITING for job in jobs)
+    left = any(job.standing is LookupStatus.WAITING for job in jobs)
     if left and control.ending()[0] == COMPLETED:
         control.stop_run(StopReason.BUDGET)
 
 
-def standing_of(request: BvnRequest, doubt: Doubt) -> Standing:
+def standing_of(request: BvnRequest, doubt: Doubt) -> LookupStatus:
     """Return how a call of an earlier session of a run ended."""
     if request.doubt is doubt:
-        return Standing.IN_DOUBT
-    return Standing.PAID if request.cost_micro else Standing.FREE
+        return LookupStatus.IN_DOUBT
+    return LookupStatus.PAID if request.cost_micro else LookupStatus.FREE

@@ -19,16 +19,16 @@ from urllib.parse import urlsplit
 
 from itsdangerous import BadSignature, Signer
 
+from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
 from nightscreen.schemas.checks import Operation
-from nightscreen.schemas.errands import ErrandParameters
-from nightscreen.steps.asking.control import StopReason
+from nightscreen.steps.api_runs.call_session import open_desk, open_errand_run
+from nightscreen.steps.api_runs.report import errand_report, finish, operation_report, standings_of
 from nightscreen.steps.bvn.confirming import refusal, supply
 from nightscreen.steps.bvn.consent import bring_up_to_date
 from nightscreen.steps.bvn.otps import tidy_otp
-from nightscreen.steps.errands.desk import open_desk, open_errand_run
-from nightscreen.steps.errands.report import errand_report, finish, operation_report, standings_of
-from nightscreen.steps.report.callsheet import write_call_sheet
+from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.report.call_log import write_call_sheet
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.bvn_consents import BvnConsents
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     import httpx
 
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.asking.jobs import Job
-    from nightscreen.steps.errands.desk import ErrandRun
+    from nightscreen.steps.api_runs.call_session import ApiRun
+    from nightscreen.steps.calling.jobs import LookupTask
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.journal import Journal
 
@@ -195,8 +195,8 @@ def _look_first(settings: Settings, token: str, clock: Clock) -> tuple[BvnReques
         return find_request(journal, token), look_at_link(journal, settings, token)
 
 
-def _open(settings: Settings, clock: Clock) -> ErrandRun:
-    parameters = ErrandParameters(output=str((settings.home / _FOLDER).absolute()))
+def _open(settings: Settings, clock: Clock) -> ApiRun:
+    parameters = ApiRunParameters(output=str((settings.home / _FOLDER).absolute()))
     return open_errand_run(
         parameters,
         settings,
@@ -208,13 +208,13 @@ def _open(settings: Settings, clock: Clock) -> ErrandRun:
 
 
 async def _send(
-    run: ErrandRun, request: BvnRequest, otp: str, transport: httpx.AsyncBaseTransport | None
+    run: ApiRun, request: BvnRequest, otp: str, transport: httpx.AsyncBaseTransport | None
 ) -> LinkView:
     """Make the one call of a run and write the run's report."""
     run.batch = request.batch
     run.control.progress[Operation.BVN_FINISH].wanted = 1
     desk = open_desk(run, transport=transport)
-    job: Job | None = None
+    job: LookupTask | None = None
     after = request
     try:
         job, after = await supply(desk, request, otp)
@@ -229,7 +229,7 @@ async def _send(
     return view(after, run.settings, run.clock())
 
 
-def _close(run: ErrandRun, job: Job | None) -> None:
+def _close(run: ApiRun, job: LookupTask | None) -> None:
     if job is None:
         run.withdraw()
         return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
-from nightscreen.steps.values.fields import bare_digits, is_absent
+from nightscreen.steps.values.validators import bare_digits, is_absent
 from nightscreen.storage.headings import fold
 from nightscreen.storage.tables import open_source
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.rows import SourceBatch
     from nightscreen.storage.mapping import Mapping
-    from nightscreen.storage.tables import Source
+    from nightscreen.storage.tables import TableSource
 
 OTP_HEADINGS = frozenset(
     {"otp", "otpcode", "otps", "onetimepassword", "onetimepasscode", "onetimepin", "passcode"}
@@ -88,7 +88,7 @@ def tidy_otp(text: str, digits: int) -> str | None:
     return bare if len(bare) == digits and _DIGITS.fullmatch(bare) else None
 
 
-def open_otps(path: Path, *, mapping: Mapping | None = None) -> Source:
+def open_otps(path: Path, *, mapping: Mapping | None = None) -> TableSource:
     """Open a file of passwords.
 
     Raises:
@@ -99,7 +99,7 @@ def open_otps(path: Path, *, mapping: Mapping | None = None) -> Source:
     return source
 
 
-def _otp_column(source: Source) -> int:
+def _otp_column(source: TableSource) -> int:
     columns = source.header.columns
     places = [place for place, each in enumerate(columns) if fold(each.heading) in OTP_HEADINGS]
     if len(places) != 1:
@@ -164,7 +164,7 @@ def _judge(
         found.refuse(line, shown, "otp", *otp_malformed(digits))
 
 
-def _left_aside(source: Source, used: set[int]) -> Iterator[Problem]:
+def _left_aside(source: TableSource, used: set[int]) -> Iterator[Problem]:
     """Tell of columns that are neither customer nor password; they are not read, nor kept."""
     for place, column in enumerate(source.header.columns):
         if place not in used:

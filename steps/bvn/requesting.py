@@ -17,9 +17,10 @@ from nightscreen.client import wire
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
 from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
 from nightscreen.schemas.parameters import batch_name
-from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.quote import CheckQuote, Quote
 from nightscreen.schemas.rows import Action, Flaw, Problem
+from nightscreen.steps.api_runs.call_session import open_errand_run
 from nightscreen.steps.bvn.consent import (
     Transitions,
     bring_up_to_date,
@@ -30,15 +31,14 @@ from nightscreen.steps.bvn.consent import (
     started,
 )
 from nightscreen.steps.bvn.opening import remembered
-from nightscreen.steps.errands.desk import open_errand_run
 from nightscreen.steps.intake import Intake
-from nightscreen.steps.line import PROBLEMS, known_prices
 from nightscreen.steps.planning.consent import consent_column, consent_ends
+from nightscreen.steps.screening_run import PROBLEMS, known_prices
 from nightscreen.storage.clock import system_clock, to_instant
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 from nightscreen.storage.mapping import read_mapping
 from nightscreen.storage.outputs import QUARANTINE
-from nightscreen.storage.rejects import ProblemsWriter, QuarantineWriter
+from nightscreen.storage.quarantine import ProblemsWriter, QuarantineWriter
 from nightscreen.storage.tables import file_digest, open_source
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.bvn import RequestBvns
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.asking.jobs import Job
-    from nightscreen.steps.errands.desk import Desk, ErrandRun
+    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.steps.calling.jobs import LookupTask
     from nightscreen.storage.clock import Clock
 
 FLOW = "request_bvns"
@@ -85,11 +85,11 @@ class Case:
     held: HeldCustomer | None = field(default=None, repr=False)
     why: str = ""
     request: BvnRequest | None = None
-    job: Job | None = None
+    job: LookupTask | None = None
 
 
 @dataclass(slots=True)
-class Asking:
+class BvnRequests:
     """What the stations of one run share."""
 
     parameters: RequestBvns
@@ -109,7 +109,7 @@ class Asking:
 
 def open_request(
     parameters: RequestBvns, settings: Settings, *, clock: Clock = system_clock
-) -> tuple[ErrandRun, Asking]:
+) -> tuple[ApiRun, BvnRequests]:
     """Open a run that asks customers; nothing is sent.
 
     Raises:
@@ -130,10 +130,10 @@ def open_request(
         input_digest=file_digest(given) if parameters.input else "",
         clock=clock,
     )
-    return run, Asking(parameters, given)
+    return run, BvnRequests(parameters, given)
 
 
-def take_in(run: ErrandRun, asking: Asking) -> None:
+def take_in(run: ApiRun, asking: BvnRequests) -> None:
     """Read the customers; write quarantine; judge eligibility and consent of each row."""
     given = asking.parameters
     mapping = read_mapping(Path(given.mapping)) if given.mapping else None
@@ -151,7 +151,7 @@ def take_in(run: ErrandRun, asking: Asking) -> None:
     run.folder.rows[QUARANTINE] = asking.rows_quarantined
 
 
-def _cases(run: ErrandRun, rows: pa.RecordBatch, contact: str) -> list[Case]:
+def _cases(run: ApiRun, rows: pa.RecordBatch, contact: str) -> list[Case]:
     if not rows.num_rows:
         return []
     lawful = consent_column(rows, at=to_instant(run.clock())).to_pylist()
@@ -192,7 +192,7 @@ def _judge(row: dict[str, Any], contact: str, *, lawful: bool) -> tuple[str, Hel
     return "" if lawful else NoAnswer.REFUSED.value, held
 
 
-def plan(run: ErrandRun, asking: Asking) -> int:
+def plan(run: ApiRun, asking: BvnRequests) -> int:
     """Find out who is to be asked, and quote it; return how many.
 
     A row whose consent has ended or been renewed passes that on to its earlier request.
@@ -227,7 +227,7 @@ def _is_wanted(case: Case) -> bool:
     return case.held is not None and not case.why and case.request is None
 
 
-def _choose(run: ErrandRun, asking: Asking, consents: BvnConsents) -> None:
+def _choose(run: ApiRun, asking: BvnRequests, consents: BvnConsents) -> None:
     """Leave a request to be made only where none was, or where another is wanted on purpose.
 
     One that was refused for its contact is made again where the file has another by now.
@@ -252,19 +252,19 @@ def _choose(run: ErrandRun, asking: Asking, consents: BvnConsents) -> None:
             _set_aside(asking, case, SUPERSEDED)
 
 
-def _set_aside(asking: Asking, case: Case, finding: tuple[str, str]) -> None:
+def _set_aside(asking: BvnRequests, case: Case, finding: tuple[str, str]) -> None:
     case.why = NoAnswer.INELIGIBLE.value
     asking.problems.append(Problem(case.line, "bvn", *finding, Action.INVALID))
 
 
-def write_problems(run: ErrandRun, asking: Asking) -> None:
+def write_problems(run: ApiRun, asking: BvnRequests) -> None:
     """Write every finding, in the order of the file."""
     with ProblemsWriter(run.folder.path / PROBLEMS) as problems:
         problems.write(sorted(asking.problems, key=lambda each: each.line))
     run.folder.rows[PROBLEMS] = len(asking.problems)
 
 
-def quote(run: ErrandRun, operation: Operation, calls: int) -> Quote:
+def quote(run: ApiRun, operation: Operation, calls: int) -> Quote:
     """Return what a number of calls would cost: nothing at the least, each charged at the most."""
     if not calls:
         return Quote(cap_micro=run.caps.run_micro)
@@ -286,7 +286,7 @@ def quote(run: ErrandRun, operation: Operation, calls: int) -> Quote:
     return Quote((line,), cap_micro=run.caps.run_micro)
 
 
-async def ask(desk: Desk, asking: Asking) -> int:
+async def ask(desk: CallSession, asking: BvnRequests) -> int:
     """Send every wanted customer a password; return how many calls were made.
 
     A request is written down before its call, and its state as soon as the call has come back, so
@@ -305,7 +305,7 @@ async def ask(desk: Desk, asking: Asking) -> int:
     return len(wanted)
 
 
-def _new_request(run: ErrandRun, case: Case) -> BvnRequest:
+def _new_request(run: ApiRun, case: Case) -> BvnRequest:
     if case.held is None:
         raise ValueError("a row that cannot be asked has no request")
     return BvnRequest(
@@ -322,7 +322,9 @@ def _new_request(run: ErrandRun, case: Case) -> BvnRequest:
     )
 
 
-async def _ask_one(desk: Desk, consents: BvnConsents, asking: Asking, case: Case) -> None:
+async def _ask_one(
+    desk: CallSession, consents: BvnConsents, asking: BvnRequests, case: Case
+) -> None:
     request = case.request
     if request is None or case.held is None:
         return
@@ -338,7 +340,7 @@ async def _ask_one(desk: Desk, consents: BvnConsents, asking: Asking, case: Case
 
 
 def _learn(
-    run: ErrandRun, consents: BvnConsents, asking: Asking, case: Case, request: BvnRequest
+    run: ApiRun, consents: BvnConsents, asking: BvnRequests, case: Case, request: BvnRequest
 ) -> None:
     """Write down what came of a call; a request for which nothing was sent is forgotten."""
     job = case.job
@@ -355,17 +357,17 @@ def _learn(
         return
     consents.drop(request)
     case.why = {
-        Standing.FAILED: NoAnswer.FAILED.value,
-        Standing.LAPSED: NoAnswer.REFUSED.value,
+        LookupStatus.FAILED: NoAnswer.FAILED.value,
+        LookupStatus.LAPSED: NoAnswer.REFUSED.value,
     }.get(job.standing, NoAnswer.PENDING.value)
 
 
-def standings(run: ErrandRun, asking: Asking) -> list[Standing]:
+def standings(run: ApiRun, asking: BvnRequests) -> list[LookupStatus]:
     """Return how the run's calls ended, those of its earlier sessions included."""
     found = [case.job.standing for case in asking.asked if case.job is not None]
     for case in asking.cases:
         if case.job is None and case.request is not None and case.request.run_id == run.run_id:
             found.append(standing_of(case.request, Doubt.START))
         elif case.job is None and _is_wanted(case):
-            found.append(Standing.WAITING)
+            found.append(LookupStatus.WAITING)
     return found

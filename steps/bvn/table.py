@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nightscreen.client.reading import parse_answer
+from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.answers import BvnAccount, BvnDetails
 from nightscreen.schemas.bvn import BvnState, Doubt
 from nightscreen.schemas.checks import NoAnswer, Operation
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from nightscreen.schemas.bvn import BvnRequest
+    from nightscreen.steps.api_runs.call_session import ApiRun
     from nightscreen.steps.bvn.consent import Transitions
-    from nightscreen.steps.errands.desk import ErrandRun
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.answers import StoredAnswer
 
@@ -111,7 +111,7 @@ EXPLAINED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BvnRecord:
     """One row of the output before details are added.
 
     Attributes:
@@ -127,7 +127,7 @@ class Line:
     link: str | None = None
 
 
-def write_table(run: ErrandRun, lines: Sequence[Line], now: int) -> dict[str, int]:
+def write_table(run: ApiRun, lines: Sequence[BvnRecord], now: int) -> dict[str, int]:
     """Write `bvn/part-*.parquet`; return how many rows are in each state."""
     states: dict[str, int] = {}
 
@@ -149,7 +149,7 @@ def _plain(schema: pa.Schema) -> pa.Schema:
     )
 
 
-def _rows(journal: Journal, lines: Iterable[Line], now: int) -> Iterator[dict[str, Any]]:
+def _rows(journal: Journal, lines: Iterable[BvnRecord], now: int) -> Iterator[dict[str, Any]]:
     lines = list(lines)
     shown = [line.request for line in lines if line.request is not None and _lawful(line, now)]
     confirmed = [each.subject for each in shown if each.state is BvnState.CONFIRMED]
@@ -163,11 +163,11 @@ def _rows(journal: Journal, lines: Iterable[Line], now: int) -> Iterator[dict[st
             yield {**_asked(line, line.request), **_details(journal, line.request, answer)}
 
 
-def _lawful(line: Line, now: int) -> bool:
+def _lawful(line: BvnRecord, now: int) -> bool:
     return not line.why and line.request is not None and now < line.request.consent_ends_at
 
 
-def _row(line: Line, state: str) -> dict[str, Any]:
+def _row(line: BvnRecord, state: str) -> dict[str, Any]:
     return {
         "customer_id": line.customer_id,
         "bvn": None if line.request is None else line.request.held.bvn,
@@ -178,7 +178,7 @@ def _row(line: Line, state: str) -> dict[str, Any]:
     }
 
 
-def _asked(line: Line, request: BvnRequest) -> dict[str, Any]:
+def _asked(line: BvnRecord, request: BvnRequest) -> dict[str, Any]:
     doubt = None if request.doubt is None else request.doubt.value
     return {
         **_row(line, request.state.value),
@@ -222,13 +222,13 @@ def _details(journal: Journal, request: BvnRequest, stored: StoredAnswer | None)
     }
 
 
-def lines_of(journal: Journal, batches: Iterable[str]) -> list[Line]:
+def lines_of(journal: Journal, batches: Iterable[str]) -> list[BvnRecord]:
     """Return a line for the newest request of each customer of some batch names."""
     requests = BvnConsents.of(journal).of_batches(set(batches))
-    return [Line(each.held.customer_id, each.batch, request=each) for each in requests]
+    return [BvnRecord(each.held.customer_id, each.batch, request=each) for each in requests]
 
 
-def write_changes(run: ErrandRun, moved: Transitions) -> dict[str, Any]:
+def write_changes(run: ApiRun, moved: Transitions) -> dict[str, Any]:
     """Write `changes.parquet`, without identifiers; return the report's part."""
     name = run.journal.pseudonyms.customer
     rows = [

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightscreen.client.reading import parse_answer
+from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import InputError

@@ -14,14 +14,14 @@ import pyarrow as pa
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.offers import OFFERS_CSV, OFFERS_FILE, LinkState, OfferWord
 from nightscreen.schemas.rows import INSTANT
-from nightscreen.steps.asking.control import TEST_MODE, StopReason
-from nightscreen.steps.errands.report import errand_report, finish, operation_report
+from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
+from nightscreen.steps.calling.control import TEST_MODE, StopReason
 from nightscreen.steps.loans.offering import learn_rest
-from nightscreen.steps.report.callsheet import write_call_sheet
+from nightscreen.steps.report.call_log import write_call_sheet
 from nightscreen.steps.results.enriched import WORD
 from nightscreen.storage.clock import to_instant
 from nightscreen.storage.decision_files import csv_text
-from nightscreen.storage.private import appearing
+from nightscreen.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.offers import Offer
     from nightscreen.steps.loans.offering import Offering, Row
-    from nightscreen.steps.report.callsheet import CallSheet
+    from nightscreen.steps.report.call_log import CallLog
 
 OFFERS = pa.schema(
     [
@@ -103,7 +103,7 @@ def _product(offering: Offering) -> dict[str, Any]:
     return {"product_id": wanted, "name": None if found is None else found.name}
 
 
-def _checks(offering: Offering, sheet: CallSheet, *, test_mode: bool) -> dict[str, Any]:
+def _checks(offering: Offering, sheet: CallLog, *, test_mode: bool) -> dict[str, Any]:
     answers: dict[Operation, Mapping[str, int]] = {
         Operation.LOAN_PRODUCTS: {"listed": int(offering.product is not None)},
         Operation.LOAN_START: {"offered": offering.made},
@@ -124,7 +124,7 @@ def _write_offers(offering: Offering) -> None:
     )
     folder.write_parquet(OFFERS_FILE, OFFERS, tables)
     with (
-        appearing(folder.path / OFFERS_CSV) as partial,
+        atomic_write(folder.path / OFFERS_CSV) as partial,
         partial.open("w", encoding="utf-8", newline="") as file,
     ):
         writer = csv.writer(file, lineterminator="\r\n")

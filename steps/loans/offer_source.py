@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.errors import InputError
-from nightscreen.steps.asking.control import COMPLETED, STOPPED, TEST_MODE
-from nightscreen.steps.report.plausible import HELD, RELEASED
-from nightscreen.steps.results.answered import evidence_digest
+from nightscreen.steps.calling.control import COMPLETED, STOPPED, TEST_MODE
+from nightscreen.steps.report.anomaly_check import HELD, RELEASED
 from nightscreen.steps.results.decision_list import customer_name
 from nightscreen.steps.results.reviews import active_reviews
+from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.steps.values.addresses import judge_email
 from nightscreen.steps.values.phones import judge_phone
 from nightscreen.storage.journal.customers import Customers
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.schemas.decisions import KnownCustomer, Review
-    from nightscreen.steps.values.fields import Verdict
+    from nightscreen.steps.values.validators import Validated
     from nightscreen.storage.journal import Journal
 
 BLOCK_ROWS = 4096
@@ -49,7 +49,7 @@ _READ = (
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class OfferSource:
     """A screening run that may be offered from.
 
     Attributes:
@@ -81,7 +81,7 @@ class Candidate:
     superseded: bool = False
 
 
-def read_source(folder: Path, *, include_stopped: bool) -> Source:
+def read_source(folder: Path, *, include_stopped: bool) -> OfferSource:
     """Look at a run's folder.
 
     Raises:
@@ -108,7 +108,9 @@ def read_source(folder: Path, *, include_stopped: bool) -> Source:
             f"nightscreen screen --run {run_id}"
         )
     _refuse_unpublishable(run_id, report, include_stopped=include_stopped)
-    return Source(folder, run_id, str(manifest["batch"]), tuple(_parts(folder, run_id, manifest)))
+    return OfferSource(
+        folder, run_id, str(manifest["batch"]), tuple(_parts(folder, run_id, manifest))
+    )
 
 
 def _document(path: Path) -> dict[str, Any] | None:
@@ -155,7 +157,7 @@ def _parts(folder: Path, run_id: str, manifest: Mapping[str, Any]) -> Iterator[P
 
 
 def candidates(
-    journal: Journal, source: Source, decisions: Collection[str]
+    journal: Journal, source: OfferSource, decisions: Collection[str]
 ) -> tuple[list[Candidate], int]:
     """Return the rows with a chosen decision in their order, and how many rows there are in all."""
     judge = _Judge(journal, source, decisions)
@@ -174,7 +176,7 @@ def candidates(
 class _Judge:
     """Finds the newest decision that holds of each row."""
 
-    def __init__(self, journal: Journal, source: Source, decisions: Collection[str]) -> None:
+    def __init__(self, journal: Journal, source: OfferSource, decisions: Collection[str]) -> None:
         self._pseudonyms = journal.pseudonyms
         self._customers = Customers.of(journal)
         self._source = source
@@ -230,7 +232,7 @@ class _Judge:
         return own, "policy"
 
 
-def _sound(text: str | None, judge: Callable[[str], Verdict[str]]) -> str | None:
+def _sound(text: str | None, judge: Callable[[str], Validated[str]]) -> str | None:
     """Return a contact in the service's form; None where it is absent or malformed."""
     if not text:
         return None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.client import loans
-from nightscreen.client.classify import Verdict
+from nightscreen.client.classify import ChargeStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.money import naira_text
@@ -29,13 +29,13 @@ from nightscreen.schemas.offers import (
     OfferLoans,
     OfferWord,
 )
-from nightscreen.schemas.plan import Standing
-from nightscreen.steps.asking.control import StopReason
-from nightscreen.steps.errands.desk import open_errand_run
-from nightscreen.steps.line import known_prices
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.steps.api_runs.call_session import open_errand_run
+from nightscreen.steps.calling.control import StopReason
 from nightscreen.steps.loans.offer_links import bring_up_to_date, linked
 from nightscreen.steps.loans.offer_source import candidates, read_source
 from nightscreen.steps.loans.products import fetch_products, unknown_product
+from nightscreen.steps.screening_run import known_prices
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.loan_offers import LoanOffers
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.loans import LoanProduct
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.asking.jobs import Job
-    from nightscreen.steps.errands.desk import Desk, ErrandRun
-    from nightscreen.steps.loans.offer_source import Candidate, Source
+    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.loans.offer_source import Candidate, OfferSource
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.journal import Journal
 
@@ -82,15 +82,15 @@ class Offering:
         ended: calls of each operation by how they came out.
     """
 
-    run: ErrandRun
+    run: ApiRun
     parameters: OfferLoans
-    source: Source
+    source: OfferSource
     rows_read: int
     rows: list[Row]
     store: LoanOffers
     product: LoanProduct | None = None
     made: int = 0
-    ended: dict[Operation, Counter[Standing]] = field(
+    ended: dict[Operation, Counter[LookupStatus]] = field(
         default_factory=lambda: {
             Operation.LOAN_PRODUCTS: Counter(),
             Operation.LOAN_START: Counter(),
@@ -136,7 +136,7 @@ def _journal(settings: Settings, clock: Clock) -> Journal:
 
 def open_offering(
     parameters: OfferLoans, settings: Settings, *, clock: Clock = system_clock
-) -> ErrandRun:
+) -> ApiRun:
     """Look at the screening run's folder and open a run of offers; nothing is sent.
 
     Raises:
@@ -156,7 +156,7 @@ def open_offering(
     )
 
 
-def take_rows(run: ErrandRun) -> Offering:
+def take_rows(run: ApiRun) -> Offering:
     """Read the rows with a chosen decision, and learn what earlier runs left behind.
 
     Raises:
@@ -221,7 +221,7 @@ def _look_up(store: LoanOffers, product_id: str, rows: Sequence[Row], run_id: st
     return others
 
 
-async def check_product(offering: Offering, desk: Desk) -> bool:
+async def check_product(offering: Offering, desk: CallSession) -> bool:
     """Find the product on the list; False where the run goes no further.
 
     Raises:
@@ -242,7 +242,7 @@ async def check_product(offering: Offering, desk: Desk) -> bool:
     raise UsageError(unknown_product(listed))
 
 
-def _nothing_left(run: ErrandRun) -> None:
+def _nothing_left(run: ApiRun) -> None:
     """Leave nothing of a new run that has asked for the list of products and no more."""
     if run.is_new:
         run.journal.runs.withdraw(run.run_id)
@@ -262,7 +262,7 @@ def learn_rest(offering: Offering) -> None:
 # --- making links ---
 
 
-async def make_links(offering: Offering, desk: Desk) -> int:
+async def make_links(offering: Offering, desk: CallSession) -> int:
     """Make a link for each row that has none; return how many were made.
 
     Rows that another process is making wait for it: it may yet give them back.
@@ -293,7 +293,7 @@ def _may_go_on(offering: Offering) -> bool:
     return run.control.may_send(_START, run.clock(), at) and _room(offering) > 0
 
 
-async def _make_block(offering: Offering, desk: Desk, rows: Sequence[Row]) -> list[Row]:
+async def _make_block(offering: Offering, desk: CallSession, rows: Sequence[Row]) -> list[Row]:
     """Write a block down, send it, and note what came; return the rows others are making."""
     mine, others = await asyncio.to_thread(_claim, offering, rows)
     jobs = await desk.make([_job(offering, desk, row) for row in mine])
@@ -349,7 +349,7 @@ def _offer_id(journal: Journal, candidate: Candidate, product_id: str, number: i
     return journal.pseudonyms.subject("loan offer", identity)
 
 
-def _job(offering: Offering, desk: Desk, row: Row) -> Job:
+def _job(offering: Offering, desk: CallSession, row: Row) -> LookupTask:
     assert row.offer is not None  # noqa: S101 - claimed in the lines above
     held = row.offer.held
     request = loans.initialize(
@@ -364,7 +364,7 @@ def _give_back(offering: Offering, rows: Sequence[Row]) -> None:
         row.offer = None
 
 
-def _note(offering: Offering, made: Sequence[tuple[Row, Job]]) -> None:
+def _note(offering: Offering, made: Sequence[tuple[Row, LookupTask]]) -> None:
     """Write down what came of a block's calls."""
     journal, now = offering.run.journal, offering.run.clock()
     kept: list[Offer] = []
@@ -372,16 +372,16 @@ def _note(offering: Offering, made: Sequence[tuple[Row, Job]]) -> None:
     for row, job in made:
         assert row.offer is not None  # noqa: S101 - it was sent
         reading = job.reading
-        if reading is not None and reading.verdict is Verdict.ANSWERED:
+        if reading is not None and reading.verdict is ChargeStatus.ANSWERED:
             row.offer = linked(journal, row.offer, reading.body, now)
             kept.append(row.offer)
-        elif job.standing is Standing.IN_DOUBT or (
-            reading is not None and reading.verdict is Verdict.IN_DOUBT
+        elif job.standing is LookupStatus.IN_DOUBT or (
+            reading is not None and reading.verdict is ChargeStatus.IN_DOUBT
         ):
             row.offer = replace(row.offer, state=LinkState.IN_DOUBT)
             kept.append(row.offer)
         else:
-            failed = job.standing is Standing.FAILED
+            failed = job.standing is LookupStatus.FAILED
             row.word = OfferWord.FAILED if failed else OfferWord.PENDING
             unmade.append(row)
         row.problem = None if reading is None or reading.trouble is None else str(reading.trouble)

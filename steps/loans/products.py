@@ -9,32 +9,32 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from nightscreen.client import loans
-from nightscreen.client.classify import Verdict
-from nightscreen.client.reading import parse_answer
+from nightscreen.client.classify import ChargeStatus
+from nightscreen.client.response_parser import parse_answer
+from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.checks import Operation, SubjectKind
-from nightscreen.schemas.errands import ErrandParameters
 from nightscreen.schemas.errors import StoppedError
 from nightscreen.schemas.loans import LoanProducts
-from nightscreen.steps.errands.desk import open_desk, open_errand_run, refuse_wrong_address
+from nightscreen.steps.api_runs.call_session import open_desk, open_errand_run, refuse_wrong_address
 from nightscreen.storage.clock import system_clock
 
 if TYPE_CHECKING:
     import httpx
 
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.asking.control import Control
-    from nightscreen.steps.asking.jobs import Job
-    from nightscreen.steps.errands.desk import Desk
+    from nightscreen.steps.api_runs.call_session import CallSession
+    from nightscreen.steps.calling.control import Control
+    from nightscreen.steps.calling.jobs import LookupTask
     from nightscreen.storage.clock import Clock
 
 
-async def fetch_products(desk: Desk) -> tuple[LoanProducts | None, Job]:
+async def fetch_products(desk: CallSession) -> tuple[LoanProducts | None, LookupTask]:
     """Ask for the list of active products; None where it did not come."""
     run = desk.run
     subject = run.journal.pseudonyms.subject(SubjectKind.PRODUCT.value, "list")
     job = await desk.one(desk.job(loans.products(), kind=SubjectKind.PRODUCT, subject=subject))
     reading = job.reading
-    if reading is None or reading.verdict is not Verdict.ANSWERED:
+    if reading is None or reading.verdict is not ChargeStatus.ANSWERED:
         run.control.conclude()
         return None, job
     found = parse_answer(Operation.LOAN_PRODUCTS, reading.body)
@@ -61,7 +61,7 @@ async def list_products(
     """
     with tempfile.TemporaryDirectory(prefix="nightscreen-") as folder:
         run = open_errand_run(
-            ErrandParameters(output=folder),
+            ApiRunParameters(output=folder),
             settings,
             flow="loan_products",
             batch="loan-products",
@@ -83,7 +83,7 @@ async def list_products(
             run.close()
 
 
-def _why(control: Control, job: Job) -> str:
+def _why(control: Control, job: LookupTask) -> str:
     refused = control.refusals()
     if refused:
         return "; ".join(refused)

@@ -15,8 +15,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from nightscreen.client import loans
-from nightscreen.client.classify import Verdict
-from nightscreen.client.reading import parse_answer
+from nightscreen.client.classify import ChargeStatus
+from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.checks import Operation, Outcome, SubjectKind
 from nightscreen.schemas.loans import LoanState
 from nightscreen.schemas.offers import (
@@ -24,13 +24,13 @@ from nightscreen.schemas.offers import (
     TRACK_BATCH,
     TRACK_FLOW,
     LoanNews,
+    LoanSnapshot,
     LoanWord,
     Offer,
-    Seen,
     TrackLoans,
 )
-from nightscreen.schemas.plan import Standing
-from nightscreen.steps.errands.desk import open_errand_run
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.steps.api_runs.call_session import open_errand_run
 from nightscreen.steps.loans.offer_links import bring_up_to_date
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal.loan_offers import LoanOffers
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.asking.jobs import Job
-    from nightscreen.steps.errands.desk import Desk, ErrandRun
+    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.steps.calling.jobs import LookupTask
     from nightscreen.storage.clock import Clock
 
 BLOCK = 128
@@ -66,10 +66,10 @@ class Tracking:
         ended: calls by how they came out.
     """
 
-    run: ErrandRun
+    run: ApiRun
     loans: list[Followed]
     store: LoanOffers
-    ended: Counter[Standing] = field(default_factory=Counter)
+    ended: Counter[LookupStatus] = field(default_factory=Counter)
 
     @property
     def due(self) -> list[Followed]:
@@ -79,7 +79,7 @@ class Tracking:
 
 def open_tracking(
     parameters: TrackLoans, settings: Settings, *, clock: Clock = system_clock
-) -> ErrandRun:
+) -> ApiRun:
     """Open a run that follows loans; nothing is sent.
 
     Raises:
@@ -96,7 +96,7 @@ def open_tracking(
     )
 
 
-def take_loans(run: ErrandRun) -> Tracking:
+def take_loans(run: ApiRun) -> Tracking:
     """Find every loan there is a reference for, and take over what dead runs did not tell."""
     store = LoanOffers.of(run.journal)
     bring_up_to_date(run.journal)
@@ -111,12 +111,12 @@ def take_loans(run: ErrandRun) -> Tracking:
     return tracking
 
 
-def _is_dead(run: ErrandRun, run_id: str) -> bool:
+def _is_dead(run: ApiRun, run_id: str) -> bool:
     found = run.journal.runs.find(run_id)
     return found is None or found.state == KILLED
 
 
-async def follow_loans(tracking: Tracking, desk: Desk) -> int:
+async def follow_loans(tracking: Tracking, desk: CallSession) -> int:
     """Ask about every open loan and write down what was seen; return how many answered.
 
     The first is asked about alone: a key that may not ask is told by one call.
@@ -133,20 +133,20 @@ async def follow_loans(tracking: Tracking, desk: Desk) -> int:
     return sum(each.word in answered for each in tracking.loans)
 
 
-def _job(desk: Desk, offer: Offer) -> Job:
+def _job(desk: CallSession, offer: Offer) -> LookupTask:
     assert offer.loan is not None  # noqa: S101 - it has a reference
     request = loans.loan(offer.held.reference or "")
     return desk.job(request, kind=SubjectKind.LOAN, subject=offer.loan)
 
 
-def _note(tracking: Tracking, made: Sequence[tuple[Followed, Job]]) -> None:
+def _note(tracking: Tracking, made: Sequence[tuple[Followed, LookupTask]]) -> None:
     """Write down what was seen in a block, and what is new."""
     now = tracking.run.clock()
     views: list[tuple[Offer, Offer, LoanNews | None]] = []
     for each, job in made:
         seen = _seen(each.offer, job)
         if seen is None:
-            if job.standing in {Standing.FAILED, Standing.IN_DOUBT}:
+            if job.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
                 each.word = LoanWord.FAILED
             continue
         each.word = LoanWord.FOLLOWED if seen.known else LoanWord.UNKNOWN_REFERENCE
@@ -162,18 +162,18 @@ def _note(tracking: Tracking, made: Sequence[tuple[Followed, Job]]) -> None:
                 each.offer = fresh.get(each.offer.offer_id, each.offer)
 
 
-def _seen(offer: Offer, job: Job) -> Seen | None:
+def _seen(offer: Offer, job: LookupTask) -> LoanSnapshot | None:
     """Return what an answer says of a loan; None where none came."""
     reading = job.reading
-    if reading is None or reading.verdict is not Verdict.ANSWERED:
+    if reading is None or reading.verdict is not ChargeStatus.ANSWERED:
         return None
     before = offer.held.seen
     if reading.outcome is Outcome.NOT_FOUND:
-        return replace(before, known=False) if before else Seen(known=False)
+        return replace(before, known=False) if before else LoanSnapshot(known=False)
     loan = parse_answer(Operation.LOAN_VIEW, reading.body)
     if not isinstance(loan, LoanState) or not loan.status:
         return None
-    return Seen(
+    return LoanSnapshot(
         status=loan.status,
         loan_amount=_text(loan.loan_amount),
         amount_disbursed=_text(loan.amount_disbursed),
@@ -194,7 +194,7 @@ def _text(amount: Decimal | None) -> str | None:
     return f"{amount.quantize(Decimal('0.01')):f}"
 
 
-def _after(offer: Offer, seen: Seen, now: int) -> Offer:
+def _after(offer: Offer, seen: LoanSnapshot, now: int) -> Offer:
     """Return an offer as it is after its loan was seen."""
     moved = seen.status != offer.status
     return replace(
@@ -207,12 +207,12 @@ def _after(offer: Offer, seen: Seen, now: int) -> Offer:
     )
 
 
-def has_ended(seen: Seen) -> bool:
+def has_ended(seen: LoanSnapshot) -> bool:
     """Tell whether a loan is not to be asked about any more."""
     return seen.known and (seen.status or "").strip().upper() in CLOSED_WORDS
 
 
-def _news(run_id: str, offer: Offer, seen: Seen, now: int) -> LoanNews | None:
+def _news(run_id: str, offer: Offer, seen: LoanSnapshot, now: int) -> LoanNews | None:
     """Return what a view tells; None where nothing differs."""
     before = offer.held.seen
     if seen == before:

@@ -15,9 +15,9 @@ import pyarrow as pa
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.offers import LOANS_FILE, LoanWord
 from nightscreen.schemas.rows import INSTANT, NAIRA
-from nightscreen.steps.asking.control import TEST_MODE
-from nightscreen.steps.errands.report import errand_report, finish, operation_report
-from nightscreen.steps.report.callsheet import write_call_sheet
+from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
+from nightscreen.steps.calling.control import TEST_MODE
+from nightscreen.steps.report.call_log import write_call_sheet
 from nightscreen.steps.results.changes import CHANGES_FILE
 from nightscreen.steps.results.enriched import WORD
 from nightscreen.storage.clock import to_instant
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from nightscreen.schemas.offers import LoanNews, Offer, Seen
+    from nightscreen.schemas.offers import LoanNews, LoanSnapshot, Offer
     from nightscreen.steps.loans.tracking import Followed, Tracking
 
 LOANS = pa.schema(
@@ -165,7 +165,9 @@ def _told(news: LoanNews, offer: Offer) -> Iterator[dict[str, Any]]:
         }
 
 
-def differences(before: Seen | None, now: Seen) -> Iterator[tuple[str, str | None, str | None]]:
+def differences(
+    before: LoanSnapshot | None, now: LoanSnapshot
+) -> Iterator[tuple[str, str | None, str | None]]:
     """Yield field, old and new value of all that differs; at a first view what is worth telling."""
     was_known = True if before is None else before.known
     if was_known != now.known:

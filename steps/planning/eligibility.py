@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind
-from nightscreen.schemas.plan import Slot, Why
+from nightscreen.schemas.plan import CheckIdentity, SkipReason
 from nightscreen.schemas.rows import Flaw
 
 if TYPE_CHECKING:
@@ -30,16 +30,18 @@ _FLAWS: dict[IdentityKind, Flaw] = {
 }
 
 
-def slots_of(checks: Sequence[Check], karma_kinds: Sequence[IdentityKind]) -> tuple[Slot, ...]:
+def slots_of(
+    checks: Sequence[Check], karma_kinds: Sequence[IdentityKind]
+) -> tuple[CheckIdentity, ...]:
     """Return every check with the identities it is asked by."""
-    found: list[Slot] = []
+    found: list[CheckIdentity] = []
     for check in checks:
         if check is Check.KARMA:
-            found += [Slot(check, kind) for kind in karma_kinds]
+            found += [CheckIdentity(check, kind) for kind in karma_kinds]
         elif check is Check.BANK_ACCOUNT:
-            found.append(Slot(check, IdentityKind.NUBAN))
+            found.append(CheckIdentity(check, IdentityKind.NUBAN))
         else:
-            found.append(Slot(check, IdentityKind.BVN))
+            found.append(CheckIdentity(check, IdentityKind.BVN))
     return tuple(found)
 
 
@@ -48,7 +50,7 @@ def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def identities(rows: pa.Table, slot: Slot) -> pa.Array:
+def identities(rows: pa.Table, slot: CheckIdentity) -> pa.Array:
     """Return each row's identity for a slot in the service's own form; null where absent.
 
     An account is `<bank code>-<account number>` (specification, karma identifier kinds).
@@ -58,7 +60,7 @@ def identities(rows: pa.Table, slot: Slot) -> pa.Array:
     return flat(rows[slot.kind.value])
 
 
-def why_not(rows: pa.Table, slot: Slot, consent: NDArray[np.bool_]) -> NDArray[np.int8]:
+def why_not(rows: pa.Table, slot: CheckIdentity, consent: NDArray[np.bool_]) -> NDArray[np.int8]:
     """Return for each row why a slot is not asked (`schemas.plan.Why`), the first that applies."""
     flaws = flat(rows["flaws"]).to_numpy(zero_copy_only=False)
     absent = pc.is_null(identities(rows, slot)).to_numpy(zero_copy_only=False)
@@ -71,6 +73,6 @@ def why_not(rows: pa.Table, slot: Slot, consent: NDArray[np.bool_]) -> NDArray[n
     refused = ~consent if slot.check in CONSENT_GATED else np.zeros(len(flaws), dtype=bool)
     return np.select(
         [absent, (flaws & mask) != 0, refused],
-        [Why.INELIGIBLE.value, Why.INVALID.value, Why.REFUSED.value],
-        Why.ASK.value,
+        [SkipReason.INELIGIBLE.value, SkipReason.INVALID.value, SkipReason.REFUSED.value],
+        SkipReason.ASK.value,
     ).astype(np.int8)

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
-from nightscreen.schemas.plan import NEEDED, CheckCounts, Plan, Slot, Why
+from nightscreen.schemas.plan import NEEDED, CheckCounts, CheckIdentity, Plan, SkipReason
 from nightscreen.schemas.rows import Problem
-from nightscreen.steps.asking.sparing import Chains, make_chains
+from nightscreen.steps.calling.short_circuit import Chains, make_chains
 from nightscreen.steps.planning.consent import consent_column, consent_ends
 from nightscreen.steps.planning.distinct import (
     UNKNOWN_EXPOSURE,
@@ -34,7 +34,7 @@ from nightscreen.steps.planning.row_plan import (
     read_subjects,
     take_subjects,
 )
-from nightscreen.steps.results.evidence import AtHand
+from nightscreen.steps.results.evidence import AnswerRefs
 from nightscreen.steps.values.references import references
 from nightscreen.storage.journal.answers import NONE, OUTCOMES, Latest
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nightscreen.steps.planning.freshness import Freshness
-    from nightscreen.steps.values.fields import Finding
+    from nightscreen.steps.values.validators import Finding
     from nightscreen.storage.sealing import Pseudonyms
     from nightscreen.storage.workspace import Workspace
 
@@ -114,9 +114,9 @@ class Planner:
         self._answers = answers
         self._slots = slots_of(wanted.checks, wanted.karma_kinds)
         self._space = workspace
-        self._whys: dict[Slot, list[NDArray[np.int8]]] = {slot: [] for slot in self._slots}
-        self._distinct: dict[Slot, Distinct] = {}
-        self._to_ask: dict[Slot, ToAsk] = {}
+        self._whys: dict[CheckIdentity, list[NDArray[np.int8]]] = {slot: [] for slot in self._slots}
+        self._distinct: dict[CheckIdentity, Distinct] = {}
+        self._to_ask: dict[CheckIdentity, ToAsk] = {}
         self._stamp = ""
         self._starts = [0]
         self._exposures: list[NDArray[np.int64]] = []
@@ -138,7 +138,7 @@ class Planner:
         allowed = consent.to_numpy(zero_copy_only=False).astype(bool)
         for slot in self._slots:
             why = self._without_placeholders(why_not(rows, slot, allowed), slot)
-            asking = np.flatnonzero(why == Why.ASK.value)
+            asking = np.flatnonzero(why == SkipReason.ASK.value)
             put_subjects(
                 self._space, slot, len(self._starts) - 1, self._subjects(rows, slot, asking)
             )
@@ -149,14 +149,14 @@ class Planner:
             self._consent_ends.append(consent_ends(rows.combine_chunks().to_batches()[0]))
         self._starts.append(self.rows + rows.num_rows)
 
-    def _without_placeholders(self, why: NDArray[np.int8], slot: Slot) -> NDArray[np.int8]:
+    def _without_placeholders(self, why: NDArray[np.int8], slot: CheckIdentity) -> NDArray[np.int8]:
         """Ask nothing about an email or phone that is nobody's own: it is taken as absent."""
         if self._placeholders is not None:
             nobodys = self._placeholders(len(self._starts) - 1, slot.kind)
-            why[nobodys & (why == Why.ASK.value)] = Why.INELIGIBLE.value
+            why[nobodys & (why == SkipReason.ASK.value)] = SkipReason.INELIGIBLE.value
         return why
 
-    def _subjects(self, rows: pa.Table, slot: Slot, asking: NDArray[np.int64]) -> bytes:
+    def _subjects(self, rows: pa.Table, slot: CheckIdentity, asking: NDArray[np.int64]) -> bytes:
         if self._at_hand is not None and slot.check is not Check.SELFIE:
             found = self._at_hand(len(self._starts) - 1, slot.kind, asking)
             if found is not None:
@@ -169,9 +169,9 @@ class Planner:
             return b"".join(subject(kind, name, image) for name, image in pairs)
         return self._pseudonyms.subjects(kind, named)
 
-    def _asking(self, slot: Slot) -> NDArray[np.int32]:
+    def _asking(self, slot: CheckIdentity) -> NDArray[np.int32]:
         """Return the rows of the batch that ask a slot."""
-        parts = [np.flatnonzero(why == Why.ASK.value) for why in self._whys[slot]]
+        parts = [np.flatnonzero(why == SkipReason.ASK.value) for why in self._whys[slot]]
         moved = [
             (part + start).astype(np.int32)
             for part, start in zip(parts, self._starts[:-1], strict=True)
@@ -221,7 +221,7 @@ class Planner:
 
     def _without_unreachable(
         self,
-        slot: Slot,
+        slot: CheckIdentity,
         distinct: Distinct,
         latest: Latest,
         read_chunk: Callable[[int], pa.Table],
@@ -243,7 +243,7 @@ class Planner:
         marked[bad] = True
         said = iter(findings[url] for url in urls if url in findings)
         for number, rows, here in self._chunks_of(distinct.asking, marked, read_chunk):
-            self._whys[slot][number][here] = Why.INVALID.value
+            self._whys[slot][number][here] = SkipReason.INVALID.value
             lines = flat(rows["line"]).take(pa.array(here)).to_pylist()
             for line, finding in zip(lines, said, strict=False):
                 self.problems.append(
@@ -266,7 +266,7 @@ class Planner:
             if len(here):
                 yield number, read_chunk(number), here
 
-    def _match_stored(self, slot: Slot, distinct: Distinct) -> Latest:
+    def _match_stored(self, slot: CheckIdentity, distinct: Distinct) -> Latest:
         """Hold each distinct lookup against the journal's latest answer, and return those."""
         run_id, since = self._wanted.run_id, self._freshness.since
         latest = self._answers.latest_columns(slot.check.value, distinct.subjects, run_id, since)
@@ -281,7 +281,7 @@ class Planner:
 
     def _judge_stored(
         self,
-        slot: Slot,
+        slot: CheckIdentity,
         distinct: Distinct,
         outcome: Outcome,
         here: NDArray[np.int64],
@@ -323,7 +323,7 @@ class Planner:
 
     def _judge_banded(
         self,
-        slot: Slot,
+        slot: CheckIdentity,
         distinct: Distinct,
         latest: Latest,
         read_chunk: Callable[[int], pa.Table],
@@ -341,7 +341,7 @@ class Planner:
             lookups = distinct.inverse[part][asked[part]].astype(np.int64)
             subjects = np.frombuffer(distinct.subjects, "V16")[lookups].tobytes()
             middling = latest.take(lookups)
-            hand = AtHand(here, subjects, middling.answered_at, middling.call_id)
+            hand = AnswerRefs(here, subjects, middling.answered_at, middling.call_id)
             limits = [
                 oldest.get(status or "", NEVER_FRESH) for status in judge.statuses(rows, hand)
             ]
@@ -370,7 +370,9 @@ class Planner:
             if len(each.row)
         )
 
-    def _needed_rows(self, slot: Slot, to_ask: ToAsk, number: int, rows: pa.Table) -> pa.Table:
+    def _needed_rows(
+        self, slot: CheckIdentity, to_ask: ToAsk, number: int, rows: pa.Table
+    ) -> pa.Table:
         size = len(to_ask.row)
         here = pa.array(to_ask.row - self._starts[number])
         owners = rows.take(here)
@@ -423,7 +425,7 @@ class Planner:
 class RowJudge(Protocol):
     """Tells what stored bank account answers come to for their rows."""
 
-    def statuses(self, rows: pa.Table, hand: AtHand) -> list[str | None]:
+    def statuses(self, rows: pa.Table, hand: AnswerRefs) -> list[str | None]:
         """Return the status of each answer at hand; None where it is there no longer."""
 
 
@@ -433,20 +435,20 @@ def row_why(whys: Sequence[NDArray[np.int8]]) -> NDArray[np.int8]:
     Where none is asked, a malformed identifier is told before an absent one: it can be mended.
     """
     stacked = np.vstack(whys)
-    asked = (stacked == Why.ASK.value).any(axis=0)
-    refused = (stacked == Why.REFUSED.value).any(axis=0)
-    invalid = (stacked == Why.INVALID.value).any(axis=0)
+    asked = (stacked == SkipReason.ASK.value).any(axis=0)
+    refused = (stacked == SkipReason.REFUSED.value).any(axis=0)
+    invalid = (stacked == SkipReason.INVALID.value).any(axis=0)
     return np.select(
         [asked, refused, invalid],
-        [Why.ASK.value, Why.REFUSED.value, Why.INVALID.value],
-        Why.INELIGIBLE.value,
+        [SkipReason.ASK.value, SkipReason.REFUSED.value, SkipReason.INVALID.value],
+        SkipReason.INELIGIBLE.value,
     ).astype(np.int8)
 
 
 def _count_why(counts: CheckCounts, whys: NDArray[np.int8]) -> None:
-    counts.rows_ineligible += int((whys == Why.INELIGIBLE.value).sum())
-    counts.rows_invalid += int((whys == Why.INVALID.value).sum())
-    counts.rows_refused += int((whys == Why.REFUSED.value).sum())
+    counts.rows_ineligible += int((whys == SkipReason.INELIGIBLE.value).sum())
+    counts.rows_invalid += int((whys == SkipReason.INVALID.value).sum())
+    counts.rows_refused += int((whys == SkipReason.REFUSED.value).sum())
 
 
 def _ends(rows: pa.Table) -> pa.Array:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nightscreen.schemas.settings import MaxInFlight
-    from nightscreen.steps.asking.sparing import Chains
-    from nightscreen.steps.planning.needed import Ranked
+    from nightscreen.steps.calling.short_circuit import Chains
+    from nightscreen.steps.planning.lookup_table import LookupRanking
 
 DECISIVE_FIRST = (Check.KARMA, Check.BANK_ACCOUNT, Check.ECOSYSTEM, Check.SELFIE)
 """Order among checks of one price: what can decide a row alone comes first."""
@@ -59,7 +59,7 @@ _DRIFT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenCharges:
     """What the journal has seen of one check and identity.
 
     Attributes:
@@ -71,7 +71,7 @@ class Seen:
     charged: int = 0
 
 
-def rank(needed: Ranked, prices_micro: Mapping[str, int]) -> NDArray[np.int64]:
+def rank(needed: LookupRanking, prices_micro: Mapping[str, int]) -> NDArray[np.int64]:
     """Return the order in which lookups are asked, as their numbers.
 
     Never-screened customers and applicants first, then overdue evidence by exposure, greatest
@@ -89,7 +89,7 @@ def rank(needed: Ranked, prices_micro: Mapping[str, int]) -> NDArray[np.int64]:
     return np.lexsort((place, falling, needed.tier))
 
 
-def worst_costs(needed: Ranked, worst_micro: Mapping[str, int]) -> NDArray[np.int64]:
+def worst_costs(needed: LookupRanking, worst_micro: Mapping[str, int]) -> NDArray[np.int64]:
     """Return the most each lookup may cost, in micro-naira."""
     found = np.zeros(len(needed), dtype=np.int64)
     for check in {check for check, _ in needed.slots()}:
@@ -111,10 +111,10 @@ def fund(
 
 
 def quote(
-    needed: Ranked,
+    needed: LookupRanking,
     *,
     prices_micro: Mapping[str, int],
-    seen: Mapping[tuple[str, str], Seen],
+    seen: Mapping[tuple[str, str], SeenCharges],
     seconds: Mapping[str, float],
     max_in_flight: MaxInFlight,
     cap_micro: int | None = None,
@@ -153,9 +153,9 @@ def quote(
 
 
 def _lines(
-    needed: Ranked,
+    needed: LookupRanking,
     prices_micro: Mapping[str, int],
-    seen: Mapping[tuple[str, str], Seen],
+    seen: Mapping[tuple[str, str], SeenCharges],
     seconds: Mapping[str, float],
     max_in_flight: MaxInFlight,
     chains: Chains | None,
@@ -163,7 +163,7 @@ def _lines(
     """Return a line of the quote for each check and identity that is to be asked."""
     counts = {each: int(needed.is_of(*each).sum()) for each in needed.slots()}
     rates = {
-        each: _rates(calls, seen.get(each, Seen()), FIRST_NIGHT_HIT.get(each[0], 1.0))
+        each: _rates(calls, seen.get(each, SeenCharges()), FIRST_NIGHT_HIT.get(each[0], 1.0))
         for each, calls in counts.items()
     }
     lines = []
@@ -199,7 +199,7 @@ class _Calls(NamedTuple):
 
 
 def _calls(
-    needed: Ranked,
+    needed: LookupRanking,
     counts: Mapping[tuple[str, str], int],
     rates: Mapping[tuple[str, str], tuple[float, float, float]],
     chains: Chains | None,
@@ -222,7 +222,7 @@ def _calls(
     return {each: calls for each, calls in found.items() if calls.all}
 
 
-def _first(needed: Ranked, funded: NDArray[np.int64]) -> First | None:
+def _first(needed: LookupRanking, funded: NDArray[np.int64]) -> First | None:
     """Return what the affordable lookups are for."""
     if not len(funded):
         return None
@@ -231,7 +231,7 @@ def _first(needed: Ranked, funded: NDArray[np.int64]) -> First | None:
     return First(fresh, len(funded) - fresh, last)
 
 
-def _rates(calls: int, seen: Seen, guess: float) -> tuple[float, float, float]:
+def _rates(calls: int, seen: SeenCharges, guess: float) -> tuple[float, float, float]:
     """Return low, expected and high share of calls that are charged.
 
     Until enough was seen the guess counts as some answers of its own, and the range is everything
@@ -249,17 +249,19 @@ def _rates(calls: int, seen: Seen, guess: float) -> tuple[float, float, float]:
     return max(0.0, share - spread), share, min(1.0, share + spread)
 
 
-def seen_rates(tallies: Iterable[tuple[str, str, str, int, int]]) -> dict[tuple[str, str], Seen]:
+def seen_rates(
+    tallies: Iterable[tuple[str, str, str, int, int]],
+) -> dict[tuple[str, str], SeenCharges]:
     """Return what was seen by check and identity.
 
     Args:
         tallies: check, kind, outcome, answers and cost in micro-naira, over all runs.
     """
-    found: dict[tuple[str, str], Seen] = {}
+    found: dict[tuple[str, str], SeenCharges] = {}
     for check, kind, outcome, answers, _cost in tallies:
-        before = found.get((check, kind), Seen())
+        before = found.get((check, kind), SeenCharges())
         charged = answers if outcome in HITS else 0
-        found[(check, kind)] = Seen(before.answers + answers, before.charged + charged)
+        found[(check, kind)] = SeenCharges(before.answers + answers, before.charged + charged)
     return found
 
 

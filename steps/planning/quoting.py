@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.money import naira_text
-from nightscreen.steps.line import make_plan, make_price, open_line, take_in
+from nightscreen.steps.screening_run import make_plan, make_price, open_line, take_in
 
 if TYPE_CHECKING:
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.quote import First
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.line import Line
+    from nightscreen.steps.screening_run import ScreeningRun
 
 
-def quote_document(line: Line) -> dict[str, Any]:
+def quote_document(line: ScreeningRun) -> dict[str, Any]:
     """Return the quote of a priced run; money is decimal text in naira."""
     quote, plan = line.quote, line.plan
     if quote is None or plan is None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nightscreen.schemas.plan import Slot
+    from nightscreen.schemas.plan import CheckIdentity
     from nightscreen.steps.planning.distinct import Distinct
     from nightscreen.storage.workspace import Workspace
 
@@ -33,7 +33,7 @@ _SUBJECT = "subject"
 _ASKS = pa.schema([pa.field(_SUBJECT, SUBJECT)])
 
 
-def put_subjects(space: Workspace, slot: Slot, number: int, subjects: bytes) -> None:
+def put_subjects(space: Workspace, slot: CheckIdentity, number: int, subjects: bytes) -> None:
     """Lay aside whom the rows of a chunk ask about, until the slot is settled.
 
     Args:
@@ -47,7 +47,7 @@ def put_subjects(space: Workspace, slot: Slot, number: int, subjects: bytes) -> 
     space.put(_ASKED.format(slot.file_name, number), piece, packed=False)
 
 
-def take_subjects(space: Workspace, slot: Slot, chunks: int) -> bytearray:
+def take_subjects(space: Workspace, slot: CheckIdentity, chunks: int) -> bytearray:
     """Return the pseudonyms of all asking rows, joined; they are laid aside no more."""
     found = bytearray()
     for number in range(chunks):
@@ -73,7 +73,7 @@ class SettledSlot:
         stamp: of the journal's answers as they were then.
     """
 
-    slot: Slot
+    slot: CheckIdentity
     distinct: Distinct
     latest: Latest
     stamp: str
@@ -123,12 +123,12 @@ def put_row_plans(
         space.put(_ROW_PLAN.format(settled.slot.file_name, number), stamped)
 
 
-def read_subjects(space: Workspace, slot: Slot, number: int) -> pa.ChunkedArray:
+def read_subjects(space: Workspace, slot: CheckIdentity, number: int) -> pa.ChunkedArray:
     """Return about whom each row of a chunk asks; null where it does not."""
     return space.get(_ROW_PLAN.format(slot.file_name, number))[f"{slot.column}.{_SUBJECT}"]
 
 
-def read_row_plan(space: Workspace, slots: Sequence[Slot], number: int) -> pa.Table:
+def read_row_plan(space: Workspace, slots: Sequence[CheckIdentity], number: int) -> pa.Table:
     """Return a chunk's row plan.
 
     Columns: for each slot `<slot>.why` int8, `<slot>.subject` binary(16), null where it is not

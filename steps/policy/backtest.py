@@ -20,9 +20,9 @@ from nightscreen.schemas.rows import NAIRA
 from nightscreen.steps.policy.columns import fitted
 from nightscreen.steps.policy.replay import rows_of
 from nightscreen.steps.results.decide import decide
+from nightscreen.storage.files import make_private_folder
 from nightscreen.storage.outputs import RunFolder
-from nightscreen.storage.private import make_private_folder
-from nightscreen.storage.rejects import guard
+from nightscreen.storage.quarantine import escape_formula
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +43,7 @@ _STRENGTH = {
 
 
 @dataclass(slots=True)
-class Weight:
+class MovedExposure:
     """Rows and their exposure; a blank exposure is unknown, not zero."""
 
     rows: int = 0
@@ -69,7 +69,7 @@ class Weight:
 class Moves:
     """How decisions differ from one way of deciding to another."""
 
-    weights: dict[tuple[str, str, str], Weight] = field(default_factory=dict)
+    weights: dict[tuple[str, str, str], MovedExposure] = field(default_factory=dict)
 
     def take(self, old: pa.Table, new: pa.Table, exposure: pa.ChunkedArray) -> None:
         """Enter a portion of rows decided both ways."""
@@ -87,15 +87,15 @@ class Moves:
         )
         for each in grouped.to_pylist():
             why = _why(each["old"], each["new"], each["was"], each["now"])
-            weight = self.weights.setdefault((each["old"], each["new"], why), Weight())
+            weight = self.weights.setdefault((each["old"], each["new"], why), MovedExposure())
             weight.add(each["count_all"], each["exposure_sum"], each["exposure_count"])
 
-    def _by(self, key: Callable[[str, str, str], Any], *, moved: bool) -> dict[Any, Weight]:
-        found: dict[Any, Weight] = {}
+    def _by(self, key: Callable[[str, str, str], Any], *, moved: bool) -> dict[Any, MovedExposure]:
+        found: dict[Any, MovedExposure] = {}
         for (old, new, why), weight in self.weights.items():
             if moved and old == new:
                 continue
-            part = found.setdefault(key(old, new, why), Weight())
+            part = found.setdefault(key(old, new, why), MovedExposure())
             known = weight.rows - weight.exposure_unknown_rows
             part.add(weight.rows, weight.exposure, known)
         return found
@@ -107,7 +107,7 @@ class Moves:
 
     def document(self) -> dict[str, Any]:
         """Return how many moved, the matrix of all, and why those who moved did."""
-        total = self._by(lambda *_: "all", moved=True).get("all", Weight())
+        total = self._by(lambda *_: "all", moved=True).get("all", MovedExposure())
         matrix = self._by(lambda old, new, _: (old, new), moved=False)
         why = self._by(lambda *key: key, moved=True)
         heaviest = sorted(why, key=lambda key: (-why[key].rows, key))
@@ -282,4 +282,4 @@ def _cell(value: object) -> str:
     """Return a value as CSV has it; text that a spreadsheet would run is guarded."""
     if value is None:
         return ""
-    return " ".join(value) if isinstance(value, list) else guard(str(value))
+    return " ".join(value) if isinstance(value, list) else escape_formula(str(value))

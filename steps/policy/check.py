@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from nightscreen.schemas.policy import Effect, Policy, Rule
+from nightscreen.schemas.policy import Effect, Policy, PolicyRule
 from nightscreen.steps.policy.columns import known_columns, outputs_of_a_decision, suggestion
 from nightscreen.steps.policy.conditions import CheckedCondition, check_condition, empty_rows
 from nightscreen.steps.policy.engine import locked_engine
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _TOP = tuple(Policy.model_fields)
-_RULE = tuple(Rule.model_fields)
+_RULE = tuple(PolicyRule.model_fields)
 _SENTENCES = {
     "team": "the sentence for the team is missing: say what it means and what to do",
     "customer": "the sentence for the customer is missing: say what they may be told",
@@ -95,7 +95,7 @@ def check_rules(policy: Policy) -> tuple[CheckedCondition, ...] | str:
 
 
 def _checked_conditions(
-    rules: Mapping[int, Rule], carried: tuple[str, ...], *, allow_sensitive: bool
+    rules: Mapping[int, PolicyRule], carried: tuple[str, ...], *, allow_sensitive: bool
 ) -> dict[int, CheckedCondition]:
     with locked_engine() as connection:
         connection.register("rows", empty_rows(carried))
@@ -188,9 +188,9 @@ def _model_mistake(
         yield Mistake(source.rule(number).line(name), rule, f"{name}: {words}")
 
 
-def _sound_rules(source: PolicyText) -> tuple[dict[int, Rule], tuple[str, ...], bool]:
+def _sound_rules(source: PolicyText) -> tuple[dict[int, PolicyRule], tuple[str, ...], bool]:
     """Return the rules whose condition can be read, though other entries may be wrong."""
-    rules: dict[int, Rule] = {}
+    rules: dict[int, PolicyRule] = {}
     listed = source.document.get("rules")
     for number, entries in enumerate(listed if isinstance(listed, list) else []):
         rule = _readable(entries, number)
@@ -201,7 +201,7 @@ def _sound_rules(source: PolicyText) -> tuple[dict[int, Rule], tuple[str, ...], 
     return rules, names, source.document.get("allow_sensitive") is True
 
 
-def _readable(entries: object, number: int) -> Rule | None:
+def _readable(entries: object, number: int) -> PolicyRule | None:
     """Return a rule with its own condition, stand-ins taking the place of what is wrong."""
     if not isinstance(entries, dict) or not isinstance(entries.get("when"), str):
         return None
@@ -215,7 +215,7 @@ def _readable(entries: object, number: int) -> Rule | None:
     for replaced in ((), ("team", "customer"), ("team", "customer", "effect"), tuple(stand_ins)):
         trial = {**stand_ins, **kept, **{name: stand_ins[name] for name in replaced}}
         try:
-            return Rule.model_validate(trial)
+            return PolicyRule.model_validate(trial)
         except ValidationError:
             continue
     return None
@@ -235,7 +235,7 @@ def _condition_mistakes(
 
 
 def _logic_mistakes(
-    source: PolicyText, rules: Mapping[int, Rule], conditions: Mapping[int, CheckedCondition]
+    source: PolicyText, rules: Mapping[int, PolicyRule], conditions: Mapping[int, CheckedCondition]
 ) -> Iterator[Mistake]:
     """Yield what rules say of each other; what stands in for a misspelt effect says nothing."""
     meant = {

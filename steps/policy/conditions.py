@@ -23,7 +23,7 @@ from nightscreen.steps.policy.engine import bounded
 from nightscreen.steps.policy.sql import (
     PATHS,
     Condition,
-    Finding,
+    SyntaxFinding,
     children,
     expressions,
     place,
@@ -67,7 +67,7 @@ class CheckedCondition:
     sql: str
     tree: Node
     columns: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[SyntaxFinding, ...]
 
     def checks(self) -> frozenset[Check]:
         """Return the checks whose columns the condition names."""
@@ -115,35 +115,37 @@ def check_condition(
 
 def _unknown(
     condition: Condition, named: Mapping[str, str | None], types: Mapping[str, pa.DataType]
-) -> Iterator[Finding]:
+) -> Iterator[SyntaxFinding]:
     for use in condition.columns:
         if named[use.name] is not None:
             continue
         if use.name.casefold() in outputs_of_a_decision():
-            yield Finding(use.at, f"{use.name} is what the policy decides and cannot be named here")
+            yield SyntaxFinding(
+                use.at, f"{use.name} is what the policy decides and cannot be named here"
+            )
         elif is_sensitive(use.name):
             continue
         else:
             hint = suggestion(use.name, types) or (
                 "; a column that only your input has must be listed under carried"
             )
-            yield Finding(use.at, f"there is no column {use.name}{hint}")
+            yield SyntaxFinding(use.at, f"there is no column {use.name}{hint}")
 
 
-def _sensitive(when: str, condition: Condition) -> Iterator[Finding]:
+def _sensitive(when: str, condition: Condition) -> Iterator[SyntaxFinding]:
     """Yield every way to what is sensitive: by column, by path, by a whole record."""
     for use in condition.columns:
         if is_sensitive(use.name):
-            yield Finding(use.at, _forbidden(use.name))
+            yield SyntaxFinding(use.at, _forbidden(use.name))
     if not any(use.name.casefold() == _EXTRA for use in condition.columns) or not condition.tree:
         return
     at = next(use.at for use in condition.columns if use.name.casefold() == _EXTRA)
     for node in expressions(condition.tree):
         written = text(node)
         if written is not None and is_sensitive(written):
-            yield Finding(at, _forbidden(f"{_EXTRA} with {written}"))
+            yield SyntaxFinding(at, _forbidden(f"{_EXTRA} with {written}"))
     for node in _bare_extras(condition.tree):
-        yield Finding(place(when, node), _bare_message())
+        yield SyntaxFinding(place(when, node), _bare_message())
 
 
 def _bare_message() -> str:
@@ -182,7 +184,7 @@ def _reads_one_field(node: Node) -> bool:
     return all(step.replace("_", "").replace("-", "").isalnum() for step in steps)
 
 
-def _wrong_words(when: str, tree: Node) -> Iterator[Finding]:
+def _wrong_words(when: str, tree: Node) -> Iterator[SyntaxFinding]:
     """Yield comparisons of a column with a word it never has, which would never hold."""
     known = words()
     for node in expressions(tree):
@@ -198,12 +200,12 @@ def _wrong_words(when: str, tree: Node) -> Iterator[Finding]:
                 hint = suggestion(written, allowed)
                 listed = ", ".join(allowed)
                 message = f"{columns[0]} is never '{written}'{hint} (its words are {listed})"
-                yield Finding(place(when, part), message)
+                yield SyntaxFinding(place(when, part), message)
 
 
 def _wrong_constants(
     connection: DuckDBPyConnection, when: str, tree: Node, types: Mapping[str, pa.DataType]
-) -> Iterator[Finding]:
+) -> Iterator[SyntaxFinding]:
     """Yield texts that are to be a number, date or flag and are none: they would fail every row."""
     for node in expressions(tree):
         parts = list(children(node))
@@ -220,7 +222,7 @@ def _wrong_constants(
                 and written is not None
                 and not _reads_as(connection, written, kind)
             ):
-                yield Finding(place(when, part), f"'{written}' is no {_kind_words(kind)}")
+                yield SyntaxFinding(place(when, part), f"'{written}' is no {_kind_words(kind)}")
 
 
 def _sql_type(kind: pa.DataType | None) -> str | None:
@@ -244,20 +246,20 @@ def _reads_as(connection: DuckDBPyConnection, written: str, kind: str) -> bool:
     return bool(row and row[0])
 
 
-def _wrong_type(connection: DuckDBPyConnection, sql: str) -> Iterator[Finding]:
+def _wrong_type(connection: DuckDBPyConnection, sql: str) -> Iterator[SyntaxFinding]:
     """Yield what DuckDB says of the types of a condition; it sees no row."""
     try:
         query = f"SELECT ({sql}) FROM rows"  # noqa: S608 - written anew from an allowed tree
         described = bounded(connection, query, _TYPE_TIMEOUT_S).description
     except PolicyError as error:
-        yield Finding(0, str(error))
+        yield SyntaxFinding(0, str(error))
         return
     except duckdb.Error as error:
-        yield Finding(0, _first_line(error))
+        yield SyntaxFinding(0, _first_line(error))
         return
     kind = str(described[0][1]) if described else ""
     if kind != "BOOLEAN":
-        yield Finding(0, f"is {_kind_words(kind)}, not true or false")
+        yield SyntaxFinding(0, f"is {_kind_words(kind)}, not true or false")
 
 
 def _kind_words(kind: str) -> str:

@@ -25,7 +25,7 @@ _QUOTES = re.compile(r"'''|\"\"\"")
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RuleLines:
     """On which line, from 1, a rule and its entries begin."""
 
     header: int = 1
@@ -48,15 +48,15 @@ class PolicyText:
     """
 
     document: Mapping[str, Any]
-    top: Places
-    rules: tuple[Places, ...]
+    top: RuleLines
+    rules: tuple[RuleLines, ...]
     fault: tuple[int, str] | None = None
 
-    def rule(self, number: int) -> Places:
+    def rule(self, number: int) -> RuleLines:
         """Return the places of a rule; rules written inline stand where `rules` stands."""
         if number < len(self.rules):
             return self.rules[number]
-        return Places(self.top.line(_RULES))
+        return RuleLines(self.top.line(_RULES))
 
 
 def read_text(path: Path | None) -> str:
@@ -94,20 +94,20 @@ def parse(text: str) -> PolicyText:
         return PolicyText({}, top, rules, (1, "is no TOML: it is nested too deep"))
 
 
-def _places(text: str) -> tuple[Places, tuple[Places, ...]]:
+def _places(text: str) -> tuple[RuleLines, tuple[RuleLines, ...]]:
     """Return the places of the top and of each rule, by reading lines outside of long texts."""
     top: dict[str, int] = {}
-    rules: list[Places] = []
+    rules: list[RuleLines] = []
     entries, closing = top, ""
     for number, line in enumerate(text.split("\n"), start=1):
         if not closing:
             if _HEADER.match(line):
                 entries = {}
-                rules.append(Places(number, entries))
+                rules.append(RuleLines(number, entries))
             elif found := _KEY.match(line):
                 entries.setdefault(found.group(1), _value_line(number, found.group(2)))
         closing = _open_quotes(line, closing)
-    return Places(1, top), tuple(rules)
+    return RuleLines(1, top), tuple(rules)
 
 
 def _value_line(number: int, value: str) -> int:

@@ -12,7 +12,7 @@ from nightscreen.steps.policy.sql import children, shape, text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from nightscreen.schemas.policy import Rule
+    from nightscreen.schemas.policy import PolicyRule
     from nightscreen.steps.policy.conditions import CheckedCondition
     from nightscreen.steps.policy.sql import Node
 
@@ -29,7 +29,7 @@ _STRENGTH = {Effect.DECLINE: 3, Effect.REVIEW: 2, Effect.APPROVE: 1, Effect.NOTE
 
 
 def rule_problems(
-    rules: Mapping[int, Rule], conditions: Mapping[int, CheckedCondition]
+    rules: Mapping[int, PolicyRule], conditions: Mapping[int, CheckedCondition]
 ) -> Iterator[tuple[int, str]]:
     """Yield number and message of each rule that cannot do what a rule is for."""
     sound = [number for number in sorted(rules) if not conditions[number].findings]
@@ -48,7 +48,7 @@ def rule_problems(
                 break
 
 
-def _alone(number: int, rule: Rule, condition: CheckedCondition) -> Iterator[tuple[int, str]]:
+def _alone(number: int, rule: PolicyRule, condition: CheckedCondition) -> Iterator[tuple[int, str]]:
     """Yield what is wrong with a rule whatever the others are."""
     truth = constant_truth(condition.tree)
     if truth is not None:
@@ -61,7 +61,7 @@ def _alone(number: int, rule: Rule, condition: CheckedCondition) -> Iterator[tup
 
 
 def _covered(
-    rules: Mapping[int, Rule],
+    rules: Mapping[int, PolicyRule],
     conditions: Mapping[int, CheckedCondition],
     number: int,
     other: int,

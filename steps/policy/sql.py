@@ -164,7 +164,7 @@ _REFUSED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SyntaxFinding:
     """One thing wrong with a condition, and at which character of it."""
 
     at: int
@@ -193,7 +193,7 @@ class Condition:
     tree: Node = field(default_factory=dict)
     sql: str = ""
     columns: list[ColumnUse] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[SyntaxFinding] = field(default_factory=list)
 
 
 def read_condition(connection: DuckDBPyConnection, text: str) -> Condition:
@@ -205,12 +205,12 @@ def read_condition(connection: DuckDBPyConnection, text: str) -> Condition:
     """
     condition = Condition()
     if len(text) > MOST_CHARACTERS:
-        condition.findings.append(Finding(0, f"is longer than {MOST_CHARACTERS} characters"))
+        condition.findings.append(SyntaxFinding(0, f"is longer than {MOST_CHARACTERS} characters"))
         return condition
     try:
         _read(connection, text, condition)
     except RecursionError:
-        condition.findings.append(Finding(0, "is nested too deep"))
+        condition.findings.append(SyntaxFinding(0, "is nested too deep"))
     return condition
 
 
@@ -223,7 +223,9 @@ def _read(connection: DuckDBPyConnection, text: str, condition: Condition) -> No
         return
     tree = _only_expression(document)
     if tree is None:
-        condition.findings.append(Finding(0, "is not one condition, but a statement of its own"))
+        condition.findings.append(
+            SyntaxFinding(0, "is not one condition, but a statement of its own")
+        )
         return
     walk = _Walk(text, condition)
     walk.go(tree, depth=0, bound=frozenset())
@@ -279,11 +281,11 @@ def _only_expression(document: Node) -> Node | None:
     return selected[0] if plain else None
 
 
-def _syntax(document: Node, text: str) -> Finding:
+def _syntax(document: Node, text: str) -> SyntaxFinding:
     """Explain why a text is no SQL."""
     message = str(document.get("error_message", "cannot be read")).splitlines()[0]
     position = int(document.get("position") or len(_OPENING))
-    return Finding(_character(text, position), f"is no SQL condition: {message}")
+    return SyntaxFinding(_character(text, position), f"is no SQL condition: {message}")
 
 
 def _character(text: str, byte: int) -> int:
@@ -310,7 +312,7 @@ class _Walk:
 
     def _wrong(self, node: Node, message: str) -> None:
         if all(each.message != message for each in self._condition.findings):
-            self._condition.findings.append(Finding(place(self._text, node), message))
+            self._condition.findings.append(SyntaxFinding(place(self._text, node), message))
 
     def go(self, node: Node, *, depth: int, bound: frozenset[str]) -> None:
         """Walk one expression; `bound` are the names that lambdas around it give."""

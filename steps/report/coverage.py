@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.schemas.checks import Check, NoAnswer
-from nightscreen.steps.results.answered import ANSWERED
+from nightscreen.steps.results.tracked_state import ANSWERED
 from nightscreen.storage.clock import DAY_MICROS
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ _NO_CAUSE, _NO_AGE = -1, -1
 
 
 @dataclass(slots=True)
-class Weight:
+class ExposureTotal:
     """Some rows, and the naira at risk in them, in kobo; of some rows it is unknown."""
 
     rows: int = 0
     kobo: int = 0
     unknown_rows: int = 0
 
-    def add(self, other: Weight) -> None:
+    def add(self, other: ExposureTotal) -> None:
         """Add other rows."""
         self.rows += other.rows
         self.kobo += other.kobo
@@ -73,9 +73,9 @@ def kobo_text(kobo: int) -> str:
     return f"{Decimal(kobo).scaleb(-2):.2f}"
 
 
-def together(weights: Iterable[Weight]) -> Weight:
+def together(weights: Iterable[ExposureTotal]) -> ExposureTotal:
     """Return the sum of weights."""
-    total = Weight()
+    total = ExposureTotal()
     for each in weights:
         total.add(each)
     return total
@@ -83,7 +83,7 @@ def together(weights: Iterable[Weight]) -> Weight:
 
 def weigh(
     keys: Mapping[str, pa.Array | NDArray[Any]], exposure: pa.ChunkedArray | None, rows: int
-) -> list[tuple[tuple[Any, ...], Weight]]:
+) -> list[tuple[tuple[Any, ...], ExposureTotal]]:
     """Return rows and exposure of each combination of keys.
 
     Args:
@@ -101,7 +101,7 @@ def weigh(
         known, number = each["naira_count"], each["count_all"]
         kobo = 0 if each["naira_sum"] is None else int(each["naira_sum"].scaleb(2))
         key = tuple(each[name] for name in keys)
-        found.append((key, Weight(number, kobo, number - known)))
+        found.append((key, ExposureTotal(number, kobo, number - known)))
     return found
 
 
@@ -115,7 +115,7 @@ class Coverage:
     """
 
     at: int = 0
-    cells: dict[tuple[int, bool, bool, int], Weight] = field(default_factory=dict)
+    cells: dict[tuple[int, bool, bool, int], ExposureTotal] = field(default_factory=dict)
 
     def take(self, table: pa.Table) -> None:
         """Enter a chunk of enriched rows."""
@@ -124,7 +124,7 @@ class Coverage:
         keys = {"cause": cause, "due": due, "open": open_, "age": self._ages(table)}
         exposure = table["exposure"] if "exposure" in table.column_names else None
         for key, weight in weigh(keys, exposure, table.num_rows):
-            self.cells.setdefault(key, Weight()).add(weight)
+            self.cells.setdefault(key, ExposureTotal()).add(weight)
 
     def _ages(self, table: pa.Table) -> NDArray[np.int8]:
         """Return the class of age of each row's oldest evidence; -1 where it has none."""
@@ -142,7 +142,7 @@ class Coverage:
         due: bool | None = None,
         open_: bool | None = None,
         age: int | None = None,
-    ) -> Weight:
+    ) -> ExposureTotal:
         return together(
             weight
             for (why, is_due, is_open, how_old), weight in self.cells.items()

@@ -13,68 +13,70 @@ import pyarrow as pa
 
 from nightscreen.schemas.checks import Check, NoAnswer
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.plan import Standing
-from nightscreen.steps.report.account import settled_counts
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.steps.report.report_json import settled_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from nightscreen.schemas.plan import CheckCounts, Slot
-    from nightscreen.steps.line import Line
-    from nightscreen.steps.report.callsheet import CallSheet
+    from nightscreen.schemas.plan import CheckCounts, CheckIdentity
+    from nightscreen.steps.report.call_log import CallLog
+    from nightscreen.steps.screening_run import ScreeningRun
 
-Ends = dict[tuple[str, str], Counter[Standing]]
+Ends = dict[tuple[str, str], Counter[LookupStatus]]
 """How many lookups of a check and an identity came to which end."""
 
 _EARLIER = {
-    "unreadable": Standing.UNREADABLE,
-    "in_doubt": Standing.IN_DOUBT,
-    "failed": Standing.FAILED,
+    "unreadable": LookupStatus.UNREADABLE,
+    "in_doubt": LookupStatus.IN_DOUBT,
+    "failed": LookupStatus.FAILED,
 }
 
 
-def standings(line: Line) -> Ends:
+def standings(line: ScreeningRun) -> Ends:
     """Return what became of the needed lookups, by check and identity.
 
     What this session did not reach, or failed to get, may have been lost or used up in an earlier
     one: the journal knows.
     """
     found: Ends = {}
-    open_ = np.isin(line.standing, [Standing.WAITING, Standing.FAILED, Standing.LAPSED])
+    open_ = np.isin(line.standing, [LookupStatus.WAITING, LookupStatus.FAILED, LookupStatus.LAPSED])
     for check, kind in line.ranked.slots():
         mine = ~open_ & line.ranked.is_of(check, kind)
         ends, numbers = np.unique(line.standing[mine], return_counts=True)
         pairs = zip(ends, numbers, strict=True)
-        found[(check, kind)] = Counter({Standing(int(end)): int(number) for end, number in pairs})
+        found[(check, kind)] = Counter(
+            {LookupStatus(int(end)): int(number) for end, number in pairs}
+        )
     if open_.any():
         _count_earlier(line, open_, found)
     return found
 
 
-def _count_earlier(line: Line, unreached: NDArray[np.bool_], found: Ends) -> None:
+def _count_earlier(line: ScreeningRun, unreached: NDArray[np.bool_], found: Ends) -> None:
     earlier = line.journal.runs.unanswered(line.run_id)
-    if not earlier and not (line.standing == Standing.LAPSED.value).any():
+    if not earlier and not (line.standing == LookupStatus.LAPSED.value).any():
         return
     for start, piece in line.needed.pieces():
         mine = np.flatnonzero(unreached[start : start + piece.num_rows])
         rows = piece.select(["check", "kind", "subject"]).take(pa.array(mine))
         for place, row in zip(mine, rows.to_pylist(), strict=True):
             standing = _EARLIER.get(earlier.get((row["check"], row["subject"]), ""))
-            if standing is None and line.standing[start + place] == Standing.LAPSED.value:
-                standing = Standing.LAPSED
+            if standing is None and line.standing[start + place] == LookupStatus.LAPSED.value:
+                standing = LookupStatus.LAPSED
             if standing is not None:
                 found[(row["check"], row["kind"])][standing] += 1
 
 
-def without_answer(line: Line) -> dict[tuple[str, bytes], str]:
+def without_answer(line: ScreeningRun) -> dict[tuple[str, bytes], str]:
     """Return the lookups of a run that have no answer from it, and why where it is known.
 
     For each check and pseudonym it is the status of the rows that need it.
     """
     found = line.journal.runs.unanswered(line.run_id)
-    lapsed = line.standing == Standing.LAPSED.value
+    lapsed = line.standing == LookupStatus.LAPSED.value
     if not lapsed.any():
         return found
     for start, piece in line.needed.pieces():
@@ -86,9 +88,9 @@ def without_answer(line: Line) -> dict[tuple[str, bytes], str]:
     return found
 
 
-def of_check(ends: Ends, check: Check) -> Counter[Standing]:
+def of_check(ends: Ends, check: Check) -> Counter[LookupStatus]:
     """Return how many lookups of a check came to which end, whatever they were asked by."""
-    total = Counter[Standing]()
+    total = Counter[LookupStatus]()
     for (name, _), each in ends.items():
         if name == check.value:
             total.update(each)
@@ -96,9 +98,9 @@ def of_check(ends: Ends, check: Check) -> Counter[Standing]:
 
 
 def identities_report(
-    slots: Mapping[Slot, CheckCounts],
+    slots: Mapping[CheckIdentity, CheckCounts],
     ends: Ends,
-    sheet: CallSheet,
+    sheet: CallLog,
     listed_by: Mapping[str, int],
     *,
     test_mode: bool,

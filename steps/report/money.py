@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.steps.report.charts import Bars, Curve, Ranges, Series
-from nightscreen.steps.report.parts import Picture, Section, Table, spoken
-from nightscreen.steps.report.words import (
+from nightscreen.steps.report.components import Picture, Section, Table, spoken
+from nightscreen.steps.report.format import (
     CHECKS,
     TROUBLES,
     clock_time,

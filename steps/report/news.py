@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 
 from nightscreen.schemas.decisions import ChangeKind
 from nightscreen.schemas.policy import Decision
-from nightscreen.steps.report.coverage import Weight, kobo_text, together, weigh
+from nightscreen.steps.report.coverage import ExposureTotal, kobo_text, together, weigh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from nightscreen.steps.results.changes import Compared
+    from nightscreen.steps.results.changes import ChangeSet
 
 _BLOCK_ROWS = 65_536
 _KINDS, _DECISIONS = tuple(ChangeKind), tuple(Decision)
@@ -39,10 +39,10 @@ _Key = tuple[str, int, int, bool]
 class News:
     """Rows and exposure by decision now, decision before, most telling change and listing."""
 
-    cells: dict[_Key, Weight] = field(default_factory=lambda: defaultdict(Weight))
+    cells: dict[_Key, ExposureTotal] = field(default_factory=lambda: defaultdict(ExposureTotal))
     in_contention_kobo: int = 0
 
-    def take(self, table: pa.Table, compared: Compared, start: int) -> None:
+    def take(self, table: pa.Table, compared: ChangeSet, start: int) -> None:
         """Enter a block of enriched rows, the first of which is row `start` of the run."""
         here = slice(start, start + table.num_rows)
         kinds = compared.change[here]
@@ -88,7 +88,7 @@ class News:
         return together(weight for key, weight in self.cells.items() if of(key)).report()
 
 
-def news_of(parts: Sequence[Path], compared: Compared) -> News:
+def news_of(parts: Sequence[Path], compared: ChangeSet) -> News:
     """Read the enriched parts, in order, and return what is new in them."""
     news, start = News(), 0
     for part in parts:

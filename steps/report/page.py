@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from nightscreen.steps.report import money, risk
-from nightscreen.steps.report.first_screen import attention, subtitle, tiles, verdict
-from nightscreen.steps.report.words import plain
+from nightscreen.steps.report.format import plain
+from nightscreen.steps.report.summary_section import attention, subtitle, tiles, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nightscreen.steps.report.first_screen import Verdict
-    from nightscreen.steps.report.parts import Picture, Section, Tile
+    from nightscreen.steps.report.components import Picture, Section, Tile
+    from nightscreen.steps.report.summary_section import RunVerdict
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "data" / "pages"
 
@@ -57,7 +57,7 @@ def laid_out(
     *,
     title: str,
     subtitle: Sequence[str],
-    verdict: Verdict,
+    verdict: RunVerdict,
     attention: Sequence[str],
     tiles: Sequence[Tile],
     opening: Sequence[Picture],

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nightscreen.steps.report.words import DECISIONS, count, naira, sentence
+from nightscreen.steps.report.format import DECISIONS, count, naira, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.checks import Check
 from nightscreen.steps.report.charts import Bars, Series
-from nightscreen.steps.report.parts import Picture, Section, Table, spoken
-from nightscreen.steps.report.words import (
+from nightscreen.steps.report.components import Picture, Section, Table, spoken
+from nightscreen.steps.report.format import (
     CAUSES,
     CHECKS,
     DECISIONS,
@@ -27,7 +27,7 @@ from nightscreen.steps.report.words import (
     some,
     untight,
 )
-from nightscreen.steps.results.answered import ANSWERED
+from nightscreen.steps.results.tracked_state import ANSWERED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,10 +10,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
-from nightscreen.steps.report.first_screen import attention, verdict
-from nightscreen.steps.report.money import limit_picture
-from nightscreen.steps.report.risk import decision_picture
-from nightscreen.steps.report.words import (
+from nightscreen.steps.report.format import (
     CHECKS,
     DECISIONS,
     PURPOSES,
@@ -26,12 +23,15 @@ from nightscreen.steps.report.words import (
     share,
     some,
 )
+from nightscreen.steps.report.money import limit_picture
+from nightscreen.steps.report.risk import decision_picture
+from nightscreen.steps.report.summary_section import attention, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nightscreen.steps.report.charts import Bars
-    from nightscreen.steps.report.parts import Picture
+    from nightscreen.steps.report.components import Picture
 
 _FILES = {
     "decisions.xlsx": "the list to work on: who to decline or review, and why",

@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.client.reading import listings_of, parse_answer
+from nightscreen.client.response_parser import listings_of, parse_answer
 from nightscreen.schemas.answers import KarmaListing, SelfieAnswer
 from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Source
-from nightscreen.schemas.plan import Slot, Why
+from nightscreen.schemas.plan import CheckIdentity, SkipReason
 from nightscreen.schemas.rows import INSTANT, NAIRA, SourceColumn
 from nightscreen.steps.planning.eligibility import flat, slots_of
 from nightscreen.steps.planning.row_plan import ANSWERS_STAMP
-from nightscreen.steps.planning.signals import SIGNALS
-from nightscreen.steps.results.bvn_held import nothing_held
+from nightscreen.steps.planning.shared_identifiers import SIGNALS
+from nightscreen.steps.results.cached_bvn_details import nothing_held
 from nightscreen.steps.results.enriched import (
     CHECK_FIELDS,
     WORD,
@@ -31,7 +31,7 @@ from nightscreen.steps.results.enriched import (
     input_columns,
     naira_of_micro,
 )
-from nightscreen.steps.results.evidence import ACCOUNT, HISTORY, AtHand, Evidence, typed_column
+from nightscreen.steps.results.evidence import ACCOUNT, HISTORY, AnswerRefs, Evidence, typed_column
 from nightscreen.steps.results.judge import judge_selfie
 from nightscreen.storage.journal.answers import NONE, OUTCOMES, Latest
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from nightscreen.steps.planning.freshness import Freshness
     from nightscreen.steps.planning.plan import Wanted
-    from nightscreen.steps.results.bvn_held import BvnsAtHand
+    from nightscreen.steps.results.cached_bvn_details import BvnsAtHand
     from nightscreen.storage.journal.answers import Answers
 
     Codes = NDArray[np.int32]
@@ -60,7 +60,8 @@ _STATUSES = (
 _UNREAD = OUTCOMES.index(Outcome.UNREADABLE)
 _CODE = {word: number for number, word in enumerate(_STATUSES)}
 _OF_WHY = np.array(
-    [_CODE[NoAnswer.PENDING.value if why is Why.ASK else why.status] for why in Why], np.int32
+    [_CODE[NoAnswer.PENDING.value if why is SkipReason.ASK else why.status] for why in SkipReason],
+    np.int32,
 )
 _WORST_FIRST = (
     Outcome.LISTED,
@@ -129,7 +130,7 @@ class _SlotView:
         unread: rows whose latest answer cannot be, and is not old enough to be asked again.
     """
 
-    slot: Slot
+    slot: CheckIdentity
     why: NDArray[np.int8]
     subjects: NDArray[np.bytes_]
     own: Mask
@@ -147,11 +148,11 @@ class _SlotView:
         found: Mask = self.latest.outcome == OUTCOMES.index(outcome)
         return found
 
-    def hand(self, rows: NDArray[np.int64]) -> AtHand:
+    def hand(self, rows: NDArray[np.int64]) -> AnswerRefs:
         """Return the answers at hand of some rows."""
         latest = self.latest.take(rows)
         subjects = self.subjects[rows].tobytes()
-        return AtHand(rows, subjects, latest.answered_at, latest.call_id)
+        return AnswerRefs(rows, subjects, latest.answered_at, latest.call_id)
 
 
 class Chunk:
@@ -172,7 +173,7 @@ class Chunk:
         slots = slots_of(wanted.checks, wanted.karma_kinds)
         self._views = {slot: self._view(slot, row_plan) for slot in slots}
 
-    def _view(self, slot: Slot, row_plan: pa.Table) -> _SlotView:
+    def _view(self, slot: CheckIdentity, row_plan: pa.Table) -> _SlotView:
         subjects = flat(row_plan[f"{slot.column}.subject"])
         there = pc.is_valid(subjects).to_numpy(zero_copy_only=False)
         texts = _sixteens(subjects)
@@ -185,7 +186,7 @@ class Chunk:
         why, own = (row_plan[f"{slot.column}.{name}"].to_numpy() for name in ("why", "own"))
         return _SlotView(slot, why, texts, own, *self._readable(slot, latest, own))
 
-    def _readable(self, slot: Slot, latest: Latest, own: Mask) -> tuple[Latest, Mask]:
+    def _readable(self, slot: CheckIdentity, latest: Latest, own: Mask) -> tuple[Latest, Mask]:
         """Return answers without those that cannot be read, and which rows these stand for.
 
         Nothing is shown of them. A call that was this run's and the row's own cost it all the same.
@@ -201,7 +202,7 @@ class Chunk:
         kept.put(~places, latest.take(~places))
         return kept, unread
 
-    def _look_up(self, slot: Slot, subjects: NDArray[np.bytes_], there: Mask) -> Latest:
+    def _look_up(self, slot: CheckIdentity, subjects: NDArray[np.bytes_], there: Mask) -> Latest:
         """Return each row's latest answer as the journal has it now."""
         rows = np.flatnonzero(there)
         distinct, inverse = np.unique(subjects[rows], return_inverse=True)
@@ -257,7 +258,7 @@ class Chunk:
     def _unanswered(self, view: _SlotView, shown: Mask) -> Codes:
         """Return the status of each row that is shown no answer: why there is none."""
         codes = _OF_WHY[view.why]
-        asked = view.why == Why.ASK.value
+        asked = view.why == SkipReason.ASK.value
         if self._assembly.test_mode:
             codes[asked] = _CODE[NoAnswer.TEST_MODE.value]
         elif self._assembly.unanswered:
@@ -430,7 +431,7 @@ _FILLERS = {
 }
 
 
-def _planned_answers(slot: Slot, row_plan: pa.Table) -> Latest:
+def _planned_answers(slot: CheckIdentity, row_plan: pa.Table) -> Latest:
     """Return the answers that the plan found."""
     found = [row_plan[f"{slot.column}.{name}"].to_numpy() for name in Latest.names()]
     return Latest(*found)
@@ -466,7 +467,7 @@ def karma_status(codes: Sequence[Codes], rows: int) -> Codes:
     return status
 
 
-def _listing(slot: Slot, record: KarmaListing) -> dict[str, Any]:
+def _listing(slot: CheckIdentity, record: KarmaListing) -> dict[str, Any]:
     return {
         "identity_kind": slot.kind.value,
         "karma_type": record.karma_type,

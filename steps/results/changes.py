@@ -23,13 +23,14 @@ from nightscreen.schemas.decisions import (
     DECISION_PART,
     DIFFERS,
     LISTED_PART,
-    Change,
     ChangeKind,
-    Part,
+    CheckState,
+    FieldChange,
     State,
 )
 from nightscreen.schemas.policy import Decision
-from nightscreen.steps.results.answered import (
+from nightscreen.steps.results.row_digest import Unchanged
+from nightscreen.steps.results.tracked_state import (
     LISTINGS,
     READ,
     TRACKED,
@@ -38,8 +39,7 @@ from nightscreen.steps.results.answered import (
     answered_states,
     evidence_digest,
 )
-from nightscreen.steps.results.unchanged import Unchanged
-from nightscreen.storage.journal.customers import Standing, StateWrite
+from nightscreen.storage.journal.customers import BatchMembership, StateWrite
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -75,7 +75,7 @@ _PIECE_SCHEMA = pa.schema(
 _GONE_SCHEMA = pa.schema([pa.field("customer", pa.binary(16))])
 
 
-def differences(old: State, new: State, *, unreached: Collection[str] = ()) -> list[Change]:
+def differences(old: State, new: State, *, unreached: Collection[str] = ()) -> list[FieldChange]:
     """Return what differs between a customer's last answered state and the present one.
 
     A check without a new answer, or without an old one, is no change but for the first answer of a
@@ -87,12 +87,12 @@ def differences(old: State, new: State, *, unreached: Collection[str] = ()) -> l
         unreached: checks of which this run left lookups without an answer: what they no longer
             list may not have been asked.
     """
-    found: list[Change] = []
+    found: list[FieldChange] = []
     for check, fields in TRACKED.items():
         then, now = old.get(check), new.get(check)
         if now is None or (then is None and now.values.get("karma_status") != "listed"):
             continue
-        was = Part(0, "", {}) if then is None else then
+        was = CheckState(0, "", {}) if then is None else then
         if check == _KARMA and check in unreached:
             now = keep_unreached(was, now)
         if was.values != now.values:
@@ -100,7 +100,7 @@ def differences(old: State, new: State, *, unreached: Collection[str] = ()) -> l
     return found
 
 
-def keep_unreached(then: Part, now: Part) -> Part:
+def keep_unreached(then: CheckState, now: CheckState) -> CheckState:
     """Return a blacklist's answer with the listings that may only not have been asked this time."""
     if not then.values.get(LISTINGS) or now.values.get("karma_status") != "listed":
         return now
@@ -116,8 +116,8 @@ def keep_unreached(then: Part, now: Part) -> Part:
 
 
 def _field_changes(
-    check: str, fields: Sequence[Tracked], then: Part, now: Part
-) -> Iterator[Change]:
+    check: str, fields: Sequence[Tracked], then: CheckState, now: CheckState
+) -> Iterator[FieldChange]:
     status = f"{check}_status"
     turned = then.values.get(status) != now.values.get(status)
     for each in fields:
@@ -127,10 +127,10 @@ def _field_changes(
         kind = _turned_kind(now) if check == _KARMA and turned else field_kind(each, old, new)
         shown_old, shown_new = _shown(each, old, new)
         previous = (then.run_id or None, then.at or None)
-        yield Change(check, each.name, kind, shown_old, shown_new, *previous)
+        yield FieldChange(check, each.name, kind, shown_old, shown_new, *previous)
 
 
-def _turned_kind(now: Part) -> ChangeKind:
+def _turned_kind(now: CheckState) -> ChangeKind:
     listed = now.values.get("karma_status") == "listed"
     return ChangeKind.NEW_LISTING if listed else ChangeKind.CLEARED
 
@@ -185,7 +185,7 @@ def merged(old: State, new: State, *, unreached: Collection[str] = ()) -> State:
     return found
 
 
-def _supersedes(now: Part, then: Part, name: str) -> bool:
+def _supersedes(now: CheckState, then: CheckState, name: str) -> bool:
     """Tell whether an answer is to be kept; one that says and dates the same is not."""
     if now.values == then.values and name in (DECISION_PART, LISTED_PART):
         return False
@@ -198,7 +198,7 @@ def _same(old: State, new: State) -> bool:
 
 
 @dataclass(slots=True)
-class Compared:
+class ChangeSet:
     """What the comparison found, in the order of the enriched rows.
 
     Attributes:
@@ -267,7 +267,7 @@ class _Comparison:
         self._unchanged = Unchanged.of(self._marks, pseudonyms, unreached, reviewed)
         self._here = np.zeros(len(self._marks.customers), bool)
         self._rows: list[NDArray[np.int8]] = []
-        self.result = Compared()
+        self.result = ChangeSet()
 
     def tables(self, parts: Sequence[Path], *, whole: bool = True) -> Iterator[pa.Table]:
         """Yield the changes of the rows, block by block, then the customers that are gone."""
@@ -301,7 +301,7 @@ class _Comparison:
         noted: NDArray[np.int8],
     ) -> pa.Table:
         """Compare some rows of a block with the states of their customers, a few at a time."""
-        changes: list[tuple[bytes, Change]] = []
+        changes: list[tuple[bytes, FieldChange]] = []
         writes: list[StateWrite] = []
         for start in range(0, len(places), _COMPARED_ROWS):
             few = places[start : start + _COMPARED_ROWS]
@@ -324,14 +324,14 @@ class _Comparison:
         self._put_aside(writes)
         return changes_table(changes, self._run_id)
 
-    def _told(self, base: KnownCustomer | None, state: State) -> list[Change]:
+    def _told(self, base: KnownCustomer | None, state: State) -> list[FieldChange]:
         if base is None:
-            return [Change(None, None, ChangeKind.NEW)]
+            return [FieldChange(None, None, ChangeKind.NEW)]
         found = differences(base.state, state, unreached=self._unreached)
         if base.gone_run_id is None:
             return found
         return [
-            Change(None, "customer", ChangeKind.CHANGED, "gone", "present", *_last(base)),
+            FieldChange(None, "customer", ChangeKind.CHANGED, "gone", "present", *_last(base)),
             *found,
         ]
 
@@ -360,7 +360,7 @@ class _Comparison:
         decided = new.get(DECISION_PART)
         return self._unchanged.mark(text, "" if decided is None else decided.values["decision"])
 
-    def _note(self, base: KnownCustomer | None, told: Sequence[Change]) -> tuple[int, int]:
+    def _note(self, base: KnownCustomer | None, told: Sequence[FieldChange]) -> tuple[int, int]:
         """Enter the counts; return what the decision list says of a row."""
         then = None if base is None else base.state.get(DECISION_PART)
         word = None if then is None else then.values.get("decision")
@@ -382,12 +382,12 @@ class _Comparison:
 
     def _gone(self, *, whole: bool) -> Iterator[pa.Table]:
         """Tell who was in the batch and is not in this run; lay their pseudonyms aside."""
-        missing = ~self._here & (self._marks.standing != Standing.GONE.value)
+        missing = ~self._here & (self._marks.standing != BatchMembership.GONE.value)
         gone = [self._marks.customer(place) for place in np.flatnonzero(missing & whole).tolist()]
         for block in self._customers.present(gone):
             yield changes_table(
                 [
-                    (each.customer, Change(None, None, ChangeKind.GONE, None, None, *each[1:]))
+                    (each.customer, FieldChange(None, None, ChangeKind.GONE, None, None, *each[1:]))
                     for each in block
                 ],
                 self._run_id,
@@ -403,7 +403,7 @@ def _last(known: KnownCustomer) -> tuple[str, int]:
     return known.run_id, known.decided_at
 
 
-def changes_table(changes: Sequence[tuple[bytes, Change]], run_id: str) -> pa.Table:
+def changes_table(changes: Sequence[tuple[bytes, FieldChange]], run_id: str) -> pa.Table:
     """Return changes as a table of the schema `CHANGES`."""
     columns = [
         [subject.hex() for subject, _ in changes],
@@ -438,7 +438,7 @@ def write_changes(
     unreached: Collection[str] = (),
     reviewed: Mapping[bytes, bytes] | None = None,
     whole: bool = True,
-) -> Compared:
+) -> ChangeSet:
     """Write `changes.parquet` and lay the customers' new states aside.
 
     Args:
@@ -463,7 +463,7 @@ def write_changes(
 
 
 def keep_states(
-    compared: Compared, *, run_id: str, batch: str, customers: Customers, workspace: Workspace
+    compared: ChangeSet, *, run_id: str, batch: str, customers: Customers, workspace: Workspace
 ) -> None:
     """Put the states that were laid aside into the journal; safe to do again after a crash."""
     at = customers.begin(run_id, batch)
@@ -486,7 +486,7 @@ def unreached_checks(checks: Mapping[str, Mapping[str, int]]) -> frozenset[str]:
 __all__ = [
     "CHANGES_FILE",
     "LISTED_PART",
-    "Compared",
+    "ChangeSet",
     "differences",
     "keep_states",
     "merged",

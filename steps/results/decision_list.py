@@ -29,8 +29,8 @@ from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.rows import INSTANT, NAIRA
 from nightscreen.steps.results.list_columns import NAMES, Columns, words_of
 from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE, Cell, DecisionFiles, Listed
-from nightscreen.storage.laid_out import LaidOut
-from nightscreen.storage.rejects import unguard
+from nightscreen.storage.external_sort import SortedFile
+from nightscreen.storage.quarantine import unescape_formula
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nightscreen.schemas.policy import Policy
-    from nightscreen.steps.results.changes import Compared
+    from nightscreen.steps.results.changes import ChangeSet
     from nightscreen.storage.outputs import RunFolder
 
 BLOCK_ROWS = 8192
@@ -131,7 +131,7 @@ def write_decisions(
     *,
     run_id: str,
     reasons: Mapping[str, Mapping[str, str]],
-    compared: Compared | None = None,
+    compared: ChangeSet | None = None,
     problems: Iterable[Sequence[str]] = (),
     about: Sequence[tuple[str, str]] = (),
 ) -> ListCounts:
@@ -169,7 +169,7 @@ def _write(
     parts: Sequence[Path],
     run_id: str,
     reasons: Mapping[str, Mapping[str, str]],
-    compared: Compared | None,
+    compared: ChangeSet | None,
     fixes: Sequence[Sequence[str]],
     about: Sequence[tuple[str, str]],
     counts: ListCounts,
@@ -194,13 +194,13 @@ def quarantined(path: Path) -> Iterator[tuple[str, ...]]:
         rows = csv.reader(file)
         next(rows, None)
         for row in rows:
-            yield tuple(unguard(cell) for cell in row[-len(FIX_COLUMNS) :])
+            yield tuple(unescape_formula(cell) for cell in row[-len(FIX_COLUMNS) :])
 
 
 def summary(
     run_id: str,
     counts: ListCounts,
-    compared: Compared | None,
+    compared: ChangeSet | None,
     about: Sequence[tuple[str, str]],
 ) -> list[tuple[str, Cell]]:
     """Return the lines of the summary sheet."""
@@ -226,9 +226,9 @@ def _laid_out(
     parts: Sequence[Path],
     run_id: str,
     reasons: Mapping[str, Mapping[str, str]],
-    compared: Compared | None,
+    compared: ChangeSet | None,
     counts: ListCounts,
-) -> Iterator[LaidOut]:
+) -> Iterator[SortedFile]:
     """Lay the list's rows into private files, and give them in the order they are to have."""
     exposures: list[NDArray[np.int64]] = []
     builder = _Builder(run_id, reasons, compared, counts)
@@ -240,7 +240,7 @@ def _laid_out(
                     writer.write_table(rows)
                     exposures.append(_kobo(rows))
         kobo = np.concatenate(exposures) if exposures else np.zeros(0, np.int64)
-        rows_as_they_came = LaidOut.of(Path(laid.name))
+        rows_as_they_came = SortedFile.of(Path(laid.name))
         yield rows_as_they_came.sorted_into(Path(in_order.name), worst_first(kobo))
 
 
@@ -270,7 +270,7 @@ class _Builder:
         self,
         run_id: str,
         reasons: Mapping[str, Mapping[str, str]],
-        compared: Compared | None,
+        compared: ChangeSet | None,
         counts: ListCounts,
     ) -> None:
         self._run_id = run_id

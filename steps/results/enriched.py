@@ -13,7 +13,7 @@ import pyarrow as pa
 from nightscreen.schemas.answers import Count, Day, EcosystemRecord, Instant, Number, Text
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.rows import EXTRA_PREFIX, INSTANT, NAIRA, SourceColumn, row_schema
-from nightscreen.steps.planning.signals import SIGNALS
+from nightscreen.steps.planning.shared_identifiers import SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.client.reading import parse_answer
+from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.answers import BankAccountAnswer, EcosystemRecord
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.rows import Flaw
@@ -50,9 +50,14 @@ _SOURCES = (
         "steps/results/evidence.py",
         "steps/results/judge.py",
         "steps/values/names.py",
-        "steps/values/name_tokens.py",
+        "steps/values/name_normalize.py",
     ),
-    *("steps/results/enriched.py", "client/reading.py", "schemas/answers.py", "schemas/rows.py"),
+    *(
+        "steps/results/enriched.py",
+        "client/response_parser.py",
+        "schemas/answers.py",
+        "schemas/rows.py",
+    ),
 )
 
 ACCOUNT = pa.schema(
@@ -83,7 +88,7 @@ SCHEMAS = {Check.BANK_ACCOUNT: ACCOUNT, Check.ECOSYSTEM: HISTORY}
 
 
 @dataclass(frozen=True, slots=True)
-class AtHand:
+class AnswerRefs:
     """Answers at hand for some rows of a chunk.
 
     Attributes:
@@ -131,7 +136,7 @@ class Evidence:
         stamp = f"{version()}.{journal.answers.erased()}.{journal.journal_id}".encode()
         return cls(journal.answers, EvidenceFiles.of(journal.home, name, journal.sealer, stamp))
 
-    def columns(self, check: Check, rows: pa.Table, hand: AtHand, *, keep: bool) -> pa.Table:
+    def columns(self, check: Check, rows: pa.Table, hand: AnswerRefs, *, keep: bool) -> pa.Table:
         """Return the evidence of a chunk's answers, a line for each in the order of `hand.rows`.
 
         Columns are those of `SCHEMAS`; the first is null where the answer is there no longer.
@@ -199,7 +204,9 @@ class Evidence:
                 self._keys[each] = Keys(self._pieces[each])
         return self._pieces[check]
 
-    def _make(self, check: Check, rows: pa.Table, hand: AtHand, new: NDArray[np.int64]) -> pa.Table:
+    def _make(
+        self, check: Check, rows: pa.Table, hand: AnswerRefs, new: NDArray[np.int64]
+    ) -> pa.Table:
         """Open some answers and hold each against its row."""
         judged = rows.select(list(JUDGED)).take(pa.array(hand.rows[new])).to_pylist()
         wanted = {int(hand.call_id[place]): hand.subject(int(place)) for place in new}
@@ -220,7 +227,7 @@ class Evidence:
         self,
         check: Check,
         keys: bytes,
-        hand: AtHand,
+        hand: AnswerRefs,
         table: pa.Table,
         origin: NDArray[np.int32],
     ) -> None:
@@ -255,7 +262,7 @@ class AccountJudge:
 
     _evidence: Evidence
 
-    def statuses(self, rows: pa.Table, hand: AtHand) -> list[str | None]:
+    def statuses(self, rows: pa.Table, hand: AnswerRefs) -> list[str | None]:
         """Return the status of each answer at hand; None where it is there no longer."""
         lines = self._evidence.columns(Check.BANK_ACCOUNT, rows, hand, keep=False)
         found: list[str | None] = lines["status"].to_pylist()
@@ -298,7 +305,7 @@ class _Digests:
         self.made = np.zeros(self.rows.num_rows, bool)
         self.found = np.zeros((self.rows.num_rows, 2), np.uint64)
 
-    def keys(self, hand: AtHand) -> bytes:
+    def keys(self, hand: AnswerRefs) -> bytes:
         """Return a key for each answer at hand and its row: a call brings one answer."""
         missing = hand.rows[~self.made[hand.rows]]
         if len(missing):
@@ -375,4 +382,4 @@ def version() -> str:
     return found.hexdigest()[:16]
 
 
-__all__ = ["ACCOUNT", "HISTORY", "AccountJudge", "AtHand", "Evidence", "typed_column"]
+__all__ = ["ACCOUNT", "HISTORY", "AccountJudge", "AnswerRefs", "Evidence", "typed_column"]

@@ -20,7 +20,7 @@ from nightscreen.schemas.decisions import (
     ReviewRow,
 )
 from nightscreen.schemas.policy import Decision
-from nightscreen.steps.results.answered import evidence_digest
+from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.steps.values.instants import Moment, read_moment
 from nightscreen.storage.clock import LAGOS, to_instant, to_micros
 
@@ -384,7 +384,7 @@ def active_reviews(reviews: Reviews, batch: str, *, at: int) -> dict[bytes, Revi
     """Return each customer's review that has not ended, by pseudonym.
 
     It stands only as long as the evidence is what was reviewed: compare `evidence` with
-    `steps.results.answered.evidence_digest` of the present state.
+    `steps.results.tracked_state.evidence_digest` of the present state.
     """
     return reviews.active(batch, at)
 

@@ -21,23 +21,23 @@ from nightscreen.steps.values.banks import (
     bank_table,
 )
 from nightscreen.steps.values.columns import Column, Mask, Places, at, matching, present, put
-from nightscreen.steps.values.fields import (
-    Finding,
-    Notes,
-    Verdict,
-    bare_digits,
-    is_absent,
-    is_all_digits,
-    is_one_digit_repeated,
-    is_scientific,
-    one_digit_repeated,
-)
 from nightscreen.steps.values.nuban import (
     ACCOUNT_DIGITS,
     NO_CHECK,
     agreeing,
     agrees,
     institution_sum,
+)
+from nightscreen.steps.values.validators import (
+    Finding,
+    Notes,
+    Validated,
+    bare_digits,
+    is_absent,
+    is_all_digits,
+    is_one_digit_repeated,
+    is_scientific,
+    one_digit_repeated,
 )
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class RowBanks:
         return np.array(sums, dtype=np.int64)[self.of_row]
 
 
-def judge_account(text: str, institution: str | None) -> Verdict[str]:
+def judge_account(text: str, institution: str | None) -> Validated[str]:
     """Judge an account number that is present: 10 digits, padded only where the digit agrees.
 
     Args:
@@ -121,16 +121,16 @@ def judge_account(text: str, institution: str | None) -> Verdict[str]:
     """
     digits = bare_digits(text)
     if is_absent(digits):
-        return Verdict(None)
+        return Validated(None)
     repaired = (ACCOUNT_REPAIRED,) if digits != text else ()
     if is_all_digits(digits) and len(digits) == ACCOUNT_DIGITS:
         if is_one_digit_repeated(digits):
-            return Verdict(None, (ACCOUNT_PLACEHOLDER,))
-        return Verdict(digits, repaired)
+            return Validated(None, (ACCOUNT_PLACEHOLDER,))
+        return Validated(digits, repaired)
     padded = _padded(digits, institution)
     if padded:
-        return Verdict(padded, (*repaired, ACCOUNT_PADDED))
-    return Verdict(text, (_fault(text, digits),))
+        return Validated(padded, (*repaired, ACCOUNT_PADDED))
+    return Validated(text, (_fault(text, digits),))
 
 
 def _padded(digits: str, institution: str | None) -> str | None:

@@ -10,7 +10,13 @@ import re
 
 from nightscreen.schemas.rows import Action, Flaw
 from nightscreen.steps.values.columns import Column, Mask, lower, matching, text_length, where
-from nightscreen.steps.values.fields import Finding, Notes, Verdict, judge_text, without_unseen
+from nightscreen.steps.values.validators import (
+    Finding,
+    Notes,
+    Validated,
+    judge_text,
+    without_unseen,
+)
 
 LONGEST_LOCAL = 64
 LONGEST_DOMAIN = 253
@@ -73,34 +79,34 @@ def read_domain(text: str) -> str | None:
     return ascii_name if sound and not _PRIVATE.search(ascii_name) else None
 
 
-def judge_email(text: str) -> Verdict[str]:
+def judge_email(text: str) -> Validated[str]:
     """Judge an email address that is present; the value is in lower case, its domain in ASCII."""
     if len(text) > LONGEST_CELL:
-        return Verdict(text, (EMAIL_MALFORMED,))
+        return Validated(text, (EMAIL_MALFORMED,))
     bare = without_unseen(text)
     if bare.lower().startswith("mailto:"):
         bare = bare[len("mailto:") :]
     bare = bare.strip("<>").rstrip(".,;").strip()
     email = _read_email(bare)
     if email:
-        return Verdict(email, (EMAIL_REPAIRED,) if bare != text else ())
+        return Validated(email, (EMAIL_REPAIRED,) if bare != text else ())
     emails = [_read_email(part) for part in _SEVERAL.split(bare) if part]
     if not emails or None in emails:
-        return Verdict(text, (EMAIL_MALFORMED,))
-    return Verdict(emails[0], (EMAIL_FIRST_OF_SEVERAL,))
+        return Validated(text, (EMAIL_MALFORMED,))
+    return Validated(emails[0], (EMAIL_FIRST_OF_SEVERAL,))
 
 
-def judge_domain(text: str) -> Verdict[str]:
+def judge_domain(text: str) -> Validated[str]:
     """Judge a domain name that is present; a web address is cut down to its domain."""
     bare = without_unseen(text).lower()
     if "@" in bare:
-        return Verdict(text, (DOMAIN_MALFORMED,))
+        return Validated(text, (DOMAIN_MALFORMED,))
     host = re.split(r"[/?#:]", _SCHEME.sub("", bare), maxsplit=1)[0]
     shorter = host.removeprefix("www.")
     name = read_domain(shorter) or read_domain(host)
     if name is None:
-        return Verdict(text, (DOMAIN_MALFORMED,))
-    return Verdict(name, (DOMAIN_FROM_URL,) if shorter != bare else ())
+        return Validated(text, (DOMAIN_MALFORMED,))
+    return Validated(name, (DOMAIN_FROM_URL,) if shorter != bare else ())
 
 
 def judge_emails(text: Column, notes: Notes) -> Column:

@@ -14,10 +14,10 @@ import numpy as np
 
 from nightscreen.schemas.rows import NAIRA, Action
 from nightscreen.steps.values.columns import Column, matching, present, put, where
-from nightscreen.steps.values.fields import (
+from nightscreen.steps.values.validators import (
     Finding,
     Notes,
-    Verdict,
+    Validated,
     is_absent,
     judge_cells,
     without_unseen,
@@ -61,22 +61,22 @@ _PUNCTUATED = re.compile(r"[0-9][0-9.,' ]*")
 _EXACT = Context(prec=2 * LONGEST_AMOUNT)
 
 
-def judge_amount(text: str) -> Verdict[Decimal]:
+def judge_amount(text: str) -> Validated[Decimal]:
     """Judge an amount that is present; the value is naira with two places, zero included."""
     if len(text) > LONGEST_AMOUNT:
-        return Verdict(None, (EXPOSURE_UNREADABLE,))
+        return Validated(None, (EXPOSURE_UNREADABLE,))
     number, negative = _stripped(without_unseen(text).replace("\u00a0", " ").replace("\u202f", " "))
     if is_absent(number, zero_is_value=True):
-        return Verdict(None)
+        return Validated(None)
     if not _NUMBER.fullmatch(number) or not any(c.isdigit() for c in number):
-        return Verdict(None, (_unread(number),))
+        return Validated(None, (_unread(number),))
     exact = Decimal(number.replace(",", "").replace(" ", ""))
     naira = exact.quantize(KOBO, rounding=ROUND_HALF_UP, context=_EXACT)
     if negative and naira:
-        return Verdict(None, (EXPOSURE_NEGATIVE,))
+        return Validated(None, (EXPOSURE_NEGATIVE,))
     if naira >= 10**WHOLE_DIGITS:
-        return Verdict(None, (EXPOSURE_TOO_LARGE,))
-    return Verdict(naira, (EXPOSURE_ROUNDED,) if _has_more_than_kobo(number) else ())
+        return Validated(None, (EXPOSURE_TOO_LARGE,))
+    return Validated(naira, (EXPOSURE_ROUNDED,) if _has_more_than_kobo(number) else ())
 
 
 def judge_amounts(text: Column, notes: Notes) -> Column:

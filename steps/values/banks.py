@@ -16,8 +16,8 @@ from rapidfuzz import fuzz, process
 
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import Action, Flaw
-from nightscreen.steps.values.fields import DATA, Finding, bare_digits, is_absent, is_scientific
 from nightscreen.steps.values.nuban import institution_of
+from nightscreen.steps.values.validators import DATA, Finding, bare_digits, is_absent, is_scientific
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,10 +10,10 @@ from functools import partial
 
 from nightscreen.schemas.rows import Action, Flaw
 from nightscreen.steps.values.columns import Column, matching
-from nightscreen.steps.values.fields import (
+from nightscreen.steps.values.validators import (
     Finding,
     Notes,
-    Verdict,
+    Validated,
     bare_digits,
     is_absent,
     is_all_digits,
@@ -51,21 +51,21 @@ BVN_LETTERS = _INVALID(
 BVN_CHARACTERS = _INVALID("bvn_characters", "A BVN has digits only; correct it at source.")
 
 
-def judge_bvn(text: str) -> Verdict[str]:
+def judge_bvn(text: str) -> Validated[str]:
     """Judge a BVN that is present: 11 digits, repaired where nothing is ambiguous."""
     digits = bare_digits(text)
     if is_absent(digits):
-        return Verdict(None)
+        return Validated(None)
     if is_scientific(text):
-        return Verdict(text, (BVN_SCIENTIFIC,))
+        return Validated(text, (BVN_SCIENTIFIC,))
     if not is_all_digits(digits):
         letters = any(character.isalpha() for character in digits)
-        return Verdict(text, (BVN_LETTERS if letters else BVN_CHARACTERS,))
+        return Validated(text, (BVN_LETTERS if letters else BVN_CHARACTERS,))
     if len(digits) != BVN_DIGITS:
-        return Verdict(text, (BVN_LENGTH,))
+        return Validated(text, (BVN_LENGTH,))
     if is_one_digit_repeated(digits):
-        return Verdict(None, (BVN_PLACEHOLDER,))
-    return Verdict(digits, (BVN_REPAIRED,) if digits != text else ())
+        return Validated(None, (BVN_PLACEHOLDER,))
+    return Validated(digits, (BVN_REPAIRED,) if digits != text else ())
 
 
 def judge_bvns(text: Column, notes: Notes) -> Column:

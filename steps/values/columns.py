@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.storage.text_bytes import Edges, table_of, table_of_ends
+from nightscreen.storage.arrow_bytes import Edges, table_of, table_of_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

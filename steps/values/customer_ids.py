@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nightscreen.schemas.rows import Action
-from nightscreen.steps.values.fields import Finding, bare_digits
-from nightscreen.storage.text_bytes import Edges, table_of
+from nightscreen.steps.values.validators import Finding, bare_digits
+from nightscreen.storage.arrow_bytes import Edges, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,7 @@ from nightscreen.client.resolving import Resolver, resolve_hosts
 from nightscreen.schemas.rows import Action, Flaw
 from nightscreen.steps.values.addresses import LONGEST_LOCAL, PRIVATE_ENDING, read_domain
 from nightscreen.steps.values.columns import Column, matching, text_length
-from nightscreen.steps.values.fields import Finding, Notes, Verdict, judge_text
+from nightscreen.steps.values.validators import Finding, Notes, Validated, judge_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,10 +57,10 @@ _UNSAFE = re.compile(r"[\s\\\x00-\x1f\x7f<>\"{}|^`]")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
-def judge_image_url(text: str) -> Verdict[str]:
+def judge_image_url(text: str) -> Validated[str]:
     """Judge an image address that is present: https, no credentials, a public host by its name."""
     finding = _finding(text)
-    return Verdict(text, (finding,) if finding else ())
+    return Validated(text, (finding,) if finding else ())
 
 
 def judge_image_urls(text: Column, notes: Notes) -> Column:

@@ -26,7 +26,7 @@ from nightscreen.steps.values.columns import (
     text_length,
     where,
 )
-from nightscreen.steps.values.fields import Finding, Notes, Verdict, judge_cells
+from nightscreen.steps.values.validators import Finding, Notes, Validated, judge_cells
 
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
 _LAGOS_US = 3_600_000_000
@@ -42,7 +42,7 @@ class Edge(Enum):
     END = "end"
 
 
-class Trouble(Enum):
+class InstantProblem(Enum):
     """Why a date or time is not read: its code and the sentence for the analyst."""
 
     ORDER = (
@@ -118,7 +118,7 @@ _LONGEST = 60
 _SERIAL = re.compile(r"\d{5}(?:\.\d+)?", re.ASCII)
 
 
-def read_moment(text: str, order: str | None) -> Moment | Trouble:
+def read_moment(text: str, order: str | None) -> Moment | InstantProblem:
     """Read a date, with or without a time of day and a zone.
 
     Args:
@@ -126,41 +126,41 @@ def read_moment(text: str, order: str | None) -> Moment | Trouble:
         order: `dmy`, `mdy` or `ymd` for dates that are not ISO, or None where undeclared.
     """
     if len(text) > _LONGEST:
-        return Trouble.UNREADABLE
+        return InstantProblem.UNREADABLE
     for form in (_ISO, _ISO_BASIC, *_NAMED):
         if found := form.fullmatch(text):
             return _moment(found, found["year"], found["month"], found["day"])
     if found := _NUMERIC.fullmatch(text):
         if order not in {"dmy", "mdy", "ymd"}:
-            return Trouble.ORDER
+            return InstantProblem.ORDER
         parts = dict(zip(order, found.group("a", "b", "c"), strict=True))
         return _moment(found, parts["y"], parts["m"], parts["d"])
-    return Trouble.SERIAL if _SERIAL.fullmatch(text) else Trouble.UNREADABLE
+    return InstantProblem.SERIAL if _SERIAL.fullmatch(text) else InstantProblem.UNREADABLE
 
 
-def judge_date(text: str, *, order: str | None) -> Verdict[date]:
+def judge_date(text: str, *, order: str | None) -> Validated[date]:
     """Judge a date of birth that is present; a time with a zone counts as Lagos time."""
     moment = read_moment(text, order)
-    if isinstance(moment, Trouble):
-        return Verdict(None, (_date_finding(moment),))
+    if isinstance(moment, InstantProblem):
+        return Validated(None, (_date_finding(moment),))
     if moment.day.year not in _BIRTH_YEARS:
-        return Verdict(None, (_date_finding(Trouble.IMPLAUSIBLE),))
+        return Validated(None, (_date_finding(InstantProblem.IMPLAUSIBLE),))
     if moment.offset is None:
-        return Verdict(moment.day)
-    return Verdict(_instant(moment, Edge.START).astimezone(LAGOS).date())
+        return Validated(moment.day)
+    return Validated(_instant(moment, Edge.START).astimezone(LAGOS).date())
 
 
-def judge_instant(text: str, *, order: str | None, edge: Edge) -> Verdict[datetime]:
+def judge_instant(text: str, *, order: str | None, edge: Edge) -> Validated[datetime]:
     """Judge a consent time that is present; a bare date stands for the start or end of its day.
 
     Where it cannot be read the consent does not count: the finding bears `Flaw.CONSENT`.
     """
     moment = read_moment(text, order)
-    if isinstance(moment, Trouble):
-        return Verdict(None, (_instant_finding(moment),))
+    if isinstance(moment, InstantProblem):
+        return Validated(None, (_instant_finding(moment),))
     if moment.day.year not in _INSTANT_YEARS:
-        return Verdict(None, (_instant_finding(Trouble.IMPLAUSIBLE),))
-    return Verdict(_instant(moment, edge).astimezone(UTC))
+        return Validated(None, (_instant_finding(InstantProblem.IMPLAUSIBLE),))
+    return Validated(_instant(moment, edge).astimezone(UTC))
 
 
 def judge_dates(text: Column, order: str | None, notes: Notes) -> Column:
@@ -198,16 +198,16 @@ def _micros(text: Column, mask: Mask, kind: pa.DataType) -> Places:
     return micros
 
 
-def _moment(found: re.Match[str], year: str, month: str, day: str) -> Moment | Trouble:
+def _moment(found: re.Match[str], year: str, month: str, day: str) -> Moment | InstantProblem:
     if len(year) < len("1990"):
-        return Trouble.SHORT_YEAR
+        return InstantProblem.SHORT_YEAR
     number = int(month) if month.isdigit() else _month_number(month)
     if number is None:
-        return Trouble.UNREADABLE
+        return InstantProblem.UNREADABLE
     try:
         return Moment(date(int(year), number, int(day)), _clock(found), _offset(found["zone"]))
     except ValueError:
-        return Trouble.IMPOSSIBLE
+        return InstantProblem.IMPOSSIBLE
 
 
 def _month_number(name: str) -> int | None:
@@ -250,12 +250,12 @@ def _instant(moment: Moment, edge: Edge) -> datetime:
     return datetime.combine(moment.day, moment.clock, zone)
 
 
-def _date_finding(trouble: Trouble) -> Finding:
+def _date_finding(trouble: InstantProblem) -> Finding:
     code, hint = trouble.value
     return Finding(code, f"{hint} The date was taken as unknown.", Action.WARNED)
 
 
-def _instant_finding(trouble: Trouble) -> Finding:
+def _instant_finding(trouble: InstantProblem) -> Finding:
     code, hint = trouble.value
     hint = f"{hint} The consent does not count until its times can be read."
     return Finding(code, hint, Action.INVALID, Flaw.CONSENT)

@@ -2,7 +2,7 @@
 
 Here live the pairing of two bags of words, the signs of a business, and the grade that
 follows. How a name is read into words, and when two words are one name, is in
-``steps.values.name_tokens``; what a grade means for a customer is not decided here.
+``steps.values.name_normalize``; what a grade means for a customer is not decided here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from nightscreen.steps.values.name_tokens import (
+from nightscreen.steps.values.name_normalize import (
     CACHED_WORDS,
-    Likeness,
     Name,
+    Similarity,
     alike,
     fold,
     lexicon,
@@ -173,7 +173,7 @@ def _pair(ours: Name, theirs: Name) -> _Pairing:
     left, right = sorted(mine - others), sorted(others - mine)
     if left and right:
         for one, other in _assign(left, right):
-            pairs = sure if alike(one, other) is Likeness.SURE else doubtful
+            pairs = sure if alike(one, other) is Similarity.SURE else doubtful
             pairs.append((one, other))
     met = sure + doubtful
     if (left and right) or ours.initials or theirs.initials:
@@ -215,7 +215,7 @@ def _is_one_word_repeated(name: Name) -> bool:
     """Tell whether a name is one word written twice, perhaps in two spellings."""
     first = min(name.words)
     return name.written_words > 1 and all(
-        alike(first, word) is Likeness.SURE for word in name.words
+        alike(first, word) is Similarity.SURE for word in name.words
     )
 
 
@@ -267,7 +267,7 @@ def _assign(left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str]]:
     """Return a largest one-to-one assignment of words that are alike, sure ones first."""
     likeness = [[alike(one, other) for other in right] for one in left]
     holder: dict[int, int] = {}
-    for least in (Likeness.SURE, Likeness.DOUBTFUL):
+    for least in (Similarity.SURE, Similarity.DOUBTFUL):
         placed = set(holder.values())
         for row in range(len(left)):
             if row not in placed:
@@ -277,8 +277,8 @@ def _assign(left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str]]:
 
 def _place(
     row: int,
-    likeness: list[list[Likeness]],
-    least: Likeness,
+    likeness: list[list[Similarity]],
+    least: Similarity,
     holder: dict[int, int],
     tried: set[int],
 ) -> bool:
@@ -298,7 +298,7 @@ def _contrary(met: Sequence[str], words: Sequence[str]) -> list[str]:
     return [
         word
         for word in words
-        if word not in met and not any(alike(word, other) is Likeness.SURE for other in met)
+        if word not in met and not any(alike(word, other) is Similarity.SURE for other in met)
     ]
 
 

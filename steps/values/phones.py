@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from nightscreen.schemas.rows import Action, Flaw
 from nightscreen.steps.values.columns import Column, Mask, ending, matching, where
-from nightscreen.steps.values.fields import (
+from nightscreen.steps.values.validators import (
     Finding,
     Notes,
-    Verdict,
+    Validated,
     bare_digits,
     is_absent,
     is_one_digit_repeated,
@@ -26,7 +26,7 @@ from nightscreen.steps.values.fields import (
     judge_text,
     without_unseen,
 )
-from nightscreen.storage.text_bytes import inside
+from nightscreen.storage.arrow_bytes import inside
 
 REGION = "NG"
 COUNTRY_CODE = 234
@@ -85,22 +85,22 @@ def plain_pattern() -> str:
     return rf"^(?:\+?{COUNTRY_CODE}|0)?(?:{mobile or '[^0-9]'})$"
 
 
-def judge_phone(text: str) -> Verdict[str]:
+def judge_phone(text: str) -> Validated[str]:
     """Judge a phone number that is present; the value is `+234` and ten digits."""
     if len(text) > LONGEST_CELL:
-        return Verdict(text, (PHONE_MALFORMED,))
+        return Validated(text, (PHONE_MALFORMED,))
     bare = without_unseen(text).removesuffix(".0")
     if is_absent(bare_digits(bare)):
-        return Verdict(None)
+        return Validated(None)
     if is_scientific(bare):
-        return Verdict(text, (PHONE_SCIENTIFIC,))
+        return Validated(text, (PHONE_SCIENTIFIC,))
     parts = [part for part in _SEPARATORS.split(bare) if part]
     if len(parts) > 1:
         return _judge_several(text, parts)
     verdict = _judge_one(text, bare)
     if bare == text or any(finding.flaw for finding in verdict.findings):
         return verdict
-    return Verdict(verdict.value, (PHONE_REPAIRED, *verdict.findings))
+    return Validated(verdict.value, (PHONE_REPAIRED, *verdict.findings))
 
 
 def judge_phones(text: Column, notes: Notes) -> Column:
@@ -133,26 +133,26 @@ def _without_gaps(text: Column) -> Column:
     return where(grouped, closed, text)
 
 
-def _judge_several(text: str, parts: list[str]) -> Verdict[str]:
+def _judge_several(text: str, parts: list[str]) -> Validated[str]:
     verdicts = [_judge_one(part, part) for part in parts]
     if any(verdict.findings or verdict.value is None for verdict in verdicts):
-        return Verdict(text, (PHONE_MALFORMED,))
-    return Verdict(verdicts[0].value, (PHONE_FIRST_OF_SEVERAL,))
+        return Validated(text, (PHONE_MALFORMED,))
+    return Validated(verdicts[0].value, (PHONE_FIRST_OF_SEVERAL,))
 
 
-def _judge_one(text: str, bare: str) -> Verdict[str]:
+def _judge_one(text: str, bare: str) -> Validated[str]:
     number = _parsed(bare)
     if _LETTER.search(bare) or number is None:
-        return Verdict(text, (PHONE_LETTERS if _LETTER.search(bare) else PHONE_MALFORMED,))
+        return Validated(text, (PHONE_LETTERS if _LETTER.search(bare) else PHONE_MALFORMED,))
     if number.country_code != COUNTRY_CODE:
-        return Verdict(text, (PHONE_NOT_NIGERIAN,))
+        return Validated(text, (PHONE_NOT_NIGERIAN,))
     digits = phonenumbers.national_significant_number(number)
     if is_one_digit_repeated(digits) or _FILLED_IN.fullmatch(digits):
-        return Verdict(None, (PHONE_PLACEHOLDER,))
+        return Validated(None, (PHONE_PLACEHOLDER,))
     assigned = phonenumbers.is_valid_number(number)
     if len(digits) != NATIONAL_DIGITS or not (assigned or _MOBILE_FORM.fullmatch(digits)):
-        return Verdict(text, (PHONE_MALFORMED,))
-    return Verdict(f"+{COUNTRY_CODE}{digits}", () if assigned else (PHONE_PREFIX,))
+        return Validated(text, (PHONE_MALFORMED,))
+    return Validated(f"+{COUNTRY_CODE}{digits}", () if assigned else (PHONE_PREFIX,))
 
 
 def _parsed(bare: str) -> phonenumbers.PhoneNumber | None:

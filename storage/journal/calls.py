@@ -25,7 +25,15 @@ from sqlalchemy import (
     update,
 )
 
-from nightscreen.schemas.calls import KEPT_STATES, Ask, CallState, Caps, Grant, GrantKind, Settled
+from nightscreen.schemas.calls import (
+    KEPT_STATES,
+    CallResult,
+    CallState,
+    Caps,
+    Reservation,
+    ReservationStatus,
+    ReserveRequest,
+)
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.prices import RECENT_MICROS, SeenPrice, max_cost
@@ -118,15 +126,15 @@ class Calls:
     _confirmed: dict[str, Confirmed] = field(default_factory=dict, init=False, repr=False)
 
     def reserve(
-        self, run_id: str, purpose: str, asks: Sequence[Ask], caps: Caps, *, since: int
-    ) -> list[Grant]:
+        self, run_id: str, purpose: str, asks: Sequence[ReserveRequest], caps: Caps, *, since: int
+    ) -> list[Reservation]:
         """Commit the intents of a block, as far as the caps allow, and reserve their worst cost.
 
-        A call's worst cost is what its `Ask` says, or what this journal has seen charged of late
-        for the check where that is more: a price that rose in another process counts at once.
-        Until a price was charged in this session, calls under way together must fit under the caps
-        at the highest price that is believed; where they do not, there is one at a time, over all
-        processes.
+        A call's worst cost is what its `ReserveRequest` says, or what this journal has seen charged
+        of late for the check where that is more: a price that rose in another process counts at
+        once. Until a price was charged in this session, calls under way together must fit under the
+        caps at the highest price that is believed; where they do not, there is one at a time, over
+        all processes.
 
         Args:
             run_id: the run that asks.
@@ -144,9 +152,9 @@ class Calls:
         """
         if not asks:
             return []
-        unsure: list[Grant] = []
+        unsure: list[Reservation] = []
 
-        def try_once() -> list[Grant]:
+        def try_once() -> list[Reservation]:
             return self._reserve(run_id, purpose, asks, caps, since=since, unsure=unsure)
 
         return outlast(self._engine, try_once)
@@ -155,12 +163,12 @@ class Calls:
         self,
         run_id: str,
         purpose: str,
-        asks: Sequence[Ask],
+        asks: Sequence[ReserveRequest],
         caps: Caps,
         *,
         since: int,
-        unsure: list[Grant],
-    ) -> list[Grant]:
+        unsure: list[Reservation],
+    ) -> list[Reservation]:
         """Reserve a block, unless an earlier try did.
 
         Args:
@@ -194,7 +202,7 @@ class Calls:
                 for ask in asks
             ]
             grants = _grant(asks, worst, taken, room, standing.next_id, now, held)
-            if any(grant.kind is GrantKind.LATER for grant in grants):
+            if any(grant.kind is ReservationStatus.LATER for grant in grants):
                 self._doubt(connection, self._dead(connection))  # nobody waits for their calls
             rows = [
                 self._intent_row(run_id, purpose, ask, grant, micro)
@@ -210,7 +218,9 @@ class Calls:
                     apply_deltas(connection, dict.fromkeys(scopes, delta))
         return grants
 
-    def _were_committed(self, connection: Connection, run_id: str, grants: Sequence[Grant]) -> bool:
+    def _were_committed(
+        self, connection: Connection, run_id: str, grants: Sequence[Reservation]
+    ) -> bool:
         """Tell whether the intents of a try that broke off stand in the journal: all or none do.
 
         That try held the turn until it ended, so that it has ended by now.
@@ -243,7 +253,7 @@ class Calls:
             )
 
     def _intent_row(
-        self, run_id: str, purpose: str, ask: Ask, grant: Grant, worst_micro: int
+        self, run_id: str, purpose: str, ask: ReserveRequest, grant: Reservation, worst_micro: int
     ) -> tuple[Any, ...]:
         """Return a row in the order of `_INTENT_COLUMNS`."""
         return (
@@ -279,20 +289,20 @@ class Calls:
         subjects: Sequence[bytes],
         since: int,
         held: dict[bytes, str],
-    ) -> dict[bytes, GrantKind]:
+    ) -> dict[bytes, ReservationStatus]:
         """Return which subjects are being asked by someone alive, or were answered since.
 
         An intent whose process is dead is put in doubt on the way; `held` is told who holds one
         that is not.
         """
         values = {"subjects": list(subjects), "check": check, "since": since}
-        taken: dict[bytes, GrantKind] = {}
+        taken: dict[bytes, ReservationStatus] = {}
         dead: set[str] = set()
         for subject, holder, since_ in connection.execute(_TAKEN, values):
             if holder is None:
-                taken[bytes(subject)] = GrantKind.ANSWERED
+                taken[bytes(subject)] = ReservationStatus.ANSWERED
             elif holder not in dead and not self._holders.dead(holder, connection):
-                taken.setdefault(bytes(subject), GrantKind.HELD)
+                taken.setdefault(bytes(subject), ReservationStatus.HELD)
                 who = self._holders.describe(holder, connection)
                 began = to_instant(since_).astimezone(LAGOS)
                 held[bytes(subject)] = f"{who} (since {began:%Y-%m-%d %H:%M} in Lagos)"
@@ -303,7 +313,7 @@ class Calls:
         return taken
 
     @outlasting
-    def settle(self, run_id: str, outcomes: Sequence[Settled]) -> None:
+    def settle(self, run_id: str, outcomes: Sequence[CallResult]) -> None:
         """Commit a group of outcomes, their sealed answers, and the money they settle.
 
         Only a call that has no outcome yet is settled, so that the same outcome handed in twice
@@ -332,7 +342,7 @@ class Calls:
                 apply_deltas(connection, _settled_money(pairs))
         self._prices.update(learned)
 
-    def _seal(self, settled: Settled) -> bytes:
+    def _seal(self, settled: CallResult) -> bytes:
         body = settled.body
         if settled.state is CallState.UNREADABLE:
             body = settled.asked.encode() + ASKED_ENDS + body
@@ -342,7 +352,7 @@ class Calls:
         self,
         connection: Connection,
         run_id: str,
-        fresh: Sequence[Settled],
+        fresh: Sequence[CallResult],
         bodies: dict[int, bytes],
     ) -> dict[str, SeenPrice]:
         """Write answers, tallies and prices; return the prices that are new."""
@@ -355,7 +365,7 @@ class Calls:
         return self._learn_prices(connection, answered)
 
     def _learn_prices(
-        self, connection: Connection, answered: Sequence[Settled]
+        self, connection: Connection, answered: Sequence[CallResult]
     ) -> dict[str, SeenPrice]:
         """Remember the latest and the highest price of each check that charged something.
 
@@ -445,7 +455,7 @@ def open_answer(
     return asked.decode(), body
 
 
-def _answered(settled: Settled) -> bool:
+def _answered(settled: CallResult) -> bool:
     return settled.state in KEPT_STATES
 
 
@@ -639,32 +649,32 @@ def _is_old(instant: int, now: int) -> bool:
 
 
 def _grant(
-    asks: Sequence[Ask],
+    asks: Sequence[ReserveRequest],
     worst_micro: Sequence[int],
-    taken: dict[bytes, GrantKind],
+    taken: dict[bytes, ReservationStatus],
     room: Room,
     next_id: int,
     now: int,
     held: dict[bytes, str],
-) -> list[Grant]:
+) -> list[Reservation]:
     """Grant the asks in order until one does not fit; none after it is granted either."""
-    grants: list[Grant] = []
-    full: GrantKind | None = None
+    grants: list[Reservation] = []
+    full: ReservationStatus | None = None
     for ask, worst in zip(asks, worst_micro, strict=True):
         refused = taken.get(ask.subject)
         if refused is None:
             full = refused = full or room.refusal(worst)
         if refused is not None:
-            grants.append(Grant(refused, holder=held.get(ask.subject, "")))
+            grants.append(Reservation(refused, holder=held.get(ask.subject, "")))
             continue
         room.take(worst)
-        taken[ask.subject] = GrantKind.HELD
-        grants.append(Grant(GrantKind.GRANTED, next_id, now))
+        taken[ask.subject] = ReservationStatus.HELD
+        grants.append(Reservation(ReservationStatus.GRANTED, next_id, now))
         next_id += 1
     return grants
 
 
-def _outcome_row(settled: Settled) -> tuple[Any, ...]:
+def _outcome_row(settled: CallResult) -> tuple[Any, ...]:
     """Return a row in the order of `_SETTLE`."""
     return (
         settled.state.value,
@@ -680,7 +690,7 @@ def _outcome_row(settled: Settled) -> tuple[Any, ...]:
     )
 
 
-def _answer_row(run_id: str, settled: Settled, body: bytes) -> tuple[Any, ...]:
+def _answer_row(run_id: str, settled: CallResult, body: bytes) -> tuple[Any, ...]:
     """Return a row in the order of `_ANSWER`."""
     return (
         settled.ask.check,
@@ -694,7 +704,7 @@ def _answer_row(run_id: str, settled: Settled, body: bytes) -> tuple[Any, ...]:
     )
 
 
-def _settled_money(pairs: Sequence[tuple[Settled, Any]]) -> dict[str, Delta]:
+def _settled_money(pairs: Sequence[tuple[CallResult, Any]]) -> dict[str, Delta]:
     """Return what a group of outcomes changes in each scope, by what the journal reserved."""
     days: dict[tuple[str, str, str, str], Delta] = defaultdict(Delta)
     for each, row in pairs:
@@ -706,7 +716,7 @@ def _settled_money(pairs: Sequence[tuple[Settled, Any]]) -> dict[str, Delta]:
     return deltas
 
 
-def _tally(connection: Connection, run_id: str, answered: Sequence[Settled]) -> None:
+def _tally(connection: Connection, run_id: str, answered: Sequence[CallResult]) -> None:
     """Count answers and cost by check, kind and outcome: what quotes are made from."""
     counts: Counter[tuple[str, str, str]] = Counter()
     costs: Counter[tuple[str, str, str]] = Counter()

@@ -17,6 +17,12 @@ from typing import TYPE_CHECKING
 from sqlalchemy import func, insert, inspect, select, text
 
 from nightscreen.schemas.errors import JournalDamagedError, JournalError, OutputError
+from nightscreen.storage.files import (
+    make_private_folder,
+    sync_folder,
+    write_private,
+    write_private_once,
+)
 from nightscreen.storage.journal.engine import (
     look_first,
     make_engine,
@@ -35,12 +41,6 @@ from nightscreen.storage.journal.opening import (
 )
 from nightscreen.storage.journal.tables import meta, metadata
 from nightscreen.storage.keys import KEY_FILE, encode_key, keeps_key
-from nightscreen.storage.private import (
-    make_private_folder,
-    sync_folder,
-    write_private,
-    write_private_once,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

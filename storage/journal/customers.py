@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sqlalchemy import bindparam, delete, func, insert, literal, select, update
 
-from nightscreen.schemas.decisions import KnownCustomer, Part, State
+from nightscreen.schemas.decisions import CheckState, KnownCustomer, State
 from nightscreen.storage.journal.customer_tables import (
     customer_commits,
     customer_history,
@@ -63,7 +63,7 @@ class Present(NamedTuple):
     decided_at: int
 
 
-class Standing(IntEnum):
+class BatchMembership(IntEnum):
     """Whether a customer is in the batch, as far as the journal knows."""
 
     PRESENT = 0
@@ -78,7 +78,7 @@ class Marks:
 
     Attributes:
         customers: pseudonyms.
-        standing: `Standing` of each.
+        standing: `BatchMembership` of each.
         has_mark: which have a mark.
         marks: sixteen bytes for each, joined.
     """
@@ -109,7 +109,7 @@ class Marks:
         """Tell which places are those of customers who are present and have a mark."""
         if not len(self.customers):
             return np.zeros(len(place), bool)
-        present = self.standing[place] == Standing.PRESENT.value
+        present = self.standing[place] == BatchMembership.PRESENT.value
         found: NDArray[np.bool_] = (place >= 0) & present & self.has_mark[place]
         return found
 
@@ -155,7 +155,7 @@ class Customers:
 
     def _open(self, customer: bytes, sealed: bytes) -> State:
         found = json.loads(self._sealer.open(sealed, state_context(customer)))
-        return {name: Part(*part) for name, part in found.items()}
+        return {name: CheckState(*part) for name, part in found.items()}
 
     def commit_of(self, run_id: str) -> Commit | None:
         """Return when a run's states were written; None where they never were."""
@@ -401,7 +401,7 @@ _MARKS_SQLITE = (
     "|| COALESCE(mark, ?) AS BLOB) FROM customer_states "
     "WHERE batch = ? AND customer > ? ORDER BY customer LIMIT ?"
 )
-"""Customer, number of its `Standing`, whether it has a mark, and the mark, joined."""
+"""Customer, number of its `BatchMembership`, whether it has a mark, and the mark, joined."""
 _MARKED_BYTES = 34
 
 
@@ -424,7 +424,11 @@ def _heads(subjects: NDArray[np.bytes_]) -> NDArray[np.uint64]:
 def _marks(rows: Sequence[tuple[Any, ...]], run_id: str) -> Marks:
     customers, gone, marks = zip(*rows, strict=True)
     standing = [
-        Standing.PRESENT if each is None else Standing.GONE_NOW if each == run_id else Standing.GONE
+        BatchMembership.PRESENT
+        if each is None
+        else BatchMembership.GONE_NOW
+        if each == run_id
+        else BatchMembership.GONE
         for each in gone
     ]
     return Marks(

@@ -26,10 +26,10 @@ from nightscreen.storage.journal.customer_tables import (
 )
 from nightscreen.storage.journal.engine import reading, sqlite_file, told, writing
 from nightscreen.storage.journal.grant_tables import GRANT_TABLES, grants_before, grants_of_person
+from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.keyring import put_meta, read_meta
 from nightscreen.storage.journal.loan_offers import LOAN_TABLES, loans_before, loans_of_person
 from nightscreen.storage.journal.runs import RUNNING
-from nightscreen.storage.journal.sightings import sightings
 from nightscreen.storage.journal.tables import answers, calls, meta, runs
 from nightscreen.storage.sealing import SUBJECT_BYTES
 
@@ -95,7 +95,7 @@ class Done(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class ErasedPseudonyms:
     """All pseudonyms of a person.
 
     Attributes:
@@ -142,7 +142,7 @@ class Erasures:
         ensure(journal.engine)
         return cls(journal.engine, journal.holders, journal.clock)
 
-    def held_of(self, person: Person) -> Removed:
+    def held_of(self, person: ErasedPseudonyms) -> Removed:
         """Return what the journal holds of a person."""
         with reading(self._engine) as connection:
             return _count(connection, _of_person(person))
@@ -152,7 +152,7 @@ class Erasures:
         with reading(self._engine) as connection:
             return _count(connection, _before(answered, decided))
 
-    def traces_of(self, person: Person) -> list[bytes]:
+    def traces_of(self, person: ErasedPseudonyms) -> list[bytes]:
         """Return bytes that would betray that something of a person is left in a file.
 
         They are the pseudonyms, and the start of every sealed text about them.
@@ -167,7 +167,7 @@ class Erasures:
             sealed = [body for query in queries for body in connection.execute(query).scalars()]
         return [*person.all, *(bytes(body[:_SEALED_START]) for body in sealed)]
 
-    def erase(self, person: Person) -> int:
+    def erase(self, person: ErasedPseudonyms) -> int:
         """Remove a person in one transaction; return the number of the audit's line.
 
         Raises:
@@ -257,7 +257,7 @@ def _held(run_id: str) -> ColumnElement[bool]:
     return (holds.c.run_id == run_id) & holds.c.released_at.is_(None)
 
 
-def _of_person(person: Person) -> _Which:
+def _of_person(person: ErasedPseudonyms) -> _Which:
     seen = [
         (sightings.c.customer == customer) & sightings.c.batch.in_(batches)
         for customer, batches in person.anywhere.items()
@@ -279,7 +279,7 @@ def _of_person(person: Person) -> _Which:
     )
 
 
-def _asked_for_bvn(person: Person) -> ColumnElement[bool]:
+def _asked_for_bvn(person: ErasedPseudonyms) -> ColumnElement[bool]:
     asked = bvn_requests.c
     return or_(
         asked.subject.in_(person.subjects),

@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from nightscreen.schemas.offers import HeldOffer, LinkState, LoanNews, Offer, Seen
+from nightscreen.schemas.offers import HeldOffer, LinkState, LoanNews, LoanSnapshot, Offer
 from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.statements import insert_into
 from nightscreen.storage.journal.tables import calls, metadata
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Engine, Row
 
     from nightscreen.storage.journal import Journal
-    from nightscreen.storage.journal.erasure import Person
+    from nightscreen.storage.journal.erasure import ErasedPseudonyms
     from nightscreen.storage.sealing import Sealer
 
 _Id = BigInteger().with_variant(Integer(), "sqlite")
@@ -271,7 +271,9 @@ class LoanOffers:
             "loan": None if row.loan is None else bytes(row.loan),
             "state": LinkState(row.state),
         }
-        return Offer(**values, held=HeldOffer(**held, seen=None if seen is None else Seen(**seen)))
+        return Offer(
+            **values, held=HeldOffer(**held, seen=None if seen is None else LoanSnapshot(**seen))
+        )
 
     def _news_row(self, news: LoanNews) -> dict[str, Any]:
         before = None if news.before is None else asdict(news.before)
@@ -293,8 +295,8 @@ class LoanOffers:
             customer=customer,
             run_id=row.run_id,
             seen_at=row.seen_at,
-            now=Seen(**now),
-            before=None if before is None else Seen(**before),
+            now=LoanSnapshot(**now),
+            before=None if before is None else LoanSnapshot(**before),
             before_at=row.before_at,
         )
 
@@ -335,7 +337,7 @@ def make_loan_tables(connection: Connection) -> None:
     metadata.create_all(connection, tables=list(LOAN_TABLES), checkfirst=True)
 
 
-def loans_of_person(person: Person) -> tuple[tuple[Table, ColumnElement[bool]], ...]:
+def loans_of_person(person: ErasedPseudonyms) -> tuple[tuple[Table, ColumnElement[bool]], ...]:
     """Return which rows are a person's, by the batch names that are meant."""
     kept = loan_offers.c
     mine = or_(

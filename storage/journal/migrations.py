@@ -16,9 +16,9 @@ from nightscreen.storage.journal.bvn_consents import make_bvn_tables
 from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES, add_marks, erasures
 from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.grant_tables import make_grant_tables
+from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.keyring import put_meta, read_meta
 from nightscreen.storage.journal.loan_offers import make_loan_tables
-from nightscreen.storage.journal.sightings import sightings
 from nightscreen.storage.journal.tables import metadata
 
 if TYPE_CHECKING:

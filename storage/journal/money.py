@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, func, select
 
-from nightscreen.schemas.calls import CallState, Caps, GrantKind, Settled
+from nightscreen.schemas.calls import CallResult, CallState, Caps, ReservationStatus
 from nightscreen.schemas.prices import SeenPrice
 from nightscreen.storage.clock import Clock, spending_day
 from nightscreen.storage.journal.engine import outlasting, reading
@@ -39,7 +39,7 @@ class Delta:
         self.reserved += other.reserved
         self.calls += other.calls
 
-    def settle(self, outcome: Settled, reserved_micro: int) -> None:
+    def settle(self, outcome: CallResult, reserved_micro: int) -> None:
         """Turn a reservation into what is known to be spent; a doubt keeps it reserved."""
         if keeps_reservation(outcome.state, outcome.cost_micro):
             return
@@ -99,7 +99,7 @@ class Room:
     limit_micro: int | None = None
     risk_micro: int = 0
 
-    def refusal(self, worst_micro: int) -> GrantKind | None:
+    def refusal(self, worst_micro: int) -> ReservationStatus | None:
         """Return why one more call does not fit, or None.
 
         Calls whose price is not confirmed are under way together only where all of them fit at the
@@ -107,15 +107,15 @@ class Room:
         that would not fit if it cost as much. So at most one call can take a run past its cap.
         """
         if self.calls is not None and self.calls < 1:
-            return GrantKind.QUOTA
+            return ReservationStatus.QUOTA
         if self.micro is None:
             return None
         if self.micro < worst_micro:
-            return GrantKind.UNAFFORDABLE
+            return ReservationStatus.UNAFFORDABLE
         alone = self.limit_micro is not None and not self.risk_micro
         if alone or self.micro - self.risk_micro >= max(worst_micro, self.limit_micro or 0):
             return None
-        return GrantKind.LATER
+        return ReservationStatus.LATER
 
     def take(self, worst_micro: int) -> None:
         """Take one call's worst cost out of what is left."""

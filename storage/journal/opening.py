@@ -16,13 +16,9 @@ from sqlalchemy import URL, insert, inspect
 
 from nightscreen.schemas.errors import JournalError
 from nightscreen.storage.clock import Clock, system_clock
+from nightscreen.storage.files import make_private_folder, write_private
 from nightscreen.storage.holders import AdvisoryHolders, FileHolders, Holders
-from nightscreen.storage.journal import (  # noqa: F401 - they add tables
-    bvn_consents,
-    customer_tables,
-    grant_tables,
-    loan_offers,
-    sightings,
+from nightscreen.storage.journal import (
     tables,
 )
 from nightscreen.storage.journal.answers import Answers
@@ -49,7 +45,6 @@ from nightscreen.storage.journal.migrations import VERSION, bring_up, newest_ver
 from nightscreen.storage.journal.money import Money
 from nightscreen.storage.journal.runs import Runs
 from nightscreen.storage.keys import configured_key, make_key, new_key
-from nightscreen.storage.private import make_private_folder, write_private
 from nightscreen.storage.sealing import Pseudonyms, Sealer, fingerprint
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ _RECENT = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunRecord:
     """One run as the journal remembers it; instants in microseconds, money in micro-naira."""
 
     run_id: str
@@ -67,7 +67,7 @@ class Runs:
         folder: str,
         cap_micro: int | None,
         parameters: Mapping[str, Any],
-    ) -> Run:
+    ) -> RunRecord:
         """Write a run down as running, a new one or one taken up again, and return it."""
         values = {
             "flow": flow,
@@ -129,14 +129,14 @@ class Runs:
         return not self._holders.dead(row.holder)
 
     @outlasting
-    def find(self, run_id: str) -> Run | None:
+    def find(self, run_id: str) -> RunRecord | None:
         """Return a run, or None."""
         with reading(self._engine) as connection:
             row = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
         return None if row is None else self._read(row)
 
     @outlasting
-    def newest(self, *, batch: str | None = None, limit: int = 100) -> list[Run]:
+    def newest(self, *, batch: str | None = None, limit: int = 100) -> list[RunRecord]:
         """Return runs, newest first."""
         query = select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(limit)
         if batch is not None:
@@ -146,7 +146,7 @@ class Runs:
         return [self._read(row) for row in rows]
 
     @outlasting
-    def of_input(self, digest: str, *, flow: str) -> list[Run]:
+    def of_input(self, digest: str, *, flow: str) -> list[RunRecord]:
         """Return the runs of a flow that read a file of this content, newest first."""
         query = (
             select(runs)
@@ -170,9 +170,9 @@ class Runs:
                     update(runs).where(runs.c.run_id == run_id).values(parameters=moved)
                 )
 
-    def _read(self, row: Row[Any]) -> Run:
+    def _read(self, row: Row[Any]) -> RunRecord:
         alive = row.state != RUNNING or (row.holder is not None and self._holders.alive(row.holder))
-        return Run(
+        return RunRecord(
             run_id=row.run_id,
             flow=row.flow,
             batch=row.batch,

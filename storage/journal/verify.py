@@ -15,8 +15,8 @@ from nightscreen.storage.journal.customer_seals import broken_customer_seals
 from nightscreen.storage.journal.engine import snapshot
 from nightscreen.storage.journal.erasure import TOMBSTONE
 from nightscreen.storage.journal.grant_seals import broken_grant_seals
+from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.money import scopes_of
-from nightscreen.storage.journal.sightings import sightings
 from nightscreen.storage.journal.tables import answers, calls, spend, tallies
 from nightscreen.storage.sealing import SUBJECT_BYTES
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.steps.report.coverage import CAUSES
+from nightscreen.steps.report.format import STATUSES
 from nightscreen.steps.report.page import report_page
-from nightscreen.steps.report.words import STATUSES
 from tests.browser.chromium import chromium
 from tests.steps.reports_in_a_test import IDENTIFIERS, Nights, batch, odd_nights
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.client.fakes import Canned
-from nightscreen.client.manners import MANNERS
+from nightscreen.client.response_rules import MANNERS
 from tests.cli.command import SERVICE, nightscreen, surroundings
 from tests.money.service_in_memory import Bureau
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.steps.oncall.remedies import COMMANDS
+from nightscreen.steps.ops.suggestions import COMMANDS
 from nightscreen.storage.clock import LAGOS
 from nightscreen.storage.journal import open_journal
 from tests.screening import CONSENT, World, customer

@@ -14,7 +14,7 @@ import pytest
 from nightscreen.client import wire
 from nightscreen.client.api import BODY_BYTES, Client
 from nightscreen.client.fakes import Canned, FakeTransport
-from nightscreen.client.manners import Verdict
+from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.client.transport import Departure, StripedTransport
 from nightscreen.schemas.answers import KarmaListing
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup
@@ -124,7 +124,7 @@ async def test_one_attempt_whatever_happens(
         assert (reading.verdict, reading.trouble) == (verdict, trouble)
         assert len(service.heads) == 1
         service.behave = good
-        assert (await client.send(ASK)).verdict is Verdict.ANSWERED
+        assert (await client.send(ASK)).verdict is ChargeStatus.ANSWERED
 
 
 async def test_dead_reused_connection_is_in_doubt_and_not_repeated() -> None:
@@ -135,7 +135,7 @@ async def test_dead_reused_connection_is_in_doubt_and_not_repeated() -> None:
     ):
         await client.send(ASK)
         service.behave = cut_before
-        assert (await client.send(ASK)).verdict is Verdict.IN_DOUBT
+        assert (await client.send(ASK)).verdict is ChargeStatus.IN_DOUBT
         assert (service.connections, len(service.heads)) == (1, 2)
 
 
@@ -148,7 +148,7 @@ async def test_connection_closed_while_idle_is_not_used_again() -> None:
 
     async with raw_service(answer_and_close) as service, Client(service.base, KEY) as client:
         for _ in range(5):
-            assert (await client.send(ASK)).verdict is Verdict.ANSWERED
+            assert (await client.send(ASK)).verdict is ChargeStatus.ANSWERED
             await asyncio.sleep(0.01)
         assert (service.connections, len(service.heads)) == (5, 5)
 
@@ -168,7 +168,7 @@ async def test_time_up_while_connecting_is_not_sent() -> None:
     async with raw_service(silent) as service:
         base = service.base.replace("http:", "https:")
         async with Client(base, KEY, timeouts_s=TIMES) as client:
-            assert (await client.send(ASK)).verdict is Verdict.NOT_SENT
+            assert (await client.send(ASK)).verdict is ChargeStatus.NOT_SENT
 
 
 async def test_time_up_while_waiting_for_a_connection_is_not_sent() -> None:
@@ -202,7 +202,7 @@ async def test_cancelled_call_tells_whether_it_left() -> None:
             await task
         assert departure.may_have_left
         service.behave = good
-        assert (await client.send(ASK)).verdict is Verdict.ANSWERED
+        assert (await client.send(ASK)).verdict is ChargeStatus.ANSWERED
 
 
 async def test_pools_survive_a_storm_of_timeouts() -> None:
@@ -215,7 +215,7 @@ async def test_pools_survive_a_storm_of_timeouts() -> None:
         assert repr(client._transport).endswith("0 calls)")
         service.behave = good
         readings = [await client.send(ASK) for _ in range(30)]
-        assert {reading.verdict for reading in readings} == {Verdict.ANSWERED}
+        assert {reading.verdict for reading in readings} == {ChargeStatus.ANSWERED}
 
 
 async def test_what_is_written_on_the_wire() -> None:
@@ -311,7 +311,7 @@ async def test_ask_does_not_pay_twice_unasked() -> None:
     fake = FakeTransport([Canned(502), Canned(404, {"status": "success"})])
     async with Client("https://api.example", KEY, transport=fake) as client:
         reply = await client.ask(ASK)
-        assert (reply.reading.verdict, len(fake.requests)) == (Verdict.IN_DOUBT, 1)
+        assert (reply.reading.verdict, len(fake.requests)) == (ChargeStatus.IN_DOUBT, 1)
         reply = await client.ask(ASK, resend_in_doubt=True)
         assert (reply.reading.outcome, reply.answer) == ("clear", None)
 

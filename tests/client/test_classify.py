@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.client import aggregator, loans, wire
-from nightscreen.client.classify import Classifier, Reading, Verdict
-from nightscreen.client.exchange import Break, Exchange
-from nightscreen.client.reading import parse_answer
+from nightscreen.client.classify import CallOutcome, ChargeStatus, Classifier
+from nightscreen.client.http_exchange import Break, Exchange
+from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.checks import IdentityKind, Operation, Outcome
 
 BVN = "22212345678"
@@ -42,13 +42,13 @@ REQUESTS = {
 CLASSIFIER = Classifier()
 
 
-def read(operation: str, status: int, body: object) -> Reading:
+def read(operation: str, status: int, body: object) -> CallOutcome:
     """Read one whole response."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return CLASSIFIER.read(REQUESTS[Operation(operation)], Exchange(status, raw))
 
 
-def told(reading: Reading) -> str:
+def told(reading: CallOutcome) -> str:
     """Return the reading as one line of a table."""
     words = [str(reading.verdict), str(reading.outcome or reading.trouble)]
     words += ["retry"] * reading.retry + ["strain"] * reading.strain
@@ -228,7 +228,7 @@ def test_table_of_broken_exchanges(operation: str, broken: Break, line: str) -> 
 def test_mock_response_is_never_an_answer(operation: Operation, status: int) -> None:
     """Test mode is noticed on every operation, whatever the status."""
     body = {**ok({"karma_identity": BVN, "similarity": 99}), "mock-response": "sample"}
-    assert read(operation, status, body).verdict is Verdict.TEST_MODE
+    assert read(operation, status, body).verdict is ChargeStatus.TEST_MODE
 
 
 def test_money_is_exact() -> None:
@@ -245,7 +245,7 @@ def test_money_is_exact() -> None:
 def test_success_without_meta_is_an_answer_of_unknown_cost() -> None:
     """A missing `meta` does not undo an answer."""
     reading = read("karma", 200, ok({"karma_identity": BVN}))
-    assert (reading.verdict, reading.cost_micro) == (Verdict.ANSWERED, None)
+    assert (reading.verdict, reading.cost_micro) == (ChargeStatus.ANSWERED, None)
 
 
 def test_miss_costs_nothing_unless_it_says_so() -> None:
@@ -260,7 +260,7 @@ def test_miss_costs_nothing_unless_it_says_so() -> None:
 def test_odd_meta_is_unknown_cost(meta: object) -> None:
     """A cost that cannot be read is unknown, never nought."""
     reading = read("karma", 200, ok({"karma_identity": BVN}, meta=meta))
-    assert (reading.verdict, reading.cost_micro) == (Verdict.ANSWERED, None)
+    assert (reading.verdict, reading.cost_micro) == (ChargeStatus.ANSWERED, None)
 
 
 def test_only_answers_keep_their_body_and_no_repr_shows_it() -> None:
@@ -303,7 +303,7 @@ def test_reading_never_raises(
     misses = (None, Outcome.CLEAR, Outcome.NOT_FOUND)
     if reading.outcome not in misses:
         assert parse_answer(operation, reading.body) is not None
-    assert (reading.verdict is Verdict.ANSWERED) == (reading.trouble is None)
+    assert (reading.verdict is ChargeStatus.ANSWERED) == (reading.trouble is None)
 
 
 @pytest.mark.parametrize(
@@ -319,4 +319,4 @@ def test_reading_never_raises(
 )
 def test_hostile_bodies_are_read_calmly(body: bytes) -> None:
     """Depth, exponents and encodings break nothing."""
-    assert read("ecosystem", 200, body).verdict in (Verdict.ANSWERED, Verdict.IN_DOUBT)
+    assert read("ecosystem", 200, body).verdict in (ChargeStatus.ANSWERED, ChargeStatus.IN_DOUBT)

@@ -14,7 +14,7 @@ import pytest
 from nightscreen.client import aggregator, loans, wire
 from nightscreen.client.api import Client
 from nightscreen.client.fakes import Canned, FakeTransport
-from nightscreen.client.reading import parse_answer
+from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.wire import lookup_request
 from nightscreen.schemas.answers import Record
 from nightscreen.schemas.checks import HITS, Check, IdentityKind, Lookup, Operation, Outcome
@@ -27,7 +27,7 @@ from tests.examples import KEY, MARKS, Example, load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.client.classify import Reading
+    from nightscreen.client.classify import CallOutcome
     from nightscreen.client.wire import Request
 
 EXAMPLES = load()
@@ -70,7 +70,7 @@ class Carried:
     """A call carried out against an example: what went out, and what it came to."""
 
     request: httpx.Request
-    reading: Reading
+    reading: CallOutcome
 
 
 async def carried(example: Example) -> Carried:

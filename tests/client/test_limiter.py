@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.client.limiter import AdaptiveCap, Begun
+from nightscreen.client.limiter import AdaptiveCap, CallStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ def simulate(
 ) -> Seen:
     """Keep the window full against a service that takes about 100 ms a call."""
     rng, cap, now, order = random.Random(seed), AdaptiveCap(maximum), 0.0, count()
-    flying: list[tuple[float, int, bool, bool, Begun]] = []
+    flying: list[tuple[float, int, bool, bool, CallStart]] = []
     busy, counted, refused = 0, 0, 0
     held, allowed, begun = 0.0, 0.0, 0.0
     caps = [cap.cap]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from nightscreen.client import wire
 from nightscreen.client.api import LONGEST_RETRY_AFTER_S, Client
-from nightscreen.client.classify import Classifier, Exchange, Reading, Verdict
+from nightscreen.client.classify import CallOutcome, ChargeStatus, Classifier, Exchange
 from nightscreen.client.fakes import Canned, FakeTransport
-from nightscreen.client.reading import listings_of, parse_answer
+from nightscreen.client.response_parser import listings_of, parse_answer
 from nightscreen.schemas.checks import Check, IdentityKind, Outcome
 
 BVN = "22212345678"
@@ -22,7 +22,7 @@ META = '"meta":{"cost":10,"balance":990}'
 CLASSIFIER = Classifier()
 
 
-def read(body: bytes | str | dict[str, object], status: int = 200) -> Reading:
+def read(body: bytes | str | dict[str, object], status: int = 200) -> CallOutcome:
     """Read an answer to a karma lookup."""
     raw = json.dumps(body) if isinstance(body, dict) else body
     raw = raw.encode() if isinstance(raw, str) else raw
@@ -44,7 +44,7 @@ async def test_whatever_retry_after_says_a_call_comes_back(said: str) -> None:
         "https://service.example", "key", transport=FakeTransport(Canned(429, b"", headers))
     ) as client:
         reading = await client.send(KARMA)
-    assert reading.verdict is Verdict.NOT_CHARGED
+    assert reading.verdict is ChargeStatus.NOT_CHARGED
     assert 0 <= (reading.retry_after_s or 0) <= LONGEST_RETRY_AFTER_S
 
 
@@ -52,7 +52,11 @@ async def test_whatever_retry_after_says_a_call_comes_back(said: str) -> None:
 def test_a_request_that_was_not_taken_up_is_free_and_asked_again(status: int) -> None:
     """What stands before the service did not pass it on."""
     reading = read(b"", status)
-    assert (reading.verdict, reading.retry, reading.cost_micro) == (Verdict.NOT_CHARGED, True, 0)
+    assert (reading.verdict, reading.retry, reading.cost_micro) == (
+        ChargeStatus.NOT_CHARGED,
+        True,
+        0,
+    )
     assert reading.stop is None
 
 
@@ -76,7 +80,7 @@ def test_a_request_that_was_not_taken_up_is_free_and_asked_again(status: int) ->
 def test_a_stated_cost_is_settled_whatever_else_is_wrong(body: str) -> None:
     """It was charged and cannot be read: not in doubt, not tried again, its body kept."""
     reading = read(body)
-    assert (reading.verdict, reading.outcome) == (Verdict.UNREADABLE, Outcome.UNREADABLE)
+    assert (reading.verdict, reading.outcome) == (ChargeStatus.UNREADABLE, Outcome.UNREADABLE)
     assert (reading.cost_micro, reading.balance_micro) == (10_000_000, 990_000_000)
     assert reading.retry is False
     assert reading.body == body.encode()
@@ -92,7 +96,7 @@ def test_a_stated_cost_is_settled_whatever_else_is_wrong(body: str) -> None:
 def test_without_a_stated_cost_it_is_in_doubt(meta: str) -> None:
     """Nobody knows what was charged: the worst stays reserved, and it may be tried again."""
     reading = read('{"status":"success","data":"x",' + meta + "}")
-    assert (reading.verdict, reading.retry, reading.body) == (Verdict.IN_DOUBT, True, b"")
+    assert (reading.verdict, reading.retry, reading.body) == (ChargeStatus.IN_DOUBT, True, b"")
     assert reading.cost_micro is None
 
 
@@ -113,7 +117,7 @@ def test_without_a_stated_cost_it_is_in_doubt(meta: str) -> None:
 def test_odd_writing_is_read_all_the_same(body: bytes) -> None:
     """Marks, line breaks, stray bytes and numbers that are none are no reason to lose a record."""
     reading = read(body)
-    assert (reading.verdict, reading.outcome) == (Verdict.ANSWERED, Outcome.LISTED)
+    assert (reading.verdict, reading.outcome) == (ChargeStatus.ANSWERED, Outcome.LISTED)
     assert reading.cost_micro == 10_000_000
     (listing,) = listings_of(parse_answer(Check.KARMA, reading.body))
     assert listing.reason
@@ -129,7 +133,7 @@ def test_a_list_of_records_is_several_listings() -> None:
     assert [each.reason for each in found] == ["a", "b"]
     strange = {"karma_identity": "22299999999", "reason": "c"}
     mixed = read({"status": "success", "data": [one, strange], "meta": {"cost": 10}})
-    assert (mixed.verdict, mixed.trouble) == (Verdict.UNREADABLE, "wrong_identity")
+    assert (mixed.verdict, mixed.trouble) == (ChargeStatus.UNREADABLE, "wrong_identity")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +167,7 @@ def test_a_sample_costs_nothing() -> None:
     """The cost in a mock is the sample's."""
     sample = {"status": "success", "mock-response": "x", "meta": {"cost": 10}}
     reading = read({**sample, "data": {"karma_identity": BVN}})
-    assert (reading.verdict, reading.cost_micro) == (Verdict.TEST_MODE, 0)
+    assert (reading.verdict, reading.cost_micro) == (ChargeStatus.TEST_MODE, 0)
 
 
 @given(st.binary(max_size=300), st.sampled_from([200, 201, 404, 500]))

@@ -6,19 +6,19 @@ import random
 
 import pytest
 
-from nightscreen.client.classify import Reading
-from nightscreen.client.manners import Trouble, Verdict
+from nightscreen.client.classify import CallOutcome
+from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.client.retry import BY_TROUBLE, next_attempt
 
 
-def failed(trouble: Trouble = Trouble.OVERLOAD, **more: float) -> Reading:
+def failed(trouble: FailureReason = FailureReason.OVERLOAD, **more: float) -> CallOutcome:
     """Return a reading that may be tried again."""
-    return Reading(Verdict.IN_DOUBT, trouble=trouble, retry=True, **more)  # type: ignore[arg-type]
+    return CallOutcome(ChargeStatus.IN_DOUBT, trouble=trouble, retry=True, **more)  # type: ignore[arg-type]
 
 
 def test_no_retry_where_the_reading_forbids_it() -> None:
     """A rejected call and an answer are final."""
-    for reading in (Reading(Verdict.ANSWERED), Reading(Verdict.NOT_CHARGED)):
+    for reading in (CallOutcome(ChargeStatus.ANSWERED), CallOutcome(ChargeStatus.NOT_CHARGED)):
         assert next_attempt(reading, 1, 5, random=random.Random(1)) is None
 
 
@@ -29,7 +29,7 @@ def test_attempts_end() -> None:
 
 
 @pytest.mark.parametrize("trouble", list(BY_TROUBLE))
-def test_waits_double_up_to_a_bound_with_full_jitter(trouble: Trouble) -> None:
+def test_waits_double_up_to_a_bound_with_full_jitter(trouble: FailureReason) -> None:
     """Waits spread over the whole span from nought."""
     source, backoff = random.Random(1), BY_TROUBLE[trouble]
     for attempt in range(1, 40):
@@ -45,7 +45,7 @@ def test_waits_double_up_to_a_bound_with_full_jitter(trouble: Trouble) -> None:
 def test_retry_after_is_the_least_wait() -> None:
     """What the service asks for is kept, and calls do not come back together."""
     source = random.Random(1)
-    reading = failed(Trouble.REFUSED, retry_after_s=7.0)
+    reading = failed(FailureReason.REFUSED, retry_after_s=7.0)
     waits = {next_attempt(reading, 1, 5, random=source) for _ in range(20)}
     assert len(waits) == 20
     assert min(wait for wait in waits if wait is not None) >= 7.0

@@ -9,7 +9,7 @@ import pytest
 
 from nightscreen.client import wire
 from nightscreen.client.api import Client
-from nightscreen.client.manners import Verdict
+from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.test_identifiers import TABLE, by_word
 from nightscreen.schemas.checks import IdentityKind
@@ -18,7 +18,7 @@ from nightscreen.schemas.money import from_micro
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nightscreen.client.classify import Reading
+    from nightscreen.client.classify import CallOutcome
     from nightscreen.client.wire import Request
 
 FAULTS = {
@@ -74,7 +74,7 @@ def requests(word: str) -> tuple[Request, ...]:
     )
 
 
-def told(reading: Reading) -> str:
+def told(reading: CallOutcome) -> str:
     """Return verdict and trouble in two words."""
     return f"{reading.verdict} {reading.trouble}"
 
@@ -131,4 +131,8 @@ async def test_wrong_key_stops_the_check(sandbox: SandboxProcess) -> None:
     """No further call is worth making."""
     async with Client(sandbox.url, "another-key") as client:
         reading = await client.send(requests("clear")[0])
-    assert (reading.verdict, reading.stop, reading.stop_scope) == (Verdict.STOP, "auth", "check")
+    assert (reading.verdict, reading.stop, reading.stop_scope) == (
+        ChargeStatus.STOP,
+        "auth",
+        "check",
+    )

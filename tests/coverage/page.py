@@ -17,7 +17,7 @@ from nightscreen.client.aggregator import SCOPE_OF
 from nightscreen.client.classify import Break, Classifier, Exchange
 from nightscreen.client.limits import FAMILIES
 from nightscreen.client.prices import load_prices
-from nightscreen.client.reading import parse_answer
+from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.wire import Request
 from nightscreen.schemas.checks import HITS, Check, Operation
 from nightscreen.schemas.money import from_micro

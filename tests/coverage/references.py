@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import typer
 from pydantic import BaseModel
 
-from nightscreen.client.manners import load_manners
+from nightscreen.client.response_rules import load_response_rules
 from nightscreen.sandbox import aggregator, loans, test_identifiers, validation
 from nightscreen.sandbox.behaviour_flags import described
 from nightscreen.schemas.settings import PREFIX, setting_names
@@ -49,7 +49,7 @@ def routes() -> dict[str, str]:
 @cache
 def rules() -> tuple[str, ...]:
     """Return the names of the rules of `data/manners.toml`."""
-    return tuple(rule.name for rule in load_manners().rules)
+    return tuple(rule.name for rule in load_response_rules().rules)
 
 
 @cache

@@ -13,10 +13,10 @@ from nightscreen.schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, max
 from nightscreen.steps.bvn.table import SCHEMA as BVN
 from nightscreen.steps.loans.offer_report import OFFERS
 from nightscreen.steps.loans.tracking_report import LOANS
-from nightscreen.steps.pull.transaction_fields import load_fields
-from nightscreen.steps.report.callsheet import CALLS
+from nightscreen.steps.report.call_log import CALLS
 from nightscreen.steps.results.decision_list import LIST_SCHEMA
 from nightscreen.steps.results.enriched import enriched_schema
+from nightscreen.steps.transactions.transaction_fields import load_fields
 from tests.docs.pages import code, meaning, page, table
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from nightscreen.client.api import Client
-from nightscreen.client.manners import load_manners
+from nightscreen.client.response_rules import load_response_rules
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup
 from nightscreen.steps.policy.check import check_policy
@@ -88,7 +88,7 @@ def test_toml_is_read_by_what_reads_it(block: Block, tmp_path: Path) -> None:
     else:
         manners = (ROOT / "data" / "manners.toml").read_text(encoding="utf-8")
         path.write_text(manners.replace(WRONG_ADDRESS, block.text + WRONG_ADDRESS), "utf-8")
-        assert load_manners(path)
+        assert load_response_rules(path)
 
 
 @pytest.mark.parametrize("block", _of("sql"), ids=_name)

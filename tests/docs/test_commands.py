@@ -40,7 +40,7 @@ NOT_TYPED = {
     "nightscreen demo": "it screens two nights: tests/demo does",
     "nightscreen sandbox": "it runs until it is stopped: tests/sandbox/test_process.py",
     "nightscreen portal": "it runs until it is stopped: tests/portal/test_server.py",
-    "nightscreen automations install": "it needs a server and a block: tests/oncall",
+    "nightscreen automations install": "it needs a server and a block: tests/ops",
 }
 ONLY_QUOTED = re.compile(r"^nightscreen screen (?!customers\.csv --max-spend 250000$)(?!--run)")
 """Screenings beyond the first: their options, file and plan are tried, the asking is not."""

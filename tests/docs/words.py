@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nightscreen.client.manners import Trouble
+from nightscreen.client.response_rules import FailureReason
 from nightscreen.schemas.bvn import BvnState
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import Check, NoAnswer, Source
@@ -12,8 +12,8 @@ from nightscreen.schemas.decisions import ChangeKind
 from nightscreen.schemas.offers import LoanWord, OfferWord
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.pulls import PullOutcome
-from nightscreen.steps.asking.control import COMPLETED, STOPPED, TEST_MODE, StopReason
-from nightscreen.steps.oncall.remedies import ENDS
+from nightscreen.steps.calling.control import COMPLETED, STOPPED, TEST_MODE, StopReason
+from nightscreen.steps.ops.suggestions import ENDS
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.results.assemble import _STATUSES as STATUSES
 from nightscreen.storage.journal.runs import KILLED, RUNNING
@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "states": RUN_STATES,
     "stops": tuple(StopReason),
     "call_states": tuple(CallState),
-    "troubles": tuple(Trouble),
+    "troubles": tuple(FailureReason),
     "change_kinds": tuple(ChangeKind),
     "offer_states": tuple(OfferWord),
     "loan_states": tuple(LoanWord),

@@ -14,7 +14,7 @@ from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.storage.journal import open_journal
-from nightscreen.tasks import live, progress, stopping
+from nightscreen.tasks import cancellation, progress, run_registry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,14 +76,14 @@ async def test_cancelled_flow_leaves_a_whole_folder(at_home: Path, sandbox: Sand
     assert (report["state"], report["stop_reason"]) == ("stopped", "cancelled")
     assert set(states) <= {"answered", "not_sent"}
     assert float(report["cost"]["total"]) == float(sandbox.totals()["totals"]["charged"])
-    assert live.newest() is None
+    assert run_registry.newest() is None
 
 
 async def test_call_that_outlasts_the_patience_is_in_doubt(
     at_home: Path, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After SIGTERM a call that does not come back is cut and named, and the run ends in time."""
-    monkeypatch.setattr(stopping, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(cancellation, "PATIENCE_S", 0.3)
     run = started(at_home)
     await until_under_way(sandbox)
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": STUCK_MS})

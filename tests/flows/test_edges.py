@@ -13,9 +13,9 @@ import pytest
 from nightscreen.flows import screen_batch
 from nightscreen.schemas.errors import InputError, JournalError
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.tasks.edge import UnexpectedFault, sanitised, sanitising
+from nightscreen.tasks.cancellation import shield_until_done
+from nightscreen.tasks.error_boundary import UnexpectedFault, sanitize_errors, sanitized
 from nightscreen.tasks.inbox import newest_input
-from nightscreen.tasks.stopping import to_the_end
 from tests.flows.engine_in_a_test import ROOT
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ BVN = "22212345678"
 
 def test_unforeseen_errors_lose_their_text() -> None:
     """Kind and place of a fault are told, the values in it are not, nor what caused it."""
-    with pytest.raises(UnexpectedFault) as caught, sanitising():
+    with pytest.raises(UnexpectedFault) as caught, sanitize_errors():
         raise ValueError(f"bad bvn {BVN}") from KeyError(BVN)
     assert BVN not in str(caught.value)
     assert "ValueError at tests/flows/test_edges.py" in str(caught.value)
@@ -38,9 +38,9 @@ def test_errors_of_ours_pass_as_they_are() -> None:
     """An error that says what to do next arrives as itself, even out of a group of tasks."""
     ours = JournalError("make room on the disk")
     group = BaseExceptionGroup("tasks", [ValueError(BVN), ExceptionGroup("more", [ours])])
-    assert sanitised(ours) is ours
-    assert sanitised(group) is ours
-    assert BVN not in str(sanitised(ExceptionGroup("tasks", [ValueError(BVN)])))
+    assert sanitized(ours) is ours
+    assert sanitized(group) is ours
+    assert BVN not in str(sanitized(ExceptionGroup("tasks", [ValueError(BVN)])))
 
 
 def test_pattern_stands_for_the_newest_file(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_work_goes_to_the_end_through_cancellations() -> None:
             await asyncio.sleep(0.02)
             steps.append(step)
 
-    closing = asyncio.get_running_loop().create_task(to_the_end(close()))
+    closing = asyncio.get_running_loop().create_task(shield_until_done(close()))
     for _ in range(2):
         await asyncio.sleep(0.01)
         closing.cancel()

@@ -14,8 +14,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.line import open_line
-from nightscreen.tasks.parts import DEPLOYMENT, refuse_what_none_takes_up, why_none_takes_up
+from nightscreen.steps.screening_run import open_line
+from nightscreen.tasks.workers import DEPLOYMENT, require_worker_available, worker_problem
 from tests.screening import World, customer
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Server:
 )
 async def test_each_reason_says_what_to_type(server: Server, word: str) -> None:
     """One line, with the command that mends it; nothing where a part could begin."""
-    why = await why_none_takes_up(cast("PrefectClient", server))
+    why = await worker_problem(cast("PrefectClient", server))
     assert word in why
     assert bool(why) == bool(word)
     assert "\n" not in why
@@ -77,8 +77,8 @@ async def test_each_reason_says_what_to_type(server: Server, word: str) -> None:
 async def test_a_run_that_came_from_the_pool_knows_that_it_has_a_worker() -> None:
     """A server too busy to note a worker's signs of life costs no night."""
     server = cast("PrefectClient", Server(status=NOT_READY))
-    assert await why_none_takes_up(server, mine="nights") == ""
-    assert await why_none_takes_up(server, mine="others")
+    assert await worker_problem(server, mine="nights") == ""
+    assert await worker_problem(server, mine="others")
 
 
 async def test_a_resumed_run_is_refused_as_well(world: World) -> None:
@@ -89,6 +89,6 @@ async def test_a_resumed_run_is_refused_as_well(world: World) -> None:
     begun.close()
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
         with pytest.raises(SettingsError, match="needs a Prefect server"):
-            await refuse_what_none_takes_up(ScreenBatch(run=begun.run_id), settings)
+            await require_worker_available(ScreenBatch(run=begun.run_id), settings)
         alone = ScreenBatch(run=begun.run_id, workers=1)
-        await refuse_what_none_takes_up(alone, settings)
+        await require_worker_available(alone, settings)

@@ -12,7 +12,7 @@ from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.errors import JournalError, NightscreenError
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps.asking import rounds as asking
+from nightscreen.steps.calling import funding_rounds as asking
 from nightscreen.tasks.checks import BY_CHECK, RE_ENTRIES
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from nightscreen.schemas.checks import Check
-from nightscreen.schemas.plan import Standing
-from nightscreen.steps.asking.control import CheckProgress, Control, StopReason
-from nightscreen.tasks.waiting import waits_and_goes_on
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.steps.calling.control import CheckProgress, Control, StopReason
+from nightscreen.tasks.resume_wait import wait_and_resume
 
 HOUR = 3600 * 1_000_000
 
@@ -30,7 +30,7 @@ def stopped_line(
         control=control,
         clock=lambda: 0,
         settings=SimpleNamespace(resume_every=timedelta(seconds=every_s)),
-        standing=np.array([Standing.FAILED.value, Standing.PAID.value], dtype=np.int8),
+        standing=np.array([LookupStatus.FAILED.value, LookupStatus.PAID.value], dtype=np.int8),
         ranked=SimpleNamespace(is_of=lambda check: np.full(2, check == Check.KARMA)),
     )
 
@@ -39,16 +39,16 @@ def stopped_line(
 async def test_what_may_pass_is_tried_again_before_the_deadline(reason: StopReason) -> None:
     """The stop is taken back, and what was lost waits to be asked again; what was paid does not."""
     line = stopped_line(reason)
-    assert await waits_and_goes_on(line)
+    assert await wait_and_resume(line)
     assert line.control.stop is None
-    assert list(line.standing) == [Standing.WAITING.value, Standing.PAID.value]
+    assert list(line.standing) == [LookupStatus.WAITING.value, LookupStatus.PAID.value]
 
 
 @pytest.mark.parametrize("reason", [StopReason.BUDGET, StopReason.AUTH, StopReason.CANCELLED])
 async def test_what_cannot_pass_stays(reason: StopReason) -> None:
     """A cap, a refused key and a cancellation do not go away by waiting."""
     line = stopped_line(reason)
-    assert not await waits_and_goes_on(line)
+    assert not await wait_and_resume(line)
     assert line.control.stop == reason
 
 
@@ -56,14 +56,14 @@ async def test_what_cannot_pass_stays(reason: StopReason) -> None:
 async def test_without_time_for_another_try_the_run_ends(deadline_at: int | None) -> None:
     """No deadline, or one before the next try: the stop stands."""
     line = stopped_line(StopReason.OUTAGE, deadline_at=deadline_at)
-    assert not await waits_and_goes_on(line)
+    assert not await wait_and_resume(line)
     assert line.control.stop == StopReason.OUTAGE
 
 
 async def test_a_run_that_waits_can_be_cancelled() -> None:
     """Cancelling replaces a stop that may pass, and the waiting ends."""
     line = stopped_line(StopReason.OUTAGE, every_s=600)
-    waiting = asyncio.get_running_loop().create_task(waits_and_goes_on(line))
+    waiting = asyncio.get_running_loop().create_task(wait_and_resume(line))
     await asyncio.sleep(0)
     line.control.stop_run(StopReason.CANCELLED)
     assert not await waiting

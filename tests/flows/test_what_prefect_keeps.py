@@ -14,9 +14,9 @@ from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps import closing
-from nightscreen.steps.asking import rounds as asking
-from nightscreen.tasks.edge import UnexpectedFault
+from nightscreen.steps import finalize
+from nightscreen.steps.calling import funding_rounds as asking
+from nightscreen.tasks.error_boundary import UnexpectedFault
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import until
 
@@ -115,7 +115,7 @@ async def fail_in_every_way(
         with pytest.raises(UnexpectedFault):
             await screen_batch(ScreenBatch(**asked))
     with monkeypatch.context() as patch:
-        patch.setattr(closing, "write_rows", break_writing)
+        patch.setattr(finalize, "write_rows", break_writing)
         with pytest.raises(UnexpectedFault):
             await screen_batch(ScreenBatch(**asked))
 

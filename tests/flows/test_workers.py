@@ -23,9 +23,9 @@ from sqlalchemy import create_engine, make_url, text
 
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.money import to_micro
+from nightscreen.storage.filesystem import remote_place
 from nightscreen.storage.journal import open_journal
-from nightscreen.storage.places import remote_place
-from nightscreen.tasks.parts import DEPLOYMENT
+from nightscreen.tasks.workers import DEPLOYMENT
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import POOL, ROOT, Engine, engine_of_its_own, until
 from tests.screening import World

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import Settings, read_settings
-from nightscreen.steps.asking.rounds import (
+from nightscreen.steps.calling.funding_rounds import (
     ask_shard,
     close_books,
     next_round,
@@ -24,8 +24,8 @@ from nightscreen.steps.asking.rounds import (
     seconds_to_resume,
     take_up_again,
 )
-from nightscreen.steps.closing import write_report, write_rows
-from nightscreen.steps.line import make_plan, make_price, open_line, take_in
+from nightscreen.steps.finalize import write_report, write_rows
+from nightscreen.steps.screening_run import make_plan, make_price, open_line, take_in
 from nightscreen.storage.clock import system_clock
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from nightscreen.steps.asking.rounds import Asking
-    from nightscreen.steps.line import Line
+    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.steps.screening_run import ScreeningRun
     from nightscreen.storage.clock import Clock
 
     Steer = Callable[[Asking], Awaitable[None]]
@@ -45,7 +45,7 @@ class Driven:
     """What a run came to: its report and its line, closed."""
 
     report: dict[str, Any]
-    line: Line
+    line: ScreeningRun
 
 
 def settings_for(home: Path, url: str, api_key: str, **more: object) -> Settings:
@@ -65,7 +65,7 @@ async def ask_everything(asking: Asking) -> None:
 
 
 async def _asked(
-    line: Line, steer: Steer | None, transport: httpx.AsyncBaseTransport | None
+    line: ScreeningRun, steer: Steer | None, transport: httpx.AsyncBaseTransport | None
 ) -> None:
     """Ask until nothing is left, trying again after stops that may pass."""
     while True:

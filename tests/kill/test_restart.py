@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.schemas.calls import Ask, Caps, GrantKind
+from nightscreen.schemas.calls import Caps, ReservationStatus, ReserveRequest
 from nightscreen.schemas.errors import JournalUnreachableError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.storage.journal import open_journal
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nightscreen.steps.asking.rounds import Asking
+    from nightscreen.steps.calling.funding_rounds import Asking
     from tests.kill.database import Database
 
 pytestmark = pytest.mark.postgres
@@ -116,17 +116,21 @@ def test_a_database_that_stays_away_ends_the_run_and_a_resume_goes_on(
 def test_a_restart_buries_nobody(tmp_path: Path, there: Database) -> None:
     """Who comes first after a restart leaves the calls of the others alone: they may live."""
     mine, other = (open_journal(tmp_path / "home", url=there.url) for _ in range(2))
-    ask = Ask("karma", "bvn", b"k" * 16, 10, None, 1)
+    ask = ReserveRequest("karma", "bvn", b"k" * 16, 10, None, 1)
     (grant,) = mine.calls.reserve("run", "portfolio", [ask], Caps(), since=0)
     with mine.holders._guard:  # type: ignore[attr-defined] # mine does not come back by itself yet
         there.stop()
         there.start()
         assert other.calls.recover() == 0
         (theirs,) = other.calls.reserve("other", "portfolio", [ask], Caps(), since=0)
-    assert (grant.kind, theirs.kind) == (GrantKind.GRANTED, GrantKind.HELD)
+    assert (grant.kind, theirs.kind) == (ReservationStatus.GRANTED, ReservationStatus.HELD)
     (again,) = mine.calls.reserve(
-        "run", "portfolio", [Ask("karma", "bvn", b"l" * 16, 10, None, 1)], Caps(), since=0
+        "run",
+        "portfolio",
+        [ReserveRequest("karma", "bvn", b"l" * 16, 10, None, 1)],
+        Caps(),
+        since=0,
     )
-    assert again.kind is GrantKind.GRANTED
+    assert again.kind is ReservationStatus.GRANTED
     mine.close()
     other.close()

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.calls import Caps
-from nightscreen.steps.asking.callbook import CallBook
-from nightscreen.steps.asking.control import CheckProgress, Control
-from nightscreen.steps.asking.lookups import Pace, Window
+from nightscreen.steps.calling.control import CheckProgress, Control
+from nightscreen.steps.calling.journal_writer import JournalWriter
+from nightscreen.steps.calling.window import RetryBudget, Window
 from nightscreen.storage.journal import open_journal
 from tests.money.caps import measure
 from tests.steps.virtual_time import VirtualLoop, run
@@ -33,7 +33,7 @@ from tests.steps.window_in_a_test import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.client.classify import Reading
+    from nightscreen.client.classify import CallOutcome
     from nightscreen.schemas.checks import Lookup
     from nightscreen.storage.journal import Journal
 
@@ -65,7 +65,7 @@ class Till:
     charged: int = 0
     answered: set[str] = field(default_factory=set)
 
-    def __call__(self, lookup: Lookup, attempt: int) -> Reading:
+    def __call__(self, lookup: Lookup, attempt: int) -> CallOutcome:
         """Decide one attempt."""
         if self.rng.random() < 0.1:
             return refused()
@@ -117,7 +117,7 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
         control.progress = {lookup.check: CheckProgress()}
         with open_journal(home, clock=loop.micros) as journal:
             caps = Caps(day_micro=cap)
-            book = CallBook(
+            book = JournalWriter(
                 journal.calls, run_id="run", purpose="portfolio", caps=caps, since=loop.micros()
             )
             service = FakeService(loop, till)
@@ -127,7 +127,7 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
                 book=book,
                 cap=bench(loop, cap=in_flight).window._cap,
                 control=control,
-                pace=Pace(5, random.Random(1)),
+                pace=RetryBudget(5, random.Random(1)),
                 clock=loop.micros,
             )
             await window.ask([job(each, worst=till.price) for each in range(40)])
@@ -157,7 +157,7 @@ def test_where_the_price_list_is_out_of_date_one_call_may_pass_the_cap(
     home = tmp_path_factory.mktemp("home")
     real, charged = times * PRICE, 0
 
-    def reply(lookup: Lookup, _: int) -> Reading:
+    def reply(lookup: Lookup, _: int) -> CallOutcome:
         nonlocal charged
         if int(lookup.identity) % every:
             return miss()
@@ -169,7 +169,7 @@ def test_where_the_price_list_is_out_of_date_one_call_may_pass_the_cap(
         caps = Caps(day_micro=cap * NAIRA, price_limits=limits)
         control = Control(price_limits=dict(limits))
         control.progress = {job(0).lookup.check: CheckProgress()}
-        book = CallBook(
+        book = JournalWriter(
             journal.calls, run_id="run", purpose="portfolio", caps=caps, since=loop.micros()
         )
         window = Window(
@@ -178,7 +178,7 @@ def test_where_the_price_list_is_out_of_date_one_call_may_pass_the_cap(
             book=book,
             cap=bench(loop, cap=in_flight).window._cap,
             control=control,
-            pace=Pace(5, random.Random(1)),
+            pace=RetryBudget(5, random.Random(1)),
             clock=loop.micros,
         )
         await window.ask([job(each) for each in numbers])

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.client.fakes import Canned
-from nightscreen.client.manners import MANNERS, load_manners
 from nightscreen.client.prices import PRICES
+from nightscreen.client.response_rules import MANNERS, load_response_rules
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.steps.asking.rereading import reread
+from nightscreen.steps.calling.rereading import reread
 from nightscreen.storage.clock import DAY_MICROS
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.rotation import rotate_key
@@ -309,13 +309,13 @@ def test_kept_bodies_are_read_again_for_nothing(tmp_path: Path) -> None:
     asked = len(desk.service.ledger)
     table = desk.below / "home" / "manners.toml"
     with journal_at(desk) as journal:
-        assert reread(journal, load_manners())["ecosystem"].read == 0
+        assert reread(journal, load_response_rules())["ecosystem"].read == 0
         table.write_text(TOLERANT + MANNERS.read_text("utf-8"), "utf-8")
         rotate_key(journal)
-        found = reread(journal, load_manners(table))
+        found = reread(journal, load_response_rules(table))
         assert found["ecosystem"].answers == {"found": len(odd)}
         assert verify_journal(journal) == []
-        assert reread(journal, load_manners(table)) == {}
+        assert reread(journal, load_response_rules(table)) == {}
     desk.loop.now_s += 3600
     second = desk.night().report
     part = second["checks"]["ecosystem"]
@@ -342,7 +342,7 @@ def test_an_answer_about_somebody_else_is_not_read_as_evidence(tmp_path: Path) -
     table = desk.below / "manners.toml"
     table.write_text(TOLERANT + MANNERS.read_text("utf-8"), "utf-8")
     with journal_at(desk) as journal:
-        found = reread(journal, load_manners(table))
+        found = reread(journal, load_response_rules(table))
     assert (found["ecosystem"].kept, found["ecosystem"].read) == (len(odd), 0)
 
 

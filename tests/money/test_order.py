@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.plan import LookupStatus
 from nightscreen.storage.clock import to_instant
 from tests.money.service_in_memory import LOST, Bureau
 
@@ -25,7 +25,7 @@ def out_of_order(driven: Driven, check: str | None = None) -> int:
     ranked = line.order
     if check is not None:
         ranked = ranked[line.ranked.is_of(check)[ranked]]
-    reached = line.standing[ranked] != Standing.WAITING.value
+    reached = line.standing[ranked] != LookupStatus.WAITING.value
     return int(reached.sum() - reached[: int(reached.sum())].sum())
 
 
@@ -35,7 +35,7 @@ def test_money_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
     report = (driven := bureau.night(max_spend="2500")).report
     assert report["stop_reason"] == "budget"
     assert bureau.service.charged <= 2500
-    assert 0.2 < (driven.line.standing != Standing.WAITING.value).mean() < 0.6
+    assert 0.2 < (driven.line.standing != LookupStatus.WAITING.value).mean() < 0.6
     assert out_of_order(driven) <= 12
 
 

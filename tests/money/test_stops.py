@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.client.fakes import Canned
-from nightscreen.steps.asking.control import StopReason
+from nightscreen.steps.calling.control import StopReason
 from nightscreen.storage.clock import next_day, to_instant
 from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.steps.asking.rounds import Asking
+    from nightscreen.steps.calling.funding_rounds import Asking
 
 ROWS = 240
 

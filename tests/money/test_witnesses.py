@@ -60,7 +60,7 @@ MOMENTS = ("opening", "first of karma", "middle", "closing")
 @pytest.fixture(autouse=True)
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the page with its charts, which takes longer than a night here."""
-    monkeypatch.setattr("nightscreen.steps.closing.report_page", lambda *_, **__: "")
+    monkeypatch.setattr("nightscreen.steps.finalize.report_page", lambda *_, **__: "")
 
 
 @lru_cache(maxsize=1)

@@ -12,8 +12,8 @@ from playwright.sync_api import ViewportSize, expect
 
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.api_runs.call_session import open_desk
 from nightscreen.steps.bvn.links import link_for
-from nightscreen.steps.errands.desk import open_desk
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 from tests.browser.chromium import chromium

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from nightscreen.portal.background import Lasting, RateLimit
 from nightscreen.portal.consent import DEPARTURES_A_MINUTE
-from nightscreen.portal.guard import LONGEST_ADDRESS, LONGEST_BODY
-from nightscreen.portal.lasting import Lasting, Pace
+from nightscreen.portal.middleware import LONGEST_ADDRESS, LONGEST_BODY
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.storage.journal.engine import writing
 from nightscreen.storage.journal.grant_tables import consent_states
@@ -215,7 +215,7 @@ def test_portal_without_an_address_is_refused(tmp_path: Path) -> None:
 def test_pace_counts_each_link_by_itself() -> None:
     """Two a minute, forgotten after a minute."""
     now = [0.0]
-    pace = Pace(2, 60, lambda: now[0])
+    pace = RateLimit(2, 60, lambda: now[0])
     assert [pace.lets("a"), pace.lets("a"), pace.lets("a"), pace.lets("b")] == [
         True,
         True,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from nightscreen.steps.consents.keeping import Consent, Ending, Redeemer
+from nightscreen.steps.consents.token_exchange import CodeExchange, Consent, ExchangeEnd
 from nightscreen.storage.journal.verify import verify_journal
 from nightscreen.storage.vault import GrantState, Vault
 from tests.portal.visiting import CUSTOMER, LIST, VIEW
@@ -63,7 +63,7 @@ async def redeemed(town: Town, service: Service, given: Consent | None = None) -
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    redeemer = Redeemer(town.journal, town.settings, transport=service, sleep=sleep)
+    redeemer = CodeExchange(town.journal, town.settings, transport=service, sleep=sleep)
     done = await redeemer.redeem(given or consent())
     await redeemer.aclose()
     return done.ending.value, waits
@@ -72,41 +72,41 @@ async def redeemed(town: Town, service: Service, given: Consent | None = None) -
 @pytest.mark.parametrize(
     ("answer", "ending", "state"),
     [
-        (says(200, {**TOKEN, "scope": LIST}), Ending.KEPT, "answered"),
-        (says(200, TOKEN), Ending.KEPT, "answered"),
-        (says(200, {"status": "success", "data": TOKEN}), Ending.KEPT, "answered"),
-        (says(200, {**TOKEN, "scope": VIEW}), Ending.NOTHING_GRANTED, "answered"),
-        (says(200, {**TOKEN, "scope": ""}), Ending.NOTHING_GRANTED, "answered"),
-        (says(200, {"data": {**TOKEN, "scope": ""}}), Ending.NOTHING_GRANTED, "answered"),
-        (says(400, {"status": "error", "message": "no"}), Ending.CODE_REFUSED, "not_charged"),
-        (says(401, {"status": "error"}), Ending.KEY_REFUSED, "not_charged"),
-        (says(402, {"status": "error"}), Ending.KEY_REFUSED, "not_charged"),
-        (says(500, {"status": "error"}), Ending.IN_DOUBT, "in_doubt"),
-        (says(504, {"status": "error"}), Ending.IN_DOUBT, "in_doubt"),
-        (says(200, ["no token"]), Ending.IN_DOUBT, "in_doubt"),
-        (says(200, {"mock-response": "x", **TOKEN}), Ending.TEST_MODE, "test_mode"),
-        (breaks(httpx.ReadError), Ending.IN_DOUBT, "in_doubt"),
-        (breaks(httpx.ReadTimeout), Ending.IN_DOUBT, "in_doubt"),
+        (says(200, {**TOKEN, "scope": LIST}), ExchangeEnd.KEPT, "answered"),
+        (says(200, TOKEN), ExchangeEnd.KEPT, "answered"),
+        (says(200, {"status": "success", "data": TOKEN}), ExchangeEnd.KEPT, "answered"),
+        (says(200, {**TOKEN, "scope": VIEW}), ExchangeEnd.NOTHING_GRANTED, "answered"),
+        (says(200, {**TOKEN, "scope": ""}), ExchangeEnd.NOTHING_GRANTED, "answered"),
+        (says(200, {"data": {**TOKEN, "scope": ""}}), ExchangeEnd.NOTHING_GRANTED, "answered"),
+        (says(400, {"status": "error", "message": "no"}), ExchangeEnd.CODE_REFUSED, "not_charged"),
+        (says(401, {"status": "error"}), ExchangeEnd.KEY_REFUSED, "not_charged"),
+        (says(402, {"status": "error"}), ExchangeEnd.KEY_REFUSED, "not_charged"),
+        (says(500, {"status": "error"}), ExchangeEnd.IN_DOUBT, "in_doubt"),
+        (says(504, {"status": "error"}), ExchangeEnd.IN_DOUBT, "in_doubt"),
+        (says(200, ["no token"]), ExchangeEnd.IN_DOUBT, "in_doubt"),
+        (says(200, {"mock-response": "x", **TOKEN}), ExchangeEnd.TEST_MODE, "test_mode"),
+        (breaks(httpx.ReadError), ExchangeEnd.IN_DOUBT, "in_doubt"),
+        (breaks(httpx.ReadTimeout), ExchangeEnd.IN_DOUBT, "in_doubt"),
     ],
 )
 async def test_each_answer_ends_in_one_word_and_is_asked_for_once(
-    town: Town, answer: Callable[[httpx.Request], httpx.Response], ending: Ending, state: str
+    town: Town, answer: Callable[[httpx.Request], httpx.Response], ending: ExchangeEnd, state: str
 ) -> None:
     """The journal has the call; only what was surely granted is kept, and nothing is repeated."""
     service = Service(answer)
     assert await redeemed(town, service) == (ending, [])
     assert len(service.bodies) == 1
     assert town.calls() == [("aggregator_exchange", state)]
-    assert len(town.grants) == (ending is Ending.KEPT)
+    assert len(town.grants) == (ending is ExchangeEnd.KEPT)
     assert verify_journal(town.journal) == []
 
 
 async def test_bare_code_grants_what_is_named_and_never_what_nobody_knows(town: Town) -> None:
     """Neither the operator nor the answer says what was granted: then it is nothing."""
     bare = Consent(CUSTOMER, "code-1", (), "consent-by-hand", {})
-    assert (await redeemed(town, Service(says(200, TOKEN)), bare))[0] == Ending.NOTHING_GRANTED
+    assert (await redeemed(town, Service(says(200, TOKEN)), bare))[0] == ExchangeEnd.NOTHING_GRANTED
     named = Service(says(200, {**TOKEN, "scope": f"{LIST} {VIEW}"}))
-    assert (await redeemed(town, named, bare))[0] == Ending.KEPT
+    assert (await redeemed(town, named, bare))[0] == ExchangeEnd.KEPT
     assert [grant.scopes for grant in town.grants] == [(LIST, VIEW)]
 
 
@@ -127,7 +127,7 @@ async def test_what_surely_did_nothing_is_tried_again(town: Town) -> None:
     """A connection that never was, and a refusal for want of room."""
     service = Service(breaks(httpx.ConnectError), says(503, {"status": "error"}), says(200, TOKEN))
     ending, waits = await redeemed(town, service)
-    assert (ending, len(waits)) == (Ending.KEPT, 2)
+    assert (ending, len(waits)) == (ExchangeEnd.KEPT, 2)
     states = [state for _, state in town.calls()]
     assert states == ["not_sent", "not_charged", "answered"]
 
@@ -135,13 +135,13 @@ async def test_what_surely_did_nothing_is_tried_again(town: Town) -> None:
 async def test_customer_is_not_kept_waiting_for_ever(town: Town) -> None:
     """After so many attempts, or where the service asks for too long a wait, it is busy."""
     ending, waits = await redeemed(town, Service(says(503, {"status": "error"})))
-    assert (ending, len(waits)) == (Ending.BUSY, town.settings.attempts - 1)
+    assert (ending, len(waits)) == (ExchangeEnd.BUSY, town.settings.attempts - 1)
     later = Service(
         lambda _request: httpx.Response(
             429, headers={"retry-after": "120"}, stream=httpx.ByteStream(b"{}")
         )
     )
-    assert await redeemed(town, later) == (Ending.BUSY, [])
+    assert await redeemed(town, later) == (ExchangeEnd.BUSY, [])
 
 
 async def test_new_consent_takes_the_place_of_the_one_before(town: Town) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from nightscreen.portal.place import place_of
+from nightscreen.portal.config import place_of
 from nightscreen.steps.consents.links import ConsentLinks
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.vault import Vault

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 API_KEY = "Marked-Key-Zqx93"
 PERMITTED = ("quarantine.csv", "enriched/")
 """Places in a run's folder where the contract has identifiers in clear."""
-_PATIENCE_S = 90.0
+_PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True)

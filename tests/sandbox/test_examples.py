@@ -27,7 +27,7 @@ from tests.examples import KEY, Example, alike, differences, load
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from nightscreen.client.classify import Reading
+    from nightscreen.client.classify import CallOutcome
 
 EXAMPLES = load()
 WHOLE = [one for one in EXAMPLES if not one.broken]
@@ -273,7 +273,7 @@ def _without_remark(told: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in told.items() if key != "deprecation"}
 
 
-def _gist(reading: Reading) -> tuple[object, ...]:
+def _gist(reading: CallOutcome) -> tuple[object, ...]:
     return (
         *(reading.verdict, reading.outcome, reading.trouble),
         *(reading.retry, reading.stop, reading.stop_scope),

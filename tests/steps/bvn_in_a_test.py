@@ -19,19 +19,19 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.settings import Settings, read_settings
-from nightscreen.steps.asking.control import StopReason
+from nightscreen.steps.api_runs.call_session import open_desk
 from nightscreen.steps.bvn import closing as bvn_closing
 from nightscreen.steps.bvn import confirming as bvn_confirming
 from nightscreen.steps.bvn import requesting as bvn_requesting
 from nightscreen.steps.bvn.links import LinkView, accept_otp, look_at_link
-from nightscreen.steps.errands.desk import open_desk
+from nightscreen.steps.calling.control import StopReason
 from nightscreen.storage.journal import open_journal
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nightscreen.steps.errands.desk import ErrandRun
+    from nightscreen.steps.api_runs.call_session import ApiRun
 
 
 def asked(number: int, **changes: str) -> dict[str, str]:
@@ -122,7 +122,7 @@ class BvnWorld(World):
         """Return what carries the calls."""
         return httpx.ASGITransport(application(self.sandbox))
 
-    async def _at_the_desk(self, run: ErrandRun, ask: Any, work: Any) -> None:  # noqa: ANN401
+    async def _at_the_desk(self, run: ApiRun, ask: Any, work: Any) -> None:  # noqa: ANN401
         desk = open_desk(run, transport=self.transport())
         try:
             await ask(desk, work)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from nightscreen.steps.results.changes import Compared, keep_states, write_changes
+from nightscreen.steps.results.changes import ChangeSet, keep_states, write_changes
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.reviews import Reviews
@@ -49,7 +49,7 @@ class Nights:
         *,
         unreached: Collection[str] = (),
         reviewed: Mapping[bytes, bytes] | None = None,
-    ) -> Compared:
+    ) -> ChangeSet:
         """Write the rows of a night and tell its changes, without keeping anything."""
         folder = self.folder(run_id)
         return write_changes(
@@ -65,7 +65,7 @@ class Nights:
             reviewed=reviewed,
         )
 
-    def keep(self, run_id: str, compared: Compared) -> None:
+    def keep(self, run_id: str, compared: ChangeSet) -> None:
         """Keep the states of a night."""
         keep_states(
             compared,

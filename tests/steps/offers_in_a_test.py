@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.errands.desk import open_desk
+from nightscreen.steps.api_runs.call_session import open_desk
 from nightscreen.steps.loans import offering, tracking
 from nightscreen.steps.loans.offer_report import close_offering
 from nightscreen.steps.loans.tracking_report import close_tracking
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.errands.desk import Desk, ErrandRun
+    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
     from nightscreen.storage.clock import Clock
 
 PRODUCT = "LP1001"
@@ -147,11 +147,11 @@ class Lender:
         run = offering.open_offering(asked, self.read, clock=self.clock)
         return self._done(run, lambda: self.make(run))
 
-    async def make(self, run: ErrandRun) -> dict[str, Any]:
+    async def make(self, run: ApiRun) -> dict[str, Any]:
         """Make the links of an open run."""
         work = offering.take_rows(run)
 
-        async def links(desk: Desk) -> None:
+        async def links(desk: CallSession) -> None:
             if await offering.check_product(work, desk):
                 await offering.make_links(work, desk)
 
@@ -164,17 +164,19 @@ class Lender:
         run = tracking.open_tracking(asked, self.read, clock=self.clock)
         return self._done(run, lambda: self.follow(run))
 
-    async def follow(self, run: ErrandRun) -> dict[str, Any]:
+    async def follow(self, run: ApiRun) -> dict[str, Any]:
         """Follow the loans of an open run."""
         work = tracking.take_loans(run)
 
-        async def ask(desk: Desk) -> None:
+        async def ask(desk: CallSession) -> None:
             await tracking.follow_loans(work, desk)
 
         await self.at_the_desk(run, ask)
         return close_tracking(work)
 
-    async def at_the_desk(self, run: ErrandRun, work: Callable[[Desk], Awaitable[None]]) -> None:
+    async def at_the_desk(
+        self, run: ApiRun, work: Callable[[CallSession], Awaitable[None]]
+    ) -> None:
         """Do something at an open desk, with the sandbox at the other end."""
         here = Between(httpx.ASGITransport(self.app), self.instead)
         desk = open_desk(run, transport=here if self.url == NOWHERE else None)
@@ -183,7 +185,7 @@ class Lender:
         finally:
             await desk.close()
 
-    def _done(self, run: ErrandRun, work: Callable[[], Awaitable[dict[str, Any]]]) -> Offered:
+    def _done(self, run: ApiRun, work: Callable[[], Awaitable[dict[str, Any]]]) -> Offered:
         async def whole() -> dict[str, Any]:
             return await work()
 

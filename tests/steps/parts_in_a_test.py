@@ -15,19 +15,19 @@ from nightscreen.sandbox.app import application
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import closing, line
-from nightscreen.steps.asking import gathering, parts
-from nightscreen.steps.asking import rounds as asking
+from nightscreen.steps import finalize, screening_run
+from nightscreen.steps.calling import coordinator, worker
+from nightscreen.steps.calling import funding_rounds as asking
 from tests.screening import Night
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from nightscreen.schemas.calls import Grant
+    from nightscreen.schemas.calls import Reservation
     from nightscreen.schemas.checks import Check
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.asking.callbook import CallBook
-    from nightscreen.steps.asking.parts import Part
+    from nightscreen.steps.calling.journal_writer import JournalWriter
+    from nightscreen.steps.calling.worker import WorkerPart
     from tests.screening import World
 
 SLOTS = 4
@@ -48,8 +48,8 @@ class TaskCrew:
     on_shard: Callable[[TaskCrew, int, str], None] | None = None
     begun: list[int] = field(default_factory=list)
     tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)
-    open: dict[int, Part] = field(default_factory=dict)
-    books: dict[int, CallBook] = field(default_factory=dict)
+    open: dict[int, WorkerPart] = field(default_factory=dict)
+    books: dict[int, JournalWriter] = field(default_factory=dict)
 
     async def start(self, part: int) -> None:
         """Start a part."""
@@ -61,7 +61,7 @@ class TaskCrew:
         return self.tasks[part].done()
 
     async def _run(self, number: int) -> None:
-        part = await asyncio.to_thread(parts.open_part, self.run_id, number, self.settings)
+        part = await asyncio.to_thread(worker.open_part, self.run_id, number, self.settings)
         if part is None:
             return
         self.open[number] = part
@@ -80,7 +80,7 @@ class TaskCrew:
             heeding = group.create_task(_heed(part))
             async with asyncio.TaskGroup() as asked:
                 for check in part.line.wanted.checks:
-                    asked.create_task(parts.ask_shards(part, check, ask))
+                    asked.create_task(worker.ask_shards(part, check, ask))
             heeding.cancel()
         await open_.close()
         await asyncio.to_thread(part.close)
@@ -98,7 +98,7 @@ class TaskCrew:
 class _Dead:
     """The journal of a process that is no more."""
 
-    def reserve(self, *_: object, **__: object) -> list[Grant]:
+    def reserve(self, *_: object, **__: object) -> list[Reservation]:
         """Commit nothing."""
         raise JournalError("the process is dead")
 
@@ -107,10 +107,10 @@ class _Dead:
         raise JournalError("the process is dead")
 
 
-async def _heed(part: Part) -> None:
+async def _heed(part: WorkerPart) -> None:
     while True:
-        await parts.exchange(part)
-        await asyncio.sleep(parts.POLL_S)
+        await worker.exchange(part)
+        await asyncio.sleep(worker.POLL_S)
 
 
 def screen_in_parts(
@@ -135,26 +135,26 @@ async def _screen(
         **world.settings,
     )
     parameters = ScreenBatch(output=str(world.folder / "out"), **options)
-    run = line.open_line(parameters, settings, clock=world.clock, resolve=world.resolve)
+    run = screening_run.open_line(parameters, settings, clock=world.clock, resolve=world.resolve)
     crew = TaskCrew(run.run_id, settings, world, on_shard)
     try:
-        line.take_in(run)
-        line.make_plan(run)
-        line.make_price(run)
-        gathered = gathering.open_gathering(run, 1, crew, _never)
+        screening_run.take_in(run)
+        screening_run.make_plan(run)
+        screening_run.make_price(run)
+        gathered = coordinator.open_gathering(run, 1, crew, _never)
         transport = httpx.ASGITransport(application(world.sandbox))
         open_ = asking.open_asking(run, transport=transport, layout=gathered.layout())
         gathered.asking = open_
-        await gathering.call_parts(gathered)
+        await coordinator.call_parts(gathered)
         await asking.open_books(open_)
         while shards := asking.next_round(open_):
-            await gathering.ask_round(gathered, shards)
+            await coordinator.ask_round(gathered, shards)
         await asking.close_books(open_)
-        await gathering.let_go(gathered)
+        await coordinator.let_go(gathered)
         await asyncio.gather(*crew.tasks.values(), return_exceptions=True)
         await open_.close()
-        tally = closing.write_rows(run)
-        report = closing.write_report(run, tally)
+        tally = finalize.write_rows(run)
+        report = finalize.write_report(run, tally)
         return Night(run.folder.path, report), crew
     finally:
         run.close()

@@ -13,13 +13,18 @@ from typing import Any
 
 from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.errands.desk import open_desk
-from nightscreen.steps.pull.pulling import Pull, begin_pull, open_pull_run, pull_shard
-from nightscreen.steps.pull.report import close_pull
+from nightscreen.steps.api_runs.call_session import open_desk
+from nightscreen.steps.transactions.report import close_pull
+from nightscreen.steps.transactions.sync import (
+    TransactionSync,
+    begin_pull,
+    open_pull_run,
+    pull_shard,
+)
 
 
-async def ask(pull: Pull) -> None:
-    """Pull every shard at once."""
+async def ask(pull: TransactionSync) -> None:
+    """TransactionSync every shard at once."""
     desk = open_desk(pull.run)
     try:
         await asyncio.gather(*(pull_shard(pull, desk, n) for n in range(len(pull.due))))
@@ -28,7 +33,7 @@ async def ask(pull: Pull) -> None:
 
 
 def drive(settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Pull and return the report."""
+    """TransactionSync and return the report."""
     pull = begin_pull(open_pull_run(PullTransactions(**options), read_settings(**settings)))
     sys.stderr.write(f"{pull.run.run_id}\n")
     sys.stderr.flush()

@@ -20,10 +20,15 @@ from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.pulls import PullOutcome, PullTransactions
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.asking.control import StopReason
-from nightscreen.steps.errands.desk import open_desk
-from nightscreen.steps.pull.pulling import Pull, begin_pull, open_pull_run, pull_shard
-from nightscreen.steps.pull.report import close_pull
+from nightscreen.steps.api_runs.call_session import open_desk
+from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.transactions.report import close_pull
+from nightscreen.steps.transactions.sync import (
+    TransactionSync,
+    begin_pull,
+    open_pull_run,
+    pull_shard,
+)
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.transactions import Transactions
@@ -102,7 +107,7 @@ class Lender:
             evidence = {"channel": "test", "redirect_uri": CALLBACK}
             return vault.keep(customer, token, asked_scopes=scopes, evidence=evidence)
 
-    def open(self, **options: Any) -> Pull:  # noqa: ANN401 - as PullTransactions has them
+    def open(self, **options: Any) -> TransactionSync:  # noqa: ANN401 - as PullTransactions has them
         """Open a pull."""
         settings = read_settings(
             **{
@@ -117,7 +122,7 @@ class Lender:
         return begin_pull(open_pull_run(parameters, settings, clock=self.clock))
 
     def pull(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Pull and return the report."""
+        """TransactionSync and return the report."""
         pull = self.open(**options)
         try:
             asyncio.run(self.ask(pull))
@@ -125,7 +130,7 @@ class Lender:
         finally:
             pull.run.close()
 
-    async def ask(self, pull: Pull, *, until: int | None = None) -> None:
+    async def ask(self, pull: TransactionSync, *, until: int | None = None) -> None:
         """Pull every shard; send nothing more once so many customers are done."""
         desk = open_desk(pull.run, transport=httpx.ASGITransport(application(self.sandbox)))
         if until is not None:
@@ -162,7 +167,7 @@ class Lender:
 class _Until(dict[bytes, PullOutcome]):
     """Stops a pull once so many customers are done."""
 
-    def __init__(self, pull: Pull, until: int) -> None:
+    def __init__(self, pull: TransactionSync, until: int) -> None:
         super().__init__()
         self._pull = pull
         self._until = until
@@ -173,7 +178,7 @@ class _Until(dict[bytes, PullOutcome]):
             self._pull.run.control.stop_run(StopReason.CANCELLED)
 
 
-async def _shard(pull: Pull, desk: Any, number: int) -> None:  # noqa: ANN401 - a desk
+async def _shard(pull: TransactionSync, desk: Any, number: int) -> None:  # noqa: ANN401 - a desk
     await pull_shard(pull, desk, number)
 
 

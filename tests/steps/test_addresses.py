@@ -13,7 +13,7 @@ from nightscreen.steps.values.addresses import (
     judge_email,
     judge_emails,
 )
-from nightscreen.steps.values.fields import Notes
+from nightscreen.steps.values.validators import Notes
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.rows import NAIRA
 from nightscreen.steps.values.amounts import judge_amount, judge_amounts
-from nightscreen.steps.values.fields import Notes
+from nightscreen.steps.values.validators import Notes
 
 
 @pytest.mark.parametrize(

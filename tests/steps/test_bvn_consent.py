@@ -16,10 +16,10 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.settings import Retention
 from nightscreen.steps.bvn import requesting as bvn_requesting
 from nightscreen.steps.bvn.consent import Transitions
-from nightscreen.steps.people.erasing import Whom, erase, look
-from nightscreen.steps.people.person import find_person
-from nightscreen.steps.people.purging import due, purge
-from nightscreen.steps.people.subject_access import access_page, gather
+from nightscreen.steps.privacy.erasure import Whom, erase, look
+from nightscreen.steps.privacy.lookup_subject import lookup_subject
+from nightscreen.steps.privacy.purging import due, purge
+from nightscreen.steps.privacy.subject_access import access_page, gather
 from nightscreen.storage.clock import LAGOS, MICROS, system_clock
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.bvn_consents import BvnConsents
@@ -474,7 +474,7 @@ def test_subject_access_shows_requests_and_the_record(world: BvnWorld) -> None:
         customers, reviews = Customers.of(journal), Reviews.of(journal)
 
         def held(customer_id: str) -> dict[str, Any]:
-            people = find_person(journal, customers, customer_id)
+            people = lookup_subject(journal, customers, customer_id)
             return gather(journal, customers, reviews, people, Retention())
 
         mine, theirs = held("C1"), held("C2")

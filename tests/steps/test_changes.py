@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.schemas.decisions import CHANGES, ChangeKind, Part, State
-from nightscreen.steps.results.answered import Compare, Tracked, answered_states
+from nightscreen.schemas.decisions import CHANGES, ChangeKind, CheckState, State
 from nightscreen.steps.results.changes import differences, field_kind, merged, unreached_checks
+from nightscreen.steps.results.tracked_state import Compare, Tracked, answered_states
 from tests.steps.enriched_in_a_test import (
     ASKED_AT,
     CLEAR,
@@ -269,7 +269,7 @@ def test_the_told_changes_lead_from_any_night_to_the_next(
 
 
 VALUES = st.dictionaries(st.sampled_from(["karma_status"]), st.sampled_from(["clear", "listed"]))
-PARTS = st.builds(Part, st.integers(0, 3), st.sampled_from(["r1", "r2"]), VALUES)
+PARTS = st.builds(CheckState, st.integers(0, 3), st.sampled_from(["r1", "r2"]), VALUES)
 STATES = st.dictionaries(st.sampled_from(["karma", "decision", "selfie"]), PARTS)
 
 

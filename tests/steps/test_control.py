@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.schemas.checks import Check
-from nightscreen.schemas.plan import Standing
-from nightscreen.steps.asking.control import (
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.steps.calling.control import (
     ALIKE_ANSWERS,
     ALIKE_HITS,
-    Breaker,
-    CapWatch,
+    BalanceEstimate,
     CheckProgress,
+    CircuitBreaker,
     Control,
-    Likeness,
+    SpendingAlert,
     StopReason,
-    Wallet,
+    TestModeDetector,
 )
 
 NAIRA = 1_000_000
@@ -73,7 +73,7 @@ def test_the_deadline_is_noticed_when_it_comes() -> None:
 def test_going_on_clears_stop_and_breaker() -> None:
     """A stop that may have passed is forgotten with the silence that led to it."""
     made = control()
-    made.breaker = Breaker(after=1)
+    made.breaker = CircuitBreaker(after=1)
     made.saw_trouble(Check.KARMA, "cut", silence=True, at=0, now=0)
     made.stop_run(StopReason.OUTAGE)
     made.go_on()
@@ -86,21 +86,21 @@ def test_failures_count_from_enough_lookups_on() -> None:
     made = control()
     made.tolerated_failure_pct = 5
     for _ in range(100):
-        made.ended(Check.KARMA, Standing.FAILED, 0)
+        made.ended(Check.KARMA, LookupStatus.FAILED, 0)
     assert made.stop is None
     for _ in range(100):
-        made.ended(Check.KARMA, Standing.FREE, 0)
+        made.ended(Check.KARMA, LookupStatus.FREE, 0)
     assert made.stop == StopReason.FAILURES
 
 
 def test_a_notice_is_given_once_at_eighty_percent() -> None:
     """What others had spent under the cap counts."""
     made = control()
-    made.watches = [CapWatch("day's", 100 * NAIRA, 60 * NAIRA)]
-    made.ended(Check.KARMA, Standing.PAID, 19 * NAIRA)
+    made.watches = [SpendingAlert("day's", 100 * NAIRA, 60 * NAIRA)]
+    made.ended(Check.KARMA, LookupStatus.PAID, 19 * NAIRA)
     assert made.notices == []
     for _ in range(3):
-        made.ended(Check.KARMA, Standing.PAID, NAIRA)
+        made.ended(Check.KARMA, LookupStatus.PAID, NAIRA)
     assert made.notices == ["80% of the day's spending cap is used up"]
 
 
@@ -137,7 +137,7 @@ def test_a_cost_that_can_be_no_price_is_reported_and_the_second_lookup_stops_its
 def test_the_wallet_is_never_taken_for_fuller_than_it_is(seed: int, lanes: int) -> None:
     """However answers overtake each other, at least so much is in the wallet."""
     rng = random.Random(seed)
-    wallet, true = Wallet(), 1000
+    wallet, true = BalanceEstimate(), 1000
     flying: list[tuple[int, int, int]] = []
     for _ in range(200):
         if len(flying) < lanes and rng.random() < 0.6:
@@ -197,21 +197,21 @@ def test_free_answers_without_a_difference_are_suspicious(number: int, *, hit: b
 )
 def test_answers_that_differ_or_cost_are_live(bodies: list[bytes], cost: int | None) -> None:
     """One difference or one charge is enough to trust the service."""
-    likeness = Likeness()
+    likeness = TestModeDetector()
     found = [likeness.saw(bodies[n % 2], cost, hit=True) for n in range(3 * ALIKE_HITS)]
     assert not any(found)
 
 
 def test_hits_among_misses_are_live() -> None:
     """Misses may all be alike; a hit among them shows that somebody looks."""
-    likeness = Likeness()
+    likeness = TestModeDetector()
     assert not likeness.saw(b"hit", 0, hit=True)
     assert not any(likeness.saw(b"miss", 0, hit=False) for _ in range(2 * ALIKE_ANSWERS))
 
 
 def test_the_breaker_probes_at_intervals() -> None:
     """Open after some silence, one probe at a time, until there is an answer."""
-    breaker = Breaker(after=3, probe_every=10)
+    breaker = CircuitBreaker(after=3, probe_every=10)
     for _ in range(3):
         assert breaker.resume_at(0, 0) is None
         breaker.silence(0)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.errors import PolicyError
-from nightscreen.schemas.policy import Policy, Rule
+from nightscreen.schemas.policy import Policy, PolicyRule
 from nightscreen.steps.policy.columns import words
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.results.decide import decide
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 DEFAULT = load_policy()
 
 
-def rule(code: str, effect: str, when: str) -> Rule:
+def rule(code: str, effect: str, when: str) -> PolicyRule:
     """Return a rule with sentences."""
-    return Rule.model_validate(
+    return PolicyRule.model_validate(
         {"code": code, "effect": effect, "when": when, "team": "t", "customer": "c"}
     )
 
 
-def policy(*rules: Rule, carried: tuple[str, ...] = ()) -> Policy:
+def policy(*rules: PolicyRule, carried: tuple[str, ...] = ()) -> Policy:
     """Return a policy of these rules."""
     return Policy(name="test", version="1", rules=rules, carried=carried)
 

@@ -26,7 +26,7 @@ from nightscreen.steps.results.decision_list import (
 from nightscreen.storage import decision_files
 from nightscreen.storage.decision_files import csv_text, read_returned
 from nightscreen.storage.outputs import RunFolder
-from nightscreen.storage.rejects import unguard
+from nightscreen.storage.quarantine import unescape_formula
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def test_nothing_in_either_file_is_a_formula_or_link(tmp_path: Path) -> None:
     assert "f" not in kinds
     assert not any(cell.hyperlink for row in book["Review"].iter_rows() for cell in row)
     back = [row["customer_id"] for row in csv_rows(tmp_path)]
-    assert sorted(map(unguard, back)) == sorted(NASTY)
+    assert sorted(map(unescape_formula, back)) == sorted(NASTY)
     assert not any(cell[:1] in "=+-@\t" for cell in back)
 
 
@@ -281,5 +281,5 @@ def test_the_policy_gives_the_sentences() -> None:
 @given(st.text(max_size=20))
 def test_csv_text_comes_back_exactly(text: str) -> None:
     """The guard hides no character and costs none."""
-    assert unguard(csv_text(text)) == text
+    assert unescape_formula(csv_text(text)) == text
     assert csv_text(date(2026, 1, 2)) == "2026-01-02"

@@ -12,46 +12,46 @@ from pydantic import ValidationError
 from nightscreen.client import loans, wire
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.checks import Operation, SubjectKind
-from nightscreen.schemas.errands import ErrandParameters
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.plan import Standing
+from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.errands.desk import Desk, ErrandRun, open_desk, open_errand_run
-from nightscreen.steps.errands.report import (
+from nightscreen.steps.api_runs.call_session import ApiRun, CallSession, open_desk, open_errand_run
+from nightscreen.steps.api_runs.report import (
     errand_report,
     finish,
     operation_report,
     standings_of,
 )
-from nightscreen.steps.report.callsheet import write_call_sheet
+from nightscreen.steps.report.call_log import write_call_sheet
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from nightscreen.steps.asking.jobs import Job
+    from nightscreen.steps.calling.jobs import LookupTask
 
 CUSTOMER = b"customer of ours"
 
 
-def opened(folder: Path, operation: Operation, **options: Any) -> ErrandRun:  # noqa: ANN401
+def opened(folder: Path, operation: Operation, **options: Any) -> ApiRun:  # noqa: ANN401
     """Open a run of the operation's family."""
     settings = read_settings(
         base_url="http://127.0.0.1:1", api_key="sandbox-key", home=folder / "home"
     )
-    parameters = ErrandParameters(output=str(folder / "out"), **options)
+    parameters = ApiRunParameters(output=str(folder / "out"), **options)
     return open_errand_run(
         parameters, settings, flow="a_flow", batch="errands", operation=operation
     )
 
 
 def made(
-    run: ErrandRun, sandbox: Sandbox, work: Callable[[Desk], Awaitable[list[Job]]]
-) -> list[Job]:
+    run: ApiRun, sandbox: Sandbox, work: Callable[[CallSession], Awaitable[list[LookupTask]]]
+) -> list[LookupTask]:
     """Make calls at the run's desk against a sandbox in the same process."""
 
-    async def at_the_desk() -> list[Job]:
+    async def at_the_desk() -> list[LookupTask]:
         desk = open_desk(run, transport=httpx.ASGITransport(application(sandbox)))
         try:
             return await work(desk)
@@ -61,7 +61,7 @@ def made(
     return asyncio.run(at_the_desk())
 
 
-def reported(run: ErrandRun, jobs: list[Job], operation: Operation) -> dict[str, Any]:
+def reported(run: ApiRun, jobs: list[LookupTask], operation: Operation) -> dict[str, Any]:
     """Close a run with its report."""
     sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id))
     part = operation_report(sheet, operation, standings_of(jobs), answers={}, test_mode=False)
@@ -70,7 +70,7 @@ def reported(run: ErrandRun, jobs: list[Job], operation: Operation) -> dict[str,
     return finish(run, report)
 
 
-async def _products(desk: Desk) -> list[Job]:
+async def _products(desk: CallSession) -> list[LookupTask]:
     job = desk.job(loans.products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER)
     return await desk.make([job])
 
@@ -79,7 +79,7 @@ def test_errand_is_journaled_and_brings_its_reading(tmp_path: Path) -> None:
     """A call leaves a row in the journal and its answer with whoever asked."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS)
     (job,) = made(run, Sandbox(Opening()), _products)
-    assert job.standing in {Standing.FREE, Standing.PAID}
+    assert job.standing in {LookupStatus.FREE, LookupStatus.PAID}
     assert job.reading is not None
     assert b"product_id" in job.reading.body
     (rows,) = run.journal.runs.calls(run.run_id)
@@ -101,12 +101,12 @@ def test_finish_is_charged_and_capped(tmp_path: Path) -> None:
     sandbox = Sandbox(Opening())
     run = opened(tmp_path, Operation.BVN_FINISH, max_spend="19.99")
 
-    async def finish_one(desk: Desk) -> list[Job]:
+    async def finish_one(desk: CallSession) -> list[LookupTask]:
         request = wire.bvn_finish("22200000001", "123456")
         return await desk.make([desk.job(request, kind=SubjectKind.BVN, subject=CUSTOMER)])
 
     (job,) = made(run, sandbox, finish_one)
-    assert (job.standing, job.reading) == (Standing.WAITING, None)
+    assert (job.standing, job.reading) == (LookupStatus.WAITING, None)
     assert sandbox.ledger.count == 0
     run.close()
 
@@ -115,7 +115,7 @@ def test_answer_that_is_a_secret_is_not_kept(tmp_path: Path) -> None:
     """The journal knows of the call, not of what it brought."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS)
 
-    async def secret(desk: Desk) -> list[Job]:
+    async def secret(desk: CallSession) -> list[LookupTask]:
         job = desk.job(
             loans.products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER, keeps_body=False
         )
@@ -131,7 +131,7 @@ def test_two_operations_share_one_window(tmp_path: Path) -> None:
     """Calls of a family go through one cap, each counted under its own name."""
     run = opened(tmp_path, Operation.LOAN_VIEW)
 
-    async def both(desk: Desk) -> list[Job]:
+    async def both(desk: CallSession) -> list[LookupTask]:
         first = desk.job(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
         second = desk.job(loans.loan("LN-NONE"), kind=SubjectKind.LOAN, subject=b"l" * 16)
         return await desk.make([first, second])
@@ -169,4 +169,4 @@ def test_unknown_run_is_refused(tmp_path: Path) -> None:
 def test_results_go_into_a_folder() -> None:
     """An address is refused in words, instead of a folder of that name."""
     with pytest.raises(ValidationError, match="must be a folder on this machine"):
-        ErrandParameters(output="s3://bucket/results")
+        ApiRunParameters(output="s3://bucket/results")

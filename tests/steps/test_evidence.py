@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.schemas.checks import Check, Purpose
-from nightscreen.steps.people.erasing import Whom, erase, look
+from nightscreen.steps.privacy.erasure import Whom, erase, look
 from nightscreen.storage.clock import DAY_MICROS, system_clock
 from nightscreen.storage.evidence import drop_evidence
 from nightscreen.storage.journal import open_journal

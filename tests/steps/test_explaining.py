@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.schemas.calls import Ask, CallState, Caps, Settled
+from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
 from nightscreen.schemas.decisions import Review
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.settings import Retention
-from nightscreen.steps.people.explaining import explain, masked
-from nightscreen.steps.people.person import Person, find_person
-from nightscreen.steps.people.subject_access import WITHHELD, access_page, gather, own_row
 from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.privacy.explaining import explain, masked
+from nightscreen.steps.privacy.lookup_subject import Subject, lookup_subject
+from nightscreen.steps.privacy.subject_access import WITHHELD, access_page, gather, own_row
 from nightscreen.steps.results.decision_list import write_decisions
 from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, SECOND, Nights
@@ -93,9 +93,9 @@ def ask(
     consent: str | None = None,
 ) -> None:
     """Enter a call and its answer into the journal."""
-    wish = Ask(check, "bvn", subject, 10 * SECOND, consent, 1)
+    wish = ReserveRequest(check, "bvn", subject, 10 * SECOND, consent, 1)
     granted = nights.journal.calls.reserve("run-1", "portfolio", [wish], Caps(), since=1 << 60)
-    settled = Settled(
+    settled = CallResult(
         call_id=granted[0].call_id,
         ask=wish,
         intent_at=granted[0].intent_at,
@@ -110,9 +110,9 @@ def ask(
     nights.journal.calls.settle("run-1", [settled])
 
 
-def people(nights: Nights, customer_id: str = "0007") -> list[Person]:
+def people(nights: Nights, customer_id: str = "0007") -> list[Subject]:
     """Return a customer in every batch."""
-    return find_person(nights.journal, nights.customers, customer_id)
+    return lookup_subject(nights.journal, nights.customers, customer_id)
 
 
 def explained(nights: Nights) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def test_an_unknown_customer_is_bad_usage(nights: Nights) -> None:
     with pytest.raises(InputError, match="leading zeros"):
         people(nights, "7")
     with pytest.raises(InputError):
-        find_person(nights.journal, nights.customers, "0007", batch="elsewhere")
+        lookup_subject(nights.journal, nights.customers, "0007", batch="elsewhere")
 
 
 def test_files_that_are_gone_leave_what_the_journal_knows(nights: Nights) -> None:

@@ -19,8 +19,8 @@ from nightscreen.sandbox.app import application
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import closing, line
-from nightscreen.steps.asking.rounds import open_asking
+from nightscreen.steps import finalize, screening_run
+from nightscreen.steps.calling.funding_rounds import open_asking
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.engine import writing
 from nightscreen.storage.journal.tables import answers
@@ -30,7 +30,7 @@ from tests.screening import CONSENT, Night, World, customer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nightscreen.steps.line import Line
+    from nightscreen.steps.screening_run import ScreeningRun
 
 DAY = 24 * 3600 * MICROS
 START = 1_780_000_000 * MICROS
@@ -190,10 +190,10 @@ def test_an_answer_of_a_machine_with_another_clock_is_used(tmp_path: Path, behin
     nights.after(1)
     other = World(tmp_path, nights.world.sandbox, clock=lambda: nights.now - behind_s * MICROS)
     options: dict[str, Any] = {"input": str(tmp_path / "customers.csv"), "freshness": limits}
-    with planned(nights.world, **options, output=str(tmp_path / "out")) as line:
+    with planned(nights.world, **options, output=str(tmp_path / "out")) as run:
         theirs = other.screen(**options, output=str(tmp_path / "other"))
         asked = len(nights.world.calls())
-        night = asyncio.run(asked_to_the_end(line, nights.world))
+        night = asyncio.run(asked_to_the_end(run, nights.world))
     assert len(nights.world.calls()) == asked
     for check in CHECKS:
         assert night.column(f"{check}_status") == theirs.column(f"{check}_status")
@@ -208,10 +208,10 @@ def test_a_run_whose_answers_were_erased_meanwhile_is_not_completed(nights: Nigh
     nights.screen(rows, checks=["karma"])
     folder = nights.world.folder
     options = {"input": str(folder / "customers.csv"), "output": str(folder / "out")}
-    with planned(nights.world, **options, checks=["karma"]) as line:
-        with writing(line.journal.engine) as connection:
+    with planned(nights.world, **options, checks=["karma"]) as run:
+        with writing(run.journal.engine) as connection:
             connection.execute(delete(answers).where(answers.c.answer_id == 4))
-        night = asyncio.run(asked_to_the_end(line, nights.world))
+        night = asyncio.run(asked_to_the_end(run, nights.world))
     assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "failures")
     assert not night.report["publishable"]
     assert night.column("karma_status").count("pending") == 1
@@ -221,27 +221,27 @@ def test_a_run_whose_answers_were_erased_meanwhile_is_not_completed(nights: Nigh
 
 
 @contextmanager
-def planned(world: World, **options: Any) -> Iterator[Line]:  # noqa: ANN401
+def planned(world: World, **options: Any) -> Iterator[ScreeningRun]:  # noqa: ANN401
     """Give a run that has made its plan and asked nothing yet."""
     settings = read_settings(
         base_url="http://127.0.0.1:1", api_key="sandbox-key", home=world.folder / "home"
     )
-    run = line.open_line(ScreenBatch(**options), settings, clock=world.clock)
+    run = screening_run.open_line(ScreenBatch(**options), settings, clock=world.clock)
     try:
-        line.take_in(run)
-        line.make_plan(run)
-        line.make_price(run)
+        screening_run.take_in(run)
+        screening_run.make_plan(run)
+        screening_run.make_price(run)
         yield run
     finally:
         run.close()
 
 
-async def asked_to_the_end(run: Line, world: World) -> Night:
+async def asked_to_the_end(run: ScreeningRun, world: World) -> Night:
     """Ask what a run needs, and close it."""
     open_ = open_asking(run, transport=httpx.ASGITransport(application(world.sandbox)))
     await ask_everything(open_)
     await open_.close()
-    return Night(run.folder.path, closing.write_report(run, closing.write_rows(run)))
+    return Night(run.folder.path, finalize.write_report(run, finalize.write_rows(run)))
 
 
 _AGES = st.sampled_from([0, 1, 5, 14, 30, 60])

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from nightscreen.client.resolving import resolve_hosts
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.values.fields import Notes
 from nightscreen.steps.values.images import (
     ImageJudge,
     is_public_address,
     judge_image_url,
     judge_image_urls,
 )
+from nightscreen.steps.values.validators import Notes
 from nightscreen.storage.clock import system_clock
 from tests.screening import CONSENT, World, customer
 from tests.steps.test_addresses import anything, hosts

@@ -16,7 +16,7 @@ import pytest
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import WatchInbox
 from nightscreen.schemas.settings import Retention, read_settings
-from nightscreen.steps.inbox.arrivals import (
+from nightscreen.steps.inbox.file_intake import (
     MOST_ATTEMPTS,
     Examined,
     Fate,
@@ -25,7 +25,7 @@ from nightscreen.steps.inbox.arrivals import (
     settle,
     told_name,
 )
-from nightscreen.steps.people.purging import due, purge
+from nightscreen.steps.privacy.purging import due, purge
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.inbox import Inbox
 from nightscreen.storage.journal import open_journal

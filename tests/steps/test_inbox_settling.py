@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nightscreen.steps.inbox.settling import LONGER, LOOKS, Settling
+from nightscreen.steps.inbox.stability_check import LONGER, LOOKS, Settling
 from nightscreen.storage.inbox import Stamp
 
 if TYPE_CHECKING:

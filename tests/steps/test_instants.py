@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.rows import INSTANT, Flaw
-from nightscreen.steps.values.fields import Notes
 from nightscreen.steps.values.instants import (
     Edge,
     judge_date,
@@ -18,6 +17,7 @@ from nightscreen.steps.values.instants import (
     judge_instant,
     judge_instants,
 )
+from nightscreen.steps.values.validators import Notes
 
 
 @pytest.mark.parametrize(

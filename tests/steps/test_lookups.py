@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.client.limiter import AdaptiveCap
-from nightscreen.client.manners import Stop, StopScope, Trouble
-from nightscreen.schemas.calls import CallState, Caps, GrantKind
+from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
+from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup
 from nightscreen.schemas.errors import JournalError, NightscreenError, UsageError
-from nightscreen.schemas.plan import Standing
-from nightscreen.steps.asking.control import Breaker, Control, Silence, StopReason
-from nightscreen.steps.asking.jobs import RELEASED
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.steps.calling.control import CircuitBreaker, Control, Silence, StopReason
+from nightscreen.steps.calling.jobs import RELEASED
 from nightscreen.storage.clock import next_day
 from tests.steps.virtual_time import VirtualLoop, run
 from tests.steps.window_in_a_test import (
@@ -37,15 +37,15 @@ from tests.steps.window_in_a_test import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.client.classify import Reading
-    from nightscreen.schemas.calls import Ask
-    from nightscreen.steps.asking.jobs import Job
+    from nightscreen.client.classify import CallOutcome
+    from nightscreen.schemas.calls import ReserveRequest
+    from nightscreen.steps.calling.jobs import LookupTask
 
 MICROS = 1_000_000
 
 
-async def ask_all(made: Bench, number: int, check: Check = Check.KARMA) -> list[Job]:
-    """Ask so many lookups and return them as they stand."""
+async def ask_all(made: Bench, number: int, check: Check = Check.KARMA) -> list[LookupTask]:
+    """ReserveRequest so many lookups and return them as they stand."""
     return await made.windows[check].ask([job(each, check) for each in range(number)])
 
 
@@ -58,7 +58,7 @@ def test_the_cap_is_never_passed_and_the_window_stays_full(cap: int) -> None:
         jobs = await ask_all(made, 20 * cap)
         assert made.service.peak == cap
         assert made.service.busy_s / (cap * loop.time()) > 0.98
-        assert {each.standing for each in jobs} == {Standing.FREE}
+        assert {each.standing for each in jobs} == {LookupStatus.FREE}
 
     run(main)
 
@@ -66,7 +66,7 @@ def test_the_cap_is_never_passed_and_the_window_stays_full(cap: int) -> None:
 def test_a_call_waiting_to_retry_holds_no_slot() -> None:
     """While refused lookups wait, others use the whole cap."""
 
-    def reply(lookup: Lookup, attempt: int) -> Reading:
+    def reply(lookup: Lookup, attempt: int) -> CallOutcome:
         early = int(lookup.identity) < 4
         return refused(60.0) if early and attempt == 1 else miss()
 
@@ -77,7 +77,7 @@ def test_a_call_waiting_to_retry_holds_no_slot() -> None:
         await asyncio.sleep(50)
         assert made.progress.free == 200
         assert made.window.in_flight == 0
-        assert {each.standing for each in await first} == {Standing.FREE}
+        assert {each.standing for each in await first} == {LookupStatus.FREE}
 
     run(main)
 
@@ -85,7 +85,7 @@ def test_a_call_waiting_to_retry_holds_no_slot() -> None:
 def test_retry_after_pauses_the_whole_check() -> None:
     """Nothing is sent until the service wants to hear of us again."""
 
-    def reply(_: Lookup, attempt: int) -> Reading:
+    def reply(_: Lookup, attempt: int) -> CallOutcome:
         return refused(30.0) if attempt == 1 and not paused else miss()
 
     paused: list[float] = []
@@ -110,7 +110,7 @@ def test_two_shards_with_the_same_lookup_share_one_call() -> None:
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda *_: hit())
         both = await asyncio.gather(ask_all(made, 10), ask_all(made, 10))
-        assert all(each.standing is Standing.PAID for jobs in both for each in jobs)
+        assert all(each.standing is LookupStatus.PAID for jobs in both for each in jobs)
         assert len(made.service.sent) == 10
         assert made.store.spent == 10 * PRICE
 
@@ -123,7 +123,7 @@ def test_a_lookup_twice_in_one_shard_is_one_call() -> None:
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop)
         jobs = await made.window.ask([job(1), job(1), job(2)])
-        assert [each.standing for each in jobs] == [Standing.FREE] * 3
+        assert [each.standing for each in jobs] == [LookupStatus.FREE] * 3
         assert len(made.service.sent) == 2
 
     run(main)
@@ -141,7 +141,7 @@ def test_reentering_a_cancelled_shard_joins_its_calls() -> None:
         assert first.cancelled()
         unfinished = [job(each) for each in range(10) if each not in made.ended]
         jobs = await made.window.ask(unfinished)
-        assert all(each.standing is Standing.PAID for each in jobs)
+        assert all(each.standing is LookupStatus.PAID for each in jobs)
         assert len(made.service.sent) == 10
         assert sorted(made.ended) == list(range(10))
 
@@ -172,7 +172,7 @@ def test_attempts_are_bounded_resends_included() -> None:
         made = bench(loop, lambda *_: lost(), attempts=3)
         jobs = await ask_all(made, 5)
         assert set(made.service.attempts.values()) == {3}
-        assert {each.standing for each in jobs} == {Standing.IN_DOUBT}
+        assert {each.standing for each in jobs} == {LookupStatus.IN_DOUBT}
         assert made.store.reserved == 15 * PRICE
         finals = [each.final for each in made.store.settled]
         assert finals.count(True) == 5
@@ -186,7 +186,7 @@ def test_a_lookup_answered_after_a_doubt_is_paid() -> None:
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda _, attempt: lost() if attempt == 1 else hit())
         (one,) = await ask_all(made, 1)
-        assert one.standing is Standing.PAID
+        assert one.standing is LookupStatus.PAID
         assert made.store.spent == PRICE
         assert made.store.reserved == PRICE
 
@@ -199,7 +199,7 @@ def test_a_rejected_lookup_fails_at_once() -> None:
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda *_: rejected())
         jobs = await ask_all(made, 3)
-        assert {each.standing for each in jobs} == {Standing.FAILED}
+        assert {each.standing for each in jobs} == {LookupStatus.FAILED}
         assert len(made.service.sent) == 3
 
     run(main)
@@ -208,15 +208,17 @@ def test_a_rejected_lookup_fails_at_once() -> None:
 @pytest.mark.parametrize(
     ("stop", "scope"),
     [
-        (Stop.BALANCE, StopScope.RUN),
-        (Stop.TEST_MODE, StopScope.RUN),
-        (Stop.ADDRESS, StopScope.RUN),
+        (StopSignal.BALANCE, StopScope.RUN),
+        (StopSignal.TEST_MODE, StopScope.RUN),
+        (StopSignal.ADDRESS, StopScope.RUN),
     ],
 )
-def test_a_stop_that_lookups_agree_on_lets_everything_go(stop: Stop, scope: StopScope) -> None:
+def test_a_stop_that_lookups_agree_on_lets_everything_go(
+    stop: StopSignal, scope: StopScope
+) -> None:
     """Where lookups agree nothing new is sent, and every intent is given back."""
 
-    def reply(lookup: Lookup, _: int) -> Reading:
+    def reply(lookup: Lookup, _: int) -> CallOutcome:
         if lookup.check is Check.KARMA and int(lookup.identity) >= 5:
             return stopping(stop, scope)
         return hit()
@@ -226,13 +228,13 @@ def test_a_stop_that_lookups_agree_on_lets_everything_go(stop: Stop, scope: Stop
         karma, ecosystem = await asyncio.gather(
             ask_all(made, 100), ask_all(made, 100, Check.ECOSYSTEM)
         )
-        stopped = "outage" if stop is Stop.ADDRESS else stop.value
+        stopped = "outage" if stop is StopSignal.ADDRESS else stop.value
         assert stopped in {made.control.stop, *made.control.stopped_checks.values()}
         assert made.service.attempts["00000000009"] <= 1
-        waiting = [each for each in (*karma, *ecosystem) if each.standing is Standing.WAITING]
-        failed = [each for each in karma if each.standing is Standing.FAILED]
+        waiting = [each for each in (*karma, *ecosystem) if each.standing is LookupStatus.WAITING]
+        failed = [each for each in karma if each.standing is LookupStatus.FAILED]
         assert len(failed) <= 3
-        paid = [each for each in (*karma, *ecosystem) if each.standing is Standing.PAID]
+        paid = [each for each in (*karma, *ecosystem) if each.standing is LookupStatus.PAID]
         assert len(waiting) + len(failed) + len(paid) == 200
         assert made.store.reserved == 0
         assert made.control.bound_micro == 0
@@ -243,17 +245,17 @@ def test_a_stop_that_lookups_agree_on_lets_everything_go(stop: Stop, scope: Stop
 def test_a_stop_of_one_check_leaves_the_others() -> None:
     """A refused key for one operation does not stop the rest; all of them refused stop the run."""
 
-    def reply(lookup: Lookup, _: int) -> Reading:
-        return stopping(Stop.AUTH, StopScope.CHECK) if lookup.check is Check.KARMA else hit()
+    def reply(lookup: Lookup, _: int) -> CallOutcome:
+        return stopping(StopSignal.AUTH, StopScope.CHECK) if lookup.check is Check.KARMA else hit()
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, reply, cap=2, checks=(Check.KARMA, Check.ECOSYSTEM))
         karma, ecosystem = await asyncio.gather(
             ask_all(made, 50), ask_all(made, 50, Check.ECOSYSTEM)
         )
-        assert {each.standing for each in karma[:2]} == {Standing.FAILED}
-        assert {each.standing for each in karma[2:]} == {Standing.WAITING}
-        assert {each.standing for each in ecosystem} == {Standing.PAID}
+        assert {each.standing for each in karma[:2]} == {LookupStatus.FAILED}
+        assert {each.standing for each in karma[2:]} == {LookupStatus.WAITING}
+        assert {each.standing for each in ecosystem} == {LookupStatus.PAID}
         assert made.control.stop is None
         assert made.control.stopped_checks == {Check.KARMA: "auth"}
         made.control.stop_check(Check.ECOSYSTEM, "auth")
@@ -293,7 +295,7 @@ def test_nothing_is_sent_after_the_deadline_and_nothing_spins() -> None:
         assert control.stop == StopReason.DEADLINE
         assert max(at for at, _ in made.service.sent) < 10
         assert len(made.service.sent) == 16
-        assert sum(each.standing is Standing.FREE for each in jobs) == 16
+        assert sum(each.standing is LookupStatus.FREE for each in jobs) == 16
         assert loop.steps < 500
 
     run(main)
@@ -304,13 +306,13 @@ def test_the_breaker_opens_probes_one_at_a_time_and_closes_on_an_answer() -> Non
     back_at = 100.0
 
     async def main(loop: VirtualLoop) -> None:
-        def reply(*_: object) -> Reading:
-            return miss() if loop.time() >= back_at else lost(Trouble.CUT)
+        def reply(*_: object) -> CallOutcome:
+            return miss() if loop.time() >= back_at else lost(FailureReason.CUT)
 
-        control = Control(breaker=Breaker(after=10))
+        control = Control(breaker=CircuitBreaker(after=10))
         made = bench(loop, reply, cap=8, attempts=1000, control=control)
         jobs = await ask_all(made, 50)
-        assert {each.standing for each in jobs} == {Standing.FREE}
+        assert {each.standing for each in jobs} == {LookupStatus.FREE}
         probes = [at for at, _ in made.service.sent if 5 < at < back_at]
         gaps = [late - early for early, late in itertools.pairwise(probes)]
         assert probes
@@ -326,7 +328,7 @@ def test_the_breaker_gives_up_after_the_set_time() -> None:
     """A service that stays silent ends the run with `outage`, every lookup resolved."""
 
     async def main(loop: VirtualLoop) -> None:
-        control = Control(breaker=Breaker(after=10), silence=Silence(120))
+        control = Control(breaker=CircuitBreaker(after=10), silence=Silence(120))
         made = bench(
             loop,
             lambda *_: lost(),
@@ -347,7 +349,7 @@ def test_probes_are_single_over_all_checks() -> None:
     """While the breaker is open there is one call on the wire in the whole run."""
 
     async def main(loop: VirtualLoop) -> None:
-        control = Control(breaker=Breaker(after=6), silence=Silence(300))
+        control = Control(breaker=CircuitBreaker(after=6), silence=Silence(300))
         checks = (Check.KARMA, Check.ECOSYSTEM)
         made = bench(loop, lambda *_: lost(), cap=4, attempts=1000, control=control, checks=checks)
         asked = asyncio.gather(ask_all(made, 30), ask_all(made, 30, Check.ECOSYSTEM))
@@ -368,7 +370,7 @@ def test_the_quota_stops_its_check() -> None:
         jobs = await ask_all(made, 50)
         assert len(made.service.sent) == 20
         assert made.control.stopped_checks == {Check.KARMA: "quota"}
-        assert sum(each.standing is Standing.WAITING for each in jobs) == 30
+        assert sum(each.standing is LookupStatus.WAITING for each in jobs) == 30
 
     run(main)
 
@@ -378,16 +380,18 @@ def test_a_lookup_held_by_another_run_waits_and_takes_its_answer() -> None:
     answered_at = 5.0
 
     async def main(loop: VirtualLoop) -> None:
-        def grants(ask: Ask) -> GrantKind | None:
+        def grants(ask: ReserveRequest) -> ReservationStatus | None:
             if ask.subject != job(0).subject:
                 return None
-            return GrantKind.ANSWERED if loop.time() >= answered_at else GrantKind.HELD
+            return (
+                ReservationStatus.ANSWERED if loop.time() >= answered_at else ReservationStatus.HELD
+            )
 
         made = bench(loop)
         made.store.grants = grants
         jobs = await ask_all(made, 3)
         standings = [each.standing for each in jobs]
-        assert standings == [Standing.REUSED, Standing.FREE, Standing.FREE]
+        assert standings == [LookupStatus.REUSED, LookupStatus.FREE, LookupStatus.FREE]
         assert len(made.service.sent) == 2
         assert answered_at <= loop.time() < answered_at + 1
 
@@ -401,8 +405,8 @@ def test_what_the_cap_does_not_afford_is_not_sent() -> None:
         made = bench(loop, lambda *_: hit(), caps=Caps(run_micro=7 * PRICE + 1), cap=3)
         jobs = await ask_all(made, 20)
         assert made.store.spent == 7 * PRICE
-        assert [each.standing for each in jobs[:7]] == [Standing.PAID] * 7
-        assert {each.standing for each in jobs[7:]} == {Standing.WAITING}
+        assert [each.standing for each in jobs[:7]] == [LookupStatus.PAID] * 7
+        assert {each.standing for each in jobs[7:]} == {LookupStatus.WAITING}
 
     run(main)
 
@@ -413,7 +417,7 @@ def test_a_resend_that_does_not_fit_leaves_the_lookup_in_doubt() -> None:
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda *_: lost(), caps=Caps(run_micro=2 * PRICE))
         (one,) = await ask_all(made, 1)
-        assert one.standing is Standing.IN_DOUBT
+        assert one.standing is LookupStatus.IN_DOUBT
         assert len(made.service.sent) == 2
 
     run(main)
@@ -462,7 +466,7 @@ def test_outcomes_a_full_disk_refused_are_written_once_there_is_room() -> None:
 def test_a_call_that_cannot_be_made_is_told_to_every_caller() -> None:
     """A fault of ours in sending stops the window instead of hanging it."""
 
-    def reply(lookup: Lookup, _: int) -> Reading:
+    def reply(lookup: Lookup, _: int) -> CallOutcome:
         if int(lookup.identity) == 3:
             raise UsageError("no request can be built")
         return miss()
@@ -493,7 +497,7 @@ def test_the_balance_floor_is_never_broken() -> None:
     """With answers that overtake each other the wallet never falls under the floor."""
     wallet = [1000 * NAIRA]
 
-    def reply(lookup: Lookup, _: int) -> Reading:
+    def reply(lookup: Lookup, _: int) -> CallOutcome:
         wallet[0] -= PRICE
         lowest.append(wallet[0])
         return hit(balance=wallet[0])
@@ -507,7 +511,7 @@ def test_the_balance_floor_is_never_broken() -> None:
         assert min(lowest) >= 305 * NAIRA
         assert min(lowest) < 305 * NAIRA + 3 * PRICE
         assert control.stop == StopReason.BALANCE
-        assert sum(each.standing is Standing.WAITING for each in jobs) >= 131
+        assert sum(each.standing is LookupStatus.WAITING for each in jobs) >= 131
 
     run(main)
 
@@ -520,7 +524,7 @@ def test_free_answers_do_not_end_a_run_at_the_floor() -> None:
         control.wallet.least_micro = 125 * NAIRA
         made = bench(loop, lambda *_: miss(), cap=8, control=control)
         jobs = await ask_all(made, 40)
-        assert {each.standing for each in jobs} == {Standing.FREE}
+        assert {each.standing for each in jobs} == {LookupStatus.FREE}
         assert made.service.peak == 2
         assert control.stop is None
 
@@ -532,7 +536,7 @@ def test_a_risen_price_is_reserved_for_all_that_is_sent_later() -> None:
     rise_at, cap = 1.0, 4
 
     async def main(loop: VirtualLoop) -> None:
-        def reply(*_: object) -> Reading:
+        def reply(*_: object) -> CallOutcome:
             return hit(PRICE if loop.time() < rise_at else 3 * PRICE)
 
         made = bench(loop, reply, cap=cap, caps=Caps(run_micro=100 * PRICE))
@@ -551,7 +555,7 @@ def test_a_risen_price_is_reserved_for_all_that_is_sent_later() -> None:
 def test_too_many_failures_stop_the_run() -> None:
     """Once enough is done, a share of failures above what is tolerated stops the run."""
 
-    def reply(lookup: Lookup, _: int) -> Reading:
+    def reply(lookup: Lookup, _: int) -> CallOutcome:
         return rejected() if int(lookup.identity) % 10 == 0 else miss()
 
     async def main(loop: VirtualLoop) -> None:
@@ -603,7 +607,7 @@ def test_retries_that_fall_due_together_keep_their_order() -> None:
     async def main(loop: VirtualLoop) -> None:
         held = {"on": True}
         made = bench(loop, cap=1)
-        made.store.grants = lambda _: GrantKind.HELD if held["on"] else None
+        made.store.grants = lambda _: ReservationStatus.HELD if held["on"] else None
         asked = asyncio.ensure_future(ask_all(made, 6))
         await asyncio.sleep(3.2)
         held["on"] = False
@@ -621,20 +625,22 @@ def test_a_lookup_is_never_shown() -> None:
 # --- what makes further calls useless ---
 
 
-@pytest.mark.parametrize("stop", [Stop.AUTH, Stop.ADDRESS, Stop.TEST_MODE, Stop.BALANCE])
-def test_single_refusals_among_answers_stop_nothing(stop: Stop) -> None:
+@pytest.mark.parametrize(
+    "stop", [StopSignal.AUTH, StopSignal.ADDRESS, StopSignal.TEST_MODE, StopSignal.BALANCE]
+)
+def test_single_refusals_among_answers_stop_nothing(stop: StopSignal) -> None:
     """However many in a night: each is the failure of its lookup, and the window opens again."""
-    scope = StopScope.CHECK if stop is Stop.AUTH else StopScope.RUN
+    scope = StopScope.CHECK if stop is StopSignal.AUTH else StopScope.RUN
 
     async def main(loop: VirtualLoop) -> None:
-        def reply(lookup: Lookup, _: int) -> Reading:
+        def reply(lookup: Lookup, _: int) -> CallOutcome:
             return stopping(stop, scope) if int(lookup.identity) % 10 == 7 else hit()
 
         made = bench(loop, reply, cap=8)
         jobs = await ask_all(made, 200)
         assert made.control.stop is None
         assert not made.control.stopped_checks
-        assert [each.index for each in jobs if each.standing is Standing.FAILED] == [
+        assert [each.index for each in jobs if each.standing is LookupStatus.FAILED] == [
             *range(7, 200, 10)
         ]
         assert made.service.peak == 8
@@ -646,14 +652,14 @@ def test_a_burst_of_refusals_is_one_witness() -> None:
     """Calls in flight at one bad moment agree by chance; those sent after it decide."""
 
     async def main(loop: VirtualLoop) -> None:
-        def reply(*_: object) -> Reading:
+        def reply(*_: object) -> CallOutcome:
             bad = 1.0 <= loop.time() < 1.15
-            return stopping(Stop.AUTH, StopScope.CHECK) if bad else hit()
+            return stopping(StopSignal.AUTH, StopScope.CHECK) if bad else hit()
 
         made = bench(loop, reply, cap=8)
         jobs = await ask_all(made, 200)
         assert made.control.stop is None
-        assert 8 <= sum(each.standing is Standing.FAILED for each in jobs) <= 10
+        assert 8 <= sum(each.standing is LookupStatus.FAILED for each in jobs) <= 10
 
     run(main)
 
@@ -665,9 +671,9 @@ def test_a_refusal_for_want_of_money_counts_at_once_where_the_balance_agrees(
     """What other answers said of the wallet is a witness; without it lookups must agree."""
 
     async def main(loop: VirtualLoop) -> None:
-        def reply(lookup: Lookup, _: int) -> Reading:
+        def reply(lookup: Lookup, _: int) -> CallOutcome:
             if int(lookup.identity) >= 3:
-                return stopping(Stop.BALANCE, StopScope.RUN)
+                return stopping(StopSignal.BALANCE, StopScope.RUN)
             return hit(balance=balance)
 
         made = bench(loop, reply, cap=1)
@@ -683,7 +689,7 @@ def test_the_same_fault_from_the_start_stops_a_check_after_a_handful(cap: int) -
     """Five lookups, one at a time once there is doubt; others may have been in flight before."""
 
     async def main(loop: VirtualLoop) -> None:
-        same = replace(lost(Trouble.OVERLOAD), status=500, fault="the same")
+        same = replace(lost(FailureReason.OVERLOAD), status=500, fault="the same")
         made = bench(loop, lambda *_: same, cap=cap)
         made.windows[Check.KARMA]._cap = AdaptiveCap(cap)
         jobs = await ask_all(made, 300)
@@ -700,13 +706,13 @@ def test_faults_that_differ_and_faults_after_an_answer_are_tried_again() -> None
     """A service that fails now and then, whatever it says, is no reason to stop."""
 
     async def main(loop: VirtualLoop) -> None:
-        def reply(lookup: Lookup, attempt: int) -> Reading:
-            bad = replace(lost(Trouble.OVERLOAD), status=500, fault="the same")
+        def reply(lookup: Lookup, attempt: int) -> CallOutcome:
+            bad = replace(lost(FailureReason.OVERLOAD), status=500, fault="the same")
             return bad if attempt == 1 and int(lookup.identity) else miss()
 
         made = bench(loop, reply, cap=4)
         jobs = await ask_all(made, 60)
-        assert {each.standing for each in jobs} == {Standing.FREE}
+        assert {each.standing for each in jobs} == {LookupStatus.FREE}
 
     run(main)
 
@@ -716,7 +722,7 @@ def test_faults_that_differ_and_faults_after_an_answer_are_tried_again() -> None
 GIVE_UP_S = 600
 
 
-def waiting_bench(loop: VirtualLoop, reply: Callable[[Lookup, int], Reading]) -> Bench:
+def waiting_bench(loop: VirtualLoop, reply: Callable[[Lookup, int], CallOutcome]) -> Bench:
     """Return a window whose run gives up after ten minutes without an answer."""
     return bench(loop, reply, control=Control(silence=Silence(GIVE_UP_S)), attempts=20)
 
@@ -730,7 +736,7 @@ def test_a_service_that_only_asks_to_wait_is_given_up(retry_after_s: float | Non
         jobs = await ask_all(made, 297)
         assert made.control.stop == StopReason.OUTAGE
         assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 70
-        assert sum(each.standing is Standing.WAITING for each in jobs) > 100
+        assert sum(each.standing is LookupStatus.WAITING for each in jobs) > 100
         (notice,) = made.control.notices
         assert "the service" in notice
         assert made.store.reserved == 0
@@ -744,10 +750,12 @@ def test_a_lookup_that_a_stopped_process_holds_is_given_up_by_name() -> None:
     async def main(loop: VirtualLoop) -> None:
         made = waiting_bench(loop, lambda *_: miss())
         made.store.holder = "process 4711 on somewhere (since yesterday)"
-        made.store.grants = lambda ask: GrantKind.HELD if ask.subject == job(3).subject else None
+        made.store.grants = lambda ask: (
+            ReservationStatus.HELD if ask.subject == job(3).subject else None
+        )
         jobs = await ask_all(made, 50)
         assert made.control.stop == StopReason.OUTAGE
-        assert sum(each.standing is Standing.FREE for each in jobs) == 49
+        assert sum(each.standing is LookupStatus.FREE for each in jobs) == 49
         assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 10
         assert "process 4711 on somewhere (since yesterday)" in made.control.notices[0]
 
@@ -760,7 +768,7 @@ def test_answers_now_and_then_keep_a_run_going() -> None:
     async def main(loop: VirtualLoop) -> None:
         last = [0.0]
 
-        def reply(*_: object) -> Reading:
+        def reply(*_: object) -> CallOutcome:
             if loop.time() - last[0] < 500:
                 return refused(60)
             last[0] = loop.time()
@@ -769,7 +777,7 @@ def test_answers_now_and_then_keep_a_run_going() -> None:
         made = waiting_bench(loop, reply)
         jobs = await ask_all(made, 6)
         assert made.control.stop is None
-        assert {each.standing for each in jobs} <= {Standing.FREE, Standing.FAILED}
+        assert {each.standing for each in jobs} <= {LookupStatus.FREE, LookupStatus.FAILED}
         assert loop.time() > GIVE_UP_S
 
     run(main)
@@ -794,7 +802,7 @@ def test_a_paused_check_gives_its_intents_back() -> None:
     """What was reserved ahead is free for others while nothing may be sent, and asked later."""
 
     async def main(loop: VirtualLoop) -> None:
-        def reply(*_: object) -> Reading:
+        def reply(*_: object) -> CallOutcome:
             return refused(120) if loop.time() < 1 else miss()
 
         made = bench(loop, reply, cap=8)
@@ -804,7 +812,7 @@ def test_a_paused_check_gives_its_intents_back() -> None:
         assert not made.store.open
         assert made.control.bound_micro == 0
         jobs = await asked
-        assert {each.standing for each in jobs} == {Standing.FREE}
+        assert {each.standing for each in jobs} == {LookupStatus.FREE}
 
     run(main)
 
@@ -817,7 +825,7 @@ def test_the_quota_comes_back_with_the_next_day() -> None:
         made = bench(loop, caps=caps, checks=(Check.KARMA, Check.ECOSYSTEM))
         first = await ask_all(made, 50)
         assert made.control.stopped_checks == {Check.KARMA: "quota"}
-        left = [job(each.index) for each in first if each.standing is Standing.WAITING]
+        left = [job(each.index) for each in first if each.standing is LookupStatus.WAITING]
         made.store.calls = 0
         made.control.renew_quotas(loop.micros())
         assert made.control.stopped_checks
@@ -825,6 +833,6 @@ def test_the_quota_comes_back_with_the_next_day() -> None:
         made.control.renew_quotas(loop.micros())
         assert not made.control.stopped_checks
         again = await made.window.ask(left)
-        assert sum(each.standing is Standing.FREE for each in again) == 20
+        assert sum(each.standing is LookupStatus.FREE for each in again) == 20
 
     run(main)

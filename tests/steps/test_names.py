@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.steps.values.name_tokens import NAMES_DIR, Likeness, alike, fold, read_name
+from nightscreen.steps.values.name_normalize import NAMES_DIR, Similarity, alike, fold, read_name
 from nightscreen.steps.values.names import match_names
 
 WORDS = (
@@ -160,7 +160,7 @@ def test_letters_of_nigerian_languages_are_folded(written: str, folded: str) -> 
 
 def test_best_assignment_is_found_where_the_first_is_not() -> None:
     """A short form taken by the wrong word does not leave the right one alone."""
-    assert alike("SAM", "SAMSON") is Likeness.DOUBTFUL
+    assert alike("SAM", "SAMSON") is Similarity.DOUBTFUL
     assert _grade(["SAM", "SAMUEL"], "SAMMY SAMSON") == "likely"
     assert _grade(["OLUWASEUN", "SEUNN"], "SEUN OLUSEUN") == "strong"
 

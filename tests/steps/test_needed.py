@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.schemas.plan import NEEDED
-from nightscreen.steps.planning import needed
+from nightscreen.steps.planning import lookup_table
 from nightscreen.steps.planning.distinct import ascending, make_distinct
-from nightscreen.steps.planning.needed import NeededPieces, Ranked
+from nightscreen.steps.planning.lookup_table import LookupRanking, NeededPieces
 from nightscreen.storage.sealing import Sealer
 from nightscreen.storage.workspace import Workspace
 
@@ -71,7 +71,7 @@ def test_shards_come_in_their_order_whatever_fits_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     """Every lookup of every shard, in rank; nothing of the sorting is left behind."""
-    monkeypatch.setattr(needed, "SORTED_AT_ONCE", at_once)
+    monkeypatch.setattr(lookup_table, "SORTED_AT_ONCE", at_once)
     pieces = pieces_of(tmp_path, [13, 0, 1, 40, 6])
     assert len(pieces) == 60
     order = np.random.default_rng(5).permutation(60)[:51]
@@ -99,13 +99,15 @@ def test_one_lookup_is_read_from_its_piece_alone(tmp_path: Path) -> None:
 
 def test_what_ranks_lookups_is_told_by_number() -> None:
     """Checks and kinds are numbers, and come back as words."""
-    ranked = Ranked.joined([Ranked.of(lookups(0, 4)), Ranked.of(lookups(4, 5))])
+    ranked = LookupRanking.joined(
+        [LookupRanking.of(lookups(0, 4)), LookupRanking.of(lookups(4, 5))]
+    )
     assert len(ranked) == 9
     assert ranked.is_of("karma").tolist() == [True, False, False] * 3
     assert ranked.is_of("karma", "nuban").sum() == 0
     assert ranked.slots() == [("bank_account", "nuban"), ("ecosystem", "bvn"), ("karma", "bvn")]
-    assert len(Ranked.joined([])) == 0
-    assert Ranked.joined([]).slots() == []
+    assert len(LookupRanking.joined([])) == 0
+    assert LookupRanking.joined([]).slots() == []
 
 
 SUBJECTS = st.lists(

@@ -25,7 +25,7 @@ from nightscreen.schemas.stops import REFUSALS
 from nightscreen.steps.loans import offering
 from nightscreen.steps.loans.offer_links import ask_again
 from nightscreen.steps.loans.offering import quote_offers
-from nightscreen.steps.results.answered import evidence_digest
+from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.loan_offers import LoanOffers
@@ -38,7 +38,7 @@ from tests.steps.offers_in_a_test import PRODUCT, Lender, borrower
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.steps.errands.desk import Desk
+    from nightscreen.steps.api_runs.call_session import CallSession
 
 NUMBERS = range(1, 13)
 
@@ -454,7 +454,7 @@ async def _die(lender: Lender, night: Night, how: str) -> None:
     try:
         work = offering.take_rows(run)
 
-        async def begin(desk: Desk) -> None:
+        async def begin(desk: CallSession) -> None:
             await offering.check_product(work, desk)
             mine, _ = offering._claim(work, work.rows[:2])
             jobs = [offering._job(work, desk, row) for row in mine]
@@ -521,7 +521,7 @@ import asyncio, json, sys
 from nightscreen.schemas.offers import OfferLoans
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.loans import offering
-from nightscreen.steps.errands.desk import open_desk
+from nightscreen.steps.api_runs.call_session import open_desk
 from nightscreen.steps.loans.offer_report import close_offering
 
 async def whole():

@@ -8,10 +8,10 @@ import pytest
 
 from nightscreen.schemas.settings import Retention
 from nightscreen.steps.loans.access import offered_data
-from nightscreen.steps.people.erasing import Whom, erase, look
-from nightscreen.steps.people.person import find_person
-from nightscreen.steps.people.purging import due, purge
-from nightscreen.steps.people.subject_access import access_page, gather
+from nightscreen.steps.privacy.erasure import Whom, erase, look
+from nightscreen.steps.privacy.lookup_subject import lookup_subject
+from nightscreen.steps.privacy.purging import due, purge
+from nightscreen.steps.privacy.subject_access import access_page, gather
 from nightscreen.storage.clock import DAY_MICROS, system_clock
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.customers import Customers
@@ -82,7 +82,7 @@ def test_subject_access_shows_offers(lender: Lender) -> None:
     offered, _ = follow(lender)
     with open_journal(lender.world.folder / "home") as journal:
         customers = Customers.of(journal)
-        people = find_person(journal, customers, "C1")
+        people = lookup_subject(journal, customers, "C1")
         found = gather(journal, customers, Reviews.of(journal), people, Retention())
         (shown,) = found["loan_offers"]
         assert shown["url"] == offered.offers["C1"]["url"]

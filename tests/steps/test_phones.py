@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.rows import Flaw
 from nightscreen.steps.values.columns import matching
-from nightscreen.steps.values.fields import Notes
 from nightscreen.steps.values.phones import judge_phone, judge_phones, plain_pattern
+from nightscreen.steps.values.validators import Notes
 
 PHONE = "+2348031234567"
 

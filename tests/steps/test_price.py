@@ -15,8 +15,15 @@ from nightscreen.schemas.money import MICRO
 from nightscreen.schemas.plan import NEEDED
 from nightscreen.schemas.quote import First
 from nightscreen.schemas.settings import MaxInFlight
-from nightscreen.steps.planning.needed import Ranked
-from nightscreen.steps.planning.price import Seen, approval_reason, fund, quote, rank, seen_rates
+from nightscreen.steps.planning.lookup_table import LookupRanking
+from nightscreen.steps.planning.price import (
+    SeenCharges,
+    approval_reason,
+    fund,
+    quote,
+    rank,
+    seen_rates,
+)
 from nightscreen.steps.planning.quoting import quote_document
 from tests.screening import CONSENT, World, customer
 
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
 PRICES = {"karma": 10 * MICRO, "bank_account": 10 * MICRO, "ecosystem": 25 * MICRO}
 
 
-def needed(rows: Sequence[tuple[str, int, int]]) -> Ranked:
+def needed(rows: Sequence[tuple[str, int, int]]) -> LookupRanking:
     """Return needed lookups of the given check, tier and exposure in naira (-1: unknown)."""
     table = pa.table(
         {
@@ -43,7 +50,7 @@ def needed(rows: Sequence[tuple[str, int, int]]) -> Ranked:
         },
         schema=NEEDED,
     )
-    return Ranked.of(table)
+    return LookupRanking.of(table)
 
 
 def ranked(rows: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
@@ -102,7 +109,7 @@ def test_a_quote_is_always_low_then_expected_then_high(
     calls: int, answers: int, share: float
 ) -> None:
     """Whatever was seen, the range holds the expectation and never more than every call."""
-    seen = {("karma", "bvn"): Seen(answers, int(share * answers))}
+    seen = {("karma", "bvn"): SeenCharges(answers, int(share * answers))}
     table = needed([("karma", 0, 1)] * calls)
     found = quote(table, prices_micro=PRICES, seen=seen, seconds={}, max_in_flight=MaxInFlight())
     assert 0 <= found.low_micro <= found.expected_micro + MICRO
@@ -130,7 +137,7 @@ def test_what_the_money_affords_is_told() -> None:
 def test_tallies_are_summed_by_check_and_identity() -> None:
     """Misses count as answers that were not charged."""
     tallies = [("karma", "bvn", "clear", 95, 0), ("karma", "bvn", "listed", 5, 50 * MICRO)]
-    assert seen_rates(tallies) == {("karma", "bvn"): Seen(100, 5)}
+    assert seen_rates(tallies) == {("karma", "bvn"): SeenCharges(100, 5)}
 
 
 APPROVALS: list[tuple[int, int | None, list[int], bool]] = [

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.schemas.pulls import Answered, Known
-from nightscreen.steps.pull.comparison import (
+from nightscreen.steps.transactions.comparison import (
     HELD_TAIL,
     LONG_LIST,
     changed_fields,
     compare,
     read_records,
 )
-from nightscreen.steps.pull.raw_records import json_text, parse_text, read_list
-from nightscreen.steps.pull.transaction_fields import Drift, load_fields
+from nightscreen.steps.transactions.json_decode import json_text, parse_text, read_list
+from nightscreen.steps.transactions.transaction_fields import Drift, load_fields
 from nightscreen.storage.sealing import Pseudonyms
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 
 from nightscreen.schemas.settings import Retention
 from nightscreen.steps.consents.access import consented_data
-from nightscreen.steps.people.erasing import Whom, erase, look
-from nightscreen.steps.people.purging import due, purge
+from nightscreen.steps.privacy.erasure import Whom, erase, look
+from nightscreen.steps.privacy.purging import due, purge
 from nightscreen.storage.clock import DAY_MICROS, system_clock
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.verify import verify_journal

@@ -9,7 +9,7 @@ import pytest
 
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.settings import Retention
-from nightscreen.steps.people.purging import due, hold, purge, release
+from nightscreen.steps.privacy.purging import due, hold, purge, release
 from nightscreen.storage.clock import DAY_MICROS, system_clock
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.erasure import Erasures

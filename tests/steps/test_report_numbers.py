@@ -18,7 +18,7 @@ from nightscreen.steps.report.coverage import CAUSES, OPEN, Coverage, share_pct
 from nightscreen.steps.report.findings import findings_of
 from nightscreen.steps.report.news import News
 from nightscreen.steps.report.timeline import NO_BALANCE, POINTS, timeline
-from nightscreen.steps.results.changes import Compared
+from nightscreen.steps.results.changes import ChangeSet
 from nightscreen.storage.clock import DAY_MICROS, instant_text
 from tests.screening import CONSENT, World, customer
 
@@ -141,7 +141,7 @@ def test_news_tell_turned_from_first_decisions() -> None:
             ),
         }
     )
-    compared = Compared(
+    compared = ChangeSet(
         previous=np.array([0, 2, -1, 0], np.int8), change=np.array([0, -1, 5, -1], np.int8)
     )
     news = News()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.steps.report.format import count, naira, sentence
 from nightscreen.steps.report.reason_counts import NO_REASON, reason_rows
 from nightscreen.steps.report.summary import (
     answer_rows,
@@ -17,7 +18,6 @@ from nightscreen.steps.report.summary import (
     next_steps,
     summary_markdown,
 )
-from nightscreen.steps.report.words import count, naira, sentence
 from tests.screening import CONSENT, Night, World, customer
 
 if TYPE_CHECKING:

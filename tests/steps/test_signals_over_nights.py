@@ -9,12 +9,12 @@ import pytest
 
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import Retention, read_settings
-from nightscreen.steps import line
-from nightscreen.steps.people.erasing import Whom, erase, look
-from nightscreen.steps.people.explaining import explain
-from nightscreen.steps.people.person import find_person
-from nightscreen.steps.people.purging import due, purge
-from nightscreen.steps.people.subject_access import access_page, gather
+from nightscreen.steps import screening_run
+from nightscreen.steps.privacy.erasure import Whom, erase, look
+from nightscreen.steps.privacy.explaining import explain
+from nightscreen.steps.privacy.lookup_subject import lookup_subject
+from nightscreen.steps.privacy.purging import due, purge
+from nightscreen.steps.privacy.subject_access import access_page, gather
 from nightscreen.storage.clock import DAY_MICROS, system_clock
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.customers import Customers
@@ -112,7 +112,7 @@ def test_a_phone_of_many_over_two_batches_is_nobodys(world: World) -> None:
     with (night.folder / "problems.csv").open(encoding="utf-8") as file:
         found = [row for row in csv.DictReader(file) if row["code"] == "phone_of_many"]
     assert [(row["line"], row["column"], row["action"]) for row in found] == [
-        (str(line), "phone", "warned") for line in range(2, 8)
+        (str(screening_run), "phone", "warned") for screening_run in range(2, 8)
     ]
     assert night.report["files"]["problems.csv"] >= 6
 
@@ -132,9 +132,9 @@ def test_a_quote_and_a_run_in_test_mode_leave_no_sighting(world: World) -> None:
     settings = read_settings(base_url="http://127.0.0.1:1", api_key="k", home=world.folder / "home")
     file = str(world.write([customer(1)]))
     quote = ScreenBatch(input=file, batch="salaried", quote_only=True)
-    run = line.open_line(quote, settings)
-    line.take_in(run)
-    line.make_plan(run)
+    run = screening_run.open_line(quote, settings)
+    screening_run.take_in(run)
+    screening_run.make_plan(run)
     run.close()
     assert kept(world) == 0
     assert screened(world, "traders", other(3, 1, "bvn")).column("batch_same_bvn") == [0]
@@ -204,7 +204,7 @@ def test_an_explanation_tells_what_is_shared(world: World) -> None:
     with open_journal(world.folder / "home") as journal:
         customers, reviews = Customers.of(journal), Reviews.of(journal)
         second, first = (
-            explain(journal, customers, reviews, find_person(journal, customers, each)[0])
+            explain(journal, customers, reviews, lookup_subject(journal, customers, each)[0])
             for each in ("C2", "C1")
         )
     assert second["signals"] == {"batch_same_bvn": 1, "batch_same_account": 1}
@@ -219,7 +219,7 @@ def test_subject_access_names_sightings_and_nobody_else(world: World) -> None:
     screened(world, "traders", customer(2, phone=PHONE))
     with open_journal(world.folder / "home") as journal:
         customers = Customers.of(journal)
-        people = find_person(journal, customers, "C1")
+        people = lookup_subject(journal, customers, "C1")
         held = gather(journal, customers, Reviews.of(journal), people, Retention())
         other_one = journal.pseudonyms.customers_anywhere(["C2"]).hex()
     assert sorted(each["kind"] for each in held["sightings"]) == ["bvn", "nuban", "phone"]

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.steps.pull.raw_records import parse_text
-from nightscreen.steps.pull.transaction_fields import OTHER_NAME, Drift, load_fields
+from nightscreen.steps.transactions.json_decode import parse_text
+from nightscreen.steps.transactions.transaction_fields import OTHER_NAME, Drift, load_fields
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,15 +11,22 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nightscreen.client.classify import Reading, Verdict
+from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
-from nightscreen.client.manners import Stop, StopScope, Trouble
-from nightscreen.schemas.calls import Ask, CallState, Caps, Grant, GrantKind, Settled
+from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
+from nightscreen.schemas.calls import (
+    CallResult,
+    CallState,
+    Caps,
+    Reservation,
+    ReservationStatus,
+    ReserveRequest,
+)
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
-from nightscreen.steps.asking.callbook import CallBook
-from nightscreen.steps.asking.control import CheckProgress, Control
-from nightscreen.steps.asking.jobs import Job
-from nightscreen.steps.asking.lookups import Pace, Window
+from nightscreen.steps.calling.control import CheckProgress, Control
+from nightscreen.steps.calling.jobs import LookupTask
+from nightscreen.steps.calling.journal_writer import JournalWriter
+from nightscreen.steps.calling.window import RetryBudget, Window
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -30,10 +37,10 @@ NAIRA = 1_000_000
 PRICE = 10 * NAIRA
 
 
-def hit(cost: int = PRICE, balance: int | None = None, body: bytes = b"") -> Reading:
+def hit(cost: int = PRICE, balance: int | None = None, body: bytes = b"") -> CallOutcome:
     """Return a charged answer."""
-    return Reading(
-        Verdict.ANSWERED,
+    return CallOutcome(
+        ChargeStatus.ANSWERED,
         outcome=Outcome.FOUND,
         cost_micro=cost,
         balance_micro=balance,
@@ -42,21 +49,23 @@ def hit(cost: int = PRICE, balance: int | None = None, body: bytes = b"") -> Rea
     )
 
 
-def miss(body: bytes = b"none") -> Reading:
+def miss(body: bytes = b"none") -> CallOutcome:
     """Return a free answer."""
-    return Reading(Verdict.ANSWERED, outcome=Outcome.CLEAR, cost_micro=0, status=404, body=body)
+    return CallOutcome(
+        ChargeStatus.ANSWERED, outcome=Outcome.CLEAR, cost_micro=0, status=404, body=body
+    )
 
 
-def lost(trouble: Trouble = Trouble.CUT, *, strain: bool = False) -> Reading:
+def lost(trouble: FailureReason = FailureReason.CUT, *, strain: bool = False) -> CallOutcome:
     """Return an attempt that may have been charged."""
-    return Reading(Verdict.IN_DOUBT, trouble=trouble, retry=True, strain=strain)
+    return CallOutcome(ChargeStatus.IN_DOUBT, trouble=trouble, retry=True, strain=strain)
 
 
-def refused(retry_after_s: float | None = None) -> Reading:
+def refused(retry_after_s: float | None = None) -> CallOutcome:
     """Return a 429."""
-    return Reading(
-        Verdict.NOT_CHARGED,
-        trouble=Trouble.REFUSED,
+    return CallOutcome(
+        ChargeStatus.NOT_CHARGED,
+        trouble=FailureReason.REFUSED,
         retry=True,
         strain=True,
         cost_micro=0,
@@ -65,21 +74,25 @@ def refused(retry_after_s: float | None = None) -> Reading:
     )
 
 
-def rejected() -> Reading:
+def rejected() -> CallOutcome:
     """Return a 400."""
-    return Reading(Verdict.NOT_CHARGED, trouble=Trouble.REJECTED, cost_micro=0, status=400)
+    return CallOutcome(
+        ChargeStatus.NOT_CHARGED, trouble=FailureReason.REJECTED, cost_micro=0, status=400
+    )
 
 
-def stopping(stop: Stop, scope: StopScope) -> Reading:
+def stopping(stop: StopSignal, scope: StopScope) -> CallOutcome:
     """Return an answer that stops a check or the run."""
-    verdict = Verdict.TEST_MODE if stop is Stop.TEST_MODE else Verdict.STOP
-    return Reading(verdict, trouble=Trouble(stop.value), stop=stop, stop_scope=scope, cost_micro=0)
+    verdict = ChargeStatus.TEST_MODE if stop is StopSignal.TEST_MODE else ChargeStatus.STOP
+    return CallOutcome(
+        verdict, trouble=FailureReason(stop.value), stop=stop, stop_scope=scope, cost_micro=0
+    )
 
 
-def job(number: int, check: Check = Check.KARMA, worst: int = PRICE) -> Job:
+def job(number: int, check: Check = Check.KARMA, worst: int = PRICE) -> LookupTask:
     """Return a lookup of its own for each number."""
     lookup = Lookup(check, IdentityKind.BVN, f"{number:011d}")
-    return Job(lookup, number.to_bytes(16, "big"), worst, index=number)
+    return LookupTask(lookup, number.to_bytes(16, "big"), worst, index=number)
 
 
 @dataclass(slots=True)
@@ -92,7 +105,7 @@ class FakeService:
     """
 
     loop: VirtualLoop
-    reply: Callable[[Lookup, int], Reading] = lambda *_: miss()
+    reply: Callable[[Lookup, int], CallOutcome] = lambda *_: miss()
     latency_s: float = 0.1
     sent: list[tuple[float, str]] = field(default_factory=list)
     attempts: Counter[str] = field(default_factory=Counter)
@@ -101,7 +114,7 @@ class FakeService:
     busy_s: float = 0.0
     _since: float = 0.0
 
-    def __call__(self, lookup: Lookup) -> Awaitable[Reading]:
+    def __call__(self, lookup: Lookup) -> Awaitable[CallOutcome]:
         """Send once."""
         return self._answer(lookup)
 
@@ -112,7 +125,7 @@ class FakeService:
         self.flying += by
         self.peak = max(self.peak, self.flying)
 
-    async def _answer(self, lookup: Lookup) -> Reading:
+    async def _answer(self, lookup: Lookup) -> CallOutcome:
         self._turn(1)
         self.attempts[lookup.identity] += 1
         number = self.attempts[lookup.identity]
@@ -127,49 +140,49 @@ class FakeStore:
     """A journal in memory: the same caps, reservations and grants; may be told to break."""
 
     now: Callable[[], int]
-    grants: Callable[[Ask], GrantKind | None] = lambda _: None
+    grants: Callable[[ReserveRequest], ReservationStatus | None] = lambda _: None
     holder: str = ""
     spent: int = 0
     reserved: int = 0
     calls: int = 0
-    open: dict[int, Ask] = field(default_factory=dict)
-    settled: list[Settled] = field(default_factory=list)
+    open: dict[int, ReserveRequest] = field(default_factory=dict)
+    settled: list[CallResult] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)
     break_reserve: Exception | None = None
     break_settle: Exception | None = None
 
     def reserve(
-        self, run_id: str, purpose: str, asks: Sequence[Ask], caps: Caps, *, since: int
-    ) -> list[Grant]:
-        """Grant in order until one does not fit."""
+        self, run_id: str, purpose: str, asks: Sequence[ReserveRequest], caps: Caps, *, since: int
+    ) -> list[Reservation]:
+        """Reservation in order until one does not fit."""
         if self.break_reserve is not None:
             raise self.break_reserve
         self.blocks.append(len(asks))
-        found: list[Grant] = []
-        full: GrantKind | None = None
+        found: list[Reservation] = []
+        full: ReservationStatus | None = None
         for ask in asks:
             kind = self.grants(ask) or full or self._refusal(ask, caps)
-            if kind in {GrantKind.UNAFFORDABLE, GrantKind.QUOTA}:
+            if kind in {ReservationStatus.UNAFFORDABLE, ReservationStatus.QUOTA}:
                 full = kind
             if kind is not None:
-                found.append(Grant(kind, holder=self.holder))
+                found.append(Reservation(kind, holder=self.holder))
                 continue
             self.calls += 1
             self.reserved += ask.worst_micro
             self.open[self.calls] = ask
-            found.append(Grant(GrantKind.GRANTED, self.calls, self.now()))
+            found.append(Reservation(ReservationStatus.GRANTED, self.calls, self.now()))
         return found
 
-    def _refusal(self, ask: Ask, caps: Caps) -> GrantKind | None:
+    def _refusal(self, ask: ReserveRequest, caps: Caps) -> ReservationStatus | None:
         most = caps.calls_today(ask.check)
         if most is not None and self.calls >= most:
-            return GrantKind.QUOTA
+            return ReservationStatus.QUOTA
         room = caps.run_micro
         if room is not None and self.spent + self.reserved + ask.worst_micro > room:
-            return GrantKind.UNAFFORDABLE
+            return ReservationStatus.UNAFFORDABLE
         return None
 
-    def settle(self, run_id: str, outcomes: Sequence[Settled]) -> None:
+    def settle(self, run_id: str, outcomes: Sequence[CallResult]) -> None:
         """Settle; a doubt stays reserved."""
         if self.break_settle is not None:
             raise self.break_settle
@@ -190,7 +203,7 @@ class Bench:
     service: FakeService
     store: FakeStore
     control: Control
-    book: CallBook
+    book: JournalWriter
     windows: dict[Check, Window]
     ended: list[int] = field(default_factory=list)
 
@@ -207,7 +220,7 @@ class Bench:
 
 def bench(
     loop: VirtualLoop,
-    reply: Callable[[Lookup, int], Reading] = lambda *_: miss(),
+    reply: Callable[[Lookup, int], CallOutcome] = lambda *_: miss(),
     *,
     cap: int = 8,
     latency_s: float = 0.1,
@@ -221,7 +234,7 @@ def bench(
     store = FakeStore(loop.micros)
     control = control or Control()
     control.progress = {check: CheckProgress() for check in checks}
-    book = CallBook(store, run_id="run", purpose="portfolio", caps=caps or Caps(), since=0)
+    book = JournalWriter(store, run_id="run", purpose="portfolio", caps=caps or Caps(), since=0)
     made = Bench(loop, service, store, control, book, {})
     for check in checks:
         made.windows[check] = Window(
@@ -230,7 +243,7 @@ def bench(
             book=book,
             cap=AdaptiveCap(cap, start=cap),
             control=control,
-            pace=Pace(attempts, random.Random(7)),
+            pace=RetryBudget(attempts, random.Random(7)),
             clock=loop.micros,
             note=lambda job: made.ended.append(job.index),
         )

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.schemas.calls import KEPT_STATES, Ask, CallState, Caps, Grant, Settled
+from nightscreen.schemas.calls import (
+    KEPT_STATES,
+    CallResult,
+    CallState,
+    Caps,
+    Reservation,
+    ReserveRequest,
+)
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal import Journal, open_journal
 
@@ -85,14 +92,14 @@ def subject(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def asks(*numbers: int, worst: int = PRICE, check: str = "karma") -> list[Ask]:
+def asks(*numbers: int, worst: int = PRICE, check: str = "karma") -> list[ReserveRequest]:
     """Return the wish to ask about some subjects."""
-    return [Ask(check, "bvn", subject(number), worst, None, 1) for number in numbers]
+    return [ReserveRequest(check, "bvn", subject(number), worst, None, 1) for number in numbers]
 
 
 def reserve(
     journal: Journal, *numbers: int, caps: Caps | None = None, run: str = "run-1", since: int = 0
-) -> list[tuple[Ask, Grant]]:
+) -> list[tuple[ReserveRequest, Reservation]]:
     """Reserve a block and return each ask with its grant."""
     wanted = asks(*numbers)
     bound = caps if caps is not None else Caps()
@@ -101,17 +108,17 @@ def reserve(
 
 
 def ended(
-    pair: tuple[Ask, Grant],
+    pair: tuple[ReserveRequest, Reservation],
     state: CallState = CallState.ANSWERED,
     *,
     cost: int | None = PRICE,
     body: bytes = b"{}",
-) -> Settled:
+) -> CallResult:
     """Return how a granted call ended."""
     ask, grant = pair
     answered = state in KEPT_STATES
     unreadable = state is CallState.UNREADABLE
-    return Settled(
+    return CallResult(
         call_id=grant.call_id,
         ask=ask,
         intent_at=grant.intent_at,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from nightscreen.schemas.calls import Ask, CallState, Caps, Settled
+from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
 from nightscreen.schemas.checks import Outcome
 from nightscreen.storage.journal.answers import NONE, OUTCOMES, Latest
 from tests.storage.conftest import PRICE
@@ -26,10 +26,10 @@ def told(journal: Journal, run: str, check: str, subjects: Sequence[bytes], at: 
     for start in range(BLOCK, len(subjects), BLOCK):
         told(journal, run, check, subjects[start : start + BLOCK], at)
     subjects = subjects[:BLOCK]
-    asks = [Ask(check, "bvn", each, PRICE, None, 1) for each in subjects]
+    asks = [ReserveRequest(check, "bvn", each, PRICE, None, 1) for each in subjects]
     grants = journal.calls.reserve(run, "portfolio", asks, Caps(), since=NIGHT)
     settled = [
-        Settled(
+        CallResult(
             grant.call_id,
             ask,
             grant.intent_at,

@@ -9,11 +9,17 @@ import numpy as np
 import pytest
 from sqlalchemy import inspect, text
 
-from nightscreen.schemas.decisions import Part, Review, State
+from nightscreen.schemas.decisions import CheckState, Review, State
 from nightscreen.schemas.errors import JournalDamagedError
 from nightscreen.storage.journal.customer_seals import broken_customer_seals, reseal_customers
 from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES, ensure
-from nightscreen.storage.journal.customers import SCAN_BLOCK, Customers, Marks, Standing, StateWrite
+from nightscreen.storage.journal.customers import (
+    SCAN_BLOCK,
+    BatchMembership,
+    Customers,
+    Marks,
+    StateWrite,
+)
 from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.sealing import Sealer
 
@@ -26,7 +32,7 @@ A, B = b"a" * 16, b"b" * 16
 
 def state(word: str, at: int = 1) -> State:
     """Return a state of one check."""
-    return {"karma": Part(at, "run-1", {"karma_status": word})}
+    return {"karma": CheckState(at, "run-1", {"karma_status": word})}
 
 
 def keep(customers: Customers, run_id: str, word: str, *who: bytes, differs: bool = True) -> int:
@@ -84,8 +90,8 @@ def test_who_was_told_gone_is_left_out_by_later_runs_only(journal: Journal) -> N
     customers.mark_gone("run-2", [B])
     standing = {run: customers.marks(BATCH, run).standing.tolist() for run in ("run-2", "run-3")}
     assert standing == {
-        "run-2": [Standing.PRESENT, Standing.GONE_NOW],
-        "run-3": [Standing.PRESENT, Standing.GONE],
+        "run-2": [BatchMembership.PRESENT, BatchMembership.GONE_NOW],
+        "run-3": [BatchMembership.PRESENT, BatchMembership.GONE],
     }
     (present,) = customers.present([A, B])
     assert [(each.customer, each.run_id) for each in present] == [(A, "run-1"), (B, "run-1")]

@@ -8,12 +8,18 @@ import pytest
 from sqlalchemy import func, select
 
 from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.decisions import Part, Review
+from nightscreen.schemas.decisions import CheckState, Review
 from nightscreen.schemas.errors import InputError
 from nightscreen.storage.clock import DAY_MICROS
 from nightscreen.storage.journal.customers import Customers, StateWrite
 from nightscreen.storage.journal.engine import reading, sqlite_file
-from nightscreen.storage.journal.erasure import TOMBSTONE, Erasures, Person, Removed, leave_no_trace
+from nightscreen.storage.journal.erasure import (
+    TOMBSTONE,
+    ErasedPseudonyms,
+    Erasures,
+    Removed,
+    leave_no_trace,
+)
 from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.journal.rotation import rotate_key
 from nightscreen.storage.journal.tables import calls
@@ -40,7 +46,7 @@ def state(journal: Journal, customer: bytes, times: int = 2) -> None:
     customers = Customers.of(journal)
     for number in range(times):
         at = customers.begin(f"run-{number}", "borrowers")
-        sealed = customers.seal(customer, {"karma": Part(at, "run-1", {"n": str(number)})})
+        sealed = customers.seal(customer, {"karma": CheckState(at, "run-1", {"n": str(number)})})
         write = StateWrite(customer, sealed, differs=number > 0)
         customers.replace(f"run-{number}", "borrowers", at, [write])
     review = Review(customer, "run-1", "review", "approve", "R. Viewer", "", 1, 2, b"e")
@@ -59,8 +65,8 @@ def test_a_call_stays_as_a_tombstone(journal: Journal) -> None:
     answered(journal, 1, 2, 3)
     spent, tallied = journal.money.of_run("run-1"), journal.runs.tallies()
     erasures = Erasures.of(journal)
-    assert erasures.held_of(Person([subject(2)])) == Removed(1, 1, 0, PRICE)
-    erasures.erase(Person([subject(2)]))
+    assert erasures.held_of(ErasedPseudonyms([subject(2)])) == Removed(1, 1, 0, PRICE)
+    erasures.erase(ErasedPseudonyms([subject(2)]))
     assert subjects_of_calls(journal) == [subject(1), TOMBSTONE, subject(3)]
     assert set(journal.answers.latest("karma", [subject(1), subject(2), subject(3)])) == {
         subject(1),
@@ -76,7 +82,7 @@ def test_what_is_in_doubt_stays_reserved(journal: Journal) -> None:
     pair = reserve(journal, 1)[0]
     journal.calls.settle("run-1", [ended(pair, CallState.IN_DOUBT)])
     reserved = journal.money.of_run("run-1")
-    Erasures.of(journal).erase(Person([subject(1)]))
+    Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
     assert journal.money.of_run("run-1") == reserved
     assert verify_journal(journal) == []
     (row,) = journal.runs.in_doubt()
@@ -87,8 +93,8 @@ def test_states_history_and_reviews_go(journal: Journal) -> None:
     """Of the erased customer alone."""
     for customer in (CUSTOMER, OTHER):
         state(journal, customer)
-    assert Erasures.of(journal).held_of(Person([], [CUSTOMER])).states == 3
-    Erasures.of(journal).erase(Person([], [CUSTOMER]))
+    assert Erasures.of(journal).held_of(ErasedPseudonyms([], [CUSTOMER])).states == 3
+    Erasures.of(journal).erase(ErasedPseudonyms([], [CUSTOMER]))
     customers, reviews = Customers.of(journal), Reviews.of(journal)
     assert set(customers.known([CUSTOMER, OTHER])) == {OTHER}
     assert (customers.history(CUSTOMER), reviews.of_customer(CUSTOMER)) == ([], [])
@@ -98,7 +104,7 @@ def test_states_history_and_reviews_go(journal: Journal) -> None:
 def test_an_erased_person_can_be_asked_again(journal: Journal) -> None:
     """The next intent is granted, as for somebody never seen."""
     answered(journal, 1)
-    Erasures.of(journal).erase(Person([subject(1)]))
+    Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
     answered(journal, 1)
     assert subjects_of_calls(journal) == [TOMBSTONE, subject(1)]
     assert verify_journal(journal) == []
@@ -109,11 +115,11 @@ def test_a_person_being_asked_about_is_refused(place: Place) -> None:
     journal, other = place.open(), place.open()
     reserve(other, 1)
     with pytest.raises(InputError, match="right now"):
-        Erasures.of(journal).erase(Person([subject(1)]))
+        Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
     assert subjects_of_calls(journal) == [subject(1)]
     other.close()
     journal.calls.recover()
-    Erasures.of(journal).erase(Person([subject(1)]))
+    Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
     assert subjects_of_calls(journal) == [TOMBSTONE]
     assert verify_journal(journal) == []
 
@@ -122,7 +128,7 @@ def test_the_audit_has_numbers_only(journal: Journal) -> None:
     """A line for each, newest first, finished once its files are."""
     answered(journal, 1, 2)
     erasures = Erasures.of(journal)
-    number = erasures.erase(Person([subject(1)]))
+    number = erasures.erase(ErasedPseudonyms([subject(1)]))
     assert [line.finished_at for line in erasures.audit()] == [None]
     erasures.finish(number, file_rows=4, files=3)
     erasures.purge(1 << 60, 1 << 60)
@@ -155,7 +161,7 @@ def test_what_is_too_old_goes_and_the_rest_stays(place: Place) -> None:
 def test_rotation_after_an_erasure(journal: Journal) -> None:
     """Tombstones have nothing to reseal."""
     answered(journal, 1, 2)
-    Erasures.of(journal).erase(Person([subject(1)]))
+    Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
     assert rotate_key(journal).resealed == 1
     assert verify_journal(journal) == []
 
@@ -188,9 +194,9 @@ def test_no_trace_is_left_in_a_full_file(sqlite_place: Place) -> None:
     gone = keys[::40]
     state(journal, CUSTOMER)
     erasures = Erasures.of(journal)
-    traces = erasures.traces_of(Person(gone, [CUSTOMER]))
+    traces = erasures.traces_of(ErasedPseudonyms(gone, [CUSTOMER]))
     assert len(traces) == 2 * len(gone) + 1 + 3
-    erasures.erase(Person(gone, [CUSTOMER]))
+    erasures.erase(ErasedPseudonyms(gone, [CUSTOMER]))
     assert leave_no_trace(journal, traces)
     file = sqlite_file(journal.engine)
     assert file is not None
@@ -209,12 +215,12 @@ def test_a_log_in_use_is_told_and_emptied_later(sqlite_place: Place) -> None:
     first, second = (journal.pseudonyms.subject("bvn", each) for each in "12")
     answered(journal, *(int.from_bytes(each, "big") for each in (first, second)))
     erasures = Erasures.of(journal)
-    traces = erasures.traces_of(Person([first, second]))
+    traces = erasures.traces_of(ErasedPseudonyms([first, second]))
     with journal.engine.connect().execution_options(reads=True) as reader:
         reader.execute(select(func.count()).select_from(calls)).scalar()
-        erasures.erase(Person([first]))
+        erasures.erase(ErasedPseudonyms([first]))
         assert not leave_no_trace(journal, traces)
-        erasures.erase(Person([second]))
+        erasures.erase(ErasedPseudonyms([second]))
         assert not leave_no_trace(journal, traces)
     assert leave_no_trace(journal, [])
     for path in sqlite_place.home.glob("journal.sqlite*"):

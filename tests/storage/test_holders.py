@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from nightscreen.schemas.calls import GrantKind
+from nightscreen.schemas.calls import ReservationStatus
 from nightscreen.storage.holders import FileHolders
 from nightscreen.storage.journal.engine import writing
 from nightscreen.storage.journal.verify import verify_journal
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CHILD = (
     "import sys, time; from pathlib import Path\n"
-    "from nightscreen.schemas.calls import Ask, Caps\n"
+    "from nightscreen.schemas.calls import ReserveRequest, Caps\n"
     "from nightscreen.storage.journal import open_journal\n"
     "journal = open_journal(Path(sys.argv[1]), url=sys.argv[2])\n"
     "ask = Ask('karma', 'bvn', (1).to_bytes(16, 'big'), 20_000_000, None, 1)\n"
@@ -41,7 +41,7 @@ def test_a_killed_process_lets_go_at_once(place: Place) -> None:
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"
-    assert reserve(mine, 1)[0][1].kind is GrantKind.HELD
+    assert reserve(mine, 1)[0][1].kind is ReservationStatus.HELD
     assert mine.calls.recover() == 0
     child.send_signal(signal.SIGKILL)
     child.wait()
@@ -49,7 +49,7 @@ def test_a_killed_process_lets_go_at_once(place: Place) -> None:
     wait_until_gone(place)
     assert mine.calls.recover() == 1
     assert [row.reserved_micro for row in mine.runs.in_doubt()] == [PRICE]
-    assert reserve(mine, 1)[0][1].kind is GrantKind.GRANTED
+    assert reserve(mine, 1)[0][1].kind is ReservationStatus.GRANTED
     assert verify_journal(mine) == []
 
 
@@ -132,4 +132,4 @@ def test_one_sqlite_journal_has_one_folder_of_locks_whatever_the_home(
         data_key=key,
     )
     reserve(one, 1)
-    assert reserve(other, 1)[0][1].kind is GrantKind.HELD
+    assert reserve(other, 1)[0][1].kind is ReservationStatus.HELD

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.schemas.calls import CallState, Caps, GrantKind
+from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.calls import CRASHED
 from nightscreen.storage.journal.money import Spent, Surprise
@@ -15,12 +15,12 @@ from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import NOON, PRICE, asks, ended, reserve, subject
 
 if TYPE_CHECKING:
-    from nightscreen.schemas.calls import Ask, Grant
+    from nightscreen.schemas.calls import Reservation, ReserveRequest
     from nightscreen.storage.journal import Journal
     from tests.storage.conftest import Place
 
 
-def kinds(pairs: list[tuple[Ask, Grant]]) -> list[GrantKind]:
+def kinds(pairs: list[tuple[ReserveRequest, Reservation]]) -> list[ReservationStatus]:
     """Return what became of each ask."""
     return [grant.kind for _, grant in pairs]
 
@@ -28,7 +28,7 @@ def kinds(pairs: list[tuple[Ask, Grant]]) -> list[GrantKind]:
 def test_a_block_is_granted_and_its_worst_cost_reserved(journal: Journal) -> None:
     """Intents are committed with their reservation in every scope."""
     pairs = reserve(journal, 1, 2, 3)
-    assert kinds(pairs) == [GrantKind.GRANTED] * 3
+    assert kinds(pairs) == [ReservationStatus.GRANTED] * 3
     assert [grant.call_id for _, grant in pairs] == [1, 2, 3]
     assert journal.money.of_run("run-1") == Spent(0, 3 * PRICE, 3)
     assert journal.money.today() == journal.money.this_month() == Spent(0, 3 * PRICE, 3)
@@ -93,16 +93,16 @@ def test_no_cap_is_passed_and_nothing_after_the_first_refusal_is_granted(journal
         )
         base = already // PRICE * 10 + 1
         found = kinds(reserve(journal, *range(base, base + 5), caps=shifted, run=run))
-        assert found == [GrantKind.GRANTED] * 2 + [GrantKind.UNAFFORDABLE] * 3
+        assert found == [ReservationStatus.GRANTED] * 2 + [ReservationStatus.UNAFFORDABLE] * 3
 
 
 def test_a_cap_holds_to_the_last_micro_naira(journal: Journal) -> None:
     """What fits exactly is granted; one micro-naira less is too little."""
     exact = Caps(run_micro=2 * PRICE)
-    assert kinds(reserve(journal, 1, caps=exact)) == [GrantKind.GRANTED]
+    assert kinds(reserve(journal, 1, caps=exact)) == [ReservationStatus.GRANTED]
     less = Caps(run_micro=2 * PRICE - 1)
-    assert kinds(reserve(journal, 2, caps=less)) == [GrantKind.UNAFFORDABLE]
-    assert kinds(reserve(journal, 2, caps=exact)) == [GrantKind.GRANTED]
+    assert kinds(reserve(journal, 2, caps=less)) == [ReservationStatus.UNAFFORDABLE]
+    assert kinds(reserve(journal, 2, caps=exact)) == [ReservationStatus.GRANTED]
 
 
 def test_calls_a_day_are_limited_by_check_and_end_at_noon(place: Place) -> None:
@@ -110,12 +110,12 @@ def test_calls_a_day_are_limited_by_check_and_end_at_noon(place: Place) -> None:
     journal = place.open()
     caps = Caps(day_calls=(("karma", 2),))
     first = reserve(journal, 1, 2, 3, caps=caps)
-    assert kinds(first)[2] is GrantKind.QUOTA
-    assert kinds(reserve(journal, 4, caps=caps, run="run-2")) == [GrantKind.QUOTA]
+    assert kinds(first)[2] is ReservationStatus.QUOTA
+    assert kinds(reserve(journal, 4, caps=caps, run="run-2")) == [ReservationStatus.QUOTA]
     journal.calls.settle("run-1", [ended(first[0], CallState.NOT_SENT)])
-    assert kinds(reserve(journal, 4, caps=caps, run="run-2")) == [GrantKind.GRANTED]
+    assert kinds(reserve(journal, 4, caps=caps, run="run-2")) == [ReservationStatus.GRANTED]
     place.clock.now = NOON + 86_400 * MICROS
-    assert kinds(reserve(journal, 5, caps=caps)) == [GrantKind.GRANTED]
+    assert kinds(reserve(journal, 5, caps=caps)) == [ReservationStatus.GRANTED]
     assert verify_journal(journal) == []
 
 
@@ -137,9 +137,12 @@ def test_a_subject_asked_by_the_living_is_held(place: Place) -> None:
     """Neither another process nor the same one makes the same call twice at the same time."""
     one, other = place.open(), place.open()
     reserve(one, 1)
-    assert kinds(reserve(other, 1, 2, run="run-2")) == [GrantKind.HELD, GrantKind.GRANTED]
-    assert kinds(reserve(one, 1)) == [GrantKind.HELD]
-    assert kinds(reserve(one, 7, 7)) == [GrantKind.GRANTED, GrantKind.HELD]
+    assert kinds(reserve(other, 1, 2, run="run-2")) == [
+        ReservationStatus.HELD,
+        ReservationStatus.GRANTED,
+    ]
+    assert kinds(reserve(one, 1)) == [ReservationStatus.HELD]
+    assert kinds(reserve(one, 7, 7)) == [ReservationStatus.GRANTED, ReservationStatus.HELD]
 
 
 def test_a_subject_asked_by_the_dead_is_doubted_and_granted(place: Place) -> None:
@@ -147,7 +150,7 @@ def test_a_subject_asked_by_the_dead_is_doubted_and_granted(place: Place) -> Non
     one, other = place.open(), place.open()
     reserve(one, 1)
     one.holders.release()
-    assert kinds(reserve(other, 1, run="run-2")) == [GrantKind.GRANTED]
+    assert kinds(reserve(other, 1, run="run-2")) == [ReservationStatus.GRANTED]
     assert [(row.call_id, row.trouble) for row in other.runs.in_doubt()] == [(1, CRASHED)]
     assert other.money.today() == Spent(0, 2 * PRICE, 2)
     assert verify_journal(other) == []
@@ -163,9 +166,9 @@ def test_an_answer_since_the_plan_is_not_asked_again(place: Place) -> None:
     one.calls.settle("run-1", [ended(pairs[1])])
     before = other.answers.position()
     one.calls.settle("run-1", [ended(pairs[0])])
-    assert kinds(reserve(other, 1, run="run-2", since=before)) == [GrantKind.ANSWERED]
+    assert kinds(reserve(other, 1, run="run-2", since=before)) == [ReservationStatus.ANSWERED]
     after = other.answers.position()
-    assert kinds(reserve(other, 1, run="run-2", since=after)) == [GrantKind.GRANTED]
+    assert kinds(reserve(other, 1, run="run-2", since=after)) == [ReservationStatus.GRANTED]
 
 
 def test_recovery_doubts_exactly_what_the_dead_left(place: Place) -> None:
@@ -202,8 +205,8 @@ def test_a_price_rise_is_reserved_at_once_everywhere_and_reported(place: Place) 
     pairs = reserve(one, 1, 2, 3, caps=caps)
     one.calls.settle("run-1", [ended(pairs[0], cost=3 * PRICE)])
     assert kinds(reserve(other, 4, 5, caps=caps, run="run-2")) == [
-        GrantKind.GRANTED,
-        GrantKind.UNAFFORDABLE,
+        ReservationStatus.GRANTED,
+        ReservationStatus.UNAFFORDABLE,
     ]
     one.calls.settle("run-1", [ended(each, cost=3 * PRICE) for each in pairs[1:]])
     assert one.money.surprises("run-1") == [Surprise("karma", 3, 6 * PRICE)]
@@ -252,7 +255,7 @@ def test_threads_and_processes_never_pass_a_shared_cap(place: Place) -> None:
         for block in range(4):
             first = 1000 * worker + 10 * block
             for pair in reserve(journal, *range(first, first + 5), caps=caps, run=f"r{worker}"):
-                if pair[1].kind is GrantKind.GRANTED:
+                if pair[1].kind is ReservationStatus.GRANTED:
                     granted.append(pair[1].call_id)
                     journal.calls.settle(f"r{worker}", [ended(pair)])
 

@@ -9,7 +9,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from nightscreen.schemas.calls import KEPT_STATES, Ask, CallState, Caps, Grant, GrantKind
+from nightscreen.schemas.calls import (
+    KEPT_STATES,
+    CallState,
+    Caps,
+    Reservation,
+    ReservationStatus,
+    ReserveRequest,
+)
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import PRICE, Place, ended, reserve, subject
@@ -31,7 +38,7 @@ class TwoProcesses(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.place = Place(Path(self.folder.name) / "home", "")
         self.openings = [self.place.open(), self.place.open()]
-        self.flying: list[tuple[int, str, tuple[Ask, Grant]]] = []
+        self.flying: list[tuple[int, str, tuple[ReserveRequest, Reservation]]] = []
         self.excess = 0
         self.next = 0
 
@@ -44,7 +51,7 @@ class TwoProcesses(RuleBasedStateMachine):
         """Ask for a block; what is granted is asked by nobody else who is alive."""
         asked = {pair[0].subject for _, _, pair in self.flying}
         for pair in reserve(self.openings[who], *numbers, caps=CAPS, run=run):
-            if pair[1].kind is GrantKind.GRANTED:
+            if pair[1].kind is ReservationStatus.GRANTED:
                 assert pair[0].subject not in asked
                 asked.add(pair[0].subject)
                 self.flying.append((who, run, pair))

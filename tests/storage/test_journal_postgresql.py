@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from sqlalchemy import create_engine, text
 
-from nightscreen.schemas.calls import Caps, GrantKind
+from nightscreen.schemas.calls import Caps, ReservationStatus
 from nightscreen.schemas.errors import JournalBusyError, JournalError
 from nightscreen.storage.journal.engine import _WRITE_LOCK, Turn, recording
 from nightscreen.storage.journal.verify import verify_journal
@@ -76,9 +76,9 @@ def test_a_mark_of_life_that_is_dropped_is_set_again(server_place: Place) -> Non
     reserve(journal, 1)
     drop_lock(journal, server_place.url)
     assert not other.holders.dead(journal.holders.name)
-    assert reserve(other, 1)[0][1].kind is GrantKind.HELD
+    assert reserve(other, 1)[0][1].kind is ReservationStatus.HELD
     assert other.calls.recover() == 0
-    assert reserve(journal, 2)[0][1].kind is GrantKind.GRANTED
+    assert reserve(journal, 2)[0][1].kind is ReservationStatus.GRANTED
     assert not journal.holders.was_lost
     server_place.close()
 
@@ -94,7 +94,7 @@ def test_who_was_taken_for_dead_sends_nothing_more(server_place: Place) -> None:
     with held._guard:  # it cannot reach the database
         drop_lock(journal, server_place.url)
         assert other.calls.recover() == 2
-    assert reserve(other, 1)[0][1].kind is GrantKind.GRANTED
+    assert reserve(other, 1)[0][1].kind is ReservationStatus.GRANTED
     with pytest.raises(JournalError, match="resume the run"):
         reserve(journal, 3)
     with pytest.raises(JournalError, match="resume the run"):
@@ -115,7 +115,7 @@ def test_a_servers_own_level_of_isolation_does_not_matter(server_place: Place, l
 
     def grant(mine: Journal, first: int) -> int:
         pairs = [reserve(mine, number, caps=caps)[0] for number in range(first, first + 10)]
-        granted = [pair for pair in pairs if pair[1].kind is GrantKind.GRANTED]
+        granted = [pair for pair in pairs if pair[1].kind is ReservationStatus.GRANTED]
         mine.calls.settle("run-1", [ended(pair) for pair in granted])
         return len(granted)
 
@@ -137,7 +137,7 @@ def test_a_journal_that_stays_locked_is_waited_for(server_place: Place) -> None:
             waiting = pool.submit(reserve, journal, 1)
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=3.0)
-        assert waiting.result(timeout=30)[0][1].kind is GrantKind.GRANTED
+        assert waiting.result(timeout=30)[0][1].kind is ReservationStatus.GRANTED
     journal.be_patient(timedelta(seconds=0.5))
     with other.begin() as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _WRITE_LOCK})

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import insert, select
 
-from nightscreen.schemas.calls import Ask, CallState, Caps, Grant, GrantKind
+from nightscreen.schemas.calls import (
+    CallState,
+    Caps,
+    Reservation,
+    ReservationStatus,
+    ReserveRequest,
+)
 from nightscreen.schemas.prices import MOST_COST_MICRO, RECENT_MICROS
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.engine import writing
@@ -29,17 +35,21 @@ def under(many_prices: float) -> Caps:
     return Caps(run_micro=int(many_prices * PRICE), price_limits=LIMITS)
 
 
-def kinds(pairs: list[tuple[Ask, Grant]]) -> list[GrantKind]:
+def kinds(pairs: list[tuple[ReserveRequest, Reservation]]) -> list[ReservationStatus]:
     """Return what became of each ask."""
     return [grant.kind for _, grant in pairs]
 
 
-def granted(pairs: list[tuple[Ask, Grant]]) -> list[tuple[Ask, Grant]]:
+def granted(
+    pairs: list[tuple[ReserveRequest, Reservation]],
+) -> list[tuple[ReserveRequest, Reservation]]:
     """Return those that may be sent."""
-    return [pair for pair in pairs if pair[1].kind is GrantKind.GRANTED]
+    return [pair for pair in pairs if pair[1].kind is ReservationStatus.GRANTED]
 
 
-def settle(journal: Journal, pair: tuple[Ask, Grant], cost: int, run: str = "run-1") -> None:
+def settle(
+    journal: Journal, pair: tuple[ReserveRequest, Reservation], cost: int, run: str = "run-1"
+) -> None:
     """Settle a call at a cost."""
     journal.calls.settle(run, [ended(pair, cost=cost)])
 
@@ -58,7 +68,7 @@ def test_an_absurd_cost_is_spent_and_never_reserved_for_another_call(place: Plac
     for journal in (one, other):
         name = f"run-{journal.holders.name}"
         found = journal.calls.reserve(name, "portfolio", asks(5), under(3), since=1 << 60)
-        assert found[0].kind is GrantKind.GRANTED
+        assert found[0].kind is ReservationStatus.GRANTED
         journal.calls.settle(name, [ended((asks(5)[0], found[0]), CallState.NOT_SENT)])
         assert reserved(journal, name) == [PRICE]
     assert verify_journal(one) == []
@@ -72,7 +82,7 @@ def test_a_journal_that_took_an_absurd_cost_for_a_price_recovers(place: Place, l
     with writing(journal.engine) as connection:
         connection.execute(insert(prices), {**row, "seen_at": place.clock()})
     pairs = reserve(journal, 1, 2, caps=under(30))
-    assert kinds(pairs) == [GrantKind.GRANTED, GrantKind.LATER]
+    assert kinds(pairs) == [ReservationStatus.GRANTED, ReservationStatus.LATER]
     assert reserved(journal, "run-1") == [PRICE]
     settle(journal, pairs[0], 2 * PRICE)
     price = journal.money.prices()["karma"]
@@ -119,17 +129,17 @@ def test_the_greatest_costs_add_up_exactly(journal: Journal) -> None:
 def test_unconfirmed_calls_under_way_fit_at_the_highest_believed_price(journal: Journal) -> None:
     """They are reserved at the known price; as many go as would fit if each cost twenty times."""
     pairs = reserve(journal, *range(1, 9), caps=under(75))
-    assert kinds(pairs) == [GrantKind.GRANTED] * 3 + [GrantKind.LATER] * 5
+    assert kinds(pairs) == [ReservationStatus.GRANTED] * 3 + [ReservationStatus.LATER] * 5
     assert reserved(journal, "run-1") == [PRICE] * 3
     settle(journal, pairs[0], PRICE)
-    assert kinds(reserve(journal, *range(4, 9), caps=under(75))) == [GrantKind.GRANTED] * 5
+    assert kinds(reserve(journal, *range(4, 9), caps=under(75))) == [ReservationStatus.GRANTED] * 5
 
 
 def test_near_the_cap_unconfirmed_calls_go_one_at_a_time(journal: Journal) -> None:
     """A miss confirms nothing: the next one goes when it has settled."""
     for number in range(1, 6):
         pairs = reserve(journal, number, number + 1, caps=under(5))
-        assert kinds(pairs) == [GrantKind.GRANTED, GrantKind.LATER]
+        assert kinds(pairs) == [ReservationStatus.GRANTED, ReservationStatus.LATER]
         settle(journal, pairs[0], 0)
     assert verify_journal(journal) == []
 
@@ -139,20 +149,20 @@ def test_a_lost_answer_holds_the_known_price_only(journal: Journal) -> None:
     pair = reserve(journal, 1, caps=under(5))[0]
     journal.calls.settle("run-1", [ended(pair, CallState.IN_DOUBT)])
     assert journal.money.of_run("run-1").bound_micro == PRICE
-    assert kinds(reserve(journal, 2, caps=under(5))) == [GrantKind.GRANTED]
+    assert kinds(reserve(journal, 2, caps=under(5))) == [ReservationStatus.GRANTED]
 
 
 def test_one_at_a_time_holds_over_processes_checks_and_runs(place: Place) -> None:
     """Whatever shares a cap waits; what does not goes on."""
     one, other = place.open(), place.open()
     day = Caps(day_micro=30 * PRICE, price_limits=LIMITS)
-    assert kinds(reserve(one, 1, caps=day)) == [GrantKind.GRANTED]
-    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [GrantKind.LATER]
+    assert kinds(reserve(one, 1, caps=day)) == [ReservationStatus.GRANTED]
+    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [ReservationStatus.LATER]
     wanted = asks(3, check="ecosystem")
     assert other.calls.reserve("run-2", "portfolio", wanted, day, since=1 << 60)[0].kind is (
-        GrantKind.LATER
+        ReservationStatus.LATER
     )
-    assert kinds(reserve(other, 4, caps=under(30), run="run-3")) == [GrantKind.GRANTED]
+    assert kinds(reserve(other, 4, caps=under(30), run="run-3")) == [ReservationStatus.GRANTED]
 
 
 def test_a_charge_confirms_the_price_for_every_session_under_way(place: Place) -> None:
@@ -160,15 +170,17 @@ def test_a_charge_confirms_the_price_for_every_session_under_way(place: Place) -
     one, other = place.open(), place.open()
     first = reserve(one, 1, caps=under(30))
     assert kinds(reserve(other, 2, 3, caps=under(30), run="run-2")) == [
-        GrantKind.GRANTED,
-        GrantKind.LATER,
+        ReservationStatus.GRANTED,
+        ReservationStatus.LATER,
     ]
     settle(one, first[0], 2 * PRICE)
-    assert kinds(reserve(other, 3, 4, caps=under(30), run="run-2")) == [GrantKind.GRANTED] * 2
+    assert (
+        kinds(reserve(other, 3, 4, caps=under(30), run="run-2")) == [ReservationStatus.GRANTED] * 2
+    )
     assert reserved(other, "run-2") == [PRICE, 2 * PRICE, 2 * PRICE]
     again = place.open()
     found = kinds(reserve(again, 5, 6, caps=under(30)))
-    assert found == [GrantKind.GRANTED, GrantKind.LATER]
+    assert found == [ReservationStatus.GRANTED, ReservationStatus.LATER]
 
 
 def test_an_absurd_cost_confirms_nothing(journal: Journal) -> None:
@@ -176,7 +188,10 @@ def test_an_absurd_cost_confirms_nothing(journal: Journal) -> None:
     pair = reserve(journal, 1, caps=under(100))[0]
     settle(journal, pair, LIMIT + 1)
     caps = under(41)  # a little less than half of it is spent
-    assert kinds(reserve(journal, 2, 3, caps=caps)) == [GrantKind.GRANTED, GrantKind.LATER]
+    assert kinds(reserve(journal, 2, 3, caps=caps)) == [
+        ReservationStatus.GRANTED,
+        ReservationStatus.LATER,
+    ]
 
 
 def test_the_first_charged_call_may_take_a_run_past_its_cap_and_no_other(journal: Journal) -> None:
@@ -196,10 +211,10 @@ def test_the_price_is_confirmed_anew_after_noon(place: Place) -> None:
     settle(journal, reserve(journal, 1, caps=under(30))[0], 0)
     place.clock.now += 86_400 * MICROS
     pairs = reserve(journal, 2, 3, caps=under(30))
-    assert kinds(pairs) == [GrantKind.GRANTED, GrantKind.LATER]
+    assert kinds(pairs) == [ReservationStatus.GRANTED, ReservationStatus.LATER]
     settle(journal, pairs[0], PRICE)
     place.clock.now += 86_400 * MICROS
-    assert kinds(reserve(journal, 3, 4, caps=under(25))) == [GrantKind.GRANTED] * 2
+    assert kinds(reserve(journal, 3, 4, caps=under(25))) == [ReservationStatus.GRANTED] * 2
 
 
 def test_nobody_waits_for_the_calls_of_a_dead_process(place: Place) -> None:
@@ -207,10 +222,10 @@ def test_nobody_waits_for_the_calls_of_a_dead_process(place: Place) -> None:
     one, other = place.open(), place.open()
     day = Caps(day_micro=30 * PRICE, price_limits=LIMITS)
     reserve(one, 1, caps=day)
-    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [GrantKind.LATER]
+    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [ReservationStatus.LATER]
     one.close()
-    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [GrantKind.LATER]
-    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [GrantKind.GRANTED]
+    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [ReservationStatus.LATER]
+    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [ReservationStatus.GRANTED]
     assert verify_journal(other) == []
 
 
@@ -220,13 +235,13 @@ def test_nobody_waits_for_a_call_that_is_older_than_any_timeout(place: Place) ->
     day = Caps(day_micro=30 * PRICE, price_limits=LIMITS)
     reserve(one, 1, caps=day)
     place.clock.now += 601 * MICROS
-    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [GrantKind.GRANTED]
+    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [ReservationStatus.GRANTED]
 
 
 def test_without_a_cap_nothing_waits(journal: Journal) -> None:
     """There is nothing to be passed."""
     pairs = reserve(journal, *range(1, 50), caps=Caps(price_limits=LIMITS))
-    assert set(kinds(pairs)) == {GrantKind.GRANTED}
+    assert set(kinds(pairs)) == {ReservationStatus.GRANTED}
 
 
 def test_the_highest_price_is_forgotten_once_only(place: Place) -> None:

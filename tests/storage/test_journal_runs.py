@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from nightscreen.schemas.calls import CallState, Caps, Settled
+from nightscreen.schemas.calls import CallResult, CallState, Caps
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.engine import reading, snapshot, writing
 from nightscreen.storage.journal.runs import KILLED
@@ -81,7 +81,7 @@ def test_lookups_without_an_answer_say_why(place: Place) -> None:
     reserve(dead, 9)
     dead.close()
     one, two, three, four, five = reserve(journal, 1, 2, 3, 4, 5)
-    final = Settled(
+    final = CallResult(
         five[1].call_id, five[0], five[1].intent_at, CallState.NOT_CHARGED, NOON, final=True
     )
     journal.calls.settle(

@@ -126,7 +126,7 @@ def test_a_file_size_limit_stops_a_process_without_harm(sqlite_place: Place) -> 
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
         "from nightscreen.storage.journal import open_journal\n"
-        "from nightscreen.schemas.calls import Ask, Caps\n"
+        "from nightscreen.schemas.calls import ReserveRequest, Caps\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "journal = open_journal(Path(sys.argv[1]))\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"

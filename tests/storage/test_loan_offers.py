@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nightscreen.schemas.offers import HeldOffer, LinkState, LoanNews, Offer, Seen
+from nightscreen.schemas.offers import HeldOffer, LinkState, LoanNews, LoanSnapshot, Offer
 from nightscreen.storage.journal.loan_offers import LoanOffers
 from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import subject
@@ -49,7 +49,7 @@ def test_only_one_of_two_can_claim_an_offer(place: Place) -> None:
 def test_offer_comes_back_as_it_was(place: Place) -> None:
     """What is sealed opens again, and only what is starting can be dropped."""
     store = LoanOffers.of(place.open())
-    held = HeldOffer("C1", reference="R1", url="https://l.example/1", seen=Seen("PENDING"))
+    held = HeldOffer("C1", reference="R1", url="https://l.example/1", seen=LoanSnapshot("PENDING"))
     whole = offer(1, state=LinkState.OFFERED, loan=subject(9), offered_at=5, held=held)
     store.claim([offer(1)])
     store.put([whole])
@@ -68,7 +68,7 @@ def test_view_is_written_once(place: Place) -> None:
     linked = offer(1, state=LinkState.OFFERED, loan=subject(9), offered_at=5)
     store.claim([offer(1)])
     store.put([linked])
-    seen = Seen(status="PENDING")
+    seen = LoanSnapshot(status="PENDING")
     after = replace(linked, status="PENDING", followed_at=7, held=replace(linked.held, seen=seen))
     news = LoanNews(subject(1), linked.customer, "run-2", 7, seen)
     assert store.follow([(linked, after, news)]) == {subject(1)}

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from nightscreen.schemas.errors import OutputError
+from nightscreen.storage.filesystem import RemotePlace, is_url, remote_place
 from nightscreen.storage.outputs import MANIFEST, REPORT, RunFolder
-from nightscreen.storage.places import RemotePlace, is_url, remote_place
 from nightscreen.storage.publishing import withdraw
 from nightscreen.storage.run_files import RunFiles
 from nightscreen.storage.sealing import Sealer

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.storage import text_stream
-from nightscreen.storage.tables import Source, open_source
+from nightscreen.storage.tables import TableSource, open_source
 
 if TYPE_CHECKING:
     from nightscreen.schemas.rows import RefusedRow
@@ -31,7 +31,9 @@ def save(folder: Path, text: str, name: str = "batch.csv") -> Path:
     return path
 
 
-def read(source: Source, rows: int = 8192) -> tuple[list[int], list[list[str]], list[RefusedRow]]:
+def read(
+    source: TableSource, rows: int = 8192
+) -> tuple[list[int], list[list[str]], list[RefusedRow]]:
     """Return lines, values and broken rows of a whole file."""
     lines: list[int] = []
     values: list[list[str]] = []

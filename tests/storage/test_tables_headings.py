@@ -8,8 +8,8 @@ import pytest
 
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import KNOWN_COLUMNS
+from nightscreen.storage.column_mapping import understand
 from nightscreen.storage.headings import HEADINGS_FILE, fold, heading_words
-from nightscreen.storage.understanding import understand
 
 HERE = Path("batch.csv")
 

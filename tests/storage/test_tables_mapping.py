@@ -13,10 +13,10 @@ from nightscreen.storage.tables import open_source
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.storage.tables import Source
+    from nightscreen.storage.tables import TableSource
 
 
-def opened(folder: Path, mapping: str, table: str) -> Source:
+def opened(folder: Path, mapping: str, table: str) -> TableSource:
     """Write both files and open the table with the mapping."""
     (folder / "acme.toml").write_text(mapping, encoding="utf-8")
     (folder / "batch.csv").write_text(table, encoding="utf-8")

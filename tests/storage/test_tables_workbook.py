@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.schemas.errors import InputError
 from nightscreen.storage.mapping import Mapping
-from nightscreen.storage.tables import Source, open_source
+from nightscreen.storage.tables import TableSource, open_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ def save(path: Path, *sheets: tuple[str, Sequence[Row]]) -> Path:
     return path
 
 
-def values(source: Source) -> list[tuple[str | None, ...]]:
+def values(source: TableSource) -> list[tuple[str | None, ...]]:
     """Return all rows."""
     return [tuple(r.values()) for b in source.batches(2) for r in b.columns.to_pylist()]
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nightscreen.schemas.calls import CallState, Settled
+from nightscreen.schemas.calls import CallResult, CallState
 from nightscreen.schemas.checks import Outcome
-from nightscreen.storage.journal.erasure import Erasures, Person
-from nightscreen.storage.journal.held import Held
+from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
 from nightscreen.storage.journal.money import Spent
 from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.storage.journal.subject_data import Held
 from nightscreen.storage.journal.unreadable import settle_read, unread_answers
 from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import PRICE, ended, reserve, subject
 
 if TYPE_CHECKING:
-    from nightscreen.schemas.calls import Ask, Grant
+    from nightscreen.schemas.calls import Reservation, ReserveRequest
     from nightscreen.storage.journal import Journal
 
 
-def unread(pair: tuple[Ask, Grant], *, cost: int = PRICE) -> Settled:
+def unread(pair: tuple[ReserveRequest, Reservation], *, cost: int = PRICE) -> CallResult:
     """Return how a call ended whose answer could not be read."""
     return replace(
         ended(pair, cost=cost, body=b"not\x00yet"),
@@ -87,7 +87,7 @@ def test_an_erased_person_is_not_read_again(journal: Journal) -> None:
     pairs = reserve(journal, 1, 2)
     journal.calls.settle("run-1", [unread(pair) for pair in pairs])
     found = [each for block in unread_answers(journal) for each in block]
-    Erasures.of(journal).erase(Person([subject(1)]))
+    Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
     assert settle_read(journal, [(each, Outcome.LISTED) for each in found]) == 1
     assert list(unread_answers(journal)) == []
     assert verify_journal(journal) == []

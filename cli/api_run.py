@@ -1,0 +1,92 @@
+"""Flows beside screening by hand: the engine made ready, progress told, and the right exit status.
+
+What a command asks of its user, and how it tells the result, is in each command's module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.cli.screen import EXIT_BY_STATE, graceful_sigint, prepare_engine
+from nightscreen.schemas.money import naira_words
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from nightscreen.tasks.run_registry import Live
+
+_LOOK_S = 0.25
+_TELL_EVERY_S = 10.0
+
+
+def run_errand(
+    make: Callable[[], Awaitable[Any]],
+    tell: Callable[[Mapping[str, Any]], None],
+    *,
+    json_output: bool,
+) -> int:
+    """Run a flow by hand and return the exit status.
+
+    Args:
+        make: imports the flow and starts it; called once the engine is made ready.
+        tell: prints the report for people.
+        json_output: print the report as JSON instead, and nothing else.
+    """
+    with graceful_sigint():
+        prepare_engine()
+        report: dict[str, Any] = asyncio.run(_under_way(make))
+    if json_output:
+        sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    else:
+        tell(report)
+    return EXIT_BY_STATE.get(report["state"], 1)
+
+
+async def _under_way(make: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
+    async with _progress_told():
+        report: dict[str, Any] = await make()
+        return report
+
+
+@asynccontextmanager
+async def _progress_told() -> AsyncIterator[None]:
+    """Write a line on stderr now and then while the body runs."""
+    teller = asyncio.get_running_loop().create_task(_keep_telling())
+    try:
+        yield
+    finally:
+        teller.cancel()
+        await asyncio.wait([teller])
+
+
+async def _keep_telling() -> None:
+    from nightscreen.tasks import run_registry
+
+    shown = ""
+    waited_s = _TELL_EVERY_S
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        waited_s += _LOOK_S
+        run = run_registry.newest()
+        if run is None or waited_s < _TELL_EVERY_S:
+            continue
+        now = progress_line(run)
+        if now != shown:
+            shown, waited_s = now, 0.0
+            sys.stderr.write(f"{now}\n")
+            sys.stderr.flush()
+
+
+def progress_line(run: Live) -> str:
+    """Return the state of a run in one line; numbers only."""
+    each = list(run.control.progress.values())
+    done, wanted = sum(one.done for one in each), sum(one.wanted for one in each)
+    spent = sum(one.cost_micro for one in each)
+    return (
+        f"Run {run.run_id}: {done:,} of {wanted:,} done, spent {naira_words(spent)}, "
+        f"balance {naira_words(run.control.balance_micro)}"
+    )

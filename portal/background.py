@@ -1,0 +1,67 @@
+"""Work that is carried to its end once begun, and how often it may be begun.
+
+A call that was sent is settled even where the customer closes the page meanwhile, and a server that
+stops waits for it. What the work is belongs to the endpoints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
+_MOST_KEYS = 10_000
+
+
+class Lasting:
+    """Holds work under way."""
+
+    def __init__(self) -> None:
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what work comes to; it goes on where the caller is cancelled."""
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def drain(self) -> None:
+        """Wait until nothing is under way."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+
+class RateLimit:
+    """Lets something begin so many times within a while, for each key; in this process alone.
+
+    Args:
+        times: how many.
+        within_s: the while, in seconds.
+        clock: seconds that only go forward.
+    """
+
+    def __init__(self, times: int, within_s: float, clock: Callable[[], float]) -> None:
+        self._times = times
+        self._within_s = within_s
+        self._clock = clock
+        self._seen: OrderedDict[bytes, deque[float]] = OrderedDict()
+
+    def lets(self, key: str) -> bool:
+        """Tell whether it may begin once more, and count it if so."""
+        name, now = hashlib.sha256(key.encode("utf-8", "replace")).digest(), self._clock()
+        begun = self._seen.setdefault(name, deque())
+        self._seen.move_to_end(name)
+        if len(self._seen) > _MOST_KEYS:
+            self._seen.popitem(last=False)
+        while begun and now - begun[0] >= self._within_s:
+            begun.popleft()
+        if len(begun) >= self._times:
+            return False
+        begun.append(now)
+        return True

@@ -1,0 +1,100 @@
+"""Where the portal stands and whom it speaks for: plain values, read off the settings once.
+
+What customers see of them is in the pages, what listens on a socket in `server`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from nightscreen.schemas.errors import SettingsError
+
+if TYPE_CHECKING:
+    from nightscreen.schemas.settings import Settings
+
+USUAL_PORT = 8080
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class PortalConfig:
+    """Where the portal stands.
+
+    Attributes:
+        origin: scheme, host and port under which customers reach it.
+        callback_path: path of the registered redirect address; empty where another application
+            answers there.
+        consent_url: address of the consent screen.
+        name: who asks, as customers know them.
+        contact: where customers get help; may be empty.
+    """
+
+    origin: str
+    callback_path: str
+    redirect_uri: str
+    consent_url: str
+    client_id: str
+    name: str
+    contact: str
+
+    @property
+    def is_secure(self) -> bool:
+        """Tell whether customers reach it by https."""
+        return self.origin.startswith("https://")
+
+    @property
+    def port(self) -> int:
+        """Return the port to listen on where none is said: its own, where it is on this machine."""
+        parts = urlsplit(self.origin)
+        return USUAL_PORT if self.is_secure or parts.port is None else parts.port
+
+    @property
+    def consent_origin(self) -> str:
+        """Return scheme, host and port of the consent screen."""
+        return origin_of(self.consent_url)
+
+    @property
+    def answers_redirects(self) -> bool:
+        """Tell whether customers come back to the portal from the consent screen."""
+        return bool(self.callback_path)
+
+
+def place_of(settings: Settings) -> PortalConfig:
+    """Return where the portal stands.
+
+    Raises:
+        SettingsError: neither its address nor a redirect address is set.
+    """
+    origin = origin_of(settings.portal_url or settings.redirect_uri)
+    if not origin:
+        raise SettingsError(
+            "where customers reach the portal is not known: set NIGHTSCREEN_REDIRECT_URI to the "
+            "redirect address you registered, or NIGHTSCREEN_PORTAL_URL"
+        )
+    back = urlsplit(settings.redirect_uri)
+    is_ours = origin_of(settings.redirect_uri) == origin
+    return PortalConfig(
+        origin=origin,
+        callback_path=(unquote(back.path) or "/") if is_ours else "",
+        redirect_uri=settings.redirect_uri,
+        consent_url=settings.consent_url,
+        client_id=settings.client_id,
+        name=settings.portal_name,
+        contact=settings.portal_contact.strip(),
+    )
+
+
+def origin_of(url: str) -> str:
+    """Return scheme, host and port of an address as browsers compare them; empty for none."""
+    parts = urlsplit(url)
+    try:
+        number = parts.port
+    except ValueError:
+        return ""
+    if not parts.hostname:
+        return ""
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    port = "" if number in (None, _PORTS.get(parts.scheme)) else f":{number}"
+    return f"{parts.scheme}://{host}{port}"

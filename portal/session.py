@@ -1,0 +1,106 @@
+"""What the portal knows of a browser: a random word in a cookie, and what it was last told.
+
+The word ties forms and redirects to the browser that began them; it names nobody. What is told is
+signed, since a page is made of it. Neither outlives its use by much.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import re
+import secrets
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from nightscreen.steps.consents.links import Signing
+from nightscreen.storage.clock import MICROS
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from nightscreen.portal.config import PortalConfig
+    from nightscreen.storage.journal import Journal
+
+WORD_S = 3600
+TOLD_S = 900
+FORM_TYPE = "application/x-www-form-urlencoded"
+_WORD = re.compile(r"[A-Za-z0-9_-]{22}")
+_WORD_BYTES = 16
+_MOST_FIELDS = 20
+
+
+class Browsers:
+    """Reads and sets cookies, and makes the marks of forms."""
+
+    def __init__(self, journal: Journal, place: PortalConfig) -> None:
+        prefix = "__Host-" if place.is_secure else ""
+        self._word = f"{prefix}nightscreen"
+        self._told = f"{prefix}nightscreen-told"
+        self._secure = place.is_secure
+        self._clock = journal.clock
+        self._forms = Signing(journal, "form")
+        self._tellings = Signing(journal, "told")
+
+    def word(self, request: Request) -> str | None:
+        """Return what tells this browser from others; None where it brings nothing of the kind."""
+        word = request.cookies.get(self._word, "")
+        return word if _WORD.fullmatch(word) else None
+
+    def word_or_new(self, request: Request) -> str:
+        """Return the browser's word, or one it does not have yet."""
+        return self.word(request) or secrets.token_urlsafe(_WORD_BYTES)
+
+    def remember(self, response: Response, word: str) -> None:
+        """Have a browser keep its word for an hour from now."""
+        self._set(response, self._word, word, WORD_S)
+
+    def mark(self, word: str, path: str) -> str:
+        """Return what a form must bring back from this browser."""
+        return self._forms.mark(f"{word}\x1f{path}")
+
+    def is_own(self, request: Request, form: dict[str, str]) -> bool:
+        """Tell whether a form was filled in on the page that this browser was given."""
+        word = self.word(request)
+        if word is None or request.headers.get("sec-fetch-site") == "cross-site":
+            return False
+        expected = self.mark(word, request.url.path).encode()
+        return hmac.compare_digest(expected, form.get("mark", "").encode("utf-8", "replace"))
+
+    def tell(self, response: Response, told: dict[str, Any]) -> None:
+        """Have a browser keep what the next page is to say."""
+        plain = json.dumps({**told, "at": self._clock()}, sort_keys=True).encode()
+        signed = self._tellings.sign(base64.urlsafe_b64encode(plain).decode("ascii"))
+        self._set(response, self._told, signed, TOLD_S)
+
+    def told(self, request: Request) -> dict[str, Any] | None:
+        """Return what this browser was told of late; None where it was nothing."""
+        text = self._tellings.verified(request.cookies.get(self._told, ""))
+        if text is None:
+            return None
+        told: dict[str, Any] = json.loads(base64.urlsafe_b64decode(text))
+        return told if self._clock() - told.pop("at") < TOLD_S * MICROS else None
+
+    def _set(self, response: Response, name: str, value: str, seconds: int) -> None:
+        response.set_cookie(
+            name,
+            value,
+            max_age=seconds,
+            path="/",
+            secure=self._secure,
+            httponly=True,
+            samesite="lax",
+        )
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form, the last of each name; nothing where it is no form of ours."""
+    body = await request.body()
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
+        return {}
+    try:
+        return dict(parse_qsl(body.decode("ascii"), max_num_fields=_MOST_FIELDS))
+    except ValueError:
+        return {}

@@ -1,0 +1,59 @@
+"""Parameters that every run beside screening shares: pulls, BVN consents, offers, loans followed.
+
+They are stored in clear by the engine and the journal: paths and choices only, never rows or keys.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
+"""An address such as s3://bucket, also where a path has swallowed one of its slashes."""
+
+
+class ApiRunParameters(BaseModel):
+    """Where results go, and how far a run may go."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    max_spend: Annotated[str, Field(pattern=r"^(\d{1,12}(\.\d{1,6})?)?$")] = Field(
+        "",
+        title="Spend at most (naira)",
+        description="The run never passes it. Empty: no cap of its own.",
+        examples=["5000"],
+    )
+    deadline: Annotated[str, Field(pattern=r"^(\d{2}:\d{2}|\d{4}-\d{2}-\d{2}T[\d:.+Z-]+)?$")] = (
+        Field(
+            "",
+            title="Deadline",
+            description="Nothing is asked after it: a time of day in Lagos such as 06:00, or an "
+            "ISO instant.",
+            examples=["06:00"],
+        )
+    )
+    run: str = Field(
+        "",
+        title="Resume run",
+        description="Id of an earlier run to resume: only what is missing is done.",
+        pattern=r"^[A-Za-z0-9-]*$",
+    )
+    output: str = Field(
+        "out", title="Output folder", description="Results go into a folder of the run's id there."
+    )
+
+    @field_validator("output")
+    @classmethod
+    def _a_folder(cls, output: str) -> str:
+        """Refuse an address: only screening runs copy their results to one."""
+        if _ADDRESS.match(output):
+            raise ValueError("must be a folder on this machine, not an address")
+        return output
+
+    @property
+    def cap(self) -> Decimal | None:
+        """Return the run's own cap in naira."""
+        return Decimal(self.max_spend) if self.max_spend else None

@@ -1,0 +1,814 @@
+"""Control of one run while it is under way: why it stops, and what is shown of it meanwhile.
+
+Stops are values: the first one wins, whatever is in flight settles, nothing new is sent. Windows
+read this; they and the flow write it. No clock of its own, no engine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nightscreen.schemas.money import naira_words
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.schemas.prices import MOST_COST_MICRO
+from nightscreen.schemas.stops import REFUSALS, refusals
+from nightscreen.schemas.stops import StopReason as StopReason  # noqa: PLC0414 - it belongs to control too
+from nightscreen.storage.clock import LAGOS, to_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+    from nightscreen.client.classify import CallOutcome
+    from nightscreen.schemas.checks import Asked
+
+
+TOLERATED_FROM = 200
+"""Lookups that must be done before the share of failures can stop a run."""
+
+OUTAGE_AFTER = 40
+"""Attempts in a row without an answer, over all checks, that count as an outage."""
+
+NOTICE_SHARE = 0.8
+"""Share of a spending cap at which a notice is given."""
+
+ALIKE_HITS, ALIKE_ANSWERS = 25, 1000
+"""Free answers of one check without a difference, hits or any, from which on it is suspicious."""
+
+UNREADABLE_AFTER = 10
+"""Charged answers of a check in a row that cannot be read, after which it is stopped."""
+
+BLIND_ANSWERS = 100
+"""Answers without a balance after which a balance floor cannot be watched."""
+
+PASSING = {
+    StopReason.OUTAGE: "the service to answer again",
+    StopReason.BALANCE: "the wallet to be topped up",
+    StopReason.QUOTA: "the day's number of lookups, which comes back at noon in Lagos",
+}
+"""Stops that may pass by themselves before the deadline, and what is then waited for."""
+
+ABSURD_COSTS = 2
+"""Lookups that cost more than is believed to be a price, from which on their check stops."""
+
+WITNESSES_AT_FIRST, WITNESSES_LATER = 2, 3
+"""Lookups that must agree before a check stops: until its first good answer, and after it.
+
+At first nothing speaks for the service, and a wrong key or address should show quickly. Later a
+hundred good answers speak for it: proxies and firewalls were seen to refuse single calls, and two
+in a row by chance. Three in a row is preferred to a share of the last fifty: it needs no fifty
+answers, costs nothing (such answers are free), and one good answer ends the suspicion."""
+
+SAME_FAULTS = 5
+"""Lookups of a check without a good answer that must meet the very same 5xx before it stops.
+
+Each may have been charged, so that its worst cost stays reserved; five are a handful."""
+
+SAME_FAULT_WAIT_S = 10.0
+"""Wait once two have met it, doubled after each further one: 70 s in all, longer than a service
+takes to restart."""
+
+ADDRESS = "address"
+TEST_MODE = "test_mode"
+COMPLETED, STOPPED = "completed", "stopped"
+
+
+@dataclass(slots=True)
+class CheckProgress:
+    """One check's numbers while it runs; `wanted` is all lookups it was to ask."""
+
+    wanted: int = 0
+    paid: int = 0
+    free: int = 0
+    reused: int = 0
+    unreadable: int = 0
+    failed: int = 0
+    in_doubt: int = 0
+    lapsed: int = 0
+    spared: int = 0
+    attempts: int = 0
+    cost_micro: int = 0
+    cap: int = 0
+    in_flight: int = 0
+
+    @property
+    def done(self) -> int:
+        """Return how many lookups came to an end."""
+        asked = self.paid + self.free + self.reused + self.failed + self.in_doubt
+        return asked + self.unreadable + self.lapsed + self.spared
+
+    def count(self, standing: LookupStatus, cost_micro: int) -> None:
+        """Count a lookup that came to an end."""
+        self.cost_micro += cost_micro
+        name = standing.name.lower()
+        setattr(self, name, getattr(self, name) + 1)
+
+
+@dataclass(slots=True)
+class CircuitBreaker:
+    """Pauses every check while the service is silent, and probes it.
+
+    It opens after some attempts in a row without an answer. While it is open one call at a time is
+    let through as a probe; the first answer closes it. Instants are seconds on the loop's clock,
+    which nobody sets back.
+
+    Attributes:
+        after: attempts in a row without an answer that open it.
+        probe_every: time between two probes.
+    """
+
+    after: int = OUTAGE_AFTER
+    probe_every: float = 15.0
+    silent: int = 0
+    opened_at: float | None = None
+    next_probe_at: float = 0.0
+
+    def answered(self) -> None:
+        """Close: the service gave a sign of life."""
+        self.silent = 0
+        self.opened_at = None
+
+    def silence(self, at: float) -> None:
+        """Count an attempt without an answer."""
+        self.silent += 1
+        if self.opened_at is None and self.silent >= self.after:
+            self.opened_at = at
+        if self.opened_at is not None:
+            self.next_probe_at = at + self.probe_every
+
+    def resume_at(self, at: float, in_flight: int) -> float | None:
+        """Return when the next call may be sent; None where nothing holds it back."""
+        if self.opened_at is None:
+            return None
+        if in_flight:
+            return at + self.probe_every
+        return self.next_probe_at if at < self.next_probe_at else None
+
+
+@dataclass(slots=True)
+class Witnesses:
+    """What lookups of one check said, since its last good answer, that makes further calls useless.
+
+    A customer is a witness for what a lookup was answered: a refused key, a wrong address, a fault.
+    Their other identifiers add nothing. It counts beside another only where it was sent after that
+    one was heard, so that one bad moment, in which many calls are in flight, is one witness. While
+    there is a witness the check asks one lookup at a time.
+
+    Attributes:
+        proved: the check has had a good answer in this run.
+        stop: the last refusal as (word, whether it is of the whole run); None where there is none.
+        not_before: instant, on the loop's clock, before which the next call may not be sent.
+        live: the check has had an answer about whom it was asked.
+    """
+
+    proved: bool = False
+    stop: tuple[str, bool] | None = None
+    not_before: float = 0.0
+    live: bool = False
+    _samples: dict[bytes, set[Hashable]] = field(default_factory=dict)
+    _heard: int = 0
+    _witnesses: dict[str, set[Hashable]] = field(default_factory=dict)
+    _heard_of: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether there is a witness."""
+        return bool(self._witnesses)
+
+    def starts_anew(self) -> None:
+        """Forget refusals, which cost nothing to hear again; faults may be charged and stay."""
+        self.not_before = 0.0
+        if self.stop is not None:
+            self._witnesses.pop(self.stop[0], None)
+            self.stop = None
+
+    @property
+    def mark(self) -> int:
+        """Return what a call that is sent now is to bring back."""
+        return self._heard
+
+    def answered(self) -> None:
+        """Forget every witness: the service answered."""
+        self.proved = True
+        if self._witnesses:
+            self.stop = None
+            self.not_before = 0.0
+            self._witnesses.clear()
+            self._heard_of.clear()
+
+    def answered_about_its_own(self) -> None:
+        """Forget records of somebody else: this answer was about whom it was asked."""
+        self.live = True
+        self._samples.clear()
+
+    def hear_sample(self, record: bytes, witness: Hashable) -> int:
+        """Hear a lookup answered with somebody else's record; return how many got the very same.
+
+        Calls in flight together count too, since no bad moment makes such a record.
+        """
+        subjects = self._samples.setdefault(record, set())
+        subjects.add(witness)
+        return len(subjects)
+
+    def hear(self, word: str, witness: Hashable, mark: int) -> int:
+        """Hear a lookup; return how many witnesses there are for what it says."""
+        witnesses = self._witnesses.setdefault(word, set())
+        if witness not in witnesses and mark >= self._heard_of.get(word, 0):
+            witnesses.add(witness)
+            self._heard += 1
+            self._heard_of[word] = self._heard
+        return len(witnesses)
+
+
+@dataclass(slots=True)
+class TestModeDetector:
+    """Watches whether one check's answers differ at all: a service that is not live says the same.
+
+    Real answers about different people differ or cost something; misses may well be alike, hits
+    are not.
+    """
+
+    answers: int = 0
+    hits: int = 0
+    judged: bool = False
+    _first: bytes | None = None
+    _first_hit: bytes | None = None
+
+    def saw(self, body: bytes, cost_micro: int | None, *, hit: bool) -> bool:
+        """Take note of an answer; return True once, where there are too many of one kind."""
+        if self.judged:
+            return False
+        self.answers += 1
+        self.hits += hit
+        if self._first is None:
+            self._first = body
+        if hit and self._first_hit is None:
+            self._first_hit = body
+        alike = body == (self._first_hit if hit else self._first)
+        live = bool(cost_micro) or not alike or 0 < self.hits < self.answers
+        suspicious = not live and (self.hits >= ALIKE_HITS or self.answers >= ALIKE_ANSWERS)
+        self.judged = live or suspicious
+        return suspicious
+
+
+@dataclass(slots=True)
+class BalanceEstimate:
+    """The least the service's wallet can hold now, as far as answers tell, micro-naira.
+
+    Answers overtake each other, so that the latest balance may not know of charges that are known
+    here: what settled while an answer was on its way is taken off the balance it bore.
+    """
+
+    least_micro: int | None = None
+    settled_micro: int = 0
+
+    def takes(self, charged_micro: int, balance_micro: int | None, mark: int) -> None:
+        """Enter an attempt that came back.
+
+        Args:
+            charged_micro: the most it can have cost.
+            balance_micro: the balance it bore, if any.
+            mark: `settled_micro` when it was sent.
+        """
+        overtaken = self.settled_micro - mark
+        self.settled_micro += charged_micro
+        if self.least_micro is not None:
+            self.least_micro -= charged_micro
+        if balance_micro is None:
+            return
+        least = balance_micro - overtaken
+        if self.least_micro is None or balance_micro < self.least_micro:
+            self.least_micro = least
+        else:
+            self.least_micro = max(self.least_micro, least)
+
+
+@dataclass(slots=True)
+class Silence:
+    """How long a run has had no answer, and what each check waits for meanwhile.
+
+    A run that waits for whatever reason is given up by this one rule: a silent service, one that
+    asks to be left alone for ever, a lookup that another process holds.
+
+    Attributes:
+        give_up_after_s: seconds after which the run stops; None where it never does.
+        began: when it began, in seconds on the loop's clock; None while answers come.
+        since: the same as an instant, for people.
+    """
+
+    give_up_after_s: float | None = None
+    began: float | None = None
+    since: int | None = None
+    _reasons: dict[str, str] = field(default_factory=dict)
+
+    def ends(self) -> None:
+        """Forget it: there was an answer."""
+        if self.began is not None:
+            self.began = self.since = None
+            self._reasons.clear()
+
+    def goes_on(self, who: str, reason: str, *, at: float, now: int) -> None:
+        """Take note of what a check waits for; where nothing was waited for, it begins now."""
+        if self.began is None:
+            self.began, self.since = at, now
+        self._reasons[who] = reason
+
+    @property
+    def reason(self) -> str:
+        """Return what is waited for, in words; nothing where answers come."""
+        return "; ".join(dict.fromkeys(self._reasons.values()))
+
+    @property
+    def gives_up_at(self) -> float | None:
+        """Return when the run stops if no answer comes; None where it does not."""
+        if self.began is None or self.give_up_after_s is None:
+            return None
+        return self.began + self.give_up_after_s
+
+
+@dataclass(slots=True)
+class SpendingAlert:
+    """One spending cap and what others had spent under it when the run began, micro-naira."""
+
+    name: str
+    cap_micro: int
+    before_micro: int
+    told: bool = False
+
+
+@dataclass(slots=True)
+class Control:
+    """Shared by the windows of a run.
+
+    Attributes:
+        tolerated_failure_pct: share of failed lookups from which the run stops.
+        deadline_at: instant after which nothing new is sent, microseconds.
+        balance_floor_micro: nothing is sent that could take the balance below it.
+        breaker: pauses the run while the service is silent.
+        silence: how long no answer has come, and why.
+        proved_before: something was answered before this session, in this run or an earlier one.
+        resting_since: instant since which a stopped run waits to go on; None where it does not.
+        quota_until: instant at which the day's number of a check comes back, once it is used up.
+        paused_until: instant, on the loop's clock, until which the service asked a check to wait.
+        watches: the caps a notice is due for.
+        highest_micro: the highest price seen in this run, by check; prices may rise under way.
+        price_limits: the highest cost that is believed to be a price, by check.
+        price_list: the file of the price list, for who must correct it.
+        bound_micro: worst cost of what is reserved or in flight at this moment.
+        wallet: the least that is left in the wallet.
+        excess_micro: what calls cost beyond what was reserved for them, since prices rose.
+        unreadable_run: charged answers that could not be read since the last record that could, by
+            check; a miss, which has none, tells nothing of how records are written.
+        absurd: lookups that cost more than is believed to be a price, by check.
+        heard: told of each attempt that came back: its check, its seconds, and what was read; for
+            measures only, None where nobody listens.
+    """
+
+    tolerated_failure_pct: float = 100.0
+    deadline_at: int | None = None
+    balance_floor_micro: int | None = None
+    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
+    silence: Silence = field(default_factory=Silence)
+    proved_before: bool = False
+    resting_since: int | None = None
+    quota_until: dict[Asked, int] = field(default_factory=dict)
+    paused_until: dict[Asked, float] = field(default_factory=dict)
+    watches: list[SpendingAlert] = field(default_factory=list)
+    stop: str | None = None
+    stopped_checks: dict[Asked, str] = field(default_factory=dict)
+    progress: dict[Asked, CheckProgress] = field(default_factory=dict)
+    balance_micro: int | None = None
+    highest_micro: dict[Asked, int] = field(default_factory=dict)
+    price_limits: Mapping[str, int] = field(default_factory=dict)
+    price_list: str = ""
+    bound_micro: int = 0
+    troubles: Counter[tuple[str, str]] = field(default_factory=Counter)
+    answered: int = 0
+    notices: list[str] = field(default_factory=list)
+    wallet: BalanceEstimate = field(default_factory=BalanceEstimate)
+    excess_micro: int = 0
+    unreadable_run: Counter[Asked] = field(default_factory=Counter)
+    heard: Callable[[str, float, CallOutcome], None] | None = None
+    absurd: dict[Asked, set[bytes]] = field(default_factory=dict)
+    _likeness: dict[Asked, TestModeDetector] = field(default_factory=dict)
+    _evidence: dict[Asked, Witnesses] = field(default_factory=dict)
+    _blind_from: int = 0
+    _short: bool = False
+    _listeners: list[Callable[[], None]] = field(default_factory=list)
+
+    def on_stop(self, listener: Callable[[], None]) -> None:
+        """Call a listener when the run or a check stops."""
+        self._listeners.append(listener)
+
+    def stop_run(self, reason: str) -> None:
+        """Stop everything; the first reason stays, unless it may pass and someone cancels."""
+        cancelled = reason == StopReason.CANCELLED and self.stop in PASSING
+        if self.stop is None or cancelled:
+            self.stop = reason
+            self._tell()
+
+    def go_on(self) -> None:
+        """Resume the run after stops that may have passed by themselves.
+
+        The wallet may have been topped up: what is left in it is unknown until the next answer.
+        """
+        self.stop = None
+        for check, reason in list(self.stopped_checks.items()):
+            if reason in PASSING:
+                del self.stopped_checks[check]
+        self.quota_until.clear()
+        self.resting_since = None
+        self.breaker.answered()
+        self.silence.ends()
+        self.wallet = BalanceEstimate()
+        self._blind_from = self.answered
+        for evidence in self._evidence.values():
+            evidence.starts_anew()
+
+    def may_pass(self, *reasons: StopReason) -> bool:
+        """Tell whether the run, or a check of a run that went through, stopped for one of these."""
+        if self.stop is not None and self.stop not in PASSING:
+            return False
+        return self.stop in reasons or any(
+            reason in reasons for reason in self.stopped_checks.values()
+        )
+
+    def renew_quotas(self, now: int) -> None:
+        """Let checks go on whose daily number came back since."""
+        for check, until in list(self.quota_until.items()):
+            if now >= until:
+                del self.quota_until[check]
+                if self.stopped_checks.get(check) == StopReason.QUOTA:
+                    del self.stopped_checks[check]
+
+    def stop_check(self, check: Asked, reason: str) -> None:
+        """Stop one check; the run where no check is left."""
+        self.stopped_checks.setdefault(check, reason)
+        if all(each in self.stopped_checks for each in self.progress):
+            self.stop_run(reason)
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    def may_send(self, check: Asked, now: int, at: float) -> bool:
+        """Tell whether a check may send; notices the deadline, and that nothing is answered.
+
+        Args:
+            check: the check.
+            now: the instant.
+            at: the same on the loop's clock.
+        """
+        if self.deadline_at is not None and now >= self.deadline_at:
+            self.stop_run(StopReason.DEADLINE)
+        self.give_up(at)
+        return self.stop is None and check not in self.stopped_checks
+
+    @property
+    def waiting(self) -> tuple[str, int] | None:
+        """Return what is waited for and since when, in words and as an instant."""
+        if self.resting_since is not None:
+            reasons = {self.stop, *self.stopped_checks.values()}
+            words = "; ".join(word for reason, word in PASSING.items() if reason in reasons)
+            return words, self.resting_since
+        if self.silence.since is None:
+            return None
+        return self.silence.reason, self.silence.since
+
+    def give_up(self, at: float) -> None:
+        """Stop the run where no answer has come for too long, and say what was waited for."""
+        silence = self.silence
+        if self.stop is not None or silence.since is None or silence.gives_up_at is None:
+            return
+        if at >= silence.gives_up_at:
+            since = to_instant(silence.since).astimezone(LAGOS)
+            self.notices.append(
+                f"no answer since {since:%Y-%m-%d %H:%M} in Lagos; waited for {silence.reason}"
+            )
+            self.stop_run(StopReason.OUTAGE)
+
+    def resume_at(self, at: float) -> float | None:
+        """Return when the next call may be sent during an outage; None where there is none."""
+        flying = sum(each.in_flight for each in self.progress.values())
+        return self.breaker.resume_at(at, flying)
+
+    def bind(self, worst_micro: int) -> bool:
+        """Take a call's worst cost into account; False where it could break the balance floor.
+
+        Where what is under way may yet leave room, listeners are told when it has settled; where
+        nothing is, the run stops.
+        """
+        if not self._above_floor(worst_micro):
+            self._short = True
+            if self.bound_micro == 0:
+                self.stop_run(StopReason.BALANCE)
+            return False
+        self.bound_micro += worst_micro
+        return True
+
+    def _above_floor(self, worst_micro: int) -> bool:
+        floor, least = self.balance_floor_micro, self.wallet.least_micro
+        if floor is None:
+            return True
+        if least is None:  # one at a time until an answer bears a balance
+            return self.bound_micro == 0 or self.answered - self._blind_from >= BLIND_ANSWERS
+        return least - self.bound_micro - worst_micro >= floor
+
+    def unbind(self, worst_micro: int) -> None:
+        """Give a call's worst cost back once it has settled."""
+        self.bound_micro -= worst_micro
+        if self._short:
+            self._short = False
+            self._tell()
+
+    def came_back(self, charged_micro: int, balance_micro: int | None, mark: int) -> None:
+        """Take note of what an attempt can have cost and of the balance it bore."""
+        self.wallet.takes(charged_micro, balance_micro, mark)
+        if balance_micro is not None:
+            self.balance_micro = balance_micro
+
+    def saw_answer(self, check: Asked, cost_micro: int | None, reserved_micro: int) -> None:
+        """Take note of an answer and its price; say so where the price rose beyond what was known.
+
+        Args:
+            check: the check.
+            cost_micro: what it cost; None where the service did not say.
+            reserved_micro: what was reserved for it.
+        """
+        self.breaker.answered()
+        self.silence.ends()
+        self.evidence(check).answered()
+        self.answered += 1
+        cost = cost_micro or 0
+        known = self.highest_micro.get(check, 0)
+        news = known < cost <= self.price_limits.get(check.value, cost)
+        if news:
+            self.highest_micro[check] = cost
+        if cost > reserved_micro:
+            self.excess_micro += cost - reserved_micro
+            if news:
+                self.notices.append(
+                    f"the price of {check.value} rose from {naira_words(reserved_micro)} to "
+                    f"{naira_words(cost)} while the run was under way"
+                )
+
+    def saw_record(self, check: Asked) -> None:
+        """Take note of a record that could be read."""
+        self.unreadable_run[check] = 0
+
+    def saw_unreadable(self, check: Asked, trouble: str, cost_micro: int | None) -> None:
+        """Take note of an answer that cannot be read; stop the check where too many were charged.
+
+        One person's answer may be odd. Ten in a row mean that the service has changed its answers,
+        and each further one is paid for and of no use until the table of manners is corrected.
+        """
+        self.troubles[(check.value, trouble)] += 1
+        self.unreadable_run[check] += bool(cost_micro)
+        if self.unreadable_run[check] >= UNREADABLE_AFTER and check not in self.stopped_checks:
+            self.notices.append(
+                f"{check.value} was stopped: {self.unreadable_run[check]} answers in a row were "
+                "charged and could not be read; correct the table of manners, then: nightscreen "
+                "journal reread, and resume the run"
+            )
+            self.stop_check(check, StopReason.FAILURES)
+
+    def saw_cost(
+        self, check: Asked, subject: bytes, cost_micro: int | None, *, absurd: bool
+    ) -> None:
+        """Watch whether a cost can be a price; stop the check at the second lookup where it cannot.
+
+        The stop is `auth`, as where the service itself finds no price: what the account is to pay
+        is not what the lender knows, and only a person can set that right.
+
+        Args:
+            check: the check.
+            subject: whom the call was about.
+            cost_micro: what it cost, None where that is not known.
+            absurd: more was named than any counter could hold.
+        """
+        limit = self.price_limits.get(check.value)
+        if limit is None or not (absurd or (cost_micro or 0) > limit):
+            return
+        lookups = self.absurd.setdefault(check, set())
+        if subject in lookups or len(lookups) >= ABSURD_COSTS:
+            return
+        lookups.add(subject)
+        cost = f"over {naira_words(MOST_COST_MICRO)}" if absurd else naira_words(cost_micro)
+        self.notices.append(
+            f"a {check.value} call cost {cost}, and no more than {naira_words(limit)} is believed "
+            f"to be a price: it counts as {'in doubt' if absurd else 'spent'}, and later calls are "
+            "reserved at the price known before"
+        )
+        if len(lookups) >= ABSURD_COSTS:
+            self.stop_absurd(check)
+
+    def stop_absurd(self, check: Asked) -> None:
+        """Stop a check whose costs cannot be prices, and name the file to correct."""
+        self.notices.append(
+            f"{check.value} was stopped, since {ABSURD_COSTS} calls cost more than is believed to "
+            f"be a price: if that is the price now, write it into {self.price_list}, then resume "
+            "the run"
+        )
+        self.stop_check(check, StopReason.AUTH)
+
+    def saw_body(self, check: Asked, body: bytes, cost_micro: int | None, *, hit: bool) -> None:
+        """Watch whether answers differ; give notice where the service seems not to be live."""
+        likeness = self._likeness.get(check)
+        if likeness is None:
+            likeness = self._likeness[check] = TestModeDetector()
+        if likeness.saw(body, cost_micro, hit=hit):
+            self.notices.append(
+                f"suspicious: {likeness.answers} {check.value} answers about different people are "
+                "all the same and none was charged; make sure that key and address are live ones"
+            )
+
+    def saw_trouble(
+        self, check: Asked, trouble: str, *, silence: bool, at: float, now: int
+    ) -> None:
+        """Take note of an attempt without an answer.
+
+        Args:
+            check: the check.
+            trouble: why there is none.
+            silence: the service gave no sign of life.
+            at: the instant on the loop's clock.
+            now: the instant.
+        """
+        self.troubles[(check.value, trouble)] += 1
+        self.silence.goes_on(check.value, f"the service ({trouble})", at=at, now=now)
+        if silence:
+            self.breaker.silence(at)
+        else:
+            self.breaker.answered()
+
+    # --- what makes further calls useless ---
+
+    def evidence(self, check: Asked) -> Witnesses:
+        """Return what the lookups of a check said against going on."""
+        return self._evidence.setdefault(check, Witnesses())
+
+    def heard_stop(
+        self, check: Asked, witness: Hashable, reading: CallOutcome, *, mark: int, price_micro: int
+    ) -> bool:
+        """Hear a lookup whose answer makes further calls useless; stop where enough lookups agree.
+
+        A wallet that is known to hold less than the call costs is a witness of its own. What is
+        known is what other answers said: the balance that a refusal bears is its own word.
+
+        Args:
+            check: the check.
+            witness: whom the lookup was for.
+            reading: what it was answered.
+            mark: what `Witnesses.mark` was when it was sent.
+            price_micro: what it would have cost.
+
+        Returns:
+            False where it is so far this lookup's failure alone.
+        """
+        if self.stop is not None or check in self.stopped_checks:
+            return True
+        evidence, word = self.evidence(check), str(reading.stop)
+        needed = WITNESSES_LATER if evidence.proved else WITNESSES_AT_FIRST
+        least = self.wallet.least_micro
+        if word == StopReason.BALANCE and least is not None and least < price_micro:
+            needed = 1
+        evidence.stop = (word, str(reading.stop_scope) == "run")
+        if evidence.hear(word, witness, mark) < needed:
+            return False
+        self._stop_for(check, *evidence.stop)
+        return True
+
+    def _stop_for(self, check: Asked, word: str, whole_run: bool) -> None:
+        if word == ADDRESS and (self.answered or self.proved_before):
+            self.notices.append(
+                f"the address answered {check.value} as the service does not (a 404 or a "
+                "redirect), while other answers came: see what stands between, such as a proxy"
+            )
+            self.stop_check(check, StopReason.OUTAGE)
+        elif whole_run:
+            self.stop_run(word)
+        else:
+            self.stop_check(check, word)
+
+    def heard_fault(
+        self, check: Asked, witness: Hashable, fault: str, *, mark: int, at: float
+    ) -> None:
+        """Hear a lookup that met a fault of the service; stop its check where all meet the same.
+
+        Only until the first good answer: later faults are rare ones, an outage or an overload.
+        """
+        evidence = self.evidence(check)
+        if evidence.proved or not fault:
+            return
+        number = evidence.hear(fault, witness, mark)
+        if number > 1:
+            evidence.not_before = at + SAME_FAULT_WAIT_S * 2 ** (number - 2)
+        if number >= SAME_FAULTS and check not in self.stopped_checks:
+            self.notices.append(
+                f"{number} {check.value} lookups in a row met the same fault of the service, and "
+                "none was answered; each may have been charged"
+            )
+            self.stop_check(check, StopReason.OUTAGE)
+
+    def heard_sample(self, check: Asked, witness: Hashable, record: bytes) -> bool:
+        """Hear a lookup answered with a record of somebody else; stop where others get the same.
+
+        A service that is live has no one record for different people: what answers is in test mode.
+
+        Args:
+            check: the check.
+            witness: whom the lookup was for.
+            record: digest of the record.
+
+        Returns:
+            False where it is so far this lookup's failure alone.
+        """
+        if self.stop is not None:
+            return self.stop == TEST_MODE
+        evidence = self.evidence(check)
+        needed = WITNESSES_LATER if evidence.live else WITNESSES_AT_FIRST
+        if evidence.hear_sample(record, witness) < needed:
+            return False
+        self.notices.append(
+            f"{check.value} lookups of different identities were answered with one and the same "
+            "record of somebody else: the service, or what stands before it, answers with samples"
+        )
+        self.stop_run(TEST_MODE)
+        return True
+
+    def conclude(self) -> None:
+        """Decide, once nothing is left to ask, about refusals that no other lookup could confirm.
+
+        Where nothing at all was answered they count: no lookup contradicts them. Where something
+        was, they are those lookups' failures, and a notice says so.
+        """
+        if self.stop is not None:
+            return
+        alone = not (self.answered or self.proved_before)
+        for check, evidence in self._evidence.items():
+            if evidence.stop is None or check in self.stopped_checks:
+                continue
+            if alone:
+                self._stop_for(check, *evidence.stop)
+            elif not evidence.proved:
+                self.notices.append(
+                    f"the only {check.value} lookups asked failed ({evidence.stop[0]}); nothing of "
+                    "the check could confirm or contradict it, other answers came"
+                )
+
+    def ended(self, check: Asked, standing: LookupStatus, cost_micro: int) -> None:
+        """Count a lookup that came to an end; stop where too many failed."""
+        if standing is LookupStatus.WAITING:
+            return
+        self.progress[check].count(standing, cost_micro)
+        self.weigh()
+
+    def weigh(self) -> None:
+        """Look at what is counted so far: near a cap, give notice; where too many failed, stop.
+
+        While the service is silent nothing is weighed: what probes lose is the outage's doing.
+        """
+        self._watch_caps()
+        if self.breaker.opened_at is not None:
+            return
+        done = sum(each.done - each.spared for each in self.progress.values())
+        failed = sum(each.failed + each.in_doubt for each in self.progress.values())
+        if done >= TOLERATED_FROM and 100 * failed > self.tolerated_failure_pct * done:
+            self.stop_run(StopReason.FAILURES)
+
+    def _watch_caps(self) -> None:
+        """Give notice once for each cap that is nearly used up."""
+        spent = sum(each.cost_micro for each in self.progress.values())
+        for watch in self.watches:
+            if not watch.told and watch.before_micro + spent >= NOTICE_SHARE * watch.cap_micro:
+                watch.told = True
+                self.notices.append(
+                    f"{NOTICE_SHARE:.0%} of the {watch.name} spending cap is used up"
+                )
+
+    def ending(self) -> tuple[str, str | None]:
+        """Return state and stop reason of a run that has come to its end."""
+        if self.stop == TEST_MODE:
+            return TEST_MODE, None
+        if self.stop == ADDRESS:
+            return STOPPED, StopReason.OUTAGE.value
+        if self.stop is not None:
+            return STOPPED, self.stop
+        if self.stopped_checks:
+            return STOPPED, next(iter(self.stopped_checks.values()))
+        return COMPLETED, None
+
+    def refusals(self) -> list[str]:
+        """Return what is wrong with address, key or rights, where run or check stops for it."""
+        reasons = {StopReason.AUTH.value, StopReason.OUTAGE.value, ADDRESS}
+        halted = {check.value for check, why in self.stopped_checks.items() if why in reasons}
+        found = [
+            (check, trouble)
+            for check, trouble in self.troubles
+            if check in halted or self.stop in {StopReason.AUTH, ADDRESS}
+        ]
+        if self.stop == StopReason.AUTH:
+            return refusals(found) or ([] if self.absurd else [REFUSALS["auth"]])
+        return refusals(found)

@@ -1,0 +1,385 @@
+"""Gathering: the run's own process offers shards to its parts and gathers what becomes of them.
+
+It alone opens and closes the books, funds rounds, and counts. A part is lost as soon as the lock of
+its process is free, whatever the engine says of it: its shards are then taken by others, and it is
+started again. Where nobody takes part at all, the run's own process asks. What a part does is in
+`parts`; how one is started is the engine's (`Crew`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from nightscreen.schemas.checks import Check, Outcome
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.calling.shards import ShardLayout
+from nightscreen.steps.calling.worker import TERMS, caps_document, put_ended, terms_of_round
+from nightscreen.steps.calling.worker_stats import Totals
+from nightscreen.storage.journal import journal_of
+from nightscreen.storage.journal.work_queue import ASKING, CALLED, WHOLE_RUN, SharedWork
+from nightscreen.storage.workspace import Workspace, sweep_shared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.steps.calling.worker import Ask
+    from nightscreen.steps.screening_run import ScreeningRun
+    from nightscreen.storage.journal.work_queue import PartState, ShardState, WorkState
+
+POLL_S = 0.5
+LEAST_LOOKUPS = 100
+"""Lookups a worker below which starting processes would take longer than asking does."""
+MOST_STARTS = 4
+"""How often one part is started before it is given up."""
+ALONE_AFTER_S = 120.0
+"""Time without any living part after which the run's own process asks as well."""
+LET_GO_S = 20.0
+"""How long parts have to settle where the run's own process is cancelled."""
+BALANCE_MARGIN = 2
+"""How often a full cap of every check may have been charged between two looks at the balance."""
+
+
+class Crew(Protocol):
+    """Starts parts, and knows what the engine says of them."""
+
+    async def start(self, part: int) -> None:
+        """Start a part."""
+
+    async def came_to_nothing(self, part: int) -> bool:
+        """Tell whether what was started for a part has ended, as far as the engine knows."""
+
+
+@dataclass(slots=True)
+class Gathering:
+    """One session of asking with several workers.
+
+    Attributes:
+        line: the run.
+        session: names this session and the place it shares with its parts.
+        space: that place.
+        asking: what the run's own process has open.
+        crew: starts parts.
+        ask: asks one shard in the run's own process.
+        starts: how often each part was started.
+        gathered: shards of the round whose ends are known.
+        told: scopes whose stop the parts know of.
+        alone: what this process asks itself, by check.
+        last_sign: when a part was last seen alive, on the loop's clock.
+        done: lookups that had come to an end at the last look.
+    """
+
+    line: ScreeningRun
+    session: str
+    space: Workspace
+    work: SharedWork
+    crew: Crew
+    ask: Ask
+    asking: Asking | None = None
+    totals: Totals = field(default_factory=Totals)
+    starts: dict[int, int] = field(default_factory=dict)
+    gathered: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
+    alone: dict[Check, asyncio.Task[None]] = field(default_factory=dict)
+    last_sign: float | None = None
+    done: int = 0
+
+    def layout(self) -> ShardLayout:
+        """Return how shards are laid out for the parts."""
+        line = self.line
+        workers = line.parameters.workers
+        return ShardLayout(self.space, line.settings.shard_rows, workers, line.chains)
+
+
+def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
+    """Return how many workers a run is to have: as it is told now, or was told when begun."""
+    if not parameters.run or "workers" in parameters.model_fields_set:
+        return parameters.workers
+    with journal_of(settings) as journal:
+        earlier = journal.runs.find(parameters.run)
+    return parameters.workers if earlier is None else int(earlier.parameters.get("workers", 1))
+
+
+def is_worth_it(line: ScreeningRun) -> bool:
+    """Tell whether a run has several workers and enough to ask for them."""
+    waiting = int((line.standing == LookupStatus.WAITING.value).sum())
+    workers = line.parameters.workers
+    return workers > 1 and waiting >= LEAST_LOOKUPS * workers
+
+
+def open_gathering(line: ScreeningRun, number: int, crew: Crew, ask: Ask) -> Gathering:
+    """Call the parts of a run to a session of asking.
+
+    Args:
+        line: the run, priced.
+        number: the how-manieth session of this process.
+        crew: starts parts.
+        ask: asks one shard in this process.
+
+    Raises:
+        OutputError: the shared place cannot be made or reached.
+    """
+    holders = line.journal.holders
+    shared = line.settings.shared or str(line.settings.home)
+    sweep_shared(shared, line.journal.journal_id, holders.alive)
+    session = f"{line.run_id}.{number}@{holders.name}"
+    space = Workspace.shared(shared, line.journal.journal_id, session, line.journal.sealer)
+    work = SharedWork.of(line.journal)
+    floor = line.control.balance_floor_micro
+    space.note(
+        TERMS,
+        {
+            "needed": len(line.standing),
+            "fresh_at": line.freshness.at,
+            "since": line.freshness.since,
+            "deadline_at": line.control.deadline_at,
+            "floor_micro": None if floor is None else floor + _in_flight_micro(line),
+        },
+    )
+    work.begin(line.run_id, session, line.parameters.workers)
+    return Gathering(line, session, space, work, crew, ask)
+
+
+def _in_flight_micro(line: ScreeningRun) -> int:
+    """Return what others may have charged before a part hears of it from the balance."""
+    caps = line.settings.max_in_flight
+    total = 0
+    for check in line.wanted.checks:
+        mine = line.worst[line.ranked.is_of(check.value)]
+        dearest = int(mine.max()) if len(mine) else 0
+        total += BALANCE_MARGIN * getattr(caps, check.value) * dearest
+    return total
+
+
+# --- a round ---
+
+
+async def ask_round(gathering: Gathering, shards: Mapping[Check, list[str]]) -> None:
+    """Have the shards of a round asked by the parts, and gather what becomes of them."""
+    await asyncio.to_thread(_offer, gathering, shards)
+    try:
+        while True:
+            state = await look(gathering)
+            if _is_over(gathering, state):
+                return
+            await _bring_back_lost(gathering, state)
+            _help_out(gathering, state)
+            await asyncio.sleep(POLL_S)
+    finally:
+        for task in gathering.alone.values():
+            task.cancel()
+        gathering.alone.clear()
+
+
+def _offer(gathering: Gathering, shards: Mapping[Check, list[str]]) -> None:
+    line, asking = gathering.line, gathering.asking
+    names = [(name, check.value) for check, each in shards.items() for name in each]
+    caps = line.caps if asking is None else asking.book.caps
+    highest = {check.value: price for check, price in line.control.highest_micro.items()}
+    gathering.space.note(
+        terms_of_round(names[0][0]), {"caps": caps_document(caps), "highest_micro": highest}
+    )
+    gathering.gathered.clear()
+    gathering.work.lay_out(line.run_id, names)
+
+
+async def look(gathering: Gathering) -> WorkState:
+    """Look at the parts once: pass stops on, add their numbers up, gather what was asked."""
+    line, control = gathering.line, gathering.line.control
+    mine = _own_stops(gathering)
+    gathering.told.update(mine)
+    state = await asyncio.to_thread(_exchange, gathering, mine)
+    for scope, reason in state.stops.items():
+        gathering.told.add(scope)
+        if scope == WHOLE_RUN:
+            control.stop_run(reason)
+        elif Check(scope) not in control.stopped_checks:
+            control.stop_check(Check(scope), reason)
+    for part in state.parts:
+        if part.holder is not None:
+            gathering.totals.take(control, part.holder, part.numbers)
+    living = [part.holder for part in state.parts if part.holder and part.alive]
+    gathering.totals.of_the_moment(control, living)
+    for shard in state.shards:
+        if shard.done and shard.name not in gathering.gathered:
+            ends = await asyncio.to_thread(_read_ends, gathering, shard)
+            _gather(gathering, *ends)
+            gathering.gathered.add(shard.name)
+    if control.deadline_at is not None and line.clock() >= control.deadline_at:
+        control.stop_run(StopReason.DEADLINE)
+    _watch_silence(gathering)
+    return state
+
+
+def _watch_silence(gathering: Gathering) -> None:
+    """Give the run up where its parts bring nothing for too long: a stopped one looks alive."""
+    control = gathering.line.control
+    at, now = asyncio.get_running_loop().time(), gathering.line.clock()
+    done = sum(each.done for each in control.progress.values())
+    if done != gathering.done:
+        gathering.done = done
+        control.silence.ends()
+    else:
+        control.silence.goes_on("workers", "what the run's workers ask", at=at, now=now)
+    control.give_up(at)
+
+
+def _own_stops(gathering: Gathering) -> dict[str, str]:
+    """Return the stops of this process that the parts do not know of yet, by scope."""
+    control = gathering.line.control
+    found: dict[str, str] = {check.value: why for check, why in control.stopped_checks.items()}
+    if control.stop is not None:
+        found[WHOLE_RUN] = control.stop
+    return {scope: why for scope, why in found.items() if scope not in gathering.told}
+
+
+def _exchange(gathering: Gathering, mine: Mapping[str, str]) -> WorkState:
+    for scope, reason in mine.items():
+        gathering.work.stop(gathering.line.run_id, scope, reason)
+    return gathering.work.look(gathering.line.run_id)
+
+
+def _read_ends(
+    gathering: Gathering, shard: ShardState
+) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.int16], NDArray[np.bool_]]:
+    """Return what became of a shard's lookups: indexes, standings, attempts, listings.
+
+    What another process of this very run had been answered counts as the run's own answer.
+    """
+    table = gathering.space.get(f"ended-{shard.name}")
+    indexes, standing = table["index"].to_numpy(), table["standing"].to_numpy().copy()
+    reused = np.flatnonzero(standing == LookupStatus.REUSED.value)
+    if len(reused):
+        line = gathering.line
+        subjects = gathering.space.get(shard.name)["subject"].to_pylist()
+        mine = [subjects[place] for place in reused]
+        known = line.journal.answers.latest(shard.check, mine, bodies=False)
+        for place, subject in zip(reused, mine, strict=True):
+            answer = known.get(subject)
+            if answer is not None and answer.outcome == Outcome.UNREADABLE:
+                standing[place] = LookupStatus.UNREADABLE.value
+            elif answer is not None and answer.run_id == line.run_id:
+                paid = answer.cost_micro != 0
+                standing[place] = LookupStatus.PAID.value if paid else LookupStatus.FREE.value
+    return indexes, standing, table["attempts"].to_numpy(), table["listed"].to_numpy()
+
+
+def _gather(
+    gathering: Gathering,
+    indexes: NDArray[np.int64],
+    standing: NDArray[np.int8],
+    attempts: NDArray[np.int16],
+    listed: NDArray[np.bool_],
+) -> None:
+    """Take over what became of a shard's lookups."""
+    line, asking = gathering.line, gathering.asking
+    line.standing[indexes] = standing
+    line.listed[indexes] |= listed
+    if asking is None:
+        return
+    asking.attempts[indexes] = np.maximum(asking.attempts[indexes], attempts)
+    if asking.sparing is not None:
+        for place in np.flatnonzero(standing != LookupStatus.WAITING.value):
+            asking.sparing.end(int(indexes[place]), listed=bool(listed[place]))
+
+
+def _is_over(gathering: Gathering, state: WorkState) -> bool:
+    """Tell whether every shard was asked, or will not be, and nothing is under way."""
+    control = gathering.line.control
+    stopped = {check.value for check in control.stopped_checks}
+    if control.stop is not None:
+        settled = not any(part.alive and part.state == ASKING for part in state.parts)
+        return settled and all(task.done() for task in gathering.alone.values())
+    return all(shard.done or (shard.check in stopped and not shard.held) for shard in state.shards)
+
+
+# --- parts that were lost ---
+
+
+async def call_parts(gathering: Gathering) -> None:
+    """Start every part."""
+    for part in range(1, gathering.line.parameters.workers + 1):
+        await _start(gathering, part)
+
+
+async def _start(gathering: Gathering, part: int) -> None:
+    gathering.starts[part] = gathering.starts.get(part, 0) + 1
+    await gathering.crew.start(part)
+
+
+async def _bring_back_lost(gathering: Gathering, state: WorkState) -> None:
+    """Start again each part whose process is dead, or never came to be."""
+    if gathering.line.control.stop is not None:
+        return
+    for part in state.parts:
+        if gathering.starts.get(part.part, 0) >= MOST_STARTS:
+            continue
+        if await _is_lost(gathering, part):
+            await asyncio.to_thread(gathering.work.call_again, gathering.line.run_id, part.part)
+            await _start(gathering, part.part)
+
+
+async def _is_lost(gathering: Gathering, part: PartState) -> bool:
+    if part.state == ASKING:
+        return not part.alive
+    return part.state == CALLED and await gathering.crew.came_to_nothing(part.part)
+
+
+def _help_out(gathering: Gathering, state: WorkState) -> None:
+    """Ask in this process too, where nobody has taken part for long."""
+    now = asyncio.get_running_loop().time()
+    if gathering.last_sign is None or any(
+        part.alive and part.state == ASKING for part in state.parts
+    ):
+        gathering.last_sign = now
+    if now - gathering.last_sign < ALONE_AFTER_S or gathering.alone:
+        return
+    notice = (
+        f"no worker took part for {ALONE_AFTER_S:.0f} s, so that the run asked in its own process; "
+        "see that workers of the pool run"
+    )
+    if notice not in gathering.line.control.notices:
+        gathering.line.control.notices.append(notice)
+    loop = asyncio.get_running_loop()
+    for check in gathering.line.wanted.checks:
+        gathering.alone[check] = loop.create_task(_ask_alone(gathering, check))
+
+
+async def _ask_alone(gathering: Gathering, check: Check) -> None:
+    run_id = gathering.line.run_id
+    while gathering.line.control.stop is None:
+        name = await asyncio.to_thread(gathering.work.take, run_id, check.value)
+        if name is None:
+            return
+        await gathering.ask(check, name)
+        indexes = gathering.space.get(name)["index"].to_numpy()
+        await asyncio.to_thread(
+            put_ended, gathering.space, name, indexes, gathering.line, gathering.asking
+        )
+        await asyncio.to_thread(gathering.work.done, run_id, name)
+
+
+# --- the end ---
+
+
+async def let_go(gathering: Gathering) -> None:
+    """Let the parts end; where the run was stopped, wait until what is in flight has settled."""
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + LET_GO_S
+    while gathering.line.control.stop is not None and loop.time() < give_up_at:
+        state = await look(gathering)
+        if not any(part.alive and part.state == ASKING for part in state.parts):
+            break
+        await asyncio.sleep(POLL_S)
+    await asyncio.to_thread(gathering.work.end, gathering.line.run_id)
+    gathering.totals.of_the_moment(gathering.line.control, ())
+    await asyncio.to_thread(gathering.space.clear)

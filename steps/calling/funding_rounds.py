@@ -1,0 +1,493 @@
+"""Asking: the funded lookups of a run, round by round, between an opening and a closing call.
+
+Each round funds the next lookups in rank with the money there is; what settles below its
+reservation funds the next round. The calls themselves are made by `lookups`.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from nightscreen.client.api import Client
+from nightscreen.client.limiter import AdaptiveCap, Cap, LeasedCap
+from nightscreen.client.response_rules import FailureReason
+from nightscreen.client.wire import lookup_request
+from nightscreen.schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Outcome
+from nightscreen.schemas.errors import ServiceAddressError
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.schemas.stops import REFUSALS
+from nightscreen.steps.calling.control import ADDRESS, WITNESSES_LATER, StopReason
+from nightscreen.steps.calling.jobs import LookupTask
+from nightscreen.steps.calling.journal_writer import JournalWriter
+from nightscreen.steps.calling.shards import ShardLayout, chains_of
+from nightscreen.steps.calling.short_circuit import ShortCircuit, Spares
+from nightscreen.steps.calling.window import RetryBudget, Window
+from nightscreen.steps.planning.lookup_table import check_number, check_of
+from nightscreen.steps.planning.price import fund
+from nightscreen.steps.screening_run import money_left
+from nightscreen.storage.clock import MICROS, next_day
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import httpx
+    from numpy.typing import NDArray
+
+    from nightscreen.client.classify import CallOutcome
+    from nightscreen.schemas.calls import Caps
+    from nightscreen.steps.screening_run import ScreeningRun
+
+
+@dataclass(slots=True)
+class Asking:
+    """What is open while a run asks.
+
+    Attributes:
+        layout: where the shards of a round lie.
+        allotted: the caps that are shared with other processes; empty where they are our own.
+        round: number of the round under way.
+        waiting: lookups that waited when the last round was funded; -1 before the first.
+        closing: the lookup held back to close the books with, as a row of the needed lookups.
+        short: lookups are left that the money did not reach in rounds.
+        attempts: attempts made at each needed lookup in this session.
+        sparing: what waits for what, where karma stops at the first listing.
+    """
+
+    line: ScreeningRun
+    client: Client
+    book: JournalWriter
+    layout: ShardLayout
+    windows: dict[Check, Window] = field(default_factory=dict)
+    allotted: dict[Check, LeasedCap] = field(default_factory=dict)
+    round: int = 0
+    waiting: int = -1
+    closing: int | None = None
+    short: bool = False
+    attempts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, np.int16))
+    sparing: Spares | None = None
+
+    def note(self, job: LookupTask) -> None:
+        """Write down what became of a lookup, whoever waits for it."""
+        outcome = job.outcome
+        if job.standing is LookupStatus.REUSED:
+            outcome = self._said_to_another(job)
+            if outcome is Outcome.UNREADABLE:
+                job.standing = LookupStatus.UNREADABLE
+        self.line.standing[job.index] = job.standing.value
+        self.attempts[job.index] = job.attempts
+        if self.sparing is not None and job.standing is not LookupStatus.WAITING:
+            listed = outcome is Outcome.LISTED
+            self.line.listed[job.index] = listed
+            self.sparing.end(job.index, listed=listed)
+
+    def _said_to_another(self, job: LookupTask) -> Outcome | None:
+        """Return what another run was answered meanwhile."""
+        check = job.lookup.check
+        found = self.line.journal.answers.latest(check, [job.subject], bodies=False)
+        answer = found.get(job.subject)
+        return None if answer is None else Outcome(answer.outcome)
+
+    async def close(self) -> None:
+        """Let everything in flight settle, then close connections and the journal's thread.
+
+        Where lookups are still under way, since whoever asked for them failed, nothing new is sent.
+        """
+        if any(window.open for window in self.windows.values()):
+            self.line.control.stop_run(StopReason.CANCELLED)
+        for window in self.windows.values():
+            await window.drain()
+        await self.book.drain()
+        await self.client.aclose()
+        self.book.close()
+
+
+def open_asking(
+    line: ScreeningRun,
+    *,
+    transport: httpx.AsyncBaseTransport | None = None,
+    layout: ShardLayout | None = None,
+    sparing: Spares | None = None,
+    shared_caps: bool = False,
+) -> Asking:
+    """Open the client, the call book and a window for each check.
+
+    Args:
+        line: the run.
+        transport: carries calls in place of sockets.
+        layout: where shards lie; None is the run's own workspace.
+        sparing: what waits for what; None is what the run's chains say.
+        shared_caps: nothing is sent before the caps were allotted, since others share them.
+    """
+    settings = line.settings
+    client = _client(line, transport)
+    book = JournalWriter(
+        line.journal.calls,
+        run_id=line.run_id,
+        purpose=line.wanted.purpose.value,
+        caps=line.caps,
+        since=line.freshness.since,
+    )
+    layout = layout or ShardLayout(line.workspace, settings.shard_rows)
+    attempts = np.zeros(len(line.standing), np.int16)
+    asking = Asking(line, client, book, layout, attempts=attempts, sparing=sparing)
+    if line.chains is not None:
+        ended = line.standing != LookupStatus.WAITING.value
+        asking.sparing = ShortCircuit(line.chains, ended=ended, listed=line.listed)
+    pace = RetryBudget(settings.attempts, random.Random())  # noqa: S311 - jitter, not a secret
+
+    async def send(lookup: Lookup) -> CallOutcome:
+        return await client.send(lookup_request(lookup))
+
+    line.control.proved_before = _is_proved(line)
+    for check in line.wanted.checks:
+        cap: Cap = AdaptiveCap(
+            getattr(settings.max_in_flight, check.value),
+            paused_until=line.control.paused_until.get(check, 0.0),
+        )
+        if shared_caps:
+            cap = asking.allotted[check] = LeasedCap(cap)
+        asking.windows[check] = Window(
+            check,
+            send=send,
+            book=book,
+            cap=cap,
+            control=line.control,
+            pace=pace,
+            clock=line.clock,
+            note=asking.note,
+            sparing=asking.sparing,
+        )
+    return asking
+
+
+def _is_proved(line: ScreeningRun) -> bool:
+    """Tell whether anything the run shows was answered before: by this run, or an earlier one."""
+    reused = () if line.plan is None else line.plan.checks.values()
+    return any(each.reused for each in reused) or line.journal.runs.has_answers(line.run_id)
+
+
+def _client(line: ScreeningRun, transport: httpx.AsyncBaseTransport | None) -> Client:
+    """Return a client with connections for the checks of the run."""
+    settings = line.settings
+    in_flight = settings.max_in_flight.model_dump()
+    wanted = {check.value for check in line.wanted.checks}
+    return Client(
+        settings.base_url,
+        settings.api_key.get_secret_value(),
+        timeouts_s=settings.timeout_s.model_dump(),
+        max_in_flight={name: cap if name in wanted else 1 for name, cap in in_flight.items()},
+        manners=line.manners,
+        transport=transport,
+    )
+
+
+def make_jobs(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> list[LookupTask]:
+    """Return one job for each lookup of a table in the shape of `schemas.plan.NEEDED`."""
+    line = asking.line
+    return [
+        LookupTask(
+            lookup=Lookup(
+                Check(row["check"]), IdentityKind(row["kind"]), row["identity"], row["image_url"]
+            ),
+            subject=row["subject"],
+            worst_micro=int(line.worst[index]),
+            consent_reference=row["consent_reference"],
+            consent_ends_at=row["consent_ends_at"],
+            index=int(index),
+            row=row["row"],
+            attempts=int(asking.attempts[index]),
+        )
+        for index, row in zip(indexes, table.to_pylist(), strict=True)
+    ]
+
+
+async def ask_indexes(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> None:
+    """Ask lookups of one check, but for those that came to an end before; each end is noted."""
+    open_ = asking.line.standing[indexes] == LookupStatus.WAITING.value
+    if not open_.any():
+        return
+    jobs = make_jobs(asking, table.filter(pa.array(open_)), indexes[open_])
+    await asking.windows[Check(table["check"][0].as_py())].ask(jobs)
+
+
+async def _ask_one(asking: Asking, index: int) -> None:
+    one = np.array([index], dtype=np.int64)
+    await ask_indexes(asking, asking.line.needed.one(index), one)
+
+
+# --- opening ---
+
+
+async def open_books(asking: Asking) -> None:
+    """Ask one lookup alone, so that the opening balance is exact and the service is known.
+
+    Raises:
+        ServiceAddressError: the address answers, but not as the service does.
+    """
+    line = asking.line
+    for check, candidates in _openers(line):
+        if await _opens(asking, check, candidates):
+            break
+    _refuse_address(line)
+
+
+async def _opens(asking: Asking, check: Check, candidates: NDArray[np.int64]) -> bool:
+    """Tell whether one of a check's lookups opened the books, or nothing may be asked any more.
+
+    Where the first is refused, another is asked alone: one row tells nothing of the service.
+    """
+    line, control = asking.line, asking.line.control
+    for index in candidates[:WITNESSES_LATER]:
+        if control.stop is not None:
+            return True
+        await _ask_one(asking, int(index))
+        if line.standing[index] in {LookupStatus.PAID, LookupStatus.FREE, LookupStatus.UNREADABLE}:
+            return True
+        if control.answered == 0 and _no_sign_of_the_service(line):
+            control.stop_run(StopReason.OUTAGE)
+        if check in control.stopped_checks or control.evidence(check).stop is None:
+            break
+    return control.stop is not None
+
+
+def _refuse_address(line: ScreeningRun) -> None:
+    """Say so where the address is not the service's and nothing was spent there.
+
+    Raises:
+        ServiceAddressError: the address answers, but not as the service does.
+    """
+    spent = line.journal.money.of_run(line.run_id).bound_micro
+    if line.control.stop == ADDRESS and line.control.answered == 0 and not spent:
+        raise ServiceAddressError(
+            f"{REFUSALS['address']} ({line.settings.base_url}); nothing was spent"
+        )
+
+
+def _no_sign_of_the_service(line: ScreeningRun) -> bool:
+    """Tell whether nothing listens at the address, or what answers there is never readable."""
+    silent = {FailureReason.NOT_SENT.value, FailureReason.UNREADABLE.value}
+    troubles = {trouble for _, trouble in line.control.troubles}
+    return bool(troubles) and troubles <= silent
+
+
+def _openers(line: ScreeningRun) -> list[tuple[Check, NDArray[np.int64]]]:
+    """Return funded lookups that can open the books, by check, those with a sure balance first."""
+    funded = fund(_waiting(line), line.worst, money_left(line))
+    by_check = {
+        check: funded[line.ranked.check[funded] == check_number(check.value)]
+        for check in line.wanted.checks
+    }
+    sure = [check for check in BALANCE_ON_EVERY_ANSWER if check in by_check]
+    rest = [check for check in by_check if check not in BALANCE_ON_EVERY_ANSWER]
+    return [(check, by_check[check]) for check in (*sure, *rest) if len(by_check[check])]
+
+
+# --- rounds ---
+
+
+def _waiting(line: ScreeningRun) -> NDArray[np.int64]:
+    """Return the lookups that wait, in rank, without those of checks that stopped."""
+    here = line.standing[line.order] == LookupStatus.WAITING.value
+    waiting: NDArray[np.int64] = line.order[here].astype(np.int64)
+    stopped = [check_number(check.value) for check in line.control.stopped_checks]
+    if not stopped:
+        return waiting
+    return waiting.compress(~np.isin(line.ranked.check[waiting], stopped))
+
+
+def _follow_prices(line: ScreeningRun) -> None:
+    """Take the highest price seen in this run for the least that a lookup may cost at worst."""
+    for check, highest in line.control.highest_micro.items():
+        mine = line.ranked.is_of(check.value)
+        line.worst[mine] = np.maximum(line.worst[mine], highest)
+
+
+def next_round(asking: Asking) -> dict[Check, list[str]]:
+    """Fund the next lookups in rank and lay them out as shards in the workspace.
+
+    Returns:
+        Names of the shards of each check; empty where nothing more is needed or can be funded.
+    """
+    line = asking.line
+    line.control.renew_quotas(line.clock())
+    if line.control.stop is not None:
+        return {}
+    _follow_prices(line)
+    waiting = _waiting(line)
+    asking.closing = _still_closing(asking, waiting)
+    waiting = waiting[waiting != asking.closing] if asking.closing is not None else waiting
+    funded = _funded(asking, waiting)
+    if asking.closing is None and len(funded):
+        asking.closing = _closer(line, funded)
+        funded = funded[funded != asking.closing] if asking.closing is not None else funded
+    stuck = len(waiting) == asking.waiting
+    asking.waiting = len(waiting)
+    left = len(waiting) - (asking.closing is not None and asking.closing in waiting)
+    if stuck or not len(funded):
+        asking.short = left > 0
+        return {}
+    asking.round += 1
+    asking.book.caps = _keeping_back(asking)
+    return _lay_out(asking, funded)
+
+
+def _still_closing(asking: Asking, waiting: NDArray[np.int64]) -> int | None:
+    """Return the lookup held back, unless its check has stopped meanwhile."""
+    closing = asking.closing
+    return closing if closing is not None and closing in waiting else None
+
+
+def _funded(asking: Asking, waiting: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the next lookups that the caps pay for, and the wallet as far as it is known.
+
+    A wallet that seems too low does not end a run: the service knows better and says so (402).
+    """
+    line = asking.line
+    kept_back = 0 if asking.closing is None else int(line.worst[asking.closing])
+    money = money_left(line)
+    capped = fund(waiting, line.worst, None if money is None else max(0, money - kept_back))
+    least = line.control.wallet.least_micro
+    if least is None:
+        return capped
+    floor = line.control.balance_floor_micro or 0
+    within = fund(capped, line.worst, max(0, least - floor - kept_back))
+    return within if len(within) else capped
+
+
+def _keeping_back(asking: Asking) -> Caps:
+    """Return the caps less what the closing call may cost, so that no resend takes its money."""
+    line = asking.line
+    if asking.closing is None:
+        return line.caps
+    kept = int(line.worst[asking.closing])
+    names = ("run_micro", "day_micro", "month_micro")
+    limits = {name: getattr(line.caps, name) for name in names}
+    lower = {name: max(0, cap - kept) for name, cap in limits.items() if cap is not None}
+    return replace(line.caps, **lower)
+
+
+def _closer(line: ScreeningRun, funded: NDArray[np.int64]) -> int | None:
+    """Choose the last funded lookup that is sure to bear a balance, to close the books with."""
+    sure = [check_number(check.value) for check in BALANCE_ON_EVERY_ANSWER]
+    bearing = funded[np.isin(line.ranked.check[funded], sure)]
+    return int(bearing[-1]) if len(bearing) else None
+
+
+def _lay_out(asking: Asking, funded: NDArray[np.int64]) -> dict[Check, list[str]]:
+    line, layout = asking.line, asking.layout
+    shards: dict[Check, list[str]] = {}
+    names: list[str] = []
+    cut: list[NDArray[np.int64]] = []
+    checks = line.ranked.check[funded]
+    for check in line.wanted.checks:
+        mine = funded[checks == check_number(check.value)]
+        for number, places in enumerate(layout.cut(mine)):
+            name = f"lookups-{check.value}-{asking.round:03d}-{number:05d}"
+            names.append(name)
+            cut.append(mine[places])
+            shards.setdefault(check, []).append(name)
+    for name, indexes, table in zip(names, cut, line.needed.shards(cut), strict=True):
+        shard = table.append_column("index", pa.array(indexes))
+        if layout.is_shared:
+            shard = shard.append_column("worst", pa.array(line.worst[indexes]))
+            if layout.chains is not None and name in shards.get(Check.KARMA, ()):
+                ended = line.standing != LookupStatus.WAITING.value
+                waits = chains_of(layout.chains, indexes, ended, line.listed)
+                layout.space.put(f"chains-{name}", waits)
+        layout.space.put(name, shard)
+    return shards
+
+
+async def ask_shard(asking: Asking, name: str) -> Mapping[str, int]:
+    """Ask one shard's lookups; return how many came to which end."""
+    table = asking.layout.space.get(name)
+    indexes = table["index"].to_numpy()
+    await ask_indexes(asking, table, indexes)
+    ends, counts = np.unique(asking.line.standing[indexes], return_counts=True)
+    return {
+        LookupStatus(int(end)).name.lower(): int(number)
+        for end, number in zip(ends, counts, strict=True)
+    }
+
+
+# --- closing ---
+
+
+async def close_books(asking: Asking) -> None:
+    """Ask the lookup that was held back, once all else has settled, for an exact closing.
+
+    Where money ran short and this call cost less than was held back for it, the next in rank that
+    can be paid for is asked as well, one at a time, until nothing fits.
+    """
+    line = asking.line
+    asking.book.caps = line.caps
+    last = asking.closing
+    while line.control.stop is None and (last is not None or asking.short):
+        if last is None:
+            last = _next_affordable(line)
+        if last is None:
+            line.control.stop_run(StopReason.BUDGET)
+            break
+        for window in asking.windows.values():
+            await window.drain()
+        await _ask_one(asking, last)
+        stopped = check_of(line.ranked.check[last]) in line.control.stopped_checks
+        if line.standing[last] == LookupStatus.WAITING.value and not stopped:
+            line.control.stop_run(StopReason.BUDGET)
+        asking.closing = last = None
+    line.control.conclude()
+    _refuse_address(line)
+
+
+def _next_affordable(line: ScreeningRun) -> int | None:
+    """Return the first lookup in rank that the money pays for, None where there is none."""
+    _follow_prices(line)
+    waiting = _waiting(line)
+    money = money_left(line)
+    if money is not None:
+        waiting = waiting[line.worst[waiting] <= money]
+    return int(waiting[0]) if len(waiting) else None
+
+
+# --- after a stop that may pass ---
+
+
+def seconds_to_resume(line: ScreeningRun) -> float | None:
+    """Return how long to wait before a stopped run is tried again; None where it has ended.
+
+    An outage, a low balance or a quota that is used up may pass by itself, of the run or of a check
+    alone; it is waited for where a deadline is set. The quota comes back with the next day.
+    """
+    control, now = line.control, line.clock()
+    if control.deadline_at is None:
+        return None
+    waits = []
+    if control.may_pass(StopReason.OUTAGE, StopReason.BALANCE):
+        waits.append(line.settings.resume_every.total_seconds())
+    if control.may_pass(StopReason.QUOTA):
+        waits.append((next_day(now) - now) / MICROS)
+    wait_s = min(waits, default=None)
+    return wait_s if wait_s is not None and wait_s < (control.deadline_at - now) / MICROS else None
+
+
+def take_up_again(line: ScreeningRun) -> None:
+    """Go on after a stop that may have passed: what was lost or failed waits to be asked again.
+
+    After the day's quota alone nothing was lost. Open a new `Asking` next: it begins with fresh
+    attempts.
+    """
+    if not line.control.may_pass(StopReason.OUTAGE, StopReason.BALANCE):
+        line.control.go_on()
+        return
+    lost = np.isin(line.standing, (LookupStatus.FAILED.value, LookupStatus.IN_DOUBT.value))
+    for check, progress in line.control.progress.items():
+        mine = line.standing[lost & line.ranked.is_of(check.value)]
+        progress.failed -= int((mine == LookupStatus.FAILED.value).sum())
+        progress.in_doubt -= int((mine == LookupStatus.IN_DOUBT.value).sum())
+    line.standing[lost] = LookupStatus.WAITING.value
+    line.control.go_on()

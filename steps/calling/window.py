@@ -1,0 +1,532 @@
+"""Lookups: a sliding window of calls for one check, shared by all shards in flight.
+
+Intents are committed a block ahead, a call waiting to retry holds no slot, the cap adapts. A shard
+hands in its lookups and waits for them; the window outlives it, so that a shard that is cancelled
+or re-entered never leaves or repeats a call. How a call is written, read and retried is the
+client's; what was funded is `price`'s; a lookup on its way is `jobs`'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.client.classify import BODY_KEPT, CallOutcome, ChargeStatus
+from nightscreen.client.retry import next_attempt
+from nightscreen.schemas.calls import Reservation, ReservationStatus
+from nightscreen.schemas.checks import HITS
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.steps.calling.control import Control, StopReason
+from nightscreen.steps.calling.jobs import (
+    ApiCall,
+    Barrier,
+    LookupTask,
+    most_charged,
+    outcome_of,
+    released,
+)
+from nightscreen.steps.calling.short_circuit import Spares, Step
+from nightscreen.storage.clock import next_day
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Awaitable, Iterable
+
+    from nightscreen.client.limiter import CallStart, Cap
+    from nightscreen.schemas.checks import Asked
+    from nightscreen.steps.calling.journal_writer import JournalWriter
+    from nightscreen.storage.clock import Clock
+
+__all__ = ["LookupTask", "RetryBudget", "Sender", "Window"]
+
+_MICROS = 1_000_000
+_HELD_POLL_S = 0.5
+_UNCONFIRMED_POLL_S = 0.1
+"""Until a call under way has confirmed the price, or came to nothing."""
+_LEAST_WAIT_S = 0.001
+
+
+Sender = Callable[[Any], "Awaitable[CallOutcome]"]
+"""Makes one attempt at what a job asks; never raises for what the network or the service does."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryBudget:
+    """How a window goes about it.
+
+    Attributes:
+        attempts: attempts a lookup, resends of calls in doubt included.
+        random: where jitter comes from.
+    """
+
+    attempts: int
+    random: random.Random
+
+
+class Window:
+    """Keeps up to a cap of calls of one check in flight.
+
+    Args:
+        check: the check.
+        send: makes one attempt.
+        book: where intents and outcomes go.
+        cap: how many calls may be in flight now.
+        control: the run's stops and numbers.
+        pace: attempts and jitter.
+        clock: the present instant, in microseconds.
+        note: told of each lookup that came to an end, whoever waits for it.
+        sparing: tells which lookups wait for others, and which are not needed any more.
+    """
+
+    def __init__(
+        self,
+        check: Asked,
+        *,
+        send: Sender,
+        book: JournalWriter,
+        cap: Cap,
+        control: Control,
+        pace: RetryBudget,
+        clock: Clock,
+        note: Callable[[LookupTask], None] | None = None,
+        sparing: Spares | None = None,
+    ) -> None:
+        self._check = check
+        self._send = send
+        self._book = book
+        self._cap = cap
+        self._control = control
+        self._progress = control.progress[check]
+        self._evidence = control.evidence(check)
+        self._pace = pace
+        self._clock = clock
+        self._tell = note
+        self._sparing = sparing
+        self._held: dict[int, LookupTask] = {}
+        self._queue: deque[LookupTask] = deque()
+        self._ready: deque[tuple[LookupTask, Reservation]] = deque()
+        self._later: list[tuple[float, int, LookupTask]] = []
+        self._open: dict[bytes, LookupTask] = {}
+        self._flights: set[asyncio.Task[None]] = set()
+        self._intending: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._order = itertools.count()
+        self._runner: asyncio.Task[None] | None = None
+        control.on_stop(self._wake.set)
+
+    @property
+    def in_flight(self) -> int:
+        """Return how many calls are on the wire."""
+        return len(self._flights)
+
+    @property
+    def open(self) -> int:
+        """Return how many lookups have not come to an end."""
+        return len(self._open)
+
+    def nudge(self) -> None:
+        """Look again at what may be sent: the cap was changed from outside."""
+        self._wake.set()
+
+    async def ask(self, jobs: Iterable[LookupTask]) -> list[LookupTask]:
+        """Make the lookups and wait until each has come to an end or the run has stopped.
+
+        A lookup that is already under way is joined, not repeated.
+
+        Returns:
+            The jobs as they stand; those still `WAITING` were not reached.
+
+        Raises:
+            NightscreenError: the journal could not be written, or a call could not be made; what
+                was sent and not answered since is in doubt.
+        """
+        loop = asyncio.get_running_loop()
+        batch = Barrier(loop.create_future())
+        mine = [self._enter(job, batch) for job in jobs]
+        if not mine:
+            return mine
+        if self._runner is None or self._runner.done():
+            self._runner = loop.create_task(self._run())
+        self._wake.set()
+        await asyncio.shield(batch.done)
+        if self._book.broken is not None:
+            raise self._book.broken
+        return mine
+
+    def _enter(self, job: LookupTask, batch: Barrier) -> LookupTask:
+        """Queue a lookup, or join it where it is under way."""
+        known = self._open.setdefault(job.subject, job)
+        if known is job:
+            self._queue.append(job)
+        known.waiters.append(batch)
+        batch.left += 1
+        return known
+
+    async def drain(self) -> None:
+        """Wait until nothing is in flight and every outcome is committed."""
+        while self._runner is not None and not self._runner.done():
+            self._wake.set()
+            await asyncio.wait([self._runner])
+        await self._book.drain()
+
+    # --- the loop ---
+
+    async def _run(self) -> None:
+        """Keep the window full until nothing is left to do; leave nobody waiting, come what may."""
+        try:
+            while self._open:
+                self._wake.clear()
+                halted = self._halted()
+                if halted:
+                    self._let_go()
+                else:
+                    self._bring_back_due()
+                    self._launch()
+                    if self._is_paused():
+                        self._unreserve()
+                    self._intend()
+                    self._leave_stranded()
+                    self._say_why()
+                self._progress.cap = self._cap.cap
+                if self._open:
+                    await self._wait(None if halted else self._until_due())
+        except Exception as error:  # noqa: BLE001 - callers would wait for ever: each is told of it
+            self._book.breaks(error)
+            for job in list(self._open.values()):
+                self._end(job, LookupStatus.WAITING, 0)
+
+    def _halted(self) -> bool:
+        if self._book.broken is not None:
+            return True
+        if self._is_used_up() and not (self._ready or self._flights or self._intending):
+            self._control.stop_check(self._check, StopReason.QUOTA)
+        at = asyncio.get_running_loop().time()
+        return not self._control.may_send(self._check, self._clock(), at)
+
+    def _is_used_up(self) -> bool:
+        """Tell whether the day's number of lookups is used up; it comes back with the next day."""
+        until = self._control.quota_until.get(self._check)
+        return until is not None and self._clock() < until
+
+    async def _wait(self, due_s: float | None) -> None:
+        """Sleep until something settles, falls due or stops."""
+        timer = None
+        if due_s is not None:
+            timer = asyncio.get_running_loop().call_later(due_s, self._wake.set)
+        await self._wake.wait()
+        if timer is not None:
+            timer.cancel()
+
+    def _until_due(self) -> float | None:
+        """Return seconds until something falls due by itself."""
+        now = asyncio.get_running_loop().time()
+        due = [self._later[0][0] - now] if self._later and not self._asks_others_first() else []
+        control = self._control
+        ends = (self._cap.paused_until, self._evidence.not_before)
+        due += [end - now for end in ends if end > now]
+        later = (control.resume_at(now), control.silence.gives_up_at)
+        due += [at - now for at in later if at is not None]
+        if control.deadline_at is not None:
+            due.append((control.deadline_at - self._clock()) / _MICROS)
+        return max(_LEAST_WAIT_S, min(due)) if due else None
+
+    def _bring_back_due(self) -> None:
+        """Put lookups whose wait is over before all others, those due first in front."""
+        if not self._later or self._asks_others_first():
+            return
+        now = asyncio.get_running_loop().time()
+        due: list[LookupTask] = []
+        while self._later and self._later[0][0] <= now:
+            due.append(heapq.heappop(self._later)[2])
+        self._queue.extendleft(reversed(due))
+
+    def _asks_others_first(self) -> bool:
+        """Tell whether lookups that wait are left waiting: the same one is no further witness."""
+        return self._evidence.is_open and bool(self._queue or self._ready)
+
+    # --- intents ---
+
+    def _intend(self) -> None:
+        """Commit the next block of intents where the window will soon need it."""
+        if self._intending is not None or not self._queue:
+            return
+        if self._is_used_up() or self._is_paused():
+            return
+        limit = self._limit()
+        if len(self._ready) >= max(1, limit // 2):
+            return
+        block = self._block(min(len(self._queue), limit))
+        if block:
+            self._intending = asyncio.get_running_loop().create_task(self._commit(block))
+
+    def _block(self, size: int) -> list[LookupTask]:
+        """Take the next lookups, at the highest price seen so far, as far as the floor allows."""
+        highest, now = self._highest(), self._clock()
+        block: list[LookupTask] = []
+        while self._queue and len(block) < size:
+            job = self._queue[0]
+            if job.consent_ends_at is not None and now >= job.consent_ends_at:
+                self._end(self._queue.popleft(), LookupStatus.LAPSED, 0)
+                continue
+            if self._set_aside(job):
+                continue
+            job.bound_micro = max(job.worst_micro, highest)
+            if not self._control.bind(job.bound_micro):
+                break
+            block.append(self._queue.popleft())
+        return block
+
+    def _set_aside(self, job: LookupTask) -> bool:
+        """Take the next lookup out of the queue where it waits for another, or is spared.
+
+        What has been sent before is neither: it may have been charged, and wants its answer.
+        """
+        step = Step.ASK if self._sparing is None or job.attempts else self._sparing.step(job.index)
+        if self._sparing is None or step is Step.ASK:
+            return False
+        self._queue.popleft()
+        if step is Step.SPARE:
+            self._end(job, LookupStatus.SPARED, 0)
+        else:
+            self._held[job.index] = job
+            self._sparing.hold(job.index, lambda: self._release(job.index))
+        return True
+
+    def _release(self, index: int) -> None:
+        """Put a lookup first in the queue, now that it is known what is to be done about it."""
+        job = self._held.pop(index, None)
+        if job is not None:
+            self._queue.appendleft(job)
+            self._wake.set()
+
+    def _leave_stranded(self) -> None:
+        """Leave for a later round what waits for lookups that are not under way."""
+        if self._held and len(self._held) == len(self._open):
+            held = list(self._held.values())
+            self._held.clear()
+            for job in held:
+                self._end(job, LookupStatus.WAITING, 0)
+
+    def _highest(self) -> int:
+        return self._control.highest_micro.get(self._check, 0)
+
+    async def _commit(self, block: list[LookupTask]) -> None:
+        asked_at = self._clock()
+        try:
+            grants = await self._book.reserve([job.ask() for job in block])
+        except Exception as error:  # noqa: BLE001 - handed to every waiter; nothing was sent
+            self._book.breaks(error)
+            grants = [Reservation(ReservationStatus.HELD)] * len(block)
+        self._intending = None
+        for job, grant in zip(block, grants, strict=True):
+            self._take(job, grant, asked_at)
+        self._wake.set()
+
+    def _take(self, job: LookupTask, grant: Reservation, asked_at: int) -> None:
+        if grant.kind is not ReservationStatus.GRANTED:
+            self._control.unbind(job.bound_micro)
+        match grant.kind:
+            case ReservationStatus.GRANTED:
+                self._ready.append((job, grant))
+            case ReservationStatus.ANSWERED:
+                self._control.silence.ends()
+                self._end(job, LookupStatus.REUSED, 0)
+            case ReservationStatus.HELD:
+                self._waits_for(f"an answer that {grant.holder or 'another process'} asks for")
+                self._put_off(job, _HELD_POLL_S)
+            case ReservationStatus.LATER:
+                self._waits_for("a call under way that will confirm the price of others")
+                self._put_off(job, _UNCONFIRMED_POLL_S)
+            case ReservationStatus.UNAFFORDABLE:
+                self._end(job, LookupStatus.IN_DOUBT if job.doubted else LookupStatus.WAITING, 0)
+            case ReservationStatus.QUOTA:
+                self._control.quota_until[self._check] = next_day(asked_at)
+                self._put_off(job, 0.0)
+
+    # --- pauses ---
+
+    def _is_paused(self) -> bool:
+        at = asyncio.get_running_loop().time()
+        if max(self._cap.paused_until, self._evidence.not_before) > at:
+            return True
+        return self._control.resume_at(at) is not None
+
+    def _limit(self) -> int:
+        """Return how many calls may be in flight; one where the next decides whether to go on."""
+        if self._evidence.is_open or self._control.breaker.opened_at is not None:
+            return min(1, self._cap.cap)
+        return self._cap.cap
+
+    def _unreserve(self) -> None:
+        """Give back what is reserved while the check is paused: others may use money and number."""
+        while self._ready:
+            self._give_back(*self._ready.popleft(), self._requeue)
+
+    def _say_why(self) -> None:
+        """Say what is waited for where nothing is under way."""
+        if self._flights or self._intending or not self._open:
+            return
+        at = asyncio.get_running_loop().time()
+        if self._cap.paused_until > at:
+            self._waits_for("the service, which asked to be left alone (Retry-After)")
+        elif self._control.breaker.opened_at is not None:
+            self._waits_for("the service, which gives no answers")
+        elif self._cap.cap < 1:
+            self._waits_for("calls in flight that other runs have of MAX_IN_FLIGHT")
+
+    def _waits_for(self, reason: str) -> None:
+        at = asyncio.get_running_loop().time()
+        self._control.silence.goes_on(self._check.value, reason, at=at, now=self._clock())
+
+    # --- calls ---
+
+    def _launch(self) -> None:
+        """Send what is ready; what was reserved at a price since risen is reserved anew."""
+        loop = asyncio.get_running_loop()
+        while self._ready and len(self._flights) < self._limit() and not self._is_paused():
+            job, grant = self._ready.popleft()
+            if job.bound_micro < self._highest():
+                self._give_back(job, grant, self._requeue)
+                continue
+            begun = self._cap.begin(len(self._flights) + 1)
+            flight = loop.create_task(self._fly(job, grant, begun))
+            self._flights.add(flight)
+            self._progress.in_flight = len(self._flights)
+            flight.add_done_callback(self._landed)
+
+    def _landed(self, flight: asyncio.Task[None]) -> None:
+        self._flights.discard(flight)
+        self._progress.in_flight = len(self._flights)
+        self._wake.set()
+
+    async def _fly(self, job: LookupTask, grant: Reservation, begun: CallStart) -> None:
+        """Make one attempt and hand in its outcome."""
+        mark, witness_mark = self._control.wallet.settled_micro, self._evidence.mark
+        sent_at = self._clock()
+        job.attempts += 1
+        try:
+            reading = await self._send(job.lookup)
+        except Exception as error:  # noqa: BLE001 - a fault of ours: told to every waiter; in doubt
+            self._book.breaks(error)
+            self._control.unbind(job.bound_micro)
+            self._end(job, LookupStatus.WAITING, 0)
+            return
+        now = self._clock()
+        if self._control.heard is not None:
+            self._control.heard(self._check.value, (now - sent_at) / _MICROS, reading)
+        self._cap.on_result(
+            begun=begun,
+            strain=reading.strain,
+            now=asyncio.get_running_loop().time(),
+            retry_after_s=reading.retry_after_s,
+        )
+        self._control.paused_until[self._check] = self._cap.paused_until
+        stops = reading.stop is not None and self._control.heard_stop(
+            self._check, job.witness, reading, mark=witness_mark, price_micro=job.bound_micro
+        )
+        if reading.foreign:
+            stops = self._control.heard_sample(self._check, job.witness, reading.foreign)
+        self._note(job, reading, mark, now)
+        if reading.fault:
+            at = asyncio.get_running_loop().time()
+            self._control.heard_fault(
+                self._check, job.witness, reading.fault, mark=witness_mark, at=at
+            )
+        delay = next_attempt(reading, job.attempts, self._pace.attempts, random=self._pace.random)
+        ended = job.ends_as(reading, delay, stops=stops)
+        settled = outcome_of(job, grant, reading, ended=ended, sent_at=sent_at, now=now)
+        self._book.settle(settled, lambda: self._settled(job, ended, delay, reading))
+
+    def _note(self, job: LookupTask, reading: CallOutcome, mark: int, now: int) -> None:
+        """Bring the run's numbers up to date."""
+        control = self._control
+        self._progress.attempts += 1
+        balance = None if reading.stop is not None else reading.balance_micro
+        control.came_back(most_charged(job, reading), balance, mark)
+        control.saw_cost(self._check, job.subject, reading.cost_micro, absurd=reading.absurd_cost)
+        if reading.verdict in BODY_KEPT:
+            job.outcome = reading.outcome
+            control.saw_answer(self._check, reading.cost_micro, job.bound_micro)
+        if reading.verdict is ChargeStatus.UNREADABLE:
+            control.saw_unreadable(self._check, str(reading.trouble), reading.cost_micro)
+            return
+        if reading.verdict is ChargeStatus.ANSWERED:
+            self._evidence.answered_about_its_own()
+            if reading.outcome in HITS:
+                control.saw_record(self._check)
+            if not isinstance(job.lookup, ApiCall):  # answers to errands may well be alike
+                hit = reading.outcome in HITS
+                control.saw_body(self._check, reading.body, reading.cost_micro, hit=hit)
+            return
+        silence = reading.verdict in {ChargeStatus.NOT_SENT, ChargeStatus.IN_DOUBT}
+        at = asyncio.get_running_loop().time()
+        control.saw_trouble(self._check, str(reading.trouble), silence=silence, at=at, now=now)
+        if reading.verdict is ChargeStatus.NOT_CHARGED and not reading.retry:
+            control.silence.ends()  # a refusal of this one lookup is a word of the service
+
+    # --- outcomes ---
+
+    def _settled(
+        self, job: LookupTask, ended: LookupStatus | None, delay: float | None, reading: CallOutcome
+    ) -> None:
+        """Go on with a lookup once its outcome is committed."""
+        self._control.unbind(job.bound_micro)
+        self._wake.set()
+        if isinstance(job.lookup, ApiCall):
+            job.reading = reading
+        if self._book.broken is not None:
+            self._end(job, LookupStatus.WAITING, 0)
+        elif ended is not None:
+            self._end(job, ended, reading.cost_micro or 0)
+        elif delay is not None:
+            self._put_off(job, delay)
+        else:
+            self._end(job, LookupStatus.WAITING, 0)
+
+    def _put_off(self, job: LookupTask, delay_s: float) -> None:
+        due = asyncio.get_running_loop().time() + delay_s
+        heapq.heappush(self._later, (due, next(self._order), job))
+
+    def _requeue(self, job: LookupTask) -> None:
+        self._control.unbind(job.bound_micro)
+        self._put_off(job, 0.0)
+        self._wake.set()
+
+    def _end(self, job: LookupTask, standing: LookupStatus, cost_micro: int) -> None:
+        job.standing = standing
+        self._open.pop(job.subject, None)
+        self._control.ended(self._check, standing, cost_micro)
+        if self._tell is not None:
+            self._tell(job)
+        for batch in job.waiters:
+            batch.count()
+        job.waiters.clear()
+
+    # --- stops ---
+
+    def _let_go(self) -> None:
+        """Give back what was not sent; what is in flight settles by itself."""
+        while self._ready:
+            self._give_back(*self._ready.popleft(), self._released)
+        waiting = [*self._queue, *(job for _, _, job in self._later), *self._held.values()]
+        self._queue.clear()
+        self._held.clear()
+        self._later.clear()
+        for job in waiting:
+            self._end(job, LookupStatus.WAITING, 0)
+
+    def _give_back(
+        self, job: LookupTask, grant: Reservation, then: Callable[[LookupTask], None]
+    ) -> None:
+        """Give an intent back unsent."""
+        self._book.settle(released(job, grant, self._clock()), lambda: then(job))
+
+    def _released(self, job: LookupTask) -> None:
+        self._control.unbind(job.bound_micro)
+        self._end(job, LookupStatus.WAITING, 0)
+        self._wake.set()

@@ -1,0 +1,354 @@
+"""A part of a run: a process that takes shards of the run's lookups and asks them.
+
+It opens the journal, the shared place and windows of its own, and nothing else: what is asked, in
+which order, for how much and until when was settled by the run's own process, which also tells the
+end (`gathering`). Starting processes belongs to the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nightscreen.client.response_rules import load_response_rules
+from nightscreen.schemas.calls import Caps
+from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
+from nightscreen.schemas.errors import JournalError, OutputError
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.schemas.settings import max_ages
+from nightscreen.steps.calling.control import CheckProgress, Control, Silence, StopReason
+from nightscreen.steps.calling.funding_rounds import open_asking
+from nightscreen.steps.calling.shards import ShardLayout, SparingOfShards
+from nightscreen.steps.calling.worker_stats import numbers_of
+from nightscreen.steps.planning.freshness import Freshness
+from nightscreen.steps.planning.plan import Wanted
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.screening_run import (
+    ScreeningRun,
+    note_unreadable,
+    price_list_of,
+    require_service,
+)
+from nightscreen.storage.clock import Clock, system_clock
+from nightscreen.storage.journal import Journal, journal_of
+from nightscreen.storage.journal.work_queue import WHOLE_RUN, SharedWork
+from nightscreen.storage.outputs import RunFolder
+from nightscreen.storage.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    import httpx
+    from numpy.typing import NDArray
+
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.storage.journal.runs import RunRecord
+
+    Ask = Callable[[Check, str], Awaitable[Any]]
+
+POLL_S = 0.5
+AT_ONCE = 2
+"""Shards of one check that a part has in hand, so that its window never runs dry between two."""
+TERMS = "terms"
+ENDED = pa.schema(
+    [
+        pa.field("index", pa.int64()),
+        pa.field("standing", pa.int8()),
+        pa.field("attempts", pa.int16()),
+        pa.field("listed", pa.bool_()),
+    ]
+)
+"""What became of a shard's lookups."""
+
+
+@dataclass(slots=True)
+class WorkerPart:
+    """One part under way.
+
+    Attributes:
+        line: the run as a part sees it: its lookups, caps and stops, no rows and no output.
+        space: the place shared with the other processes of the run.
+        taken: lookups of the shards in hand, by shard.
+        wanted: False once the run does not want this part any more.
+        leaves: this process was told to end, and hands back what it has in hand.
+        told: stops that came from outside, or were passed on, by scope.
+        terms: name of the note with the terms of the round under way.
+        turn: held by who looks for a shard, so that one looks at a time.
+    """
+
+    line: ScreeningRun
+    number: int
+    space: Workspace
+    work: SharedWork
+    asking: Asking | None = None
+    taken: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    wanted: bool = True
+    leaves: bool = False
+    told: set[str] = field(default_factory=set)
+    terms: str = ""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def close(self) -> None:
+        """Tell what was done, hand back what is in hand, and give back the journal."""
+        try:
+            ended = not self.leaves and self.is_over
+            self.work.leave(self.line.run_id, numbers_of(self.line.control), ended=ended)
+        finally:
+            self.line.journal.close()
+
+    def open_asking(self, *, transport: httpx.AsyncBaseTransport | None = None) -> Asking:
+        """Open the client and the windows.
+
+        Args:
+            transport: carries calls in place of sockets.
+        """
+        self.asking = open_asking(
+            self.line,
+            transport=transport,
+            layout=ShardLayout(self.space, self.line.settings.shard_rows),
+            sparing=SparingOfShards(),
+            shared_caps=True,
+        )
+        return self.asking
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether there is nothing left to take."""
+        return not self.wanted or self.leaves or self.line.control.stop is not None
+
+
+def open_part(
+    run_id: str, number: int, settings: Settings, *, clock: Clock = system_clock
+) -> WorkerPart | None:
+    """Take up a part of a run; None where it is not wanted any more, or another has it.
+
+    Raises:
+        SettingsError: this machine lacks the service's address or key.
+        JournalError: the journal of this machine does not know the run.
+        OutputError: the shared place cannot be reached.
+    """
+    require_service(settings, quote_only=False)
+    journal = journal_of(settings, clock=clock)
+    journal.be_patient(settings.outage_give_up)
+    try:
+        part = _open(run_id, number, settings, journal)
+    except BaseException:
+        journal.close()
+        raise
+    if part is None:
+        journal.close()
+    return part
+
+
+def _open(run_id: str, number: int, settings: Settings, journal: Journal) -> WorkerPart | None:
+    run = journal.runs.find(run_id)
+    if run is None:
+        raise JournalError(
+            f"the journal of this machine does not know run {run_id}: machines that share a run "
+            "need one journal, on PostgreSQL (NIGHTSCREEN_JOURNAL_URL), or on one machine one HOME"
+        )
+    work = SharedWork.of(journal)
+    session = work.join(run_id, number)
+    if session is None:
+        return None
+    shared = settings.shared or str(settings.home)
+    space = Workspace.shared(shared, journal.journal_id, session, journal.sealer)
+    if not space.has_note(TERMS):
+        raise OutputError(
+            f"this machine does not see what run {run_id} shares with its parts: set "
+            "NIGHTSCREEN_SHARED to the same place on every machine"
+        )
+    return WorkerPart(_line(run, settings, journal, space), number, space, work)
+
+
+def _line(run: RunRecord, settings: Settings, journal: Journal, space: Workspace) -> ScreeningRun:
+    """Return the run as a part sees it."""
+    terms = space.noted(TERMS)
+    parameters = ScreenBatch.model_validate(run.parameters)
+    purpose = Purpose(parameters.purpose)
+    kinds = tuple(IdentityKind(kind) for kind in parameters.karma_identities)
+    checks = tuple(Check(each) for each in dict.fromkeys(parameters.checks))
+    wanted = Wanted(checks, kinds or DEFAULT_KARMA_IDENTITIES[purpose], purpose, run.run_id)
+    control = Control(
+        deadline_at=terms["deadline_at"],
+        balance_floor_micro=terms["floor_micro"],
+        silence=Silence(settings.outage_give_up.total_seconds()),
+        progress={check: CheckProgress() for check in checks},
+        price_list=price_list_of(settings),
+    )
+    note_unreadable(control, journal)
+    needed = terms["needed"]
+    return ScreeningRun(
+        run_id=run.run_id,
+        parameters=parameters,
+        settings=settings,
+        wanted=wanted,
+        batch=run.batch,
+        input=Path(parameters.input),
+        input_digest=run.input_digest,
+        mapping=None,
+        journal=journal,
+        workspace=space,
+        folder=RunFolder(Path(run.folder)),
+        control=control,
+        clock=journal.clock,
+        started_at=run.started_at,
+        freshness=Freshness(
+            max_ages(purpose, settings.freshness), terms["fresh_at"], terms["since"]
+        ),
+        caps=Caps(),
+        policy=load_policy(None),
+        manners=load_response_rules(settings.own_table("manners")),
+        is_new=False,
+        fed_back=False,
+        worst=np.zeros(needed, np.int64),
+        standing=np.zeros(needed, np.int8),
+        listed=np.zeros(needed, dtype=bool),
+    )
+
+
+def caps_document(caps: Caps) -> dict[str, Any]:
+    """Return caps as a document."""
+    return asdict(caps)
+
+
+def caps_of_document(document: Mapping[str, Any]) -> Caps:
+    """Return the caps of a document."""
+    names = ("day_calls", "price_limits")
+    pairs = {name: tuple((check, most) for check, most in document[name]) for name in names}
+    return Caps(**{**document, **pairs})
+
+
+def terms_of_round(name: str) -> str:
+    """Return the name of the note that holds the terms of a shard's round."""
+    return f"{TERMS}-{name.split('-')[2]}"
+
+
+# --- shards ---
+
+
+async def ask_shards(part: WorkerPart, check: Check, ask: Ask) -> None:
+    """Take shards of a check and have them asked, until the run has no more."""
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(_ask_in_turn(part, check, ask))
+
+
+async def _ask_in_turn(part: WorkerPart, check: Check, ask: Ask) -> None:
+    while (name := await _next_shard(part, check)) is not None:
+        await ask(check, name)
+        if part.leaves or not part.wanted:
+            return
+        await asyncio.to_thread(_hand_in, part, name)
+
+
+async def _next_shard(part: WorkerPart, check: Check) -> str | None:
+    """Wait for a shard of a check; None where there will be none."""
+    while not part.is_over:
+        async with part.turn:
+            name = await asyncio.to_thread(part.work.take, part.line.run_id, check.value)
+        if name is not None:
+            await asyncio.to_thread(_take_up, part, name)
+            return name
+        await asyncio.sleep(POLL_S)
+    return None
+
+
+def _take_up(part: WorkerPart, name: str) -> None:
+    """Read what a shard is asked under."""
+    line, asking = part.line, part.asking
+    if asking is None:
+        raise JournalError(f"shard {name} of run {line.run_id} was taken before asking began")
+    table = part.space.get(name)
+    indexes = table["index"].to_numpy()
+    line.worst[indexes] = table["worst"].to_numpy()
+    line.standing[indexes] = LookupStatus.WAITING.value
+    asking.attempts[indexes] = 0
+    part.taken[name] = indexes
+    terms = terms_of_round(name)
+    if terms != part.terms:
+        noted = part.space.noted(terms)
+        asking.book.caps = line.caps = caps_of_document(noted["caps"])
+        part.terms = terms
+        line.control.price_limits = dict(line.caps.price_limits)
+        part.line.control.highest_micro.update(
+            {Check(check): price for check, price in noted["highest_micro"].items()}
+        )
+    if noted_chains := _chains(part, name):
+        sparing = asking.sparing
+        if isinstance(sparing, SparingOfShards):
+            sparing.add(noted_chains)
+
+
+def _chains(part: WorkerPart, name: str) -> pa.Table | None:
+    """Return the chains that came with a shard, None where nothing waits for anything."""
+    if not part.line.parameters.karma_stop_at_first or f"-{Check.KARMA.value}-" not in name:
+        return None
+    return part.space.get(f"chains-{name}")
+
+
+def _hand_in(part: WorkerPart, name: str) -> None:
+    """Write down what became of a shard's lookups."""
+    put_ended(part.space, name, part.taken.pop(name), part.line, part.asking)
+    part.work.done(part.line.run_id, name)
+
+
+def put_ended(
+    space: Workspace,
+    name: str,
+    indexes: NDArray[np.int64],
+    line: ScreeningRun,
+    asking: Asking | None,
+) -> None:
+    """Leave what became of a shard's lookups at the shared place."""
+    attempts = np.zeros(len(indexes), np.int16) if asking is None else asking.attempts[indexes]
+    ends = (indexes, line.standing[indexes], attempts, line.listed[indexes])
+    space.put(f"ended-{name}", pa.table([pa.array(each) for each in ends], schema=ENDED))
+
+
+# --- what the run and its parts tell each other ---
+
+
+async def exchange(part: WorkerPart) -> None:
+    """Tell once how far this part has come, and hear whether the run goes on."""
+    control = part.line.control
+    mine = {} if part.leaves else _own_stops(part)
+    part.told.update(mine)
+    stops, wanted = await asyncio.to_thread(_exchange, part, mine, numbers_of(control))
+    part.wanted = part.wanted and wanted
+    for scope, reason in stops.items():
+        part.told.add(scope)
+        if scope == WHOLE_RUN:
+            control.stop_run(reason)
+        elif Check(scope) not in control.stopped_checks:
+            control.stop_check(Check(scope), reason)
+    if not part.wanted:
+        part.told.add(WHOLE_RUN)
+        control.stop_run(StopReason.CANCELLED)
+
+
+def _own_stops(part: WorkerPart) -> dict[str, str]:
+    """Return the stops that this part met and nobody knows of yet, by scope."""
+    control = part.line.control
+    found: dict[str, str] = {check.value: why for check, why in control.stopped_checks.items()}
+    if control.stop is not None:
+        found[WHOLE_RUN] = control.stop
+    return {scope: why for scope, why in found.items() if scope not in part.told}
+
+
+def _exchange(
+    part: WorkerPart, mine: Mapping[str, str], numbers: Mapping[str, Any]
+) -> tuple[dict[str, str], bool]:
+    run_id = part.line.run_id
+    for scope, reason in mine.items():
+        part.work.stop(run_id, scope, reason)
+    wanted = part.work.report(run_id, numbers)
+    wanted = wanted and part.line.journal.runs.held_elsewhere(run_id)
+    return part.work.stops(run_id), wanted

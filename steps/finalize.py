@@ -1,0 +1,345 @@
+"""Closing: the last stations of the line, from answers in the journal to files people open.
+
+Everything here is made from the journal and the workspace alone, so that a run that was stopped or
+killed can be closed as honestly as one that went through.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.client.prices import PRICES
+from nightscreen.client.response_rules import MANNERS
+from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.plan import CheckCounts
+from nightscreen.schemas.quote import Quote
+from nightscreen.steps.calling.control import COMPLETED, TEST_MODE, StopReason
+from nightscreen.steps.planning.eligibility import slots_of
+from nightscreen.steps.planning.row_plan import read_row_plan
+from nightscreen.steps.policy.engine import locked_engine
+from nightscreen.steps.policy.replay import PURPOSE_KEY
+from nightscreen.steps.report.anomaly_check import earlier_reports, hold, plausible
+from nightscreen.steps.report.call_log import CallLog, write_call_sheet
+from nightscreen.steps.report.coverage import Coverage
+from nightscreen.steps.report.findings import findings_of
+from nightscreen.steps.report.identities import (
+    identities_report,
+    of_check,
+    standings,
+    without_answer,
+)
+from nightscreen.steps.report.news import news_of
+from nightscreen.steps.report.page import report_page
+from nightscreen.steps.report.report_json import RowTally, RunFacts, check_report, make_report
+from nightscreen.steps.results.assemble import Assembly, Chunk
+from nightscreen.steps.results.cached_bvn_details import BvnsAtHand
+from nightscreen.steps.results.decide import decide
+from nightscreen.steps.results.enriched import enriched_schema
+from nightscreen.steps.results.evidence import Evidence
+from nightscreen.steps.results.publish_results import tell, withdraw
+from nightscreen.steps.screening_run import PROBLEMS, read_chunk
+from nightscreen.storage.clock import instant_text, spending_day, spending_month
+from nightscreen.storage.journal.repeat_outcomes import earlier_outcomes
+from nightscreen.storage.memory_tuning import trim_memory
+from nightscreen.storage.outputs import MANIFEST, QUARANTINE, REPORT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from nightscreen.steps.results.publish_results import RunOutputs
+    from nightscreen.steps.screening_run import ScreeningRun
+
+LOW_BALANCE = "the balance is low"
+_CALLS_READ = 4096
+_VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
+
+
+def state_of(line: ScreeningRun) -> tuple[str, str | None]:
+    """Return state and stop reason of a run that has come to its end."""
+    return line.control.ending()
+
+
+def write_rows(line: ScreeningRun) -> RowTally:
+    """Assemble, decide and write every row; return their count."""
+    state, _ = state_of(line)
+    line.worst = line.worst[:0].copy()  # nothing is asked any more
+    trim_memory()
+    assembly = Assembly(
+        wanted=line.wanted,
+        answers=line.journal.answers,
+        evidence=Evidence.of(line.journal, line.batch),
+        stamp=line.journal.answers.stamp(),
+        unanswered=without_answer(line),
+        freshness=line.freshness,
+        columns=line.columns,
+        test_mode=state == TEST_MODE,
+        match_at=line.settings.selfie_match_at,
+        no_match_below=line.settings.selfie_no_match_below,
+        bvns=BvnsAtHand.of(line.journal, line.freshness.at),
+    )
+    tally = RowTally(coverage=Coverage(at=line.freshness.at))
+    tables = _enriched(line, assembly, tally)
+    schema = enriched_schema(line.columns).with_metadata({PURPOSE_KEY: line.wanted.purpose.value})
+    line.folder.write_parts("enriched", schema, tables)
+    if not assembly.test_mode:
+        assembly.evidence.close()
+    _stop_if_pending(line, tally)
+    return tally
+
+
+def _stop_if_pending(line: ScreeningRun, tally: RowTally) -> None:
+    """Never call a run completed that leaves a row pending, whatever was erased meanwhile."""
+    left = sum(tally.statuses[check][NoAnswer.PENDING.value] for check in line.wanted.checks)
+    if left and state_of(line)[0] == COMPLETED:
+        line.control.stop_run(StopReason.FAILURES)
+        line.control.notices.append(
+            f"{left} answers that were at hand when the run began are there no longer: resume the "
+            "run to ask for them"
+        )
+
+
+def _enriched(line: ScreeningRun, assembly: Assembly, tally: RowTally) -> Iterator[pa.Table]:
+    """Yield the enriched rows in order, chunk by chunk."""
+    policy = None if assembly.test_mode else line.policy
+    purpose = line.wanted.purpose.value
+    with locked_engine() as engine:
+        for number in range(line.chunks):
+            table = _assembled(line, assembly, tally, number).combine_chunks()
+            table = decide(table, policy, purpose=purpose, engine=engine)
+            tally.take(table)
+            yield table
+            del table  # before the next is made
+
+
+def _assembled(line: ScreeningRun, assembly: Assembly, tally: RowTally, number: int) -> pa.Table:
+    slots = slots_of(line.wanted.checks, line.wanted.karma_kinds)
+    row_plan = read_row_plan(line.workspace, slots, number)
+    signals = line.workspace.get(f"signals-{number:05d}")
+    chunk = Chunk(assembly, read_chunk(line, number), row_plan, signals)
+    table = chunk.table()
+    tally.shared_micro.update(chunk.shared_micro)
+    return table
+
+
+def write_calls(line: ScreeningRun) -> CallLog:
+    """Write `calls.parquet`, one row per call of the run, and return the accounts of them."""
+    blocks = line.journal.runs.calls(line.run_id, block=_CALLS_READ)
+    return write_call_sheet(line.folder, blocks)
+
+
+def write_report(line: ScreeningRun, rows: RowTally) -> dict[str, Any]:
+    """Write calls, lists, report and manifest; note the run's end in the journal.
+
+    The customers' states go into the journal after the files and before the run counts as
+    finished, so that a run that dies in between tells the same once it is taken up again.
+    """
+    trim_memory()
+    sheet = write_calls(line)
+    trim_memory()
+    state, stop_reason = state_of(line)
+    checks = check_reports(line, sheet, rows, test_mode=state == TEST_MODE)
+    told = _tell(line, checks, test_mode=state == TEST_MODE)
+    report = make_report(
+        run_facts(line, state, stop_reason),
+        counts={} if line.plan is None else line.plan.checks,
+        checks=checks,
+        quote=line.quote or Quote(),
+        sheet=sheet,
+        rows=rows,
+        files={name: line.folder.rows.get(name) for name in sorted(line.folder.rows)},
+    )
+    if told is not None:
+        report["changes"] = told.compared.report()
+        report["news"] = news_of(enriched_parts(line), told.compared).report()
+    if state == COMPLETED:
+        earlier = earlier_reports(line.journal, line.batch, line.run_id)
+        report = hold(report, plausible(report, earlier))
+    low = low_balance(report, line.settings.nights_left_notice)
+    if low is not None:
+        report["notices"].append(low)
+    line.folder.write_json(REPORT, report)
+    line.folder.write_text("report.html", report_page(report))
+    trim_memory()
+    if state != TEST_MODE:
+        line.folder.write_json(MANIFEST, manifest(line, report))
+    line.folder.publish()
+    if told is not None:
+        told.keep()
+    line.journal.runs.finish(line.run_id, state=state, stop_reason=stop_reason, report=report)
+    return report
+
+
+def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:
+    """Return a notice where the wallet lasts fewer nights than the lender wants, or None."""
+    nights = report["balance"]["nights_left"]
+    if nights is None or nights >= fewest_nights:
+        return None
+    return f"{LOW_BALANCE}: at this month's spending it lasts {nights} more nights; top it up"
+
+
+def check_reports(
+    line: ScreeningRun, sheet: CallLog, rows: RowTally, *, test_mode: bool
+) -> dict[str, dict[str, Any]]:
+    """Return the report's part on each check of the run."""
+    counts = {} if line.plan is None else line.plan.checks
+    ended = standings(line)
+    parts = {
+        check.value: check_report(
+            counts.get(check, CheckCounts()),
+            of_check(ended, check),
+            sheet,
+            check,
+            rows.statuses[check],
+            asked=rows.asked[check],
+            shared_micro=rows.shared_micro[check],
+            test_mode=test_mode,
+        )
+        for check in line.wanted.checks
+    }
+    for check, part in parts.items():
+        again = earlier_outcomes(line.journal.engine, line.run_id, check, line.started_at)
+        part["asked_again"] = dict(sorted(again.items()))
+    if Check.KARMA in line.wanted.checks and line.plan is not None:
+        parts[Check.KARMA.value]["identities"] = identities_report(
+            line.plan.slots, ended, sheet, rows.listed_by, test_mode=test_mode
+        )
+    return parts
+
+
+def _tell(line: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -> RunOutputs | None:
+    """Write changes and decision lists; in test mode there is nothing to tell."""
+    if test_mode:
+        withdraw(line.folder)
+        return None
+    return tell(
+        line.folder,
+        run_id=line.run_id,
+        batch=line.batch,
+        journal=line.journal,
+        workspace=line.workspace,
+        policy=line.policy,
+        checks=checks,
+        whole=not line.fed_back,
+    )
+
+
+def run_facts(line: ScreeningRun, state: str, stop_reason: str | None) -> RunFacts:
+    """Return what the report says of the run itself."""
+    surprises = line.journal.money.surprises(line.run_id)
+    return RunFacts(
+        run_id=line.run_id,
+        batch=line.batch,
+        purpose=line.wanted.purpose.value,
+        state=state,
+        stop_reason=stop_reason,
+        started_at=instant_text(line.started_at) or "",
+        finished_at=instant_text(line.clock()) or "",
+        rows_read=line.rows_read,
+        rows_quarantined=line.rows_quarantined,
+        cap_micro=line.caps.run_micro,
+        spent_before_micro=line.spent_before_micro,
+        nightly_micro=nightly_spend(line),
+        last_balance_micro=line.journal.runs.last_balance(),
+        spending=spending_report(line),
+        findings=findings_of(line.folder.path / QUARANTINE, line.folder.path / PROBLEMS),
+        provenance=provenance(line),
+        now=line.freshness.at,
+        price_rises_micro=sum(each.excess_micro for each in surprises),
+        notices=tuple(notices_of(line)),
+    )
+
+
+def enriched_parts(line: ScreeningRun) -> list[Path]:
+    """Return the parts of the enriched rows, in the order of the rows."""
+    return sorted((line.folder.path / "enriched").glob("part-*.parquet"))
+
+
+def spending_report(line: ScreeningRun) -> dict[str, Any]:
+    """Return what all runs spent in the present day and month, and under which caps."""
+    now, money, caps = line.clock(), line.journal.money, line.caps
+    each = (
+        ("day", spending_day(now), money.today(), caps.day_micro),
+        ("month", spending_month(now), money.this_month(), caps.month_micro),
+    )
+    return {
+        name: {
+            "name": label,
+            "spent": naira_text(spent.spent_micro),
+            "reserved": naira_text(spent.reserved_micro),
+            "cap": naira_text(cap),
+        }
+        for name, label, spent, cap in each
+    }
+
+
+def provenance(line: ScreeningRun) -> dict[str, Any]:
+    """Return what the report rests on: input, policy, identities asked by, versions, sessions."""
+    earlier = line.folder.path.glob("report-*.json")
+    return {
+        "input_digest": line.input_digest,
+        "policy": line.policy.label,
+        "karma_identities": [kind.value for kind in line.wanted.karma_kinds],
+        "evidence_judged_at": instant_text(line.freshness.at),
+        "deadline_at": instant_text(line.control.deadline_at),
+        "earlier_reports": len(list(earlier)),
+        "versions": {name: version(name) for name in _VERSIONS},
+    }
+
+
+def notices_of(line: ScreeningRun) -> list[str]:
+    """Return what a person should know of how the run went."""
+    return [*line.control.refusals(), *line.control.notices]
+
+
+def nightly_spend(line: ScreeningRun) -> int | None:
+    """Return what a night of this month costs on average, over all runs, in micro-naira."""
+    money = line.journal.money
+    month = spending_month(line.clock())
+    days = {day for day, _, spent in money.by_day() if day.startswith(month) and spent.spent_micro}
+    return money.this_month().spent_micro // len(days) if days else None
+
+
+def manifest(line: ScreeningRun, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest: files with rows and digests, and what they were made from."""
+    return {
+        "schema_version": 1,
+        "run_id": line.run_id,
+        "batch": line.batch,
+        "state": report["state"],
+        "publishable": report["publishable"],
+        "input": {"name": line.input.name, "digest": line.input_digest},
+        "parameters": line.parameters.model_dump(exclude={"input", "output", "yes"}),
+        "settings": public_settings(line),
+        "policy": {**line.policy.named(), "label": line.policy.label},
+        "tables": tables_used(line),
+        "files": line.folder.files(),
+        "versions": {name: version(name) for name in _VERSIONS},
+    }
+
+
+def tables_used(line: ScreeningRun) -> dict[str, Any]:
+    """Return whose tables of manners and prices were used: the package's or the lender's own."""
+    found = {}
+    for name, packaged in (("manners", MANNERS), ("prices", PRICES)):
+        own = line.settings.own_table(name)
+        digest = hashlib.sha256((own or packaged).read_bytes()).hexdigest()
+        found[name] = {"from": "package" if own is None else "lender", "sha256": digest}
+    return found
+
+
+def public_settings(line: ScreeningRun) -> dict[str, Any]:
+    """Return the settings that shaped the run, without address, keys and places."""
+    shown = line.settings.model_dump(
+        mode="json",
+        exclude={
+            *("api_key", "data_key", "journal_url", "home", "base_url"),
+            *("manners_file", "prices_file"),
+        },
+    )
+    return dict(shown)

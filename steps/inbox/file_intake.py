@@ -1,0 +1,223 @@
+"""What becomes of a file in the inbox: is it new, was it screened already, can it be read at all.
+
+Exactly once: a content is screened once a night whatever its name, and once under a name for good.
+A run of it that was cut short is taken up again instead of begun anew. Moving files is
+`storage.inbox`, the words are `inbox_words`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.parameters import ScreenBatch, batch_name, contains_identifier
+from nightscreen.steps.calling.control import COMPLETED, StopReason
+from nightscreen.steps.inbox import notifications
+from nightscreen.steps.planning.quoting import quote_batch
+from nightscreen.storage.clock import LAGOS, spending_day, to_instant
+from nightscreen.storage.inbox import (
+    INPUT,
+    OURS,
+    QUOTE,
+    REPEATED,
+    RESULT,
+    WRONG,
+    Inbox,
+    Lock,
+    Ticket,
+)
+from nightscreen.storage.journal import journal_of
+from nightscreen.storage.journal.runs import RUNNING
+from nightscreen.storage.tables import file_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nightscreen.schemas.parameters import WatchInbox
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.runs import RunRecord
+
+FLOW = "screen_batch"
+MOST_ATTEMPTS = 3
+"""How often a file is begun on before it counts as one that cannot be screened."""
+
+
+class Fate(StrEnum):
+    """What a file in the inbox came to."""
+
+    SCREENED = "screened"
+    REPEATED = "repeated"
+    FAILED = "failed"
+    HELD = "held"
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What is to be done with a file.
+
+    Attributes:
+        parameters: the run to begin or to take up again; None where there is nothing to screen.
+        fate: what it came to already, where there is nothing to screen.
+        content: the lock on its content, to be held until the file is settled.
+    """
+
+    parameters: ScreenBatch | None = None
+    fate: Fate | None = None
+    content: Lock | None = None
+
+
+def told_name(name: str) -> str:
+    """Return the name a file goes by in paths and messages: its own, unless it names somebody."""
+    if contains_identifier(name) or name in OURS:
+        return f"file{Path(name).suffix[:8]}"
+    return name
+
+
+def ticket_name(clock: Clock) -> str:
+    """Return the beginning of a ticket's id, which sorts by time."""
+    return f"{to_instant(clock()).astimezone(LAGOS):%Y%m%d-%H%M%S}"
+
+
+def screening_of(options: WatchInbox, ticket: Ticket, inbox: Inbox) -> ScreenBatch:
+    """Return the parameters of a new run of a file."""
+    return ScreenBatch(
+        **options.screening(),
+        input=str(ticket.file),
+        batch=batch_name(Path(ticket.name))[:80],
+        output=str(inbox.done),
+    )
+
+
+def examine(ticket: Ticket, options: WatchInbox, settings: Settings, inbox: Inbox) -> Examined:
+    """Find out what is to be done with a file; quote it where it is to be screened.
+
+    A file that cannot be screened, or was already, is put where it belongs.
+
+    Raises:
+        UsageError: something is wrong that is not the file's: settings, policy, disk.
+        JournalError: the journal cannot be used.
+    """
+    content = None
+    try:
+        digest = file_digest(ticket.file)
+        content = inbox.lock_content(digest)
+        if content is None:  # the same content is being screened by somebody else now
+            return Examined(fate=Fate.HELD)
+        found = _examined(ticket, digest, options, settings, inbox)
+    except InputError as error:
+        _refuse(ticket, inbox, notifications.wrong_file(_in_words(error, ticket), ticket))
+        found = Examined(fate=Fate.FAILED)
+    except BaseException:
+        if content is not None:
+            content.release()
+        raise
+    if found.parameters is None:
+        if content is not None:
+            content.release()
+        return found
+    return Examined(found.parameters, content=content)
+
+
+def _examined(
+    ticket: Ticket, digest: str, options: WatchInbox, settings: Settings, inbox: Inbox
+) -> Examined:
+    fresh = screening_of(options, ticket, inbox)
+    with _journal(settings) as journal:
+        runs = journal.runs.of_input(digest, flow=FLOW)
+        own = next((run for run in runs if run.parameters["input"] == str(ticket.file)), None)
+        if own is not None and own.state == RUNNING:
+            return Examined(fate=Fate.HELD)
+        if own is not None and own.report is not None and _is_over(own):
+            return Examined(fate=settle(ticket, own.report, settings, inbox))
+        earlier = own or _earlier(runs, ticket, inbox, journal.clock())
+    if earlier is not None and earlier.state == RUNNING:
+        return Examined(fate=Fate.HELD)
+    if earlier is not None and earlier.state == COMPLETED:
+        return Examined(fate=_repeat(ticket, earlier, inbox))
+    if ticket.count_attempt() > MOST_ATTEMPTS:
+        _refuse(ticket, inbox, notifications.gave_up(MOST_ATTEMPTS))
+        return Examined(fate=Fate.FAILED)
+    parameters = fresh
+    if earlier is not None:
+        parameters = fresh.model_copy(update={"run": earlier.run_id})
+    quote = quote_batch(parameters, settings)
+    ticket.write(
+        QUOTE, notifications.quote_text(quote, ticket, earlier.run_id if earlier else None)
+    )
+    return Examined(parameters)
+
+
+def _is_over(run: RunRecord) -> bool:
+    """Tell whether a run has ended for good, not only because the watch was stopped.
+
+    A run that is taken up again keeps its earlier report until it ends.
+    """
+    return run.finished_at is not None and run.stop_reason != StopReason.CANCELLED.value
+
+
+def _earlier(runs: Sequence[RunRecord], ticket: Ticket, inbox: Inbox, now: int) -> RunRecord | None:
+    """Return the run that this file repeats or goes on with, newest first.
+
+    One that was cut short counts only where its folder is in the inbox.
+    """
+    for run in runs:
+        same_name = Path(run.parameters["input"]).name == ticket.file.name
+        if not same_name and spending_day(run.started_at) != spending_day(now):
+            continue
+        if run.state in {COMPLETED, RUNNING} or Path(run.folder).parent == inbox.done:
+            return run
+    return None
+
+
+def _repeat(ticket: Ticket, earlier: RunRecord, inbox: Inbox) -> Fate:
+    ticket.write(REPEATED, notifications.repeated_text(earlier, ticket))
+    folder = inbox.done / ticket.folder.name
+    ticket.move(folder, folder / ticket.file.name)
+    return Fate.REPEATED
+
+
+def settle(ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox: Inbox) -> Fate:
+    """Put a file whose run has ended beside its result; the run knows where it lies from then on.
+
+    A run that nobody approved is no result: its file goes to those that failed.
+    """
+    run_id = str(report["run_id"])
+    with _journal(settings) as journal:
+        run = journal.runs.find(run_id)
+        folder = inbox.done / run_id if run is None else Path(run.folder)
+        refused = report["stop_reason"] in {StopReason.APPROVAL.value, StopReason.CANCELLED.value}
+        beside = inbox.failed / run_id if refused else folder
+        file = beside / ticket.file.name if refused else folder / INPUT / ticket.file.name
+        journal.runs.moved_input(run_id, str(file))
+    if refused:
+        ticket.write(WRONG, notifications.refused_text(report, ticket, folder))
+    else:
+        ticket.write(RESULT, notifications.result_text(report, ticket, folder))
+    ticket.move(beside, file)
+    return Fate.FAILED if refused else Fate.SCREENED
+
+
+def refuse(ticket: Ticket, error: InputError, inbox: Inbox) -> Fate:
+    """Put a file that turned out to be unreadable in mid-run where the failed ones are."""
+    _refuse(ticket, inbox, notifications.wrong_file(_in_words(error, ticket), ticket))
+    return Fate.FAILED
+
+
+def _refuse(ticket: Ticket, inbox: Inbox, text: str) -> None:
+    ticket.write(WRONG, text)
+    folder = inbox.failed / ticket.folder.name
+    ticket.move(folder, folder / ticket.file.name)
+
+
+def _in_words(error: InputError, ticket: Ticket) -> str:
+    """Return an error under the name that the file was dropped by."""
+    return str(error).replace(str(ticket.file), ticket.name)
+
+
+def _journal(settings: Settings) -> Journal:
+    return journal_of(settings)

@@ -1,0 +1,154 @@
+"""The texts beside a file of the inbox: the quote, the result, what is wrong. Numbers and ids only.
+
+They are for whoever dropped the file: plain words, and what to do next in the last lines.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.steps.report.format import DECISIONS, count, lasting, moment, naira, some
+from nightscreen.steps.report.summary import lists_of, next_steps
+from nightscreen.steps.report.summary_section import attention, verdict
+from nightscreen.storage.clock import instant_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from nightscreen.storage.inbox import Ticket
+    from nightscreen.storage.journal.runs import RunRecord
+
+_WIDTH = 96
+_HOUR_S = 3600
+_RENAMED = (
+    "The file's name looked like somebody's number or address, so it goes by another name now. "
+    "Name files after what they are, such as portfolio-20260301.xlsx: names are seen by many."
+)
+
+
+def _page(title: str, *paragraphs: str) -> str:
+    """Return a text of paragraphs; one that is indented keeps its lines."""
+    shown = [
+        text if text.startswith("  ") else textwrap.fill(text, _WIDTH, break_long_words=False)
+        for text in paragraphs
+        if text
+    ]
+    return "\n\n".join([f"{title}\n{'=' * len(title)}", *shown]) + "\n"
+
+
+def _about_name(ticket: Ticket) -> str:
+    return _RENAMED if ticket.renamed else ""
+
+
+def quote_text(quote: Mapping[str, Any], ticket: Ticket, resumed: str | None) -> str:
+    """Return what a file will cost, written before anything is asked."""
+    rows, quoted = quote["rows"], quote["quoted"]
+    seconds = quote["hours"] * _HOUR_S
+    lines = [
+        f"  customers   {count(rows['screened'])}, and {some(rows['quarantined'], 'row')} refused",
+        f"  calls       {count(quote['calls'])}",
+        f"  expected    {naira(quoted['expected'])}",
+        f"  range       {naira(quoted['low'])} to {naira(quoted['high'])}",
+        f"  time        about {lasting(seconds)}",
+        f"  saved       {naira(quote['saved_by_reuse'])}, by answers that are still fresh",
+    ]
+    short = ""
+    if quote["affordable"] is not None and quote["affordable"] < quote["calls"]:
+        short = (
+            f"The money reaches for {count(quote['affordable'])} of the {count(quote['calls'])} "
+            "calls, should every one be charged; those that matter most go first."
+        )
+    again = (
+        f"Run {resumed} is taken up again; nothing answered is paid for twice." if resumed else ""
+    )
+    return _page(
+        "What it will cost",
+        "\n".join(lines),
+        short,
+        again,
+        "Where a person must approve the spending, the run waits under Runs in the Prefect UI.",
+        _about_name(ticket),
+    )
+
+
+def result_text(report: Mapping[str, Any], ticket: Ticket, folder: Path) -> str:
+    """Return what came of a file."""
+    said = verdict(report)
+    decisions = [
+        f"  {title.lower():<12}{count(report['decisions'].get(word, 0))}"
+        for word, title in DECISIONS.items()
+    ]
+    spent = (
+        f"It cost {naira(report['cost']['total'])}; "
+        f"{naira(report['cost']['quoted']['expected'])} were expected."
+    )
+    files = [f"  {name:<18}{what}" for name, what in lists_of(report)]
+    return _page(
+        "What came of it",
+        said.line,
+        *said.more,
+        "\n".join(decisions) if report["state"] != "test_mode" else "",
+        spent,
+        *(f"To look at: {each}" for each in attention(report)),
+        "\n".join([f"  In {folder}:", *files]),
+        *next_steps(report),
+        _about_name(ticket),
+    )
+
+
+def repeated_text(earlier: RunRecord, ticket: Ticket) -> str:
+    """Return that a file was screened before, and where its result is."""
+    when = moment(instant_text(earlier.started_at))
+    return _page(
+        "Already screened",
+        f"This file was screened already, as run {earlier.run_id} on {when}. Nothing was asked and "
+        "nothing was charged.",
+        f"  {earlier.folder}",
+        "To screen the same customers afresh on another night, drop the file under another name, "
+        "with the date in it; answers that are still fresh cost nothing then either.",
+        _about_name(ticket),
+    )
+
+
+def refused_text(report: Mapping[str, Any], ticket: Ticket, folder: Path) -> str:
+    """Return that a run was not let go on by a person."""
+    run_id = report["run_id"]
+    quoted = naira(report["cost"]["quoted"]["expected"])
+    if report["stop_reason"] == "approval":
+        why = (
+            f"Nobody approved the spending of run {run_id} ({quoted} expected). Nothing was asked."
+        )
+    else:
+        why = f"Run {run_id} was cancelled. What was answered by then is kept."
+    return _page(
+        "Not screened",
+        why,
+        "Drop the file into the inbox again to go on: the same run is taken up, and nothing that "
+        "was answered is paid for twice.",
+        f"  What there is of the run: {folder}",
+        _about_name(ticket),
+    )
+
+
+def wrong_file(said: str, ticket: Ticket) -> str:
+    """Return what is wrong with a file that cannot be screened."""
+    return _page(
+        "This file cannot be screened",
+        said if said.endswith((".", "?")) else f"{said}.",
+        "Nothing was asked and nothing was charged. Correct the file, then drop it into the inbox "
+        "again.",
+        _about_name(ticket),
+    )
+
+
+def gave_up(attempts: int) -> str:
+    """Return that a file was begun on again and again."""
+    return _page(
+        "This file could not be screened",
+        f"It was begun {attempts} times and broke off each time. What was answered is kept, and "
+        "nothing of it is paid for twice.",
+        "Show this to whoever looks after nightscreen: the command `nightscreen doctor` says what "
+        "is wrong. Then drop the file into the inbox again.",
+    )

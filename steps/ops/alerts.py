@@ -1,0 +1,78 @@
+"""Alarms: what needs a person now, told from a run's vital signs; the rest waits for the morning.
+
+Each is due at most once a run, an outage once each time. How a person is woken is the engine's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.steps.calling.control import TEST_MODE, StopReason
+from nightscreen.steps.ops.heartbeat import ASKING
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.disk_space import LEAST_FREE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OUTAGE_S = 15 * 60
+"""Silence of the service after which a person is woken."""
+PACE_S = 300
+"""Span over which a pace must have been measured before it wakes anybody."""
+
+
+class Alarm(StrEnum):
+    """What wakes a person; the last word of the event's name."""
+
+    NOT_STARTED = "not_started"
+    AUTH = "auth"
+    TEST_MODE = "test_mode"
+    OUTAGE = "outage"
+    DEADLINE = "deadline"
+    DISK = "disk"
+
+
+@dataclass(slots=True)
+class Alarms:
+    """Remembers what was told of one run."""
+
+    _told: set[Alarm] = field(default_factory=set)
+
+    def due(self, signs: Mapping[str, Any]) -> list[Alarm]:
+        """Return the alarms that a run's signs call for and that were not told before."""
+        found = _called_for(signs)
+        if signs["silent_since"] is None:
+            self._told.discard(Alarm.OUTAGE)
+        fresh = [alarm for alarm in Alarm if alarm in found - self._told]
+        self._told |= found
+        return fresh
+
+
+def _called_for(signs: Mapping[str, Any]) -> set[Alarm]:
+    stops = {signs["stop"], *(check["stopped"] for check in signs["checks"].values())}
+    found: set[Alarm] = set()
+    if StopReason.AUTH in stops:
+        found.add(Alarm.AUTH)
+    if TEST_MODE in stops:
+        found.add(Alarm.TEST_MODE)
+    silent_since = signs["silent_since"]
+    if silent_since is not None and signs["at"] - silent_since > OUTAGE_S * MICROS:
+        found.add(Alarm.OUTAGE)
+    if _out_of_reach(signs):
+        found.add(Alarm.DEADLINE)
+    free = [each for each in signs["disk_free"].values() if each is not None]
+    if free and min(free) < LEAST_FREE_BYTES:
+        found.add(Alarm.DISK)
+    return found
+
+
+def _out_of_reach(signs: Mapping[str, Any]) -> bool:
+    """Tell whether the deadline will not be met at the pace of late, or was not met."""
+    if signs["stop"] == StopReason.DEADLINE:
+        return True
+    finish_at, deadline_at = signs["finish_at"], signs["deadline_at"]
+    if finish_at is None or deadline_at is None or signs["phase"] != ASKING:
+        return False
+    return bool(signs["pace_s"] >= PACE_S and finish_at > deadline_at)

@@ -1,0 +1,163 @@
+"""Doctoring: how a run and its surroundings stand, and what to type next; nothing is changed.
+
+Everything here works when things are broken: a part that cannot be looked at is told in words, and
+the others are looked at all the same. No engine; no paid call is ever made. What to do about each
+stop is in `remedies`, the words for people in `cli.doctor`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.client.connectivity import Knock, knock, reach
+from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.stops import refusals
+from nightscreen.steps.ops.health_checks import (
+    WRONG,
+    HealthFinding,
+    find_journal,
+    find_surroundings,
+    journal_trouble,
+)
+from nightscreen.steps.ops.run_status import HUNG, UNKNOWN, condition_of, from_signs
+from nightscreen.steps.ops.suggestions import (
+    DOCTOR,
+    Again,
+    Remedy,
+    for_held,
+    for_hung,
+    for_killed,
+    for_stop,
+    for_test_mode,
+)
+from nightscreen.storage.clock import LAGOS, Clock, system_clock, to_instant
+from nightscreen.storage.heartbeat import newest_signs, read_vitals
+from nightscreen.storage.journal.runs import KILLED, RUNNING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from nightscreen.schemas.settings import Settings
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """How things stand; instants in microseconds, money in micro-naira.
+
+    Attributes:
+        run: the run's facts (`condition`), None where there is none.
+        safe: a run may be started or taken up again now; `why_not` says why not.
+        remedy: what to do next, None where all is well.
+        exit_status: as the command ends: 0 nothing to do, 2 something must be mended before any
+            run, 3 a run stopped and can be taken up again, 4 the service is in test mode.
+    """
+
+    run: dict[str, Any] | None = None
+    findings: list[HealthFinding] = field(default_factory=list)
+    safe: bool = True
+    why_not: str | None = None
+    remedy: Remedy | None = None
+    exit_status: int = 0
+
+
+def diagnose(
+    settings: Settings,
+    run_id: str = "",
+    *,
+    clock: Clock = system_clock,
+    reaching: Callable[[str], str | None] = reach,
+    knocking: Knock = knock,
+    more: tuple[HealthFinding, ...] = (),
+) -> Diagnosis:
+    """Look at a run, or at the newest, and at what it needs.
+
+    Args:
+        settings: as a run would have them.
+        run_id: the run; empty for the newest there is.
+        clock: the present instant.
+        reaching: tries the service's address and returns what is in the way.
+        knocking: asks there for what is free, with the key, and returns the trouble it met.
+        more: what was found out elsewhere, such as about the engine.
+    """
+    found = Diagnosis()
+    _find_run(settings, run_id, clock, found)
+    found.findings += find_surroundings(settings, found.run, reaching, knocking)
+    found.findings += more
+    _conclude(found, run_id)
+    return found
+
+
+def _find_run(settings: Settings, run_id: str, clock: Clock, found: Diagnosis) -> None:
+    """Find the run in the journal; where that cannot be read, by its signs of life."""
+    look, found.findings = find_journal(settings, clock)
+    if look is not None:
+        with look:
+            try:
+                found.run = condition_of(settings, run_id, look, clock)
+            except NightscreenError as error:
+                found.findings = [journal_trouble(settings, error)]
+            else:
+                return
+    if any(each.standing == WRONG for each in found.findings):
+        home = settings.home
+        signs = read_vitals(home, run_id) if run_id else newest_signs(home)
+        found.run = None if signs is None else from_signs(signs, clock())
+
+
+def _conclude(found: Diagnosis, asked: str) -> None:
+    """Decide what to do next: what is broken first, then what the run needs."""
+    found.remedy, found.exit_status = _for_run(found, asked)
+    if found.run is not None and found.run["state"] in {RUNNING, HUNG}:
+        pid = found.run["pid"]
+        who = f"process {pid}" if pid is not None else "another process"
+        found.safe, found.why_not = False, f"{who} is at work on it"
+    wrong = next((each for each in found.findings if each.standing == WRONG), None)
+    if wrong is not None:
+        found.exit_status = 2
+        if wrong.remedy is not None:
+            found.remedy = _first(wrong.remedy, found.remedy)
+
+
+def _first(mend: Remedy, then: Remedy | None) -> Remedy:
+    """Mend what is wrong first; where that takes no command of its own, go on with the run."""
+    if mend.command:
+        return mend
+    if then is None:
+        return Remedy(mend.first, DOCTOR)
+    return Remedy("; then ".join(each for each in (mend.first, then.first) if each), then.command)
+
+
+def _for_run(found: Diagnosis, asked: str) -> tuple[Remedy | None, int]:
+    """Return what the run needs, and the exit status."""
+    run = found.run
+    if run is None:
+        if not asked:
+            return Remedy("", "nightscreen quote FILE"), 0
+        first = f"there is no run {asked} in this journal: it never started, or HOME is another"
+        return Remedy(first, "nightscreen runs list"), 2
+    run_id = run["run_id"]
+    again = Again(run_id, run["flow"], _kept(run))
+    refused = refusals(
+        (name, trouble) for name, check in run["checks"].items() for trouble in check["errors"]
+    )
+    table: dict[str, tuple[Remedy | None, int]] = {
+        RUNNING: (Remedy("", f"{DOCTOR} {run_id}"), 0),
+        HUNG: (for_hung(again, run["pid"]), 3),
+        KILLED: (for_killed(again), 3),
+        "test_mode": (for_test_mode(again), 4),
+        "stopped": (
+            for_stop(again, run["stop_reason"], run["shortage"], refused=refused),
+            3,
+        ),
+        "completed": (for_held(run_id), 3) if run["held"] else (None, 0),
+        UNKNOWN: (Remedy("", f"{DOCTOR} {run_id}"), 2),
+    }
+    return table[run["state"]]
+
+
+def _kept(run: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the deadline as an option where it still lies ahead: a resumed run has none else."""
+    if run["deadline_at"] is None or run["deadline_at"] <= run["now"]:
+        return ()
+    return ("--deadline", f"{to_instant(run['deadline_at']).astimezone(LAGOS):%Y-%m-%dT%H:%M}")

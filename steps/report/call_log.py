@@ -1,0 +1,296 @@
+"""The call sheet: a run's calls as the auditor reads them (`calls.parquet`), and the report.
+
+One reading of the journal's rows, several accounts of it: table, latency, balance, doubt. Pure.
+Rows are read into columns, a block at a time, and every account is of columns.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.rows import INSTANT
+from nightscreen.steps.report.reconciliation import BalanceReconciliation, WalletCalls
+from nightscreen.steps.report.timeline import NO_BALANCE
+from nightscreen.steps.results.enriched import COST, WORD, naira_of_micro
+from nightscreen.storage.memory_tuning import trim_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+    from sqlalchemy import Row
+
+    from nightscreen.storage.outputs import RunFolder
+
+# `attempts` counts the attempts of a lookup up to this call; `outcome` is what was answered, and
+# where nothing was, how the call ended (`state` says only the latter).
+CALLS = pa.schema(
+    [
+        pa.field("call_id", pa.int64()),
+        pa.field("run_id", WORD),
+        pa.field("pseudonym", pa.string()),
+        pa.field("check", WORD),
+        pa.field("identity_kind", WORD),
+        pa.field("purpose", WORD),
+        pa.field("consent_reference", pa.string()),
+        pa.field("attempts", pa.int32()),
+        pa.field("state", WORD),
+        pa.field("outcome", WORD),
+        pa.field("trouble", WORD),
+        pa.field("http_status", pa.int32()),
+        pa.field("cost", COST),
+        pa.field("worst_cost", COST),
+        pa.field("balance", COST),
+        pa.field("intent_at", INSTANT),
+        pa.field("sent_at", INSTANT),
+        pa.field("settled_at", INSTANT),
+        pa.field("latency_ms", pa.float64()),
+    ]
+)
+
+_PERCENTILES = (50, 95, 99)
+
+
+_COLUMNS = {
+    "call_id": pa.int64(),
+    "run_id": pa.string(),
+    "check": pa.string(),
+    "kind": pa.string(),
+    "subject": pa.binary(),
+    "purpose": pa.string(),
+    "attempt": pa.int32(),
+    "consent_reference": pa.string(),
+    "intent_at": pa.int64(),
+    "reserved_micro": pa.int64(),
+    "state": pa.string(),
+    "sent_at": pa.int64(),
+    "settled_at": pa.int64(),
+    "trouble": pa.string(),
+    "status": pa.int32(),
+    "outcome": pa.string(),
+    "cost_micro": pa.int64(),
+    "balance_micro": pa.int64(),
+}
+"""What is read of the journal's calls."""
+_LOST = (CallState.IN_DOUBT.value, CallState.INTENT.value)
+
+
+@dataclass(slots=True)
+class CheckCalls:
+    """One check's calls in numbers."""
+
+    attempts: int = 0
+    cost_micro: int = 0
+    in_doubt_micro: int = 0
+    troubles: Counter[str] = field(default_factory=Counter)
+    by_attempt: Counter[int] = field(default_factory=Counter)
+    _latencies_ms: array[float] = field(default_factory=lambda: array("f"))
+    _latency: dict[str, float | None] | None = None
+
+    @property
+    def retries(self) -> int:
+        """Return how many calls repeated an earlier one of the same lookup."""
+        return sum(number for attempt, number in self.by_attempt.items() if attempt > 1)
+
+    def count(self, calls: _Calls, mine: NDArray[np.bool_]) -> None:
+        """Enter how many some calls of a block are, and what they cost."""
+        self.attempts += int(mine.sum())
+        self.cost_micro += int(calls.numbers("cost_micro")[mine].sum())
+
+    def take(self, calls: _Calls, mine: NDArray[np.bool_]) -> None:
+        """Enter some calls of a block."""
+        self.count(calls, mine)
+        answered = mine & calls.is_in(CallState.ANSWERED)
+        self.in_doubt_micro += int(calls.doubt()[mine].sum())
+        attempts, numbers = np.unique(calls.numbers("attempt")[mine], return_counts=True)
+        self.by_attempt.update(dict(zip(attempts.tolist(), numbers.tolist(), strict=True)))
+        troubles = calls.rows["trouble"].filter(pa.array(mine)).drop_null()
+        self.troubles.update(troubles.to_pylist())
+        took_ms = calls.took_us()[answered & calls.there("sent_at")] / 1000
+        self._latencies_ms.frombytes(took_ms.astype(np.float32).tobytes())
+
+    def close(self) -> None:
+        """Reckon up what is known by all calls only, and keep nothing of each."""
+        self._latency = self.latency()
+        self._latencies_ms = array("f")
+
+    def latency(self) -> dict[str, float | None]:
+        """Return percentiles of the time answers took, in milliseconds."""
+        if self._latency is not None:
+            return self._latency
+        if not self._latencies_ms:
+            return {f"p{each}": None for each in _PERCENTILES}
+        values = np.percentile(np.frombuffer(self._latencies_ms, np.float32), _PERCENTILES)
+        return {f"p{p}": round(float(v), 1) for p, v in zip(_PERCENTILES, values, strict=True)}
+
+
+@dataclass(slots=True)
+class CallLog:
+    """Takes a run's calls block by block and gives back each block as a table.
+
+    Attributes:
+        checks: numbers by check.
+        identities: attempts and cost by check and identity.
+        reconciliation: balances and what they lost.
+    """
+
+    checks: dict[str, CheckCalls] = field(default_factory=lambda: defaultdict(CheckCalls))
+    identities: dict[tuple[str, str], CheckCalls] = field(
+        default_factory=lambda: defaultdict(CheckCalls)
+    )
+    reconciliation: BalanceReconciliation = field(default_factory=BalanceReconciliation)
+
+    @property
+    def cost_micro(self) -> int:
+        """Return what is known to have been charged."""
+        return sum(each.cost_micro for each in self.checks.values())
+
+    @property
+    def in_doubt_micro(self) -> int:
+        """Return the worst cost of every attempt whose answer was lost."""
+        return sum(each.in_doubt_micro for each in self.checks.values())
+
+    def take(self, rows: Sequence[Row[Any]]) -> pa.Table:
+        """Enter a block of calls, in the order of their intents, and return it as a table."""
+        calls = _Calls.of(rows)
+        sent = ~calls.is_in(CallState.NOT_SENT)
+        for check, kind in calls.slots():
+            mine = sent & calls.are_of(check, kind)
+            self.identities[(check, kind)].count(calls, mine)
+            self.checks[check].take(calls, mine)
+        self.reconciliation.add(calls.of_wallet())
+        return calls.table()
+
+    def close(self) -> None:
+        """Reckon up what is known by all calls only, and keep nothing of each."""
+        self.reconciliation.close()
+        for each in self.checks.values():
+            each.close()
+
+
+def write_call_sheet(folder: RunFolder, blocks: Iterable[Sequence[Row[Any]]]) -> CallLog:
+    """Write `calls.parquet`, one row per call, and return the accounts of them."""
+    sheet = CallLog()
+    folder.write_parquet("calls.parquet", CALLS, (sheet.take(rows) for rows in blocks))
+    trim_memory()
+    sheet.close()
+    return sheet
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """A block of the journal's calls as columns (`_COLUMNS`)."""
+
+    rows: pa.RecordBatch
+
+    @classmethod
+    def of(cls, rows: Sequence[Row[Any]]) -> _Calls:
+        """Return the columns of some of the journal's rows."""
+        values = dict(zip(rows[0]._fields, zip(*rows, strict=True), strict=True))
+        columns = [pa.array(values[name], kind) for name, kind in _COLUMNS.items()]
+        return cls(pa.RecordBatch.from_arrays(columns, list(_COLUMNS)))
+
+    def numbers(self, name: str, missing: int = 0) -> NDArray[np.int64]:
+        """Return a column of whole numbers, another one where there is none."""
+        found: NDArray[np.int64] = pc.fill_null(self.rows[name], missing).to_numpy()
+        return found
+
+    def there(self, name: str) -> NDArray[np.bool_]:
+        """Tell which calls have something in a column."""
+        return _mask(pc.is_valid(self.rows[name]))
+
+    def is_in(self, state: CallState) -> NDArray[np.bool_]:
+        """Tell which calls are in a state."""
+        return _mask(pc.equal(self.rows["state"], state.value))
+
+    def doubt(self) -> NDArray[np.int64]:
+        """Return what is still reserved for each call: no answer is known, or not what it cost."""
+        lost = _mask(pc.is_in(self.rows["state"], value_set=pa.array(_LOST)))
+        untold = self.is_in(CallState.ANSWERED) & ~self.there("cost_micro")
+        found: NDArray[np.int64] = np.where(lost | untold, self.numbers("reserved_micro"), 0)
+        return found
+
+    def slots(self) -> list[tuple[str, str]]:
+        """Return the pairs of check and identity that were asked by."""
+        pairs = self.rows.select(["check", "kind"])
+        found = (
+            pa.Table.from_batches([pairs])
+            .group_by(["check", "kind"], use_threads=False)
+            .aggregate([])
+        )
+        return [(each["check"], each["kind"]) for each in found.to_pylist()]
+
+    def are_of(self, check: str, kind: str) -> NDArray[np.bool_]:
+        """Tell which calls are of a check and an identity."""
+        same = pc.equal(self.rows["check"], check), pc.equal(self.rows["kind"], kind)
+        return _mask(pc.and_(*same))
+
+    def took_us(self) -> NDArray[np.int64]:
+        """Return how long each call took; nothing that counts where it was not sent or settled."""
+        return self.numbers("settled_at") - self.numbers("sent_at")
+
+    def of_wallet(self) -> WalletCalls:
+        """Return what the reconciliation needs of the calls that were sent."""
+        mine = ~self.is_in(CallState.NOT_SENT)
+        sent = np.where(self.there("sent_at"), self.numbers("sent_at"), self.numbers("intent_at"))
+        settled = np.where(self.there("settled_at"), self.numbers("settled_at"), sent)
+        return WalletCalls(
+            sent=sent[mine],
+            settled=settled[mine],
+            cost=self.numbers("cost_micro")[mine],
+            doubt=self.doubt()[mine],
+            balance=self.numbers("balance_micro", NO_BALANCE)[mine],
+        )
+
+    def table(self) -> pa.Table:
+        """Return the calls as a table of the schema `CALLS`."""
+        rows = self.rows
+        said = pc.equal(pc.fill_null(rows["outcome"], ""), "")
+        timed = self.there("sent_at") & self.there("settled_at")
+        found = {
+            "call_id": rows["call_id"],
+            "run_id": rows["run_id"],
+            "pseudonym": pa.array([each.hex() for each in rows["subject"].to_pylist()]),
+            "check": rows["check"],
+            "identity_kind": rows["kind"],
+            "purpose": rows["purpose"],
+            "consent_reference": rows["consent_reference"],
+            "attempts": rows["attempt"],
+            "state": rows["state"],
+            "outcome": pc.if_else(said, rows["state"], rows["outcome"]),
+            "trouble": rows["trouble"],
+            "http_status": rows["status"],
+            "cost": self._naira("cost_micro"),
+            "worst_cost": self._naira("reserved_micro"),
+            "balance": self._naira("balance_micro"),
+            "intent_at": rows["intent_at"],
+            "sent_at": rows["sent_at"],
+            "settled_at": rows["settled_at"],
+            "latency_ms": pa.array(self.took_us() / 1000, mask=~timed),
+        }
+        columns = [found[each.name] for each in CALLS]
+        return pa.table(
+            [
+                column.dictionary_encode() if each.type == WORD else column.cast(each.type)
+                for column, each in zip(columns, CALLS, strict=True)
+            ],
+            schema=CALLS,
+        )
+
+    def _naira(self, name: str) -> pa.Array:
+        """Return a column of micro-naira as decimal naira."""
+        amounts = naira_of_micro(self.numbers(name))
+        return pc.if_else(pc.is_valid(self.rows[name]), amounts, pa.scalar(None, COST))
+
+
+def _mask(column: pa.Array) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = column.to_numpy(zero_copy_only=False).astype(bool)
+    return found

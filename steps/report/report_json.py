@@ -1,0 +1,343 @@
+"""Report: one account of a run for programs and people, from plan, journal and enriched rows.
+
+It holds no identifier. The page for people is made from the same dictionary in `report_page`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from nightscreen.schemas.checks import Check, NoAnswer, Source
+from nightscreen.schemas.money import MICRO, naira_text
+from nightscreen.schemas.plan import AgeEffect, CheckCounts, LookupStatus
+from nightscreen.schemas.policy import Decision
+from nightscreen.steps.report.coverage import Coverage
+from nightscreen.storage.clock import MICROS, instant_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from nightscreen.schemas.checks import Asked
+    from nightscreen.schemas.quote import Quote
+    from nightscreen.steps.report.call_log import CallLog
+    from nightscreen.steps.report.reconciliation import Balance
+
+SCHEMA_VERSION = 2
+DAY = 24 * 3600 * MICROS
+_OPEN = frozenset(
+    {
+        NoAnswer.PENDING.value,
+        NoAnswer.FAILED.value,
+        NoAnswer.UNREADABLE.value,
+        NoAnswer.IN_DOUBT.value,
+        NoAnswer.TEST_MODE.value,
+        NoAnswer.REFUSED.value,
+        NoAnswer.INVALID.value,
+    }
+)
+
+
+@dataclass(slots=True)
+class RowTally:
+    """Counts enriched rows as they are written."""
+
+    rows: int = 0
+    statuses: dict[Check, Counter[str]] = field(
+        default_factory=lambda: {check: Counter() for check in Check}
+    )
+    decisions: Counter[str] = field(default_factory=Counter)
+    listed_by: Counter[str] = field(default_factory=Counter)
+    exposure: Counter[str] = field(default_factory=Counter)
+    exposure_unknown_rows: int = 0
+    shared_micro: Counter[Check] = field(default_factory=Counter)
+    coverage: Coverage = field(default_factory=Coverage)
+    asked: dict[Check, Counter[str]] = field(
+        default_factory=lambda: {check: Counter() for check in Check}
+    )
+
+    def take(self, table: pa.Table) -> None:
+        """Enter a chunk of enriched rows; exposure is summed in naira as it stands there."""
+        self.rows += table.num_rows
+        self.coverage.take(table)
+        for check in Check:
+            status = table[f"{check.value}_status"]
+            _count(self.statuses[check], status)
+            own = pc.equal(table[f"{check.value}_source"].cast("string"), Source.ASKED.value)
+            _count(self.asked[check], pc.filter(status, pc.fill_null(own, fill_value=False)))
+        _count(self.decisions, table["decision"])
+        _count(self.listed_by, pc.list_flatten(table["karma_listed_by"]))
+        if "exposure" in table.column_names:
+            self._take_exposure(table)
+        else:
+            self.exposure_unknown_rows += table.num_rows
+
+    def _take_exposure(self, table: pa.Table) -> None:
+        exposure = table["exposure"]
+        self.exposure_unknown_rows += exposure.null_count
+        self.exposure["total"] += _naira(pc.sum(exposure))
+        for check in Check:
+            status = table[f"{check.value}_status"].cast("string")
+            for word in pc.unique(status).to_pylist():
+                if word in _OPEN:
+                    part = pc.filter(exposure, pc.equal(status, word))
+                    self.exposure[f"{check.value}_{word}"] += _naira(pc.sum(part))
+        decision = table["decision"].cast("string")
+        for word in pc.unique(decision).to_pylist():
+            part = pc.filter(exposure, pc.equal(decision, word))
+            self.exposure[f"decision_{word}"] += _naira(pc.sum(part))
+
+
+def _naira(total: pa.Scalar[Any]) -> int:
+    """Return an exact sum in kobo."""
+    value = total.as_py()
+    return 0 if value is None else int(Decimal(value) * 100)
+
+
+def _count(counter: Counter[str], column: pa.ChunkedArray) -> None:
+    for each in pc.value_counts(column.cast("string")).to_pylist():
+        counter[each["values"]] += each["counts"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a report says of the run itself; instants as ISO 8601 text in UTC.
+
+    `spent_before_micro` is what earlier sessions of the run had spent when this one was quoted: the
+    report is cumulative, and so is its quote.
+    """
+
+    run_id: str
+    batch: str
+    purpose: str
+    state: str
+    stop_reason: str | None
+    started_at: str
+    finished_at: str
+    rows_read: int
+    rows_quarantined: int
+    cap_micro: int | None
+    spent_before_micro: int = 0
+    nightly_micro: int | None = None
+    last_balance_micro: int | None = None
+    spending: Mapping[str, Any] = field(default_factory=dict)
+    findings: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    now: int = 0
+    price_rises_micro: int = 0
+    notices: tuple[str, ...] = ()
+
+
+def check_report(
+    counts: CheckCounts,
+    standings: Counter[LookupStatus],
+    sheet: CallLog,
+    check: Asked,
+    statuses: Counter[str],
+    *,
+    asked: Counter[str],
+    shared_micro: int,
+    test_mode: bool,
+) -> dict[str, Any]:
+    """Return one check's part of the report.
+
+    A lookup whose consent ended before it could be asked is none any more: its rows are refused.
+
+    Args:
+        counts: how the plan stood before anything was asked.
+        standings: what became of the lookups that were to be asked.
+        sheet: the run's calls.
+        check: the check.
+        statuses: statuses of the rows.
+        asked: statuses of the rows in whose name this run asked: what tonight's answers were.
+        shared_micro: what rows saved that shared an answer of this run.
+        test_mode: nothing that was said counts: all is pending.
+    """
+    calls = sheet.checks[check.value]
+    ended = 0 if test_mode else statuses[NoAnswer.REFUSED.value] - counts.rows_refused
+    lapsed = 0 if test_mode else standings[LookupStatus.LAPSED]
+    return {
+        "rows_refused": counts.rows_refused + ended,
+        "rows_ineligible": counts.rows_ineligible,
+        "rows_invalid": counts.rows_invalid,
+        "lookups": counts.lookups - ended,
+        "distinct": counts.distinct - lapsed,
+        **settled_counts(counts, standings, test_mode=test_mode),
+        "attempts": calls.attempts,
+        "retries": calls.retries,
+        "cost": naira_text(calls.cost_micro),
+        "in_doubt_exposure": naira_text(calls.in_doubt_micro),
+        "saved_by_reuse": naira_text(counts.saved_by_reuse_micro),
+        "saved_by_sharing": naira_text(shared_micro),
+        "answers": dict(sorted(statuses.items())),
+        "asked_answers": dict(sorted(asked.items())),
+        "troubles": dict(sorted(calls.troubles.items())),
+        "latency_ms": calls.latency(),
+    }
+
+
+def settled_counts(
+    counts: CheckCounts, standings: Counter[LookupStatus], *, test_mode: bool
+) -> dict[str, int]:
+    """Return how many of the distinct lookups came to which end; all of them, each once."""
+    settled = {
+        "paid": counts.paid + standings[LookupStatus.PAID],
+        "free": counts.free + standings[LookupStatus.FREE],
+        "reused": counts.reused + standings[LookupStatus.REUSED],
+        "spared": standings[LookupStatus.SPARED],
+        "unreadable": counts.unreadable + standings[LookupStatus.UNREADABLE],
+        "failed": standings[LookupStatus.FAILED],
+        "in_doubt": standings[LookupStatus.IN_DOUBT],
+    }
+    if test_mode:
+        settled = dict.fromkeys(settled, 0)
+    lapsed = 0 if test_mode else standings[LookupStatus.LAPSED]
+    return {**settled, "pending": counts.distinct - lapsed - sum(settled.values())}
+
+
+def make_report(
+    facts: RunFacts,
+    *,
+    counts: Mapping[Check, CheckCounts],
+    checks: Mapping[str, Any],
+    quote: Quote,
+    sheet: CallLog,
+    rows: RowTally,
+    files: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the whole report, as `report.json` has it; money is decimal text in naira."""
+    saved_by_reuse_micro = sum(each.saved_by_reuse_micro for each in counts.values())
+    balance = sheet.reconciliation.balance()
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run_id": facts.run_id,
+        "batch": facts.batch,
+        "purpose": facts.purpose,
+        "state": facts.state,
+        "stop_reason": facts.stop_reason,
+        "publishable": facts.state == "completed",
+        "started_at": facts.started_at,
+        "finished_at": facts.finished_at,
+        "rows": {
+            "read": facts.rows_read,
+            "screened": facts.rows_read - facts.rows_quarantined,
+            "quarantined": facts.rows_quarantined,
+        },
+        "coverage": {
+            "due_rows": rows.coverage.due_rows,
+            "answered_rows": rows.coverage.answered_rows,
+        },
+        "checks": dict(checks),
+        "cost": cost_report(facts, quote, sheet, rows, saved_by_reuse_micro),
+        "spending": dict(facts.spending),
+        "balance": {
+            **balance_report(balance, facts.nightly_micro or sheet.cost_micro),
+            "last_known": last_known(facts),
+        },
+        "timeline": sheet.reconciliation.timeline(),
+        "freshness": {
+            **freshness_report(counts, facts.now),
+            "fresh": rows.coverage.fresh(),
+            "ages": rows.coverage.ages(),
+        },
+        "exposure": exposure_report(rows),
+        "decisions": dict(sorted(rows.decisions.items())),
+        "changes": {},
+        "news": None,
+        "findings": dict(facts.findings),
+        "notices": list(facts.notices),
+        "files": dict(files),
+        "provenance": dict(facts.provenance),
+    }
+
+
+def cost_report(
+    facts: RunFacts, quote: Quote, sheet: CallLog, rows: RowTally, saved_by_reuse_micro: int
+) -> dict[str, Any]:
+    """Return the cost part: what was charged, against quote and cap, and what was saved."""
+    before, cap = facts.spent_before_micro, facts.cap_micro
+    return {
+        "total": naira_text(sheet.cost_micro),
+        "quoted": {
+            "low": naira_text(before + quote.low_micro),
+            "expected": naira_text(before + quote.expected_micro),
+            "high": naira_text(before + quote.high_micro),
+        },
+        "cap": naira_text(cap),
+        "saved_by_reuse": naira_text(saved_by_reuse_micro),
+        "saved_by_sharing": naira_text(sum(rows.shared_micro.values())),
+        "in_doubt_exposure": naira_text(sheet.in_doubt_micro),
+        "over_cap": None if cap is None else naira_text(max(0, sheet.cost_micro - cap)),
+        "price_rises": naira_text(facts.price_rises_micro),
+        **flagged_report(rows, sheet.cost_micro),
+    }
+
+
+def flagged_report(rows: RowTally, cost_micro: int) -> dict[str, Any]:
+    """Return how many customers the policy flags, to decline or to review, and naira for each."""
+    flagged = sum(rows.decisions[word.value] for word in (Decision.DECLINE, Decision.REVIEW))
+    each = Decimal(cost_micro) / (flagged * MICRO) if flagged else None
+    return {
+        "flagged_rows": flagged,
+        "per_flagged": None if each is None else f"{each:.2f}",
+    }
+
+
+def balance_report(balance: Balance, nightly_micro: int) -> dict[str, Any]:
+    """Return the balance part: opening less cost, explained and drift is closing."""
+    closing = balance.closing_micro
+    nights = closing // nightly_micro if closing is not None and nightly_micro > 0 else None
+    return {
+        "opening": naira_text(balance.opening_micro),
+        "closing": naira_text(closing),
+        "lowest": naira_text(balance.lowest_micro),
+        "explained_in_doubt": naira_text(balance.explained_in_doubt_micro),
+        "drift": naira_text(balance.drift_micro),
+        "drift_since": instant_text(balance.drift_since),
+        "exact": balance.exact,
+        "nights_left": nights,
+    }
+
+
+def last_known(facts: RunFacts) -> dict[str, Any]:
+    """Return the newest balance any run was told, and the nights it lasts at this month's mean."""
+    known, nightly = facts.last_balance_micro, facts.nightly_micro
+    return {
+        "balance": naira_text(known),
+        "nights_left": known // nightly if known is not None and nightly else None,
+    }
+
+
+def freshness_report(counts: Mapping[Check, CheckCounts], now: int) -> dict[str, Any]:
+    """Return the age of the oldest evidence used, and what other age limits would have cost."""
+    oldest = [each.oldest_reused_at for each in counts.values() if each.oldest_reused_at]
+    return {
+        "oldest_evidence_at": instant_text(min(oldest)) if oldest else None,
+        "oldest_evidence_days": round((now - min(oldest)) / DAY, 1) if oldest else None,
+        "at_half_the_limits": _age_effect([each.stricter for each in counts.values()]),
+        "at_twice_the_limits": _age_effect([each.looser for each in counts.values()]),
+    }
+
+
+def _age_effect(effects: Sequence[AgeEffect]) -> dict[str, Any]:
+    return {
+        "lookups": sum(each.lookups for each in effects),
+        "cost": naira_text(sum(each.cost_micro for each in effects)),
+    }
+
+
+def exposure_report(rows: RowTally) -> dict[str, Any]:
+    """Return naira at risk: in all, by what is still open in each check, and by decision."""
+    amounts = {name: f"{kobo // 100}.{kobo % 100:02d}" for name, kobo in rows.exposure.items()}
+    found: dict[str, Any] = {"total": amounts.pop("total", "0.00")}
+    found["unknown_rows"] = rows.exposure_unknown_rows
+    found["not_screened"] = rows.coverage.not_screened()
+    found["nothing_to_ask"] = rows.coverage.nothing_to_ask()
+    found.update(sorted(amounts.items()))
+    return found

@@ -1,0 +1,178 @@
+"""Unchanged: which rows say the very same as what the journal keeps of their customers.
+
+Beside each sealed state stands a keyed digest of the row it was last seen with. A row of the same
+digest changes nothing and is not compared, so that its state stays sealed. How rows that differ are
+compared is in `changes`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.policy import Decision
+from nightscreen.steps.results.tracked_state import ANSWERED, LISTINGS, READ
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from numpy.typing import NDArray
+
+    from nightscreen.storage.journal.customers import Marks
+    from nightscreen.storage.sealing import Pseudonyms
+
+NO_DECISION = -1
+_DECISIONS = tuple(Decision)
+_UNDECIDED = Decision.UNDECIDED.value
+_MARK_BYTES = 16
+_SEPARATOR, _ABSENT = "\x1f", "\x00"
+_SIXTEEN = "S16"
+
+
+def row_texts(rows: pa.Table) -> list[bytes]:
+    """Return all that rows of `enriched` say (columns `READ`), but for whose they are.
+
+    Equal texts mean equal answers of equal dates; lengths keep neighbouring words apart.
+    """
+    columns: list[pa.Array] = []
+    for name in READ:
+        if name != "customer_id":
+            columns += _texts(rows[name].combine_chunks(), name)
+    options = pc.JoinOptions(null_handling="replace", null_replacement=_ABSENT)
+    joined = pc.call_function("binary_join_element_wise", [*columns, _SEPARATOR], options)
+    found: list[bytes] = joined.cast(pa.binary()).to_pylist()
+    return found
+
+
+def _texts(column: pa.Array, name: str) -> list[pa.Array]:
+    """Return a column as text, and beside free text its length."""
+    kind = column.type
+    if name == LISTINGS:
+        return [_listings(column)]
+    if pa.types.is_list(kind):
+        return [pc.binary_join(column, ",")]
+    if pa.types.is_timestamp(kind):
+        return [column.cast(pa.int64()).cast(pa.string())]
+    if pa.types.is_string(kind):
+        return [column, pc.binary_length(column).cast(pa.string())]
+    return [column.cast(pa.string())]
+
+
+def _listings(column: pa.Array) -> pa.Array:
+    """Return listings as text; few rows have any."""
+    texts: NDArray[np.object_] = np.full(len(column), None, object)
+    some = pc.fill_null(pc.greater(pc.list_value_length(column), 0), fill_value=False)
+    places = np.flatnonzero(some.to_numpy(zero_copy_only=False))
+    texts[places] = [str(each) for each in column.take(pa.array(places)).to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+def has_decision(rows: pa.Table) -> NDArray[np.bool_]:
+    """Tell which rows could be decided: decided, or undecided with every answer there is."""
+    missing = np.zeros(rows.num_rows, bool)
+    for check in Check:
+        status = rows[f"{check.value}_status"].cast(pa.string()).combine_chunks()
+        settled = pc.is_in(status, value_set=pa.array([*ANSWERED[check], "off"]))
+        missing |= ~settled.to_numpy(zero_copy_only=False)
+    decided = pc.not_equal(rows["decision"].cast(pa.string()), _UNDECIDED)
+    found: NDArray[np.bool_] = decided.to_numpy().astype(bool) | ~missing
+    return found
+
+
+class Looked(NamedTuple):
+    """What a look at some rows found.
+
+    Attributes:
+        same: which rows say the same as before.
+        previous: number among `Decision` of each such row's previous decision, `NO_DECISION` where
+            it never had one.
+        texts: what each row says.
+    """
+
+    same: NDArray[np.bool_]
+    previous: NDArray[np.int8]
+    texts: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """Holds rows against the marks of a batch's customers.
+
+    Attributes:
+        marks: what the journal has of the batch's customers.
+        unreached: checks of which this run left lookups without an answer.
+        compared: customers to be compared whatever their mark.
+    """
+
+    marks: Marks
+    unreached: Collection[str]
+    compared: frozenset[bytes]
+    _key: bytes = field(repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        marks: Marks,
+        pseudonyms: Pseudonyms,
+        unreached: Collection[str],
+        compared: Collection[bytes],
+    ) -> Unchanged:
+        """Return what tells unchanged rows; marks are keyed, so that nobody can guess at them."""
+        key = hmac.digest(pseudonyms.key, b"nightscreen state marks", "sha256")
+        return cls(marks, unreached, frozenset(compared), key)
+
+    def mark(self, text: bytes, decision: str) -> bytes:
+        """Return the mark of a row and of the decision its customer had the last time."""
+        whole = text + self._tail(decision)
+        return hashlib.blake2b(whole, digest_size=_MARK_BYTES, key=self._key).digest()
+
+    def _tail(self, decision: str) -> bytes:
+        """Return what a mark is made of behind the row's text."""
+        karma = b"open" if Check.KARMA.value in self.unreached else b""
+        return b"\x1f".join((b"", decision.encode(), karma))
+
+    def _are_compared(self, subjects: bytes) -> NDArray[np.bool_]:
+        places = range(0, len(subjects), 16)
+        return np.array([subjects[place : place + 16] in self.compared for place in places], bool)
+
+    def look(self, subjects: bytes, rows: pa.Table) -> Looked:
+        """Tell which of some rows say the same as before.
+
+        Args:
+            subjects: the customers' pseudonyms, joined in the order of the rows.
+            rows: rows of `enriched`, columns `READ`.
+        """
+        texts = row_texts(rows)
+        previous = np.full(rows.num_rows, NO_DECISION, np.int8)
+        same = np.zeros(rows.num_rows, bool)
+        place = self.marks.places(subjects)
+        marked = self.marks.marked(place)
+        if self.compared:
+            marked &= ~self._are_compared(subjects)
+        decided = has_decision(rows)
+        words = rows["decision"].cast(pa.string()).to_pylist()
+        both = np.flatnonzero(marked & decided)
+        tails = {word: self._tail(word) for word in _NUMBERS}
+        digest = partial(hashlib.blake2b, digest_size=_MARK_BYTES, key=self._key)
+        found = [digest(texts[row] + tails[words[row]]).digest() for row in both.tolist()]
+        same[both] = np.frombuffer(b"".join(found), _SIXTEEN) == self.marks.marks_at(place[both])
+        previous[both] = [_NUMBERS[words[row]] for row in both.tolist()]
+        for row in np.flatnonzero(marked & ~decided).tolist():
+            mark = self.marks.mark(int(place[row]))
+            for word, number in _CANDIDATES:
+                if mark == self.mark(texts[row], word):
+                    same[row], previous[row] = True, number
+                    break
+        return Looked(same, previous, texts)
+
+
+_NUMBERS = {decision.value: number for number, decision in enumerate(_DECISIONS)}
+_CANDIDATES = (("", NO_DECISION), *_NUMBERS.items())

@@ -1,0 +1,552 @@
+"""The line: what one run has open, and the stations up to the quote, called on it.
+
+A run's resources are opened here once and handed to the stations as plain values: the journal, the
+sealed workspace, the output folder. Asking is in `asking`, the last stations in `closing`; the
+engine's tasks only call these.
+"""
+
+from __future__ import annotations
+
+import gc
+import shutil
+from dataclasses import dataclass, field
+from datetime import datetime, time, timedelta
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from nightscreen.client.prices import PRICES, load_prices
+from nightscreen.client.resolving import Resolver, resolve_host
+from nightscreen.client.response_rules import load_response_rules
+from nightscreen.schemas.calls import Caps
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.errors import InputError, SettingsError
+from nightscreen.schemas.money import to_micro
+from nightscreen.schemas.plan import LookupStatus, Plan
+from nightscreen.schemas.prices import max_cost, price_limit
+from nightscreen.schemas.settings import Settings, max_ages, overridden
+from nightscreen.steps.calling.control import (
+    UNREADABLE_AFTER,
+    CheckProgress,
+    Control,
+    Silence,
+    SpendingAlert,
+)
+from nightscreen.steps.intake import Intake
+from nightscreen.steps.planning.eligibility import slots_of
+from nightscreen.steps.planning.freshness import Freshness
+from nightscreen.steps.planning.lookup_table import LookupRanking, NeededPieces
+from nightscreen.steps.planning.plan import Planner, Wanted, plan_batch
+from nightscreen.steps.planning.price import (
+    RECENT_RUNS,
+    approval_reason,
+    rank,
+    seen_rates,
+    worst_costs,
+)
+from nightscreen.steps.planning.price import quote as make_quote
+from nightscreen.steps.planning.run_parameters import Resolved, resolve
+from nightscreen.steps.planning.shared_identifiers import (
+    COUNTED,
+    PLACEHOLDERS,
+    Earlier,
+    count_shared,
+)
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.results.evidence import AccountJudge, Evidence
+from nightscreen.steps.values.images import ImageJudge
+from nightscreen.storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
+from nightscreen.storage.filesystem import is_url
+from nightscreen.storage.journal import Journal, journal_of
+from nightscreen.storage.journal.identifier_history import Sightings
+from nightscreen.storage.mapping import Mapping, read_mapping
+from nightscreen.storage.memory_tuning import trim_memory, tune_allocator
+from nightscreen.storage.outputs import QUARANTINE, RunFolder
+from nightscreen.storage.publishing import withdraw
+from nightscreen.storage.quarantine import ProblemsWriter, QuarantineWriter, append_problems
+from nightscreen.storage.tables import file_digest, open_source
+from nightscreen.storage.workspace import Workspace, sweep_workspaces
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from nightscreen.client.response_rules import ResponseRules
+    from nightscreen.schemas.api_runs import ApiRunParameters
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.policy import Policy
+    from nightscreen.schemas.quote import Quote
+    from nightscreen.schemas.rows import SourceColumn
+    from nightscreen.steps.calling.short_circuit import Chains
+
+CHUNK_ROWS = 16_384
+"""Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""
+PROBLEMS = "problems.csv"
+_COLLECTED_EVERY = 50_000
+"""Objects made before the collector looks for cycles: blocks of rows are lists of thousands, and
+at Python's own 700 a tenth of a night goes into walking them."""
+
+
+@dataclass(slots=True)
+class ScreeningRun:
+    """One run under way. Stations fill it from top to bottom.
+
+    Attributes:
+        columns: the input's columns as understood.
+        chunks: number of row chunks in the workspace.
+        rows_read: rows of the file; `rows_quarantined` of them were refused.
+        plan: what the rows need.
+        needed: the needed lookups, sealed.
+        ranked: what ranks them; `order` their numbers in rank; `worst` their worst costs in
+            micro-naira; `standing` what became of each (`schemas.plan.Standing`), `listed` which of
+            them brought a listing.
+        chains: what karma is to ask about each row, where it stops at the first listing.
+        resolve: looks up the host of an image address.
+        collected: the collector's thresholds as they were before the run.
+    """
+
+    run_id: str
+    parameters: ScreenBatch
+    settings: Settings
+    wanted: Wanted
+    batch: str
+    input: Path
+    input_digest: str
+    mapping: Mapping | None
+    journal: Journal
+    workspace: Workspace
+    folder: RunFolder
+    control: Control
+    clock: Clock
+    started_at: int
+    freshness: Freshness
+    caps: Caps
+    policy: Policy
+    manners: ResponseRules
+    is_new: bool
+    fed_back: bool
+    columns: tuple[SourceColumn, ...] = ()
+    chunks: int = 0
+    rows_read: int = 0
+    rows_quarantined: int = 0
+    plan: Plan | None = None
+    quote: Quote | None = None
+    spent_before_micro: int = 0
+    needed: NeededPieces = field(init=False)
+    ranked: LookupRanking = field(default_factory=lambda: LookupRanking.joined(()))
+    order: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    worst: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    standing: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    listed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    chains: Chains | None = None
+    resolve: Resolver = resolve_host
+    collected: tuple[int, int, int] = field(default_factory=gc.get_threshold)
+
+    def __post_init__(self) -> None:
+        self.needed = NeededPieces(self.workspace)
+
+    def withdraw(self) -> None:
+        """Leave nothing of a new run that came to nothing before anything can have been spent."""
+        if self.is_new and self.journal.money.of_run(self.run_id).bound_micro == 0:
+            self.journal.runs.withdraw(self.run_id)
+            withdraw(self.folder.path)
+
+    def close(self) -> None:
+        """Remove what lay between the stations, and give back the journal."""
+        gc.unfreeze()
+        gc.set_threshold(*self.collected)
+        self.workspace.clear()
+        if self.parameters.quote_only:
+            shutil.rmtree(self.folder.path, ignore_errors=True)
+        self.journal.close()
+
+
+def open_line(
+    parameters: ScreenBatch,
+    settings: Settings,
+    *,
+    clock: Clock = system_clock,
+    resolve: Resolver = resolve_host,
+) -> ScreeningRun:
+    """Open everything a run needs and write the run down; nothing is sent, nothing spent.
+
+    Args:
+        parameters: what to screen.
+        settings: where and how.
+        clock: the present instant.
+        resolve: looks up the host of an image address.
+
+    Raises:
+        UsageError: settings, parameters or input are wrong, in one line that says what to do.
+        JournalError: the journal cannot be used.
+    """
+    require_service(settings, quote_only=parameters.quote_only)
+    tune_allocator()
+    journal = journal_of(settings, clock=clock)
+    journal.be_patient(settings.outage_give_up)
+    collected = gc.get_threshold()
+    gc.set_threshold(_COLLECTED_EVERY, *collected[1:])
+    try:
+        line = _open(parameters, settings, journal, clock)
+    except BaseException:
+        gc.set_threshold(*collected)
+        journal.close()
+        raise
+    line.resolve, line.collected = resolve, collected
+    gc.freeze()  # what is loaded by now is there to the end: the collector need not walk it
+    return line
+
+
+def require_service(settings: Settings, *, quote_only: bool) -> None:
+    """Refuse to go on without an address and a key, unless nothing would be sent."""
+    if quote_only:
+        return
+    if not settings.base_url:
+        raise SettingsError(
+            "NIGHTSCREEN_BASE_URL is not set: write the service's address into .env, or try "
+            "nightscreen demo, which needs none"
+        )
+    if not settings.api_key.get_secret_value():
+        raise SettingsError(
+            "NIGHTSCREEN_API_KEY is not set: write the key the service issued to you into .env"
+        )
+
+
+def _open(
+    parameters: ScreenBatch, settings: Settings, journal: Journal, clock: Clock
+) -> ScreeningRun:
+    resolved = resolve(parameters, journal)
+    parameters, wanted = resolved.parameters, resolved.wanted
+    digest = file_digest(resolved.input)
+    if resolved.earlier is not None and resolved.earlier.input_digest != digest:
+        raise InputError(
+            f"{resolved.input} is not the input of run {wanted.run_id}: its content differs; "
+            "give the file it was begun with, or start a new run"
+        )
+    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
+    policy = load_policy(Path(parameters.policy) if parameters.policy else None)
+    manners = load_response_rules(settings.own_table("manners"))
+    load_prices(settings.own_table("prices"))  # a mistake in it is told before anything is read
+    source = open_source(resolved.input, mapping=mapping)
+    ages = overridden(settings.freshness, parameters.freshness)
+    now = clock()
+    deadline_at = deadline_instant(parameters.deadline, now)
+    open_as = f"{wanted.run_id}@{journal.holders.name}"
+    if parameters.quote_only:
+        folder = RunFolder.make(settings.home / "quotes", open_as)
+    else:
+        folder = RunFolder.at(parameters.output, wanted.run_id, settings.home)
+    journal.calls.recover()
+    sweep_workspaces(settings.home, journal.holders.alive)
+    caps = caps_of(parameters, settings)
+    started_at = now
+    if not parameters.quote_only:
+        started_at = _begin(journal, resolved, digest, folder, caps)
+    control = Control(
+        tolerated_failure_pct=settings.tolerated_failure_pct,
+        deadline_at=deadline_at,
+        balance_floor_micro=_optional_micro(settings.balance_floor),
+        silence=Silence(settings.outage_give_up.total_seconds()),
+        watches=cap_watches(journal, wanted.run_id, caps),
+        progress={check: CheckProgress() for check in wanted.checks},
+        price_limits=dict(caps.price_limits),
+        price_list=price_list_of(settings),
+    )
+    note_unreadable(control, journal)
+    return ScreeningRun(
+        run_id=wanted.run_id,
+        parameters=parameters,
+        settings=settings,
+        wanted=wanted,
+        batch=resolved.batch,
+        input=resolved.input,
+        input_digest=digest,
+        mapping=mapping,
+        journal=journal,
+        workspace=Workspace.of(settings.home, open_as, journal.sealer),
+        folder=folder,
+        control=control,
+        clock=clock,
+        started_at=started_at,
+        freshness=Freshness(max_ages(wanted.purpose, ages), now, journal.answers.position()),
+        caps=caps,
+        policy=policy,
+        manners=manners,
+        is_new=resolved.earlier is None,
+        fed_back=source.header.fed_back,
+        columns=source.header.columns,
+    )
+
+
+def note_unreadable(control: Control, journal: Journal) -> None:
+    """Take note of how many answers in a row could not be read before: the first more decides."""
+    for check in control.progress:
+        control.unreadable_run[check] = journal.answers.unreadable_run(
+            check.value, UNREADABLE_AFTER - 1
+        )
+
+
+def _begin(journal: Journal, resolved: Resolved, digest: str, folder: RunFolder, caps: Caps) -> int:
+    """Write the run down and return when it was first begun."""
+    run = journal.runs.begin(
+        resolved.wanted.run_id,
+        flow="screen_batch",
+        batch=resolved.batch,
+        purpose=resolved.wanted.purpose.value,
+        input_digest=digest,
+        folder=str(folder.path.absolute()),
+        cap_micro=caps.run_micro,
+        parameters=lasting(resolved.parameters),
+    )
+    return run.started_at
+
+
+def lasting(parameters: ScreenBatch) -> dict[str, Any]:
+    """Return parameters as a run is remembered by: with paths that hold from any folder."""
+    kept = parameters.model_dump(exclude={"run", "yes", "quote_only"})
+    for name in ("input", "mapping", "policy", "output"):
+        if kept[name] and not is_url(kept[name]):
+            kept[name] = str(Path(kept[name]).absolute())
+    return kept
+
+
+def _optional_micro(naira: Any) -> int | None:  # noqa: ANN401 - Decimal or None from the settings
+    return None if naira is None else to_micro(naira)
+
+
+def caps_of(parameters: ScreenBatch | ApiRunParameters, settings: Settings) -> Caps:
+    """Return every limit on money and calls that binds a run."""
+    per_day, listed = settings.max_per_day.model_dump(), listed_prices(settings)
+    return Caps(
+        run_micro=_optional_micro(parameters.cap),
+        day_micro=_optional_micro(settings.daily_spend_cap),
+        month_micro=_optional_micro(settings.monthly_spend_cap),
+        day_calls=tuple((check, most) for check, most in per_day.items() if most is not None),
+        price_limits=tuple((name, price_limit(price)) for name, price in listed.items()),
+    )
+
+
+def cap_watches(journal: Journal, run_id: str, caps: Caps) -> list[SpendingAlert]:
+    """Return each cap with what is already spent under it."""
+    money = journal.money
+    each = (
+        ("run's", caps.run_micro, partial(money.of_run, run_id)),
+        ("day's", caps.day_micro, money.today),
+        ("month's", caps.month_micro, money.this_month),
+    )
+    return [
+        SpendingAlert(name, cap, spent().spent_micro)
+        for name, cap, spent in each
+        if cap is not None
+    ]
+
+
+def deadline_instant(text: str, now: int) -> int | None:
+    """Return a deadline as an instant: the next such time of day in Lagos, or an ISO instant.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if not text:
+        return None
+    try:
+        if "T" in text:
+            instant = datetime.fromisoformat(text)
+            aware = instant if instant.tzinfo else instant.replace(tzinfo=LAGOS)
+            return to_micros(aware)
+        local = to_instant(now).astimezone(LAGOS)
+        today = datetime.combine(local.date(), time.fromisoformat(text), tzinfo=LAGOS)
+    except ValueError:
+        raise InputError(
+            f"the deadline {text} cannot be read: write a time such as 06:00 (Lagos) or an instant "
+            "such as 2026-03-01T06:00"
+        ) from None
+    return to_micros(today if today > local else today + timedelta(days=1))
+
+
+def take_in(line: ScreeningRun) -> None:
+    """Read the input into sealed chunks of rows; write quarantine and problems."""
+    source = open_source(line.input, mapping=line.mapping)
+    intake = Intake(source.header)
+    line.folder.begin()
+    quarantine = QuarantineWriter(line.folder.path / QUARANTINE, source.header.columns)
+    problems = ProblemsWriter(line.folder.path / PROBLEMS)
+    found = 0
+    line.chunks = line.rows_read = line.rows_quarantined = 0
+    with quarantine, problems:
+        for batch in source.batches(CHUNK_ROWS):
+            result = intake.take(batch)
+            quarantine.write(result.refused)
+            problems.write(result.problems)
+            found += len(result.problems)
+            line.rows_read += result.read
+            line.rows_quarantined += len(result.refused)
+            if result.rows.num_rows:
+                line.workspace.put(f"rows-{line.chunks:05d}", result.rows)
+                line.chunks += 1
+    line.folder.rows[QUARANTINE] = line.rows_quarantined
+    line.folder.rows[PROBLEMS] = found
+    if line.rows_read == 0:
+        raise InputError(f"{line.input.name} holds no rows below its header")
+
+
+def read_chunk(line: ScreeningRun, number: int) -> pa.Table:
+    """Return a chunk of rows in one piece."""
+    return line.workspace.get(f"rows-{number:05d}").combine_chunks()
+
+
+def make_plan(line: ScreeningRun) -> None:
+    """Judge what each row needs; write row plans and needed lookups into the workspace."""
+    trim_memory()
+    now = line.freshness.at
+    quoted = line.parameters.quote_only
+    asked = {slot.kind for slot in slots_of(line.wanted.checks, line.wanted.karma_kinds)}
+    shared = count_shared(
+        (read_chunk(line, number) for number in range(line.chunks)),
+        line.journal.pseudonyms,
+        Earlier.of(Sightings.of(line.journal), run_id=line.run_id, batch=line.batch, at=now),
+        workspace=None if quoted else line.workspace,
+        aside=line.workspace,
+        asked=asked,
+        counted=asked.intersection(PLACEHOLDERS) if quoted else COUNTED,
+    )
+    for number in range(0 if quoted else line.chunks):
+        line.workspace.put(f"signals-{number:05d}", shared.table(number))
+    shared_problems, shared = shared.problems(), shared.slimmed()
+    planner = Planner(
+        line.wanted,
+        at=to_instant(now),
+        freshness=line.freshness,
+        pseudonyms=line.journal.pseudonyms,
+        answers=line.journal.answers,
+        workspace=line.workspace,
+        placeholders=shared.placeholders,
+        subjects=shared.subjects,
+        images=_image_judge(line),
+        whole=not quoted,
+    )
+    judge = AccountJudge(Evidence.of(line.journal, line.batch))
+    line.needed, ranked = NeededPieces(line.workspace), []
+    for piece in plan_batch(planner, line.chunks, partial(read_chunk, line), judge):
+        line.needed.add(piece)
+        ranked.append(LookupRanking.of(piece))
+    line.needed.seal()
+    shared.forget()
+    line.ranked = LookupRanking.joined(ranked)
+    line.plan = planner.result(now, len(line.ranked))
+    if line.wanted.stop_at_first and Check.KARMA in line.wanted.checks:
+        line.chains = planner.chains()
+    problems = [*planner.problems, *shared_problems]
+    if problems:
+        append_problems(line.folder.path / PROBLEMS, problems)
+        line.folder.rows[PROBLEMS] += len(problems)
+
+
+def _image_judge(line: ScreeningRun) -> ImageJudge | None:
+    """Return what looks up hosts of images; a quote calls nobody, a name server neither."""
+    patience_s = line.settings.resolve_images_s
+    if patience_s == 0 or line.parameters.quote_only:
+        return None
+    witness = urlsplit(line.settings.base_url).hostname or ""
+    return ImageJudge(line.resolve, patience_s, line.control.notices.append, witness)
+
+
+def money_left(line: ScreeningRun) -> int | None:
+    """Return micro-naira still free under every cap, or None where there is no cap."""
+    money, caps = line.journal.money, line.caps
+    rooms = [
+        cap - spent().bound_micro
+        for cap, spent in (
+            (caps.run_micro, partial(money.of_run, line.run_id)),
+            (caps.day_micro, money.today),
+            (caps.month_micro, money.this_month),
+        )
+        if cap is not None
+    ]
+    return max(0, min(rooms)) if rooms else None
+
+
+def listed_prices(settings: Settings) -> dict[str, int]:
+    """Return the price list, by operation, in micro-naira.
+
+    Raises:
+        SettingsError: it cannot be read.
+    """
+    prices = load_prices(settings.own_table("prices"))
+    return {operation.value: price for operation, price in prices.items()}
+
+
+def price_list_of(settings: Settings) -> str:
+    """Return the file of the price list, for who must correct it."""
+    return str(settings.own_table("prices") or PRICES)
+
+
+def known_prices(journal: Journal, settings: Settings) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the latest price and the most a call may cost, by operation, in micro-naira.
+
+    Raises:
+        SettingsError: the price list cannot be read.
+    """
+    seen, now = journal.money.prices(), journal.clock()
+    latest, most = listed_prices(settings), {}
+    for name, listed in latest.items():
+        limit, price = price_limit(listed), seen.get(name)
+        most[name] = max_cost(listed, price, limit_micro=limit, now=now)
+        if price is not None and price.latest_micro <= limit:
+            latest[name] = price.latest_micro
+    return latest, most
+
+
+def make_price(line: ScreeningRun) -> Quote:
+    """Rank the needed lookups, and say what they may cost and how long they may take."""
+    trim_memory()
+    needed = line.ranked
+    latest, worst = known_prices(line.journal, line.settings)
+    line.worst = worst_costs(needed, worst)
+    order = rank(needed, latest)
+    line.standing = np.full(len(needed), LookupStatus.WAITING.value, dtype=np.int8)
+    line.listed = np.zeros(len(needed), dtype=bool)
+    if line.chains is not None:
+        order = line.chains.in_order(order)
+        line.standing[line.chains.spared()] = LookupStatus.SPARED.value
+    line.order = order.astype(np.int32)
+    del order
+    waiting = line.standing == LookupStatus.WAITING.value
+    for check in line.wanted.checks:
+        wanted = int((waiting & needed.is_of(check.value)).sum())
+        line.control.progress[check].wanted = wanted
+    line.spent_before_micro = line.journal.money.of_run(line.run_id).spent_micro
+    tallies = line.journal.runs.tallies()
+    line.quote = make_quote(
+        needed,
+        prices_micro=latest,
+        seen=seen_rates([tuple(row) for row in tallies]),
+        seconds=line.journal.runs.seconds_per_answer(),
+        max_in_flight=line.settings.max_in_flight,
+        cap_micro=money_left(line),
+        balance_micro=line.journal.runs.last_balance(),
+        chains=line.chains,
+    )
+    line.ranked = needed.slimmed()
+    return line.quote
+
+
+def needs_approval(line: ScreeningRun) -> str | None:
+    """Return why a person must approve the spending, or None where nobody need be asked."""
+    if line.parameters.yes or line.quote is None:
+        return None
+    runs = line.journal.runs.newest(batch=line.batch, limit=RECENT_RUNS + 1)
+    earlier = [
+        to_micro(Decimal(run.report["cost"]["total"]))
+        for run in runs
+        if run.report is not None and run.run_id != line.run_id
+    ]
+    return approval_reason(
+        line.quote.expected_micro,
+        above_micro=_optional_micro(line.settings.approval_above),
+        earlier_micro=earlier,
+    )

@@ -1,0 +1,362 @@
+"""What a pull leaves behind: typed transactions, changes, quarantine, calls, report.
+
+Everything here is made from the journal alone, so that a pull that was stopped or killed can be
+closed as honestly as one that went through. Records are read and compared elsewhere.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.schemas.pulls import Pulled, PullOutcome, TransactionChange
+from nightscreen.schemas.rows import INSTANT
+from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
+from nightscreen.steps.calling.control import TEST_MODE
+from nightscreen.steps.report.call_log import write_call_sheet
+from nightscreen.steps.transactions.json_decode import parse_text
+from nightscreen.steps.transactions.sync import judge_refused
+from nightscreen.steps.transactions.transaction_fields import BEFORE, HINTS, Drift
+from nightscreen.storage.clock import LAGOS, to_instant
+from nightscreen.storage.files import atomic_write, make_private_folder
+from nightscreen.storage.outputs import QUARANTINE
+from nightscreen.storage.quarantine import escape_formula
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import date
+
+    from nightscreen.steps.report.call_log import CallLog
+    from nightscreen.steps.transactions.sync import TransactionSync
+    from nightscreen.storage.transactions import Version
+
+OUTPUT = "transactions"
+"""Folder beside the runs' folders that holds typed transactions and nothing else."""
+CHANGES = "changes.parquet"
+_WORD = pa.dictionary(pa.int32(), pa.string())
+CHANGES_SCHEMA = pa.schema(
+    [
+        pa.field("customer", pa.string(), nullable=False),
+        pa.field("record_key", pa.string()),
+        pa.field("change", _WORD, nullable=False),
+        pa.field("fields", pa.list_(pa.string())),
+        pa.field("readable", pa.bool_()),
+        pa.field("changed_at", INSTANT, nullable=False),
+        pa.field("records", pa.int32()),
+    ]
+)
+"""One row for each transaction added, modified or removed, by pseudonyms; and one for each customer
+whose list was suspiciously short, with how many removals wait."""
+_COLUMNS = ("customer_id", "record", "record_key", "column", "code", "hint")
+_LOOK_BACK = 10
+"""Pulls whose drift is not told again in a notice."""
+_COUNTS = ("added", "modified", "removed", "held", "out_of_reach", "repeated")
+
+
+@dataclass(slots=True)
+class _Totals:
+    """A run's pulls added up."""
+
+    outcomes: Counter[PullOutcome] = field(default_factory=Counter)
+    standings: Counter[LookupStatus] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    shapes: Counter[str] = field(default_factory=Counter)
+    drift: Drift = field(default_factory=Drift)
+    answered: int = 0
+    unreadable: int = 0
+
+    def take(self, pulled: Pulled) -> None:
+        """Add one customer."""
+        told = pulled.summary
+        self.outcomes[pulled.outcome] += 1
+        self.standings[LookupStatus(pulled.standing)] += 1
+        self.counts.update({name: told[name] for name in _COUNTS if name in told})
+        self.answered += told.get("answered", 0)
+        self.unreadable += len(told.get("unreadable", ()))
+        if "shape" in told:
+            self.shapes[told["shape"]] += 1
+        self.drift.add(told.get("drift", {}))
+
+
+def close_pull(pull: TransactionSync) -> dict[str, Any]:
+    """Judge what was refused, write every file, and note the run's end; return the report.
+
+    Raises:
+        OutputError: a file cannot be written.
+        JournalError: the journal cannot be used.
+    """
+    lapsed = judge_refused(pull)
+    run = pull.run
+    state, _ = run.control.ending()
+    totals = _Totals()
+    pulls = pull.store.pulls(run.run_id)
+    for each in pulls:
+        totals.take(each)
+    ids = _customer_ids(pull)
+    written = 0 if state == TEST_MODE else write_transactions(pull, ids)
+    write_changes(pull, pulls)
+    write_quarantine(pull, pulls, ids)
+    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id))
+    _give_notices(pull, totals, lapsed)
+    checks = _checks(pull, sheet, totals, test_mode=state == TEST_MODE)
+    rows = {
+        "read": totals.answered,
+        "screened": totals.answered - totals.unreadable,
+        "quarantined": totals.unreadable,
+    }
+    report = errand_report(run, sheet, rows=rows, checks=checks, more=_more(pull, totals, written))
+    return finish(run, report)
+
+
+def _more(pull: TransactionSync, totals: _Totals, written: int) -> dict[str, Any]:
+    counts = totals.counts
+    part = part_of(Path(pull.run.folder.path), pull.run.started_at)
+    due = sum(totals.outcomes.values())
+    return {
+        "customers": {
+            "due": due,
+            **{each.value: totals.outcomes[each] for each in PullOutcome if each != "due"},
+            "pending": totals.outcomes[PullOutcome.DUE],
+        },
+        "changes": {
+            **{each.value: counts[each.value] for each in TransactionChange},
+            "held": counts["held"],
+            "out_of_reach": counts["out_of_reach"],
+        },
+        "transactions": {
+            "written": written,
+            "file": part.relative_to(part.parents[2]).as_posix() if written else None,
+            "repeated": counts["repeated"],
+        },
+        "drift": _drift(totals),
+    }
+
+
+def _give_notices(pull: TransactionSync, totals: _Totals, lapsed: int) -> None:
+    notices = pull.run.control.notices
+    if lapsed:
+        notices.append(
+            f"{lapsed} consents lapsed, since the service does not renew them any more: ask these "
+            "customers again; see: nightscreen consent list"
+        )
+    short = totals.outcomes[PullOutcome.SUSPICIOUS_SHORT]
+    if short:
+        notices.append(
+            f"suspicious: {short} customers' lists lack much of what was there; nothing is told as "
+            "removed until the next pull confirms it"
+        )
+    refused = totals.outcomes[PullOutcome.REFRESH_REFUSED]
+    if refused:
+        notices.append(
+            f"{refused} refreshes were refused and no other call under this key was answered: "
+            "check NIGHTSCREEN_API_KEY, then resume the run; no consent was given up"
+        )
+    strange = _names(_drift(totals)) - _told_before(pull)
+    if strange:
+        notices.append(
+            f"the service's transactions have changed shape ({', '.join(sorted(strange)[:5])}): "
+            "see drift in the report, and data/transaction_fields.toml"
+        )
+
+
+def _drift(totals: _Totals) -> dict[str, dict[str, int]]:
+    return {**totals.drift.document(), "shape": dict(sorted(totals.shapes.items()))}
+
+
+def _names(drift: Mapping[str, Mapping[str, int]]) -> set[str]:
+    return {
+        f"{kind} {name}"
+        for kind, names in drift.items()
+        for name in names
+        if (kind, name) != ("shape", "data")
+    }
+
+
+def _told_before(pull: TransactionSync) -> set[str]:
+    """Return what the last pulls that ended told of drift."""
+    runs = pull.run.journal.runs.newest(batch=pull.run.batch, limit=_LOOK_BACK)
+    reports = (run.report for run in runs if run.run_id != pull.run.run_id)
+    return {name for report in reports if report for name in _names(report.get("drift", {}))}
+
+
+# --- calls ---
+
+
+def _checks(
+    pull: TransactionSync, sheet: CallLog, totals: _Totals, *, test_mode: bool
+) -> dict[str, dict[str, Any]]:
+    lists, refreshes = Operation.AGGREGATOR_TRANSACTIONS, Operation.AGGREGATOR_REFRESH
+    answers = {each.value: number for each, number in totals.outcomes.items() if number}
+    found = {
+        lists.value: operation_report(
+            sheet, lists, totals.standings, answers=answers, test_mode=test_mode
+        )
+    }
+    ended = _refreshes(pull)
+    if ended:
+        found[refreshes.value] = operation_report(
+            sheet, refreshes, ended, answers={}, test_mode=test_mode
+        )
+    return found
+
+
+def _refreshes(pull: TransactionSync) -> Counter[LookupStatus]:
+    """Return how the run's refreshes ended: each is its calls up to the one that ended it."""
+    words = {
+        "in_doubt": LookupStatus.IN_DOUBT,
+        "failed": LookupStatus.FAILED,
+        "pending": LookupStatus.WAITING,
+    }
+    ended: Counter[LookupStatus] = Counter()
+    operation = Operation.AGGREGATOR_REFRESH.value
+    for rows in pull.run.journal.runs.calls(pull.run.run_id):
+        for row in rows:
+            if row.check == operation and row.state == "answered":
+                ended[LookupStatus.PAID if row.cost_micro else LookupStatus.FREE] += 1
+    for (check, _), word in pull.run.journal.runs.unanswered(pull.run.run_id).items():
+        if check == operation:
+            ended[words[word]] += 1
+    return ended
+
+
+# --- typed transactions ---
+
+
+def part_of(folder: Path, started_at: int) -> Path:
+    """Return where the typed transactions of a run lie: a part of their own, by day in Lagos."""
+    day: date = to_instant(started_at).astimezone(LAGOS).date()
+    return folder.parent / OUTPUT / f"pulled_on={day.isoformat()}" / f"{folder.name}.parquet"
+
+
+def _customer_ids(pull: TransactionSync) -> dict[bytes, str]:
+    return {each.customer: each.customer_id for each in pull.vault.grants()}
+
+
+def write_transactions(pull: TransactionSync, ids: Mapping[bytes, str]) -> int:
+    """Write the transactions that the run brought, added or modified; return how many.
+
+    No file appears where there are none, and one of an earlier session of the run is replaced.
+    """
+    path = part_of(pull.run.folder.path, pull.run.started_at)
+    tables = _typed(pull, ids)
+    first = next(tables, None)
+    if first is None:
+        path.unlink(missing_ok=True)
+        return 0
+    make_private_folder(path.parents[1], ours=False)
+    make_private_folder(path.parent)
+    words = [each.name for each in pull.fields.schema if pa.types.is_dictionary(each.type)]
+    rows = 0
+    with (
+        atomic_write(path) as partial,
+        pq.ParquetWriter(
+            partial,
+            pull.fields.schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=words,
+        ) as writer,
+    ):
+        for table in (first, *tables):
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows
+
+
+def _typed(pull: TransactionSync, ids: Mapping[bytes, str]) -> Iterator[pa.Table]:
+    for block in pull.store.brought(pull.run.run_id):
+        readable = [each for each in block if each.problem is None and each.customer in ids]
+        if readable:
+            yield typed_table(pull, readable, ids)
+
+
+def typed_table(
+    pull: TransactionSync, versions: Iterable[Version], ids: Mapping[bytes, str]
+) -> pa.Table:
+    """Return versions of transactions as a table of the typed schema."""
+    rows = [
+        {
+            **pull.fields.view(parse_text(each.raw)).values,
+            BEFORE[0].name: ids[each.customer],
+            BEFORE[1].name: each.key.hex(),
+            BEFORE[2].name: each.told_as,
+            BEFORE[3].name: to_instant(each.first_seen_at),
+        }
+        for each in versions
+    ]
+    return pa.Table.from_pylist(rows, schema=pull.fields.schema)
+
+
+# --- changes and quarantine ---
+
+
+def write_changes(pull: TransactionSync, pulls: Iterable[Pulled]) -> int:
+    """Write `changes.parquet`: what was added, modified and removed, by pseudonyms alone."""
+    return pull.run.folder.write_parquet(CHANGES, CHANGES_SCHEMA, _changes(pull, pulls))
+
+
+def _changes(pull: TransactionSync, pulls: Iterable[Pulled]) -> Iterator[pa.Table]:
+    run_id = pull.run.run_id
+    for block in pull.store.brought(run_id):
+        yield _change_table([_change(each, each.told_as, each.first_seen_at) for each in block])
+    for block in pull.store.removed(run_id):
+        gone = TransactionChange.REMOVED.value
+        yield _change_table([_change(each, gone, each.ended_at or 0) for each in block])
+    short = [each for each in pulls if each.outcome is PullOutcome.SUSPICIOUS_SHORT]
+    yield _change_table(
+        [
+            {
+                "customer": each.customer.hex(),
+                "change": each.outcome.value,
+                "changed_at": to_instant(each.answered_at or 0),
+                "records": each.summary.get("held", 0),
+            }
+            for each in short
+        ]
+    )
+
+
+def _change(version: Version, how: str, at: int) -> dict[str, Any]:
+    return {
+        "customer": version.customer.hex(),
+        "record_key": version.key.hex(),
+        "change": how,
+        "fields": version.changed if how == TransactionChange.MODIFIED else None,
+        "readable": version.problem is None,
+        "changed_at": to_instant(at),
+    }
+
+
+def _change_table(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=CHANGES_SCHEMA)
+
+
+def write_quarantine(
+    pull: TransactionSync, pulls: Iterable[Pulled], ids: Mapping[bytes, str]
+) -> int:
+    """Write `quarantine.csv`: each record that cannot be read, whose it is, where and why.
+
+    What it says stays sealed in the journal.
+    """
+    rows = 0
+    with (
+        pull.run.folder.file(QUARANTINE) as partial,
+        partial.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        for each in pulls:
+            for place, key, code, column in each.summary.get("unreadable", ()):
+                customer = escape_formula(ids.get(each.customer, ""))
+                writer.writerow([customer, place, key, column, code, HINTS.get(code, "")])
+                rows += 1
+    pull.run.folder.rows[QUARANTINE] = rows
+    return rows

@@ -1,0 +1,400 @@
+"""Pulling transactions: which customers are due, and how one of them is asked about.
+
+An access token is used until the service refuses it; then it is refreshed once, by one task of one
+process, and tried once more. What a list says beside the last one is `pull_comparison`'s, what is
+written of a run is `pull_report`'s, how calls are made is `errands`'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import to_thread
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from nightscreen.client import aggregator
+from nightscreen.client.classify import FailureReason
+from nightscreen.client.response_parser import parse_answer
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.schemas.pulls import (
+    FINAL,
+    Difference,
+    Known,
+    Pulled,
+    PullOutcome,
+    PullTransactions,
+)
+from nightscreen.steps.api_runs.call_session import open_errand_run
+from nightscreen.steps.calling.control import TOLERATED_FROM, StopReason
+from nightscreen.steps.transactions.comparison import changed_fields, compare, read_records
+from nightscreen.steps.transactions.json_decode import read_list
+from nightscreen.steps.transactions.transaction_fields import Drift, TransactionFields, load_fields
+from nightscreen.storage.clock import DAY_MICROS, system_clock
+from nightscreen.storage.journal.grant_tables import BATCH
+from nightscreen.storage.transactions import Comparing, Transactions
+from nightscreen.storage.vault import GrantState, Vault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nightscreen.client.wire import Request
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.vault import Grant, Tokens
+
+FLOW = "pull_transactions"
+SCOPE = aggregator.Scope.TRANSACTION_LIST
+REFUSED = "the service refused to renew the access"
+"""Why a grant lapsed, as `consent list` shows it."""
+_LEASE_POLL_S = 0.2
+_SHARDS = 8
+_TURNS_A_CALL = 2
+"""Customers whose turn it is at once for each call in flight: one is asked, one is written down."""
+
+_FAILURES = frozenset({PullOutcome.FAILED, PullOutcome.IN_DOUBT})
+
+
+@dataclass(slots=True)
+class TransactionSync:
+    """One pull under way.
+
+    Attributes:
+        run: the run.
+        fields: what is known of a transaction's fields.
+        due: who is still to be pulled, in shards by number.
+        key_worked: a call under the API key was answered in this run, so that a refused refresh
+            cannot be the key's fault.
+        settled: what became of the customers whose turn is over.
+        turns: bounds whose turn it is, so that nothing more is asked while keeping lags behind.
+    """
+
+    run: ApiRun
+    vault: Vault
+    store: Transactions
+    fields: TransactionFields
+    turns: asyncio.Semaphore
+    due: list[list[Pulled]] = field(default_factory=list)
+    key_worked: bool = False
+    settled: dict[bytes, PullOutcome] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PullEnd:
+    """A customer's turn ended without a list."""
+
+    outcome: PullOutcome
+    standing: LookupStatus = LookupStatus.WAITING
+
+
+def open_pull_run(
+    parameters: PullTransactions, settings: Settings, *, clock: Clock = system_clock
+) -> ApiRun:
+    """Open a run, or take one up again; nothing is sent.
+
+    Raises:
+        UsageError: settings or parameters are wrong.
+        JournalError: the journal cannot be used.
+    """
+    return open_errand_run(
+        parameters,
+        settings,
+        flow=FLOW,
+        batch=BATCH,
+        operation=Operation.AGGREGATOR_TRANSACTIONS,
+        clock=clock,
+    )
+
+
+def begin_pull(run: ApiRun) -> TransactionSync:
+    """Write down who is due, or find out who still is in a run that is taken up again.
+
+    Raises:
+        UsageError: a grant that was named is not live, or the table of fields has a mistake.
+    """
+    run.control.tolerated_failure_pct = 100.0  # a refused token is no failure: `_watch` judges
+    turns = asyncio.Semaphore(_TURNS_A_CALL * run.settings.max_in_flight.aggregator)
+    pull = TransactionSync(
+        run, Vault.of(run.journal), Transactions.of(run.journal), load_fields(), turns
+    )
+    if run.is_new:
+        wanted = run.parameters.grants if isinstance(run.parameters, PullTransactions) else []
+        chosen = _chosen(pull.vault, wanted)
+        pull.store.begin(run.run_id, ((each.customer, each.grant_id) for each in chosen))
+    pulls = pull.store.pulls(run.run_id)
+    left = [each for each in pulls if each.outcome not in FINAL]
+    size = max(1, min(run.settings.shard_rows, -(-len(left) // _SHARDS)))
+    pull.due = [left[start : start + size] for start in range(0, len(left), size)]
+    pull.key_worked = _key_worked(run)
+    run.control.progress[run.operation].wanted = len(left)
+    return pull
+
+
+def _chosen(vault: Vault, wanted: Sequence[str]) -> list[Grant]:
+    """Return the live grants with the scope, or those of them that were named."""
+    live = {each.grant_id: each for each in vault.grants(GrantState.LIVE, SCOPE)}
+    if not wanted:
+        return list(live.values())
+    missing = next((each for each in wanted if each not in live), None)
+    if missing is not None:
+        raise InputError(
+            f"there is no live grant {missing} with the scope {SCOPE}; see: nightscreen consent "
+            "list, and ask for consent with: nightscreen consent link"
+        )
+    return [live[each] for each in dict.fromkeys(wanted)]
+
+
+def _key_worked(run: ApiRun) -> bool:
+    """Tell whether the service answered a call under the API key earlier in this run."""
+    under_key = (Operation.AGGREGATOR_REFRESH.value, Operation.AGGREGATOR_EXCHANGE.value)
+    return any(
+        row.check in under_key and row.state == "answered"
+        for rows in run.journal.runs.calls(run.run_id)
+        for row in rows
+    )
+
+
+async def pull_shard(pull: TransactionSync, desk: CallSession, number: int) -> dict[str, int]:
+    """Pull the customers of a shard; return how many came to which end.
+
+    One customer's trouble never stops another's. Those not reached stay due.
+
+    Raises:
+        NightscreenError: the journal could not be written.
+    """
+    left = [each for each in pull.due[number] if each.customer not in pull.settled]
+    async with asyncio.TaskGroup() as group:
+        turns = [group.create_task(_pull_one(pull, desk, each)) for each in left]
+    return dict(Counter(turn.result().value for turn in turns))
+
+
+async def _pull_one(pull: TransactionSync, desk: CallSession, due: Pulled) -> PullOutcome:
+    """TransactionSync one customer and write down how it went."""
+    async with pull.turns:
+        done = await _Turn(pull, desk, due).take()
+    if done is not None:
+        pull.settled[due.customer] = done.outcome
+        _watch(pull)
+        return done.outcome
+    return PullOutcome.DUE
+
+
+def _watch(pull: TransactionSync) -> None:
+    """Stop where too many customers failed."""
+    done = len(pull.settled)
+    failed = sum(each in _FAILURES for each in pull.settled.values())
+    if done >= TOLERATED_FROM and 100 * failed > pull.run.settings.tolerated_failure_pct * done:
+        pull.run.control.stop_run(StopReason.FAILURES)
+
+
+def within_scope(grant: Grant, request: Request) -> Request:
+    """Return a request that the customer's consent covers.
+
+    Raises:
+        ScopeNotGrantedError: the scope it needs was not granted (authentication 4).
+    """
+    scope = aggregator.SCOPE_OF[request.operation]
+    if not grant.allows(scope):
+        raise ScopeNotGrantedError(
+            f"the customer did not grant {scope}, or the grant has ended; ask for it with: "
+            f"nightscreen consent link CUSTOMER_ID --scope {scope}"
+        )
+    return request
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One customer's turn in a pull."""
+
+    pull: TransactionSync
+    desk: CallSession
+    due: Pulled
+
+    async def take(self) -> Pulled | None:
+        """Ask, refresh once where the token is refused, ask again; None where not reached."""
+        grant = await to_thread(self._live_grant)
+        if grant is None:
+            return await self._ended(PullEnd(PullOutcome.ENDED))
+        tokens = await to_thread(self.pull.vault.tokens, grant.grant_id)
+        if tokens is None:
+            return await self._ended(PullEnd(PullOutcome.ENDED))
+        self.due = replace(self.due, grant_id=grant.grant_id)
+        job = await self._list(grant, tokens)
+        if _refused(job):
+            fresh = await self._fresh(grant, tokens)
+            if isinstance(fresh, PullEnd):
+                return await self._ended(fresh)
+            if fresh is None:
+                return None
+            job = await self._list(grant, fresh)
+            if _refused(job):
+                return await self._ended(PullEnd(PullOutcome.TOKEN_REFUSED, LookupStatus.FAILED))
+        return await self._keep(job)
+
+    def _live_grant(self) -> Grant | None:
+        """Return the customer's live grant that has the scope: a newer consent may be there."""
+        return next(iter(self.pull.vault.live_of(self.due.customer, SCOPE)), None)
+
+    async def _list(self, grant: Grant, tokens: Tokens) -> LookupTask:
+        request = within_scope(grant, aggregator.transactions(tokens.access_token))
+        return await self._call(grant, request)
+
+    async def _call(self, grant: Grant, request: Request) -> LookupTask:
+        """Make a call in the customer's name, under their consent; the journal keeps no body."""
+        job = self.desk.job(
+            request,
+            kind=SubjectKind.CUSTOMER,
+            subject=grant.customer,
+            keeps_body=False,
+            consent_reference=grant.grant_id,
+        )
+        return await self.desk.one(job)
+
+    # --- refreshing ---
+
+    async def _fresh(self, grant: Grant, used: Tokens) -> Tokens | PullEnd | None:
+        """Return a newer access token, asking for one where no other task has; None on a stop."""
+        vault = self.pull.vault
+        while self.pull.run.control.stop is None:
+            lease = await to_thread(vault.take_lease, grant.grant_id)
+            if lease is None:
+                await asyncio.sleep(_LEASE_POLL_S)
+            now = await to_thread(vault.tokens, grant.grant_id)
+            if now is not None and now.generation == used.generation and lease is None:
+                continue
+            try:
+                if now is None:
+                    return PullEnd(PullOutcome.ENDED)
+                if now.generation != used.generation:
+                    return now
+                return await self._refresh(grant, now)
+            finally:
+                if lease is not None:
+                    await to_thread(vault.give_back, grant.grant_id, lease)
+        return None
+
+    async def _refresh(self, grant: Grant, tokens: Tokens) -> Tokens | PullEnd | None:
+        """Ask for a new access token once (specification, access token lifecycle)."""
+        if not tokens.refresh_token:
+            return PullEnd(PullOutcome.TOKEN_REFUSED, LookupStatus.FAILED)
+        self.pull.run.control.progress[self.pull.run.operation].wanted += 2
+        redirect_uri = str(grant.evidence.get("redirect_uri") or "")
+        request = aggregator.refresh(
+            tokens.refresh_token, redirect_uri or self.pull.run.settings.redirect_uri
+        )
+        job = await self._call(grant, request)
+        if job.standing is LookupStatus.WAITING:
+            return None
+        if job.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
+            return PullEnd(_without_token(job), job.standing)
+        answer = parse_answer(
+            Operation.AGGREGATOR_REFRESH, job.reading.body if job.reading else b""
+        )
+        if answer is None:
+            return PullEnd(PullOutcome.FAILED, LookupStatus.FAILED)
+        self.pull.key_worked = True
+        fresh = await to_thread(self.pull.vault.refreshed, grant, answer)
+        return fresh if fresh is not None else PullEnd(PullOutcome.ENDED)
+
+    # --- endings ---
+
+    async def _ended(self, ending: PullEnd) -> Pulled:
+        done = replace(self.due, outcome=ending.outcome, standing=int(ending.standing))
+        await to_thread(self.pull.store.settle, done)
+        return done
+
+    async def _keep(self, job: LookupTask) -> Pulled | None:
+        """Keep the records of a list, or write down why there is none."""
+        if job.standing is LookupStatus.WAITING or job.reading is None:
+            return None
+        if job.standing is LookupStatus.FAILED:
+            return await self._ended(PullEnd(PullOutcome.FAILED, job.standing))
+        if job.standing is LookupStatus.IN_DOUBT:
+            return await self._ended(PullEnd(PullOutcome.IN_DOUBT, job.standing))
+        answered_at, body = self.pull.run.clock(), job.reading.body
+        job.reading = None
+        due = replace(self.due, standing=int(job.standing), answered_at=answered_at)
+        return await to_thread(keep_list, self.pull, due, body)
+
+
+def _refused(job: LookupTask) -> bool:
+    """Tell whether the access token was refused, and nothing else stands in the way."""
+    reading = job.reading
+    failed = job.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}
+    return failed and reading is not None and reading.trouble is FailureReason.TOKEN
+
+
+def _without_token(job: LookupTask) -> PullOutcome:
+    """Return what a refresh that brought nothing means; one in doubt proves nothing."""
+    reading = job.reading
+    if job.standing is LookupStatus.IN_DOUBT:
+        return PullOutcome.IN_DOUBT
+    refused = reading is not None and reading.trouble is FailureReason.GRANT
+    return PullOutcome.REFRESH_REFUSED if refused else PullOutcome.FAILED
+
+
+def keep_list(pull: TransactionSync, due: Pulled, body: bytes) -> Pulled:
+    """Read a list, hold it against what is known, and keep what is new of it.
+
+    Args:
+        pull: the pull.
+        due: the customer, with the instant of the answer.
+        body: the answer as it came.
+
+    Raises:
+        JournalError: the journal cannot be written.
+    """
+    lists = read_list(body)
+    if lists is None:
+        failed = replace(due, outcome=PullOutcome.FAILED, standing=int(LookupStatus.FAILED))
+        pull.store.settle(failed)
+        return failed
+    drift = Drift()
+    records, repeated = read_records(
+        lists.records, pull.fields, pull.run.journal.pseudonyms, due.customer, drift
+    )
+    unreadable = [
+        [each.place, each.key.hex(), each.problem, each.column] for each in records if each.problem
+    ]
+    summary = {
+        "answered": len(records),
+        "repeated": repeated,
+        "shape": lists.shape,
+        "drift": drift.document(),
+        "unreadable": unreadable,
+    }
+    reread_days = pull.run.settings.transactions_reread_days
+    old_before = (due.answered_at or pull.run.clock()) - reread_days * DAY_MICROS
+
+    def difference(known: list[Known], confirms: bool) -> Difference:
+        return compare(known, records, confirms=confirms, old_before=old_before)
+
+    return pull.store.keep(replace(due, summary=summary), Comparing(difference, changed_fields))
+
+
+def judge_refused(pull: TransactionSync) -> int:
+    """Judge refused refreshes over the whole run; return how many grants lapsed.
+
+    Where another call under the API key was answered in the run, the key is good and the grants are
+    not honoured any more. Otherwise no grant lapses, and the run's stop is `auth`.
+    """
+    refused = [
+        each
+        for each in pull.store.pulls(pull.run.run_id)
+        if each.outcome is PullOutcome.REFRESH_REFUSED
+    ]
+    if not refused:
+        return 0
+    if not pull.key_worked:
+        pull.run.control.stop_run(StopReason.AUTH)
+        return 0
+    for each in refused:
+        for grant in pull.vault.live_of(each.customer, SCOPE):
+            if grant.grant_id == each.grant_id:
+                pull.vault.lapse(grant, REFUSED)
+        pull.store.settle(replace(each, outcome=PullOutcome.LAPSED))
+    return len(refused)

@@ -1,0 +1,136 @@
+"""Private files: folders of mode 0700, files of mode 0600, each appearing whole or not at all.
+
+What goes into a file belongs elsewhere; this module only knows how to put it there safely.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from nightscreen.schemas.errors import OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_FOLDER_MODE = 0o700
+_FILE_MODE = 0o600
+
+
+def make_private_folder(path: Path, *, ours: bool = True) -> Path:
+    """Make a folder, and the parents it lacks, that only their owner can enter.
+
+    Args:
+        path: the folder.
+        ours: the folder belongs to this program, so that one that exists is made private too.
+
+    Raises:
+        OutputError: it cannot be made or written.
+    """
+    try:
+        for missing in reversed([each for each in path.parents if not each.exists()]):
+            missing.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+        existed = path.is_dir()
+        path.mkdir(exist_ok=True)
+        if ours or not existed:
+            path.chmod(_FOLDER_MODE)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to the folder {path}: {error.strerror or error}; "
+            "choose another, or change its permissions"
+        ) from None
+    return path
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a whole file at once; a crash leaves the old file or the new one, never a part."""
+    with atomic_write(path) as partial:
+        partial.write_bytes(data)
+
+
+def write_passing(path: Path, data: bytes) -> None:
+    """Write a whole file that nobody needs after a crash of the machine: nothing is synced.
+
+    Other processes see the old file or the new one, never a part.
+    """
+    with atomic_write(path, lasting=False) as partial:
+        partial.write_bytes(data)
+
+
+def write_private_once(path: Path, data: bytes) -> bool:
+    """Write a whole file unless one is there already; tell whether it was written.
+
+    Of several processes that do so at once exactly one succeeds.
+    """
+    partial = _partial(path)
+    try:
+        with os.fdopen(
+            os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb"
+        ) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        path.hardlink_to(partial)
+        sync_folder(path.parent)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return True
+
+
+@contextmanager
+def atomic_write(path: Path, *, lasting: bool = True) -> Iterator[Path]:
+    """Give a temporary path beside `path`; on a clean exit it is synced and takes its place.
+
+    On an exception the temporary file is removed and `path` stays as it was.
+
+    Args:
+        path: where the file is to be.
+        lasting: it is to outlast a power loss; else nothing is synced.
+    """
+    partial = _partial(path)
+    try:
+        partial.touch(mode=_FILE_MODE)
+        partial.chmod(_FILE_MODE)
+        yield partial
+        if lasting:
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+        partial.replace(path)
+        if lasting:
+            sync_folder(path.parent)
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def _partial(path: Path) -> Path:
+    """Name a file beside `path` that no other process or thread names."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+
+
+def _cannot_write(path: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"cannot write {path}: {error.strerror or error}; free some disk or choose another "
+        "folder with --output, then resume the run"
+    )
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename last through a power loss."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,72 @@
+"""Allocation: freed memory goes back to the system; a night does not hold its widest station.
+
+glibc keeps what was freed for the next that asks, and the more it sees of large arrays the more it
+keeps; Arrow's own allocator keeps more still. A run works in stations, each with arrays of its own:
+what one frees the next cannot fill without gaps. What is loaded and never used counts as well.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # names of malloc.h
+_LARGE_BYTES = 16 << 20
+"""From this size on what is allocated is a mapping of its own, and goes back once it is freed: the
+arrays of a whole batch. Those of a chunk are made and freed so often that mapping each anew took a
+tenth of a night; they go back when a station ends."""
+_KEPT_BYTES = 64 << 20
+_ARENAS = 2
+
+
+def choose_allocator() -> None:
+    """Have Arrow allocate as all else does; to be said before pyarrow is imported by anybody.
+
+    Whoever names another allocator in the environment has that one. Child processes inherit it.
+    Elsewhere than under glibc nothing is done.
+    """
+    if _glibc_option() is not None:
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+
+
+def tune_allocator() -> bool:
+    """Have glibc give large freed memory back at once; tell whether it heeds.
+
+    It holds for the whole process, and does no harm to be said again. Elsewhere than under glibc
+    nothing is done.
+    """
+    mallopt = _glibc_option()
+    if mallopt is None:
+        return False
+    wishes = (
+        (_MMAP_THRESHOLD, _LARGE_BYTES),
+        (_TRIM_THRESHOLD, _KEPT_BYTES),
+        (_ARENA_MAX, _ARENAS),
+    )
+    heeded = [mallopt(name, value) == 1 for name, value in wishes]
+    return all(heeded)
+
+
+def trim_memory() -> None:
+    """Give back what lies free between arrays in use, as one station ends and the next begins.
+
+    It takes some milliseconds. Elsewhere than under glibc nothing is done.
+    """
+    if _glibc_option() is not None:
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _glibc_option() -> Callable[[int, int], int] | None:
+    """Return what sets an option of glibc's allocator; None under another C library."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        found: Callable[[int, int], int] = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return None
+    return found

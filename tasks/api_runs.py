@@ -1,0 +1,94 @@
+"""What flows beside screening share: a run opened for their tasks, and a desk for its calls.
+
+What is asked, and what answers mean, is each line's own (`steps/`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from prefect.runtime import flow_run
+
+from nightscreen.schemas.errors import UsageError
+from nightscreen.steps.api_runs.call_session import open_desk, refuse_wrong_address
+from nightscreen.steps.calling.control import StopReason
+from nightscreen.tasks import run_registry
+from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done
+from nightscreen.tasks.monitoring import say_minutes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.tasks.run_registry import LiveApiRun
+
+
+def named(word: str) -> Callable[[], str]:
+    """Return what names a flow run: by the run it takes up again, or by a word; nobody's data."""
+
+    def run_name() -> str:
+        given = flow_run.parameters.get("parameters", {})
+        values = given if isinstance(given, dict) else given.model_dump()
+        return f"resume-{values['run']}" if values.get("run") else word
+
+    return run_name
+
+
+@asynccontextmanager
+async def opened_errand(open_run: Callable[[], ApiRun]) -> AsyncIterator[LiveApiRun]:
+    """Open a run for the tasks of this process, and close it whatever happens.
+
+    Where it comes to nothing by a mistake of usage, and nothing was sent, nothing is left of it.
+    """
+    errand = await asyncio.to_thread(open_run)
+    run = run_registry.register_api_run(errand)
+    try:
+        with handle_sigterm(run):
+            yield run
+    except UsageError:
+        await asyncio.to_thread(errand.withdraw)
+        raise
+    finally:
+        run_registry.remove(errand.run_id)
+        errand.close()
+
+
+@asynccontextmanager
+async def at_the_desk(
+    run: LiveApiRun, close: Callable[[LiveApiRun], object]
+) -> AsyncIterator[CallSession]:
+    """Open the desk; when cancelled, let calls in flight settle, then close the run's folder.
+
+    Args:
+        run: the open run.
+        close: writes what there is to write of a run that was cancelled; called in a thread.
+
+    Raises:
+        ServiceAddressError: the address is not the service's; nothing is left of a new run.
+    """
+    run.desk = open_desk(run.run)
+    saying = asyncio.get_running_loop().create_task(say_minutes(run.run_id, run.control))
+    try:
+        yield run.desk
+    except asyncio.CancelledError:
+        run.control.stop_run(StopReason.CANCELLED)
+        await shield_until_done(_close_cancelled(run, close))
+        raise
+    finally:
+        saying.cancel()
+        await shield_until_done(_settle(run))
+    refuse_wrong_address(run.run)
+
+
+async def _settle(run: LiveApiRun) -> None:
+    """Let what is in flight settle, and close what is open for calls."""
+    if run.desk is not None:
+        await run.desk.close()
+        run.desk = None
+
+
+async def _close_cancelled(run: LiveApiRun, close: Callable[[LiveApiRun], object]) -> None:
+    await _settle(run)
+    await asyncio.to_thread(close, run)

@@ -1,0 +1,72 @@
+"""The tasks of a pull: one for each shard of customers, and one that closes the run.
+
+They log numbers, which the engine stores in clear; what is computed lives in `steps/`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from prefect import get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+
+from nightscreen.steps.transactions.report import close_pull
+from nightscreen.steps.transactions.sync import pull_shard
+from nightscreen.tasks import run_registry
+from nightscreen.tasks.checks import RE_ENTRIES, RE_ENTRY_DELAYS_S, is_unforeseen
+from nightscreen.tasks.error_boundary import guard_task
+from nightscreen.tasks.events import tell_events
+from nightscreen.tasks.logs import say_report
+
+if TYPE_CHECKING:
+    from nightscreen.steps.transactions.sync import TransactionSync
+
+
+def pull_of(run_id: str) -> TransactionSync:
+    """Return the pull that a run has under way.
+
+    Raises:
+        RunNotOpenError: this process has no such run open.
+    """
+    pull: TransactionSync = run_registry.errand_of(run_id).work
+    return pull
+
+
+@task(
+    name="pull customers",
+    task_run_name="shard-{shard}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=RE_ENTRIES,
+    retry_delay_seconds=RE_ENTRY_DELAYS_S,
+    retry_condition_fn=is_unforeseen,
+)
+@guard_task
+async def pull_customers(run_id: str, shard: int) -> dict[str, int]:
+    """Pull the customers of a shard; return how many came to which end."""
+    return await pull_shard(pull_of(run_id), run_registry.desk_of(run_id), shard)
+
+
+@task(name="report pull", cache_policy=NO_CACHE, persist_result=False)
+@guard_task
+async def report_pull(run_id: str) -> dict[str, Any]:
+    """Write transactions, changes, quarantine, calls and report; return the report."""
+    pull = pull_of(run_id)
+    report = await asyncio.to_thread(close_pull, pull)
+    changes = report["changes"]
+    get_run_logger().info(
+        "run %s %s%s: %d customers pulled, %d transactions added, %d modified, %d removed; "
+        "results in %s",
+        run_id,
+        report["state"],
+        f" ({report['stop_reason']})" if report["stop_reason"] else "",
+        report["customers"]["pulled"],
+        changes["added"],
+        changes["modified"],
+        changes["removed"],
+        pull.run.folder.path,
+    )
+    say_report(report)
+    tell_events(report)
+    return report

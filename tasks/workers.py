@@ -1,0 +1,260 @@
+"""Parts as the engine sees them: each a flow run of its own on a work pool.
+
+Only the run's id and the part's number are handed over. What a part does is in
+`steps/calling/worker.py`, how a run gathers what its parts did in `steps/calling/coordinator.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from prefect import get_client
+from prefect.client.schemas.objects import DeploymentStatus, WorkPoolStatus
+from prefect.context import FlowRunContext
+from prefect.deployments import arun_deployment
+from prefect.exceptions import ObjectNotFound
+from prefect.states import Cancelled
+
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.calling import coordinator as gathers
+from nightscreen.steps.calling import worker
+from nightscreen.steps.calling.control import StopReason
+from nightscreen.tasks import run_registry
+from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
+from nightscreen.tasks.checks import BY_CHECK
+from nightscreen.tasks.concurrency_leases import require_server, sharing_caps
+from nightscreen.tasks.logs import set_up_logs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+    from uuid import UUID
+
+    from prefect.client.orchestration import PrefectClient
+    from prefect.client.schemas.objects import FlowRun
+
+    from nightscreen.schemas.checks import Check
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.calling.worker import WorkerPart
+    from nightscreen.tasks.run_registry import LiveRun
+
+DEPLOYMENT = "screen-part/part"
+_ALONE = "run with one worker"
+LOOK_S = 5.0
+"""How often the engine is asked about a part that has not shown itself."""
+
+
+class PoolCrew:
+    """Starts parts of one run as flow runs of the deployment."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._started: dict[int, UUID] = {}
+        self._looked: dict[int, float] = {}
+
+    async def start(self, part: int) -> None:
+        """Start a part; an engine that cannot be reached now is asked again later."""
+        started = await _tried(
+            arun_deployment(
+                DEPLOYMENT,
+                parameters={"run_id": self._run_id, "part": part},
+                flow_run_name=f"{self._run_id}-part-{part}",
+                timeout=0,
+            )
+        )
+        self._looked[part] = asyncio.get_running_loop().time()
+        if started is None:
+            self._started.pop(part, None)
+        else:
+            self._started[part] = started.id
+
+    async def came_to_nothing(self, part: int) -> bool:
+        """Tell whether what was started for a part has ended, as far as the engine knows."""
+        now = asyncio.get_running_loop().time()
+        if now - self._looked.get(part, 0.0) < LOOK_S:
+            return False
+        self._looked[part] = now
+        if part not in self._started:
+            return True
+        found = await self._read(self._started[part])
+        return found is not None and found.state is not None and found.state.is_final()
+
+    async def call_off(self) -> None:
+        """Cancel what was started and has not begun: nobody waits for it any more."""
+        async with get_client() as client:
+            for flow_run_id in self._started.values():
+                found = await self._read(flow_run_id)
+                if found is not None and found.state is not None and found.state.is_scheduled():
+                    await _tried(client.set_flow_run_state(flow_run_id, Cancelled()))
+
+    async def _read(self, flow_run_id: UUID) -> FlowRun | None:
+        async with get_client() as client:
+            found: FlowRun | None = await _tried(client.read_flow_run(flow_run_id))
+            return found
+
+
+async def _tried(asked: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - whatever is asked for
+    """Ask the server; None where it refuses or cannot be reached."""
+    task = asyncio.get_running_loop().create_task(asked)
+    await asyncio.wait([task])
+    if task.cancelled() or task.exception() is not None:
+        logging.getLogger(__name__).warning("the Prefect server could not be asked about parts")
+        return None
+    return task.result()
+
+
+async def require_worker_available(parameters: ScreenBatch, settings: Settings) -> None:
+    """Refuse several workers where no part could ever begin; nothing is begun or spent before.
+
+    Raises:
+        SettingsError: there is no server, parts are not deployed on it, or nobody would take them.
+    """
+    if parameters.quote_only:
+        return
+    workers = await asyncio.to_thread(gathers.workers_wanted, parameters, settings)
+    if workers == 1:
+        return
+    require_server("more than one worker")
+    async with get_client() as client:
+        why = await _tried(worker_problem(client, mine=_own_pool()))
+    if why:
+        raise SettingsError(why)
+
+
+def _own_pool() -> str | None:
+    """Return the work pool that this very run came from, None where it came from none."""
+    context = FlowRunContext.get()
+    found = None if context is None else context.flow_run
+    return None if found is None else found.work_pool_name
+
+
+async def worker_problem(client: PrefectClient, *, mine: str | None = None) -> str:
+    """Return why no part could begin and what to do about it, empty where one could.
+
+    Args:
+        client: the engine's.
+        mine: a work pool that has a worker, whatever the engine has heard of it of late.
+    """
+    try:
+        deployment = await client.read_deployment_by_name(DEPLOYMENT)
+    except ObjectNotFound:
+        return (
+            f"more than one worker needs the deployment {DEPLOYMENT}, which this Prefect server "
+            "does not know: prefect --no-prompt deploy --all, see docs/deploy.md"
+        )
+    name = deployment.work_pool_name
+    if name is None:  # served by a process of its own
+        served = deployment.status == DeploymentStatus.READY
+        return "" if served else f"no process serves {DEPLOYMENT}: start one, or {_ALONE}"
+    try:
+        status = (await client.read_work_pool(name)).status
+    except ObjectNotFound:
+        return (
+            f"the work pool {name}, which is to take the parts of a run, does not exist: "
+            f"prefect work-pool create {name} --type process, see docs/deploy.md"
+        )
+    if status == WorkPoolStatus.PAUSED:
+        return (
+            f"the work pool {name}, which takes the parts of a run, is paused: "
+            f"prefect work-pool resume {name}, or {_ALONE}"
+        )
+    if status == WorkPoolStatus.NOT_READY and name != mine:
+        return (
+            f"no worker of the work pool {name} runs, so that nobody would take up a part: "
+            f"prefect worker start --pool {name}, or {_ALONE}"
+        )
+    return ""
+
+
+@asynccontextmanager
+async def called(run: LiveRun) -> AsyncIterator[None]:
+    """Call the parts of a run while the body runs, where it has several workers."""
+    line = run.line
+    if not await asyncio.to_thread(gathers.is_worth_it, line):
+        yield
+        return
+    crew = PoolCrew(line.run_id)
+    run.sessions += 1
+
+    async def ask(check: Check, name: str) -> None:
+        await BY_CHECK[check](line.run_id, name)
+
+    gathering = await asyncio.to_thread(gathers.open_gathering, line, run.sessions, crew, ask)
+    run.gathering = gathering
+    try:
+        await gathers.call_parts(gathering)
+        yield
+    finally:
+        run.gathering = None
+        await shield_until_done(_let_go(gathering, crew))
+
+
+async def _let_go(gathering: gathers.Gathering, crew: PoolCrew) -> None:
+    await gathers.let_go(gathering)
+    await crew.call_off()
+
+
+# --- inside a part ---
+
+
+@asynccontextmanager
+async def part_opened(run_id: str, number: int) -> AsyncIterator[WorkerPart | None]:
+    """Open a part for the tasks of this process; None where it is not wanted any more."""
+    settings = read_settings()
+    set_up_logs(settings.log_format)
+    part = await asyncio.to_thread(worker.open_part, run_id, number, settings)
+    if part is None:
+        yield None
+        return
+    run = run_registry.register(part.line)
+    try:
+        run.asking = part.open_asking()
+        with handle_sigterm(run):
+            async with sharing_caps(run.asking):
+                try:
+                    async with _heeding(part, run):
+                        yield part
+                finally:
+                    await shield_until_done(run.asking.close())
+    finally:
+        part.leaves = part.leaves or run.signalled
+        run.asking = None
+        run_registry.remove(run_id)
+        await asyncio.to_thread(part.close)
+
+
+@asynccontextmanager
+async def _heeding(part: WorkerPart, run: LiveRun) -> AsyncIterator[None]:
+    """Tell the run how far the part has come, and hear of its stops, while the body runs."""
+    loop = asyncio.get_running_loop()
+    heeding = loop.create_task(_heed(part, run))
+    try:
+        yield
+    finally:
+        heeding.cancel()
+        await asyncio.wait([heeding])
+
+
+async def _heed(part: WorkerPart, run: LiveRun) -> None:
+    """Heed the run; a journal that fails stops the part, which tells of it."""
+    cut_at: float | None = None
+    loop = asyncio.get_running_loop()
+    while True:
+        part.leaves = part.leaves or run.signalled
+        look = loop.create_task(worker.exchange(part))
+        await asyncio.wait([look])
+        fault = None if look.cancelled() else look.exception()
+        if isinstance(fault, Exception) and run.asking is not None:
+            run.asking.book.breaks(fault)
+            part.leaves = True
+            part.line.control.stop_run(StopReason.CANCELLED)
+            return
+        if part.line.control.stop == StopReason.CANCELLED and cut_at is None:
+            cut_at = loop.time() + PATIENCE_S
+        if cut_at is not None and loop.time() >= cut_at:
+            await run.cut()
+        await asyncio.sleep(worker.POLL_S)

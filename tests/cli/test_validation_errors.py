@@ -1,0 +1,219 @@
+"""Bad input and bad settings: one clear line, exit status 2, nothing spent, nothing left behind."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Here
+
+GOOD = "customer_id,bvn,account_number,bank_code\nC1,22123456789,9990000004,058\n"
+KEY = base64.b64encode(b"k" * 32).decode()
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What a user gets wrong, and words that must stand in the line about it."""
+
+    says: str
+    arguments: tuple[str, ...] = ("good.csv",)
+    files: dict[str, bytes] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def _file(name: str, content: bytes, says: str) -> Mistake:
+    return Mistake(says, (name,), {name: content})
+
+
+def _mapping(content: bytes, says: str) -> Mistake:
+    return Mistake(says, ("good.csv", "--mapping", "m.toml"), {"m.toml": content})
+
+
+def _setting(name: str, value: str, says: str) -> Mistake:
+    return Mistake(says, settings={f"NIGHTSCREEN_{name}": value})
+
+
+def _option(name: str, value: str, says: str) -> Mistake:
+    return Mistake(says, ("good.csv", name, value))
+
+
+MISTAKES = {
+    "missing file": Mistake('did you mean "good.csv"?', ("god.csv",)),
+    "no file": Mistake("no input file was given", ()),
+    "empty file": _file("e.csv", b"", "the file is empty"),
+    "headings alone": _file("e.csv", b"customer_id,bvn\n", "no rows below the headings"),
+    "no customer_id": _file("e.csv", b"bvn,name\n22123456789,A\n", "no customer_id column"),
+    "wrong encoding": _file(
+        "e.csv", b"customer_id,full_name,bvn\nC1,Ad\xe8\x81\xff,22123456789\n", "CSV UTF-8"
+    ),
+    "binary": _file("e.csv", b"customer_id\nC1\x00\x01\x02\xff\xfe\x81,2\n", "not a text file"),
+    "folder": Mistake("a folder, not a file", (".",)),
+    "parquet": _file("e.parquet", b"PAR1 nothing of the kind PAR1", "not a readable Parquet file"),
+    "workbook": _file("e.xlsx", b"PK\x03\x04 nothing of the kind", "the workbook is damaged"),
+    "check": _option("--checks", "karmaa", "did you mean karma?"),
+    "no check": _option("--checks", ",", "--checks: name at least one"),
+    "karma identity": _option("--karma-identities", "fone", "did you mean phone?"),
+    "karma by image": _option(
+        "--karma-identities", "image", "--karma-identities: karma cannot be asked by image: the"
+    ),
+    "thresholds": _setting("SELFIE_MATCH_AT", "60", "NIGHTSCREEN_SELFIE_NO_MATCH_BELOW: is 70"),
+    "mapping missing": _option("--mapping", "m.toml", "there is no such mapping file"),
+    "mapping broken": _mapping(b"[columns\n", "not valid TOML"),
+    "mapping column": _mapping(b"[columns]\nbank_kode='B'\n", 'did you mean "bank_code"?'),
+    "mapping heading": _mapping(b"[columns]\nbank_code='Bankk'\n", "Bankk"),
+    "http": _setting("BASE_URL", "http://service.example", "must begin with https://"),
+    "password in url": _setting("BASE_URL", "https://u:hush@service.example", "user name"),
+    "key in url": _setting("BASE_URL", "https://service.example/?key=hush", "BASE_URL"),
+    "port": _setting("BASE_URL", "https://service.example:hush", "BASE_URL"),
+    "no address": _setting("BASE_URL", "", "NIGHTSCREEN_BASE_URL is not set"),
+    "no key": _setting("API_KEY", "", "NIGHTSCREEN_API_KEY is not set"),
+    "key with a line end": _setting("API_KEY", "hush\nhush", "NIGHTSCREEN_API_KEY"),
+    "key of other letters": _setting("API_KEY", "ключ", "NIGHTSCREEN_API_KEY"),
+    "data key": _setting("DATA_KEY", "hush!", "NIGHTSCREEN_DATA_KEY"),
+    "short data key": _setting("DATA_KEY", "aHVzaA==", "32 bytes"),
+    "home": _setting("HOME", "/dev/null/home", "NIGHTSCREEN_HOME: cannot write"),
+    "journal": _setting("JOURNAL_URL", "hush", "NIGHTSCREEN_JOURNAL_URL"),
+    "misspelt setting": _setting(
+        "MAX_IN_FLIHGT__KARMA", "3", "did you mean NIGHTSCREEN_MAX_IN_FLIGHT__KARMA?"
+    ),
+    "misspelt part": _setting(
+        "MAX_IN_FLIGHT__KARM", "3", "did you mean NIGHTSCREEN_MAX_IN_FLIGHT__KARMA?"
+    ),
+    "group": _setting("TIMEOUT_S", "hush", "NIGHTSCREEN_TIMEOUT_S__BANK_ACCOUNT"),
+    "no number": _setting("MAX_IN_FLIGHT__KARMA", "hush", "NIGHTSCREEN_MAX_IN_FLIGHT__KARMA"),
+    "output is a file": _option("--output", "good.csv", "--output: cannot write"),
+    "output": _option("--output", "/dev/null/out", "--output: cannot write"),
+    "spending": _option("--max-spend", "250,000", "--max-spend: write naira such as"),
+    "negative": _option("--max-spend", "-5", "--max-spend: write naira such as"),
+    "deadline": _option("--deadline", "dawn", "--deadline: write a time of day"),
+    "no such time": _option("--deadline", "25:00", "the deadline 25:00 cannot be read"),
+    "past deadline": _option("--deadline", "2020-01-01T06:00", "has passed"),
+    "purpose": _option("--purpose", "fun", "fun is none of portfolio, origination"),
+    "policy": _option("--policy", "p.toml", "the policy p.toml cannot be read"),
+    "batch": _option("--batch", "x" * 81, "--batch: write at most 80 characters"),
+    "unknown run": Mistake("there is no run 2020", ("--run", "2020")),
+    "odd run": Mistake("--run: an id holds letters", ("--run", "../etc")),
+    "option": _option("--chekcs", "karma", "--checks"),
+    "dotenv": Mistake("cannot be read: save it as UTF-8", files={".env": b"A=\xff\xfe"}),
+}
+
+
+@pytest.fixture
+def tree(folder: Path) -> Path:
+    """Return a working directory with one good file in it."""
+    (folder / "good.csv").write_text(GOOD, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["words", "json"])
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_told_in_one_line_and_leaves_nothing(
+    mistake: Mistake, tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch, *, as_json: bool
+) -> None:
+    """No traceback, no secret, no run folder, no engine; with --json one document says it too."""
+    for name, content in mistake.files.items():
+        (tree / name).write_bytes(content)
+    for name, value in mistake.settings.items():
+        monkeypatch.setenv(name, value)
+    before = _everything(tree)
+    ended = here("screen", *mistake.arguments, *(["--json"] if as_json else []))
+    assert ended.status == 2
+    assert mistake.says in ended.err
+    assert ended.err.count("\n") == 1
+    assert ended.err.startswith("nightscreen: ")
+    assert "hush" not in ended.err + ended.out
+    if as_json:
+        assert ended.document == {"error": ended.err[13:-1], "exit_status": 2}
+    else:
+        assert ended.out == ""
+    left = {path for path in _everything(tree) - before if not path.startswith(".nightscreen")}
+    assert left == set()
+
+
+def _everything(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_another_journals_key_is_refused_and_the_journal_left_as_it_was(
+    tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The right key opens it again afterwards."""
+    assert here("quote", "good.csv").status == 0
+    monkeypatch.setenv("NIGHTSCREEN_DATA_KEY", KEY)
+    ended = here("screen", "good.csv")
+    assert ended.status == 2
+    assert "the data key is not this journal's" in ended.err
+    monkeypatch.delenv("NIGHTSCREEN_DATA_KEY")
+    assert here("runs", "list", "--json").document == {"runs": []}
+
+
+def test_a_strange_setting_is_mentioned_and_goes_no_further(
+    tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that resembles no setting may be somebody else's: a warning, not an error."""
+    monkeypatch.setenv("NIGHTSCREEN_FAVOURITE_COLOUR", "blue")
+    ended = here("quote", "good.csv", "--json")
+    assert ended.status == 0
+    assert "NIGHTSCREEN_FAVOURITE_COLOUR is no setting" in ended.err
+    assert "blue" not in ended.err
+    assert ended.document["rows"]["read"] == 1
+
+
+def test_dotenv_in_the_working_directory_is_heeded(
+    tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its settings count, and its misspelt ones are told."""
+    monkeypatch.delenv("NIGHTSCREEN_BASE_URL")
+    (tree / ".env").write_text("NIGHTSCREEN_BASE_URL=http://far.example\n")
+    assert "must begin with https://" in here("screen", "good.csv").err
+    (tree / ".env").write_text("NIGHTSCREEN_BASE_ULR=https://far.example\n")
+    assert "did you mean NIGHTSCREEN_BASE_URL?" in here("screen", "good.csv").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("scren",), "Did you mean 'screen'?"),
+        (("runs", "lst"), "Did you mean 'list'?"),
+        (("runs", "show", "x"), "there is no journal"),
+        (("inspect", "x.csv"), "there is no such file"),
+        (("quote", "good.csv", "--checks", "carma"), "did you mean karma?"),
+        (("sandbox", "--scenario", "stormy"), "stormy is none of calm"),
+        (("sandbox", "--port", "99999"), "--port"),
+        (("demo", "--rows", "0"), "--rows"),
+        (("demo", "--output", "good.csv"), "--output: good.csv is a file"),
+        (("demo", "--output", "."), "holds something that no demo made"),
+        ((), "Usage: "),
+    ],
+)
+def test_every_command_tells_its_mistakes(
+    arguments: tuple[str, ...], says: str, tree: Path, here: Here
+) -> None:
+    """In words on stderr; with --json as one document, whatever the command."""
+    ended = here(*arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert says in ended.err
+    document = here(*arguments, "--json").document
+    assert document["exit_status"] == 2
+    assert sorted(each.name for each in tree.iterdir()) == ["good.csv"]
+
+
+def test_an_unexpected_fault_shows_no_traceback_and_no_value(
+    tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A traceback could hold what a customer's row holds."""
+
+    def break_down(*_: object, **__: object) -> None:
+        raise ValueError("22123456789")
+
+    monkeypatch.setattr("nightscreen.cli.preflight.open_source", break_down)
+    ended = here("screen", "good.csv")
+    assert ended.status == 1
+    assert ended.err.startswith("nightscreen: unexpected ValueError at ")
+    assert "22123456789" not in ended.err

@@ -1,0 +1,206 @@
+"""Records are read leniently, exactly, and without losing anything."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+
+from nightscreen.client.response_parser import parse_answer, shown_contact
+from nightscreen.schemas.answers import (
+    BvnAccount,
+    BvnDetails,
+    KarmaListing,
+    read_account_status,
+    read_date,
+    read_number,
+)
+from nightscreen.schemas.checks import Check, Operation
+
+BVN = "22212345678"
+
+
+def body(data: object) -> bytes:
+    """Return an envelope with this data."""
+    return json.dumps({"status": "success", "data": data}).encode()
+
+
+def test_karma_record_is_laid_flat() -> None:
+    """Nested objects become columns; unknown fields are kept."""
+    listing = parse_answer(
+        Check.KARMA,
+        body(
+            {
+                "karma_identity": BVN,
+                "amount_in_contention": "1,250.50",
+                "reason": None,
+                "default_date": "2019-05-16",
+                "karma_type": {"karma": "Fraud"},
+                "karma_identity_type": {"identity_type": "BVN"},
+                "reporting_entity": {"name": "Lender", "email": "a@b.ng"},
+                "severity": 3,
+            }
+        ),
+    )
+    assert isinstance(listing, KarmaListing)
+    assert listing.amount_in_contention == Decimal("1250.50")
+    assert listing.default_date == date(2019, 5, 16)
+    assert (listing.karma_type, listing.identity_type) == ("Fraud", "BVN")
+    assert (listing.reporting_entity_name, listing.reporting_entity_email) == ("Lender", "a@b.ng")
+    assert listing.extra == {"severity": 3}
+
+
+def test_ecosystem_numbers_are_exact_and_extras_kept() -> None:
+    """A number no float holds survives, specified or not."""
+    raw = (
+        b'{"status":"success","data":{"bvn":"22212345678","loans":"3","age":41.0,'
+        b'"loan_amount_average":9007199254740993.10,"date_of_birth":"1990-04-30T23:00:00.000Z",'
+        b'"first_login":"2020-01-02T03:04:05Z","score":12345678901234567890.5,"ratio":0.25,'
+        b'"first_loan_date":"2021-02-03","delayed_paid_loans_avg":1.5,"unique_emails":"2",'
+        b'"unique_phone_numbers":["0803"],"penalty":"1,250.50","gender":"Female",'
+        b'"lenders":"many","note":null}}'
+    )
+    record = parse_answer(Check.ECOSYSTEM, raw)
+    assert record is not None
+    assert record.loan_amount_average == Decimal("9007199254740993.10")
+    assert (record.loans, record.age, record.lenders) == (3, 41, None)
+    assert record.date_of_birth == date(1990, 5, 1)  # midnight in Lagos
+    assert record.first_login == datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert (record.first_loan_date, record.unique_emails) == (date(2021, 2, 3), 2)
+    assert (record.penalty, record.delayed_paid_loans_avg) == (Decimal("1250.50"), Decimal("1.5"))
+    assert (record.gender, record.unique_phone_numbers) == ("Female", None)
+    assert json.loads(record.extra_json()) == {
+        "unique_phone_numbers": ["0803"],
+        "lenders": "many",
+        "note": None,
+        "ratio": 0.25,
+        "score": "12345678901234567890.5",
+    }
+
+
+def test_bvn_confirmation_in_both_shapes() -> None:
+    """The details object of the specification, and the list of accounts some answers hold."""
+    details = parse_answer(
+        Operation.BVN_FINISH,
+        body({"bvn": BVN, "registration_date": "17-Mar-2016", "watchlisted": 0, "dob": "1990-1-1"}),
+    )
+    assert isinstance(details, BvnDetails)
+    assert (details.registration_date, details.watchlisted) == (date(2016, 3, 17), False)
+    assert details.extra == {"dob": "1990-1-1"}
+    assert not details.only_accounts()
+    listed = parse_answer(Operation.BVN_FINISH, body([{"account_number": "0123456789"}, None, {}]))
+    assert isinstance(listed, BvnDetails)
+    assert listed.accounts == (BvnAccount(account_number="0123456789"),)
+    assert listed.only_accounts()
+
+
+@pytest.mark.parametrize("name", ["accounts", "bank_accounts", "linked_accounts"])
+def test_bvn_details_and_accounts_may_come_together(name: str) -> None:
+    """Accounts beside the details are read as accounts, and the details stay what they are."""
+    both = {"bvn": BVN, "first_name": "ADA", name: [{"account_number": "1", "account_status": 7}]}
+    record = parse_answer(Operation.BVN_FINISH, body(both))
+    assert isinstance(record, BvnDetails)
+    assert (record.bvn, record.first_name, record.extra) == (BVN, "ADA", {})
+    assert record.accounts[0].account_status == "frozen"
+
+
+@pytest.mark.parametrize(
+    ("sent", "word"),
+    [
+        *enumerate(
+            (
+                *("active", "dormant", "closed", "post_no_debit", "post_no_credit"),
+                *("inactive", "frozen", "other"),
+            ),
+            start=1,
+        ),
+        ("4", "post_no_debit"),
+        ("ACTIVE", "active"),
+        ("Post No Debit", "post_no_debit"),
+        ("post-no-credit", "post_no_credit"),
+        (0, "0"),
+        (9, "9"),
+        ("Under review", "under_review"),
+        (None, None),
+        (" ", None),
+    ],
+)
+def test_account_status_is_read_as_its_word(sent: object, word: str | None) -> None:
+    """A number is the word it stands for; a number or word nobody recorded is kept."""
+    assert read_account_status(sent) == word
+
+
+@pytest.mark.parametrize(
+    ("document", "shown"),
+    [
+        ({"status": "error", "message": "Use 0803*****67"}, "0803*****67"),
+        ({"message": "Invalid contact", "data": "a***@mail.example"}, "a***@mail.example"),
+        (
+            {"data": {"phone": "+234803***4567", "email": "am**@mail.example"}},
+            "+234803***4567, am**@mail.example",
+        ),
+        ({"errors": [{"hint": "080xxxxxx12."}]}, "080xxxxxx12"),
+        ({"message": "BVN 222*****678 not found"}, None),
+        ({"message": "Enter a valid BVN number.", "meta": {"note": "0803*****67"}}, None),
+        ({"message": "Sent on 2026-01-31 to amina@mail.example"}, None),
+        ([], None),
+    ],
+)
+def test_masked_contact_is_found_wherever_it_stands(document: object, shown: str | None) -> None:
+    """Message, data or a list: a masked phone or email is a contact; a BVN or a date is none."""
+    assert shown_contact(document) == shown
+
+
+def test_selfie_score_as_text_or_number() -> None:
+    """The threshold is the caller's; the score is exact."""
+    for similarity in (87.5, "87.5", "87.5%"):
+        scored = parse_answer(Check.SELFIE, body({"match": "true", "similarity": similarity}))
+        assert scored is not None
+        assert (scored.match, scored.similarity) == (True, Decimal("87.5"))
+
+
+@pytest.mark.parametrize("data", [None, "", [], {}, {"unknown": 1}, 3, {"karma_identity": " "}])
+def test_what_holds_no_record_is_none(data: object) -> None:
+    """No evidence is made of an empty answer."""
+    assert parse_answer(Check.KARMA, body(data)) is None
+    assert parse_answer(Check.KARMA, b"") is None
+
+
+def test_records_are_masked() -> None:
+    """Neither repr nor text shows the person."""
+    listing = KarmaListing(karma_identity=BVN, reason="owes")
+    assert f"{listing!r} {listing}" == "KarmaListing(***) KarmaListing(***)"
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        ("₦1,250.00", Decimal("1250.00")),
+        (True, None),
+        ("1e9999999", None),
+        ("NaN", None),
+        ("", None),
+        ([], None),
+        ("٣", None),
+    ],
+)
+def test_numbers_are_read_or_none(value: object, number: Decimal | None) -> None:
+    """Nothing that is no plain number becomes one."""
+    assert read_number(value) == number
+
+
+@pytest.mark.parametrize("value", ["0000-00-00", "0001-01-01T00:00:00+14:00", "x", None, 5, True])
+def test_impossible_dates_are_none(value: object) -> None:
+    """A date beyond the calendar is none."""
+    assert read_date(value) is None
+
+
+@pytest.mark.parametrize("absurd", [10**18, "1e25", 10**29, -(10**18)])
+def test_number_that_no_column_holds_is_kept_aside(absurd: object) -> None:
+    """It would end the night of everybody else; the field is empty and the number in `extra`."""
+    record = parse_answer(Check.ECOSYSTEM, body({"loans": absurd, "loan_amount": absurd, "age": 3}))
+    assert record is not None
+    assert (record.loans, record.loan_amount, record.age) == (None, None, 3)
+    assert set(record.extra) == {"loans", "loan_amount"}

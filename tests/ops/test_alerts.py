@@ -1,0 +1,110 @@
+"""Alarms: a person is woken for what needs one now, once, and for nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nightscreen.schemas.checks import Check
+from nightscreen.steps.calling.control import CheckProgress, Control, StopReason
+from nightscreen.steps.ops.alerts import Alarm, Alarms
+from nightscreen.steps.ops.heartbeat import RecentSpeed
+from tests.ops.signs import MINUTE, signs_in_a_test
+
+WAKING: list[tuple[Alarm, dict[str, Any]]] = [
+    (Alarm.AUTH, {"stop": "auth"}),
+    (Alarm.TEST_MODE, {"stop": "test_mode"}),
+    (Alarm.OUTAGE, {"silent_since": 84 * MINUTE}),
+    (Alarm.DEADLINE, {"finish_at": 501 * MINUTE}),
+    (Alarm.DEADLINE, {"stop": "deadline"}),
+    (Alarm.DISK, {"disk_free": {"home": 10**11, "output": 10**8}}),
+]
+
+
+@pytest.mark.parametrize(("alarm", "changes"), WAKING)
+def test_what_needs_a_person_now_is_told_once(alarm: Alarm, changes: dict[str, Any]) -> None:
+    """The same signs two seconds later wake nobody again."""
+    alarms = Alarms()
+    assert alarms.due(signs_in_a_test()) == []
+    assert alarms.due(signs_in_a_test(**changes)) == [alarm]
+    assert alarms.due(signs_in_a_test(**changes)) == []
+
+
+def test_one_refused_check_is_enough() -> None:
+    """The others go on, but nobody may sleep until the key is mended."""
+    signs = signs_in_a_test()
+    signs["checks"]["karma"]["stopped"] = "auth"
+    assert Alarms().due(signs) == [Alarm.AUTH]
+
+
+@pytest.mark.parametrize(
+    "stop", [each.value for each in StopReason if each not in {"auth", "deadline"}]
+)
+def test_other_stops_wait_for_the_morning(stop: str) -> None:
+    """A budget, a wallet, a quota: nothing is lost by morning."""
+    assert Alarms().due(signs_in_a_test(stop=stop)) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"silent_since": 86 * MINUTE},
+        {"finish_at": 499 * MINUTE},
+        {"finish_at": 501 * MINUTE, "pace_s": 200.0},
+        {"finish_at": None},
+        {"deadline_at": None, "finish_at": 10**6 * MINUTE},
+        {"disk_free": {"home": None, "output": 10**10}},
+    ],
+)
+def test_what_is_not_sure_or_not_bad_wakes_nobody(changes: dict[str, Any]) -> None:
+    """A short silence, a pace measured too briefly, an end unknown."""
+    assert Alarms().due(signs_in_a_test(**changes)) == []
+
+
+def test_a_second_outage_is_told_again() -> None:
+    """The first one ended in between."""
+    alarms, silent = Alarms(), {"silent_since": 10 * MINUTE}
+    assert alarms.due(signs_in_a_test(**silent)) == [Alarm.OUTAGE]
+    assert alarms.due(signs_in_a_test()) == []
+    assert alarms.due(signs_in_a_test(**silent)) == [Alarm.OUTAGE]
+
+
+def control(**done: int) -> Control:
+    """Return a control whose karma check is to ask a thousand."""
+    return Control(progress={Check.KARMA: CheckProgress(wanted=1000, **done)})
+
+
+def test_the_end_is_told_from_the_pace_of_late() -> None:
+    """A hundred a minute: nine hundred are left, so nine minutes."""
+    pace, run = RecentSpeed(), control()
+    pace.take(run, 0)
+    assert pace.finish_at(run, 0) is None
+    run.progress[Check.KARMA].paid = 100
+    pace.take(run, MINUTE)
+    assert pace.finish_at(run, MINUTE) == 10 * MINUTE
+
+
+def test_a_stopped_check_delays_nothing() -> None:
+    """What will not be asked is not waited for."""
+    pace, run = RecentSpeed(), control(paid=10)
+    pace.take(run, 0)
+    pace.take(run, MINUTE)
+    assert pace.finish_at(run, MINUTE) is None
+    run.stopped_checks[Check.KARMA] = "auth"
+    assert pace.finish_at(run, MINUTE) == MINUTE
+
+
+def test_silence_lasts_over_tries_until_an_answer() -> None:
+    """A run that waits an outage out closes the breaker at each try; the outage goes on."""
+    pace, run = RecentSpeed(), control()
+    run.breaker.opened_at, run.silence.since = 300.0, 5 * MINUTE
+    pace.take(run, 6 * MINUTE)
+    assert pace.silent_since == 5 * MINUTE
+    run.go_on()
+    pace.take(run, 20 * MINUTE)
+    assert pace.silent_since == 5 * MINUTE
+    run.answered += 1
+    pace.take(run, 21 * MINUTE)
+    assert pace.last_answer_at == 21 * MINUTE
+    assert RecentSpeed(silent_since=pace.silent_since) == RecentSpeed()

@@ -1,0 +1,259 @@
+"""A walk through every stop: the doctor is asked, its command is typed, and the run completes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from nightscreen.client.fakes import Canned
+from nightscreen.steps.calling.control import StopReason
+from nightscreen.storage.clock import to_instant
+from tests.kill.drive import settings_for
+from tests.money.service_in_memory import API_KEY, DENIED, LOST, NO_MONEY, REJECTED, Bureau
+from tests.ops.walk import ask_doctor, type_it
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from nightscreen.steps.calling.funding_rounds import Asking
+
+ROWS = 80
+
+
+def later(bureau: Bureau, seconds: float) -> str:
+    """Return an instant some time from the bureau's now, as a deadline is written."""
+    at = to_instant(bureau.loop.micros() + int(seconds * 1_000_000))
+    return datetime.isoformat(at.astimezone(UTC))
+
+
+def from_call(first: int, fault: Canned) -> Callable[[str, str, int], Canned | None]:
+    """Return a fault for every call from a number on."""
+    return lambda _operation, _identity, number: fault if number >= first else None
+
+
+async def unapproved(asking: Asking) -> None:
+    """Let nobody approve the spending."""
+    asking.line.control.stop_run(StopReason.APPROVAL)
+
+
+async def cancelled(asking: Asking) -> None:
+    """Cancel a run as soon as it asks."""
+    asking.line.control.stop_run(StopReason.CANCELLED)
+
+
+@dataclass
+class Stop:
+    """A stop: what brings it about, what mends it, and words the doctor must say first."""
+
+    reason: str
+    fault: Callable[[str, str, int], Canned | None] = lambda *_: None
+    settings: dict[str, Any] | None = None
+    mended: dict[str, Any] | None = None
+    parameters: dict[str, Any] | None = None
+    steer: Any = None
+    wallet: int = 1_000_000
+    wait_s: float = 0
+    rows: int = ROWS
+    first: str = ""
+    in_command: str = ""
+
+
+STOPS = [
+    Stop("budget", parameters={"max_spend": "500"}, in_command="--max-spend"),
+    Stop(
+        "budget",
+        settings={"daily_spend_cap": "500"},
+        mended={"daily_spend_cap": "90000"},
+        first="NIGHTSCREEN_DAILY_SPEND_CAP",
+    ),
+    Stop(
+        "budget",
+        settings={"monthly_spend_cap": "500"},
+        mended={},
+        first="NIGHTSCREEN_MONTHLY_SPEND_CAP",
+    ),
+    Stop("balance", wallet=500, first="top the wallet up by about ₦"),
+    Stop("balance", settings={"balance_floor": "999500"}, mended={}, first="BALANCE_FLOOR"),
+    Stop("auth", fault=from_call(30, DENIED), first="NIGHTSCREEN_API_KEY"),
+    Stop("outage", fault=from_call(30, LOST), first="until the service answers"),
+    Stop("failures", fault=from_call(60, REJECTED), first="errors by kind", rows=120),
+    Stop("deadline", parameters={"deadline": "soon"}, first="--deadline"),
+    Stop(
+        "quota",
+        settings={"max_per_day": {"karma": 50}},
+        wait_s=86_400,
+        first="MAX_PER_DAY",
+    ),
+    Stop("approval", steer=unapproved, in_command="--yes", first="approved"),
+    Stop("cancelled", steer=cancelled),
+]
+
+
+@pytest.mark.parametrize("stop", STOPS, ids=[f"{n}-{each.reason}" for n, each in enumerate(STOPS)])
+def test_the_command_the_doctor_names_ends_a_stop(stop: Stop, tmp_path: Path) -> None:
+    """What is in the way is mended as the doctor says; its command does the rest."""
+    bureau = Bureau(tmp_path, rows=stop.rows, settings=stop.settings or {})
+    bureau.service.before, bureau.service.wallet = stop.fault, stop.wallet
+    parameters = dict(stop.parameters or {})
+    if "deadline" in parameters:
+        parameters["deadline"] = later(bureau, 15)
+    report = bureau.night(steer=stop.steer, **parameters).report
+    assert (report["state"], report["stop_reason"]) == ("stopped", stop.reason)
+    found = ask_doctor(bureau)
+    assert (found.exit_status, found.safe) == (3, True)
+    assert found.run is not None
+    assert found.run["run_id"] == report["run_id"]
+    assert found.remedy is not None
+    assert stop.first in found.remedy.first
+    assert stop.in_command in found.remedy.command
+    if stop.mended is not None:
+        bureau.settings = stop.mended
+    bureau.service.before, bureau.service.wallet = lambda *_: None, 1_000_000
+    bureau.loop.now_s += stop.wait_s
+    again = type_it(bureau, found)
+    assert (again["run_id"], again["state"]) == (report["run_id"], "completed")
+    healthy = ask_doctor(bureau)
+    assert (healthy.exit_status, healthy.remedy) == (0, None)
+
+
+def test_a_resumed_run_keeps_a_deadline_that_lies_ahead(tmp_path: Path) -> None:
+    """A run with no money left at one o'clock still has to be done by six."""
+    bureau = Bureau(tmp_path, rows=ROWS, settings={"resume_every": "PT12H"})
+    bureau.service.wallet = 500
+    bureau.night(deadline=later(bureau, 3600 * 6))
+    found = ask_doctor(bureau)
+    assert found.remedy is not None
+    assert " --deadline 20" in found.remedy.command
+    bureau.service.wallet = 1_000_000
+    assert type_it(bureau, found)["state"] == "completed"
+
+
+def test_money_the_doctor_asks_for_is_enough_and_not_wildly_more(tmp_path: Path) -> None:
+    """The cap it names is the worst cost of what is left, not a guess."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    bureau.night(max_spend="500")
+    found = ask_doctor(bureau)
+    assert found.remedy is not None
+    named = int(found.remedy.command.split()[-1])
+    report = type_it(bureau, found)
+    assert report["state"] == "completed"
+    assert float(report["cost"]["total"]) <= named < 3 * float(report["cost"]["total"])
+
+
+def test_test_mode_is_told_with_a_status_of_its_own(tmp_path: Path) -> None:
+    """Once the service is live the same run is screened in full."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    bureau.service.before = lambda *_: Canned(200, {})
+    bureau.night()
+    found = ask_doctor(bureau)
+    assert (found.exit_status, found.safe) == (4, True)
+    assert found.remedy is not None
+    assert "live" in found.remedy.first
+    bureau.service.before = lambda *_: None
+    assert type_it(bureau, found)["state"] == "completed"
+
+
+def killed(bureau: Bureau) -> None:
+    """Let a run end as by kill: nothing is closed, nothing reported."""
+
+    def breaks(_operation: str, _identity: str, number: int) -> Canned | None:
+        if number == 30:
+            raise RuntimeError
+        return None
+
+    bureau.service.before = breaks
+    with pytest.raises(ExceptionGroup):
+        bureau.night()
+    bureau.service.before = lambda *_: None
+
+
+def test_a_killed_run_goes_on(tmp_path: Path) -> None:
+    """It says what may have been charged, and that nothing is lost."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    killed(bureau)
+    found = ask_doctor(bureau)
+    assert (found.exit_status, found.safe) == (3, True)
+    assert found.run is not None
+    assert found.run["state"] == "killed"
+    assert found.run["in_doubt"] > 0
+    assert type_it(bureau, found)["state"] == "completed"
+
+
+HOLD = (
+    "import sys, time; from pathlib import Path\n"
+    "from nightscreen.storage.journal import open_journal\n"
+    "journal = open_journal(Path(sys.argv[1])); run = journal.runs.newest()[0]\n"
+    "journal.runs.begin(run.run_id, flow=run.flow, batch=run.batch, purpose=run.purpose,"
+    " input_digest=run.input_digest, folder=run.folder, cap_micro=None,"
+    " parameters=run.parameters)\n"
+    "print('held', flush=True); time.sleep(60)\n"
+)
+
+
+def test_a_run_another_process_holds_is_the_one_thing_not_to_start(tmp_path: Path) -> None:
+    """Its process is named; once that is gone the run goes on."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    killed(bureau)
+    arguments = [sys.executable, "-c", HOLD, str(tmp_path / "home")]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        found = ask_doctor(bureau)
+        assert (found.exit_status, found.safe) == (0, False)
+        assert found.why_not is not None
+        assert str(other.pid) in found.why_not
+        assert found.remedy is not None
+        assert found.remedy.command.startswith("nightscreen doctor ")
+        other.kill()
+    found = ask_doctor(bureau)
+    assert found.safe
+    assert type_it(bureau, found)["state"] == "completed"
+
+
+def test_a_run_that_never_started_is_told_as_such(tmp_path: Path) -> None:
+    """An id that the journal does not know points to the list of runs."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    bureau.night()
+    found = ask_doctor(bureau, "20260301-220000-ffffff")
+    assert (found.exit_status, found.run) == (2, None)
+    assert found.remedy is not None
+    assert "never started" in found.remedy.first
+    assert found.remedy.command == "nightscreen runs list"
+
+
+def test_errors_are_told_by_kind_and_check(tmp_path: Path) -> None:
+    """What each check met is counted."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    bureau.service.before = lambda operation, _, number: (
+        REJECTED if operation == "karma" and number % 20 == 7 else None
+    )
+    bureau.night()
+    run = ask_doctor(bureau).run
+    assert run is not None
+    assert run["checks"]["karma"]["errors"] == {"rejected": pytest.approx(4, abs=3)}
+    assert run["checks"]["ecosystem"]["errors"] == {}
+    assert run["last_answer_at"] <= bureau.loop.micros()
+
+
+def test_looking_changes_nothing(tmp_path: Path) -> None:
+    """Not even a lock file: a run may be at work meanwhile."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    bureau.service.before = from_call(30, NO_MONEY)
+    bureau.night()
+    home = tmp_path / "home"
+    before = {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.is_file()}
+    ask_doctor(bureau)
+    settings = settings_for(tmp_path / "nowhere", "http://127.0.0.1:9", API_KEY)
+    after = {
+        path: path.stat().st_mtime_ns
+        for path in home.rglob("*")
+        if path.is_file() and not path.name.endswith(("-shm", "-wal"))
+    }
+    assert {path: before[path] for path in after} == after
+    assert not settings.home.exists()

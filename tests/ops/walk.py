@@ -1,0 +1,47 @@
+"""The on-call engineer in a test: asks the doctor, reads what it says, types what it names.
+
+Nights are spent at a `Bureau` in virtual time. What is expected stands in the tests.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from typer.main import get_command
+
+from nightscreen.cli.doctor import document_of, lines_of
+from nightscreen.cli.main import app
+from nightscreen.steps.ops.diagnostics import diagnose
+from tests.kill.drive import settings_for
+from tests.money.service_in_memory import API_KEY
+
+if TYPE_CHECKING:
+    from nightscreen.steps.ops.diagnostics import Diagnosis
+    from tests.money.service_in_memory import Bureau
+
+KEPT = ("run", "max_spend", "deadline", "yes")
+
+
+def ask_doctor(bureau: Bureau, run_id: str = "") -> Diagnosis:
+    """Ask the doctor about a run of the bureau, or the newest; both its forms must be possible."""
+    settings = settings_for(bureau.below / "home", "http://127.0.0.1:9", API_KEY, **bureau.settings)
+    found = diagnose(settings, run_id, clock=bureau.loop.micros, reaching=lambda _: None)
+    assert document_of(found)["exit_status"] == found.exit_status
+    assert lines_of(found)[-1].startswith("safe to run again: ")
+    return found
+
+
+def options_of(command: str) -> dict[str, Any]:
+    """Return what a command line of `nightscreen screen` asks for, as the command reads it."""
+    program, name, *arguments = shlex.split(command)
+    assert (program, name) == ("nightscreen", "screen")
+    screen = get_command(app).get_command(None, name)  # type: ignore[attr-defined]  # a group's own method
+    context = screen.make_context(name, arguments)
+    return {each: context.params[each] for each in KEPT if context.params[each]}
+
+
+def type_it(bureau: Bureau, found: Diagnosis) -> dict[str, Any]:
+    """Type the command the doctor named, and return the report."""
+    assert found.remedy is not None
+    return bureau.night(**options_of(found.remedy.command)).report

@@ -1,0 +1,172 @@
+"""A run with several workers: the same rows, the same money, one account of both."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nightscreen.sandbox.faults import Latency, fixed
+from nightscreen.schemas.money import to_micro
+from nightscreen.steps.calling.fair_share import blocks, share_of
+from nightscreen.steps.calling.shards import families
+from nightscreen.steps.calling.short_circuit import Chains
+from nightscreen.storage.journal import open_journal
+from tests.screening import CONSENT, Night, World, customer
+from tests.steps.parts_in_a_test import TaskCrew, screen_in_parts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+ROWS = [customer(number, **CONSENT) for number in range(120)]
+SHARED_ROWS = [
+    customer(number, phone=f"+23480300{number // 3:05d}", **CONSENT) for number in range(120)
+]
+SEVERAL = {"karma_identities": ["bvn", "phone"]}
+
+
+def world_under(folder: Path, **settings: Any) -> World:  # noqa: ANN401 - settings
+    """Return a world in a folder of its own."""
+    folder.mkdir()
+    return World(folder, settings={"shard_rows": 50, **settings})
+
+
+def without_times(night: Night) -> pa.Table:
+    """Return the enriched rows without what tells when they were asked."""
+    table = night.table
+    return table.drop_columns([name for name in table.column_names if name.endswith("_at")])
+
+
+def money(night: Night, world: World) -> tuple[str, str]:
+    """Return what the report and what the sandbox say was charged."""
+    return f"{float(night.report['cost']['total']):.2f}", f"{float(world.charged):.2f}"
+
+
+@pytest.mark.parametrize("stop_at_first", [False, True])
+def test_the_same_rows_as_one_process(tmp_path: Path, stop_at_first: bool) -> None:
+    """Row for row and number for number, also where karma stops at a customer's first listing."""
+    one, several = world_under(tmp_path / "one"), world_under(tmp_path / "several")
+    options: dict[str, Any] = {**SEVERAL, "karma_stop_at_first": stop_at_first}
+    alone = one.screen(SHARED_ROWS, **options)
+    together, crew = screen_in_parts(several, SHARED_ROWS, workers=3, **options)
+    assert crew.begun == [1, 2, 3]
+    assert without_times(together).equals(without_times(alone))
+    assert together.report["state"] == "completed"
+    for check, numbers in alone.report["checks"].items():
+        others = together.report["checks"][check]
+        for name in ("lookups", "distinct", "paid", "free", "reused", "spared", "cost", "answers"):
+            assert others[name] == numbers[name], (check, name)
+    assert money(together, several)[0] == money(together, several)[1] == money(alone, one)[0]
+    assert together.report["balance"] == alone.report["balance"]
+
+
+def test_a_cap_holds_over_all_parts(tmp_path: Path) -> None:
+    """Several rounds with what is left; the cap is never passed, and the run says why it ended."""
+    world = world_under(tmp_path / "world")
+    night, _ = screen_in_parts(world, ROWS, workers=2, max_spend="1000")
+    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "budget")
+    reported, charged = money(night, world)
+    assert reported == charged
+    assert 900 < float(charged) <= 1000
+
+
+def test_a_stop_that_one_part_meets_stops_all(tmp_path: Path) -> None:
+    """An empty wallet ends the run for every part, with the reason in the report."""
+    world = world_under(tmp_path / "world")
+    world.sandbox.wallet.balance = 500_000_000
+    night, _ = screen_in_parts(world, ROWS, workers=2)
+    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "balance")
+    assert money(night, world)[0] == money(night, world)[1]
+
+
+def test_what_a_lost_part_had_in_hand_is_taken_up_again(tmp_path: Path) -> None:
+    """Nothing answered is paid for twice, and what it had been answered is the run's own."""
+    world = world_under(tmp_path / "world")
+    world.sandbox.latency = Latency(fixed(30), 0)  # so that it is lost while it asks
+    shards: list[str] = []
+
+    def lose(crew: TaskCrew, part: int, name: str) -> None:
+        shards.append(name)
+        if part == 1 and crew.begun.count(1) == 1 and shards.count(name) == 1:
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.05, lambda: loop.create_task(_kill_once(crew)))
+
+    async def _kill_once(crew: TaskCrew) -> None:
+        if 1 in crew.open and crew.begun.count(1) == 1:
+            await crew.kill(1)
+
+    night, crew = screen_in_parts(world, ROWS, workers=2, on_shard=lose)
+    assert crew.begun.count(1) > 1
+    assert len(shards) > len(set(shards))
+    assert night.report["state"] == "completed"
+    with open_journal(world.folder / "home") as journal:
+        calls = [row for block in journal.runs.calls(night.report["run_id"]) for row in block]
+    answered = [(row.check, row.subject) for row in calls if row.state == "answered"]
+    assert len(answered) == len(set(answered))
+    assert sum(row.cost_micro or 0 for row in calls) == to_micro(
+        Decimal(night.report["cost"]["total"])
+    )
+    for numbers in night.report["checks"].values():
+        assert numbers["reused"] == 0
+        assert numbers["pending"] == 0
+
+
+@given(
+    st.lists(st.lists(st.integers(-1, 11), min_size=2, max_size=2), min_size=1, max_size=20),
+)
+def test_what_waits_for_each_other_is_one_family(rows: list[list[int]]) -> None:
+    """Two lookups of one row are of one family, and a family is never more than is linked."""
+    lookups = np.array(rows, dtype=np.int32)
+    found = families(Chains(lookups, np.zeros(len(rows), dtype=bool), ("bvn", "phone"), 12))
+    linked = {number: {number} for number in range(12)}
+    for row in rows:
+        asked = [number for number in row if number >= 0]
+        merged = set().union(*(linked[number] for number in asked)) if asked else set()
+        for number in merged:
+            linked[number] = merged
+    for number, others in linked.items():
+        assert {int(each) for each in np.flatnonzero(found == found[number])} == others
+
+
+@given(st.integers(1, 12), st.integers(0, 60), st.integers(0, 99))
+def test_shares_add_up_to_the_cap(number: int, cap: int, turn: int) -> None:
+    """Nothing is left unused and nothing is given twice; over some turns everybody has a part."""
+    names = [f"p{place}" for place in range(number)]
+    shares = [share_of(name, names, cap, turn) for name in names]
+    assert sum(shares) == cap
+    assert max(shares) - min(shares) <= 1
+    if cap:
+        turns = range(turn, turn + number)
+        assert all(any(share_of(name, names, cap, each) for each in turns) for name in names)
+
+
+@given(st.integers(0, 1024))
+def test_blocks_are_powers_of_two_that_add_up(slots: int) -> None:
+    """Each block once, so that any smaller number can be kept of them."""
+    found = blocks(slots)
+    assert sum(found) == slots
+    assert len(set(found)) == len(found)
+
+
+def test_a_part_that_is_stopped_and_lives_ends_the_run(tmp_path: Path) -> None:
+    """A suspended process keeps its lock; without a sign of it the run is given up, resumably."""
+    world = world_under(tmp_path / "world", outage_give_up="PT4S")
+
+    def suspend(crew: TaskCrew, part: int, _: str) -> None:
+        if part == 1 and part in crew.books:
+            for cap in crew.open[part].asking.allotted.values():  # type: ignore[union-attr]
+                cap.allotted = 0
+            crew.open[part].line.control.silence.give_up_after_s = None
+
+    night, _ = screen_in_parts(world, ROWS, workers=2, on_shard=suspend)
+    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "outage")
+    assert any("what the run's workers ask" in notice for notice in night.report["notices"])
+    again = world.screen(run=night.report["run_id"])
+    assert again.report["state"] == "completed"

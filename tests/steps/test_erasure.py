@@ -1,0 +1,440 @@
+"""Erasing one person end to end: nothing of them stays, nothing of anyone else is touched."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import openpyxl
+import pyarrow.parquet as pq
+import pytest
+
+from nightscreen.schemas.calls import Caps, ReserveRequest
+from nightscreen.schemas.errors import InputError, OutputError
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps import screening_run
+from nightscreen.steps.privacy.erasure import Whom, erase, look, mend
+from nightscreen.steps.privacy.lookup_subject import lookup_subject
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.erasure import TOMBSTONE, Erasures
+from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.storage.run_files import NOTE, RunFiles
+from tests.screening import CONSENT, Night, World, customer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from nightscreen.storage.journal import Journal
+
+OPTIONS = {"checks": ["bank_account", "karma", "ecosystem"], "batch": "borrowers"}
+ERASED = customer(
+    3, customer_id="CUST-3", phone="08031234567", email="erased@example.ng", **CONSENT
+)
+OTHERS = [
+    customer(number, customer_id=f"CUST-{number}", **CONSENT) for number in (1, 2, 4, 5, 6, 7)
+]
+for _each in OTHERS[:2]:  # not their own account: somebody has to look at them
+    _each["account_number"], _each["bank_code"] = (
+        customer(int(_each["customer_id"][5:]) + 20)[name]
+        for name in ("account_number", "bank_code")
+    )
+BROKEN = {"customer_id": "CUST-3", "bvn": "12", "first_name": "Repeated"}
+NAMELESS = {**ERASED, "customer_id": "", "first_name": "Nameless"}
+REFUSED = {"customer_id": "", "bvn": "22000000099", "first_name": "Other"}
+ROWS = [*OTHERS[:3], ERASED, *OTHERS[3:], BROKEN, NAMELESS, REFUSED]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A world without a night yet."""
+    return World(tmp_path)
+
+
+@pytest.fixture
+def nights(world: World) -> list[Night]:
+    """Two nights in which everybody was screened."""
+    return [world.screen(ROWS, **OPTIONS), world.screen(ROWS, **OPTIONS)]
+
+
+@pytest.fixture
+def journal(world: World, nights: list[Night]) -> Iterator[Journal]:
+    """The journal after both nights."""
+    with open_journal(world.folder / "home") as opened:
+        yield opened
+
+
+def erased(journal: Journal, **whom: str) -> dict[str, Any]:
+    """Erase somebody."""
+    return erase(journal, look(journal, Customers.of(journal), Whom(**whom)))
+
+
+def needles(journal: Journal) -> list[bytes]:
+    """Return everything by which the erased person would be recognised."""
+    found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3"))
+    person = found.person(journal)
+    bodies = Erasures.of(journal).traces_of(person)
+    pseudonyms = person.all
+    words = (ERASED["bvn"], ERASED["account_number"], "8031234567", "erased@example.ng", "CUST-3")
+    hexes = [each.hex().encode() for each in pseudonyms]
+    return [*pseudonyms, *bodies, *hexes, *(word.encode() for word in words)]
+
+
+def content(path: Path) -> bytes:
+    """Return what a file holds, compressed ones opened."""
+    if path.suffix == ".parquet":
+        return repr(pq.read_table(path).to_pylist()).encode() + path.read_bytes()
+    if path.suffix == ".xlsx":
+        book = openpyxl.load_workbook(path)
+        return repr([list(sheet.values) for sheet in book.worksheets]).encode()
+    return path.read_bytes()
+
+
+def everything(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield each file of HOME and the outputs with its content."""
+    for top in ("home", "out"):
+        for path in sorted((folder / top).rglob("*")):
+            if path.is_file():
+                yield path, content(path)
+
+
+def test_nothing_of_the_person_is_left_anywhere(world: World, journal: Journal) -> None:
+    """Neither identifiers nor pseudonyms, in the raw bytes of journal, log and outputs."""
+    wanted = needles(journal)
+    before = b"".join(each for _, each in everything(world.folder))
+    assert sum(needle in before for needle in wanted) > len(wanted) / 2
+    done = erased(journal, customer_id="CUST-3")
+    assert done["log_emptied"]
+    for path, held in everything(world.folder):
+        assert not [needle for needle in wanted if needle in held], path
+
+
+def test_the_books_still_add_up(journal: Journal, nights: list[Night], world: World) -> None:
+    """Every naira stays: calls as tombstones, counters, tallies and reports as they were."""
+    spent = journal.money.of_run(nights[0].report["run_id"])
+    done = erased(journal, customer_id="CUST-3")
+    assert verify_journal(journal) == []
+    assert journal.money.of_run(nights[0].report["run_id"]) == spent
+    assert (done["answers"], done["calls"]) == (3, 3)
+    calls = pq.read_table(nights[0].folder / "calls.parquet")
+    mine = [row for row in calls.to_pylist() if row["pseudonym"] == TOMBSTONE.hex()]
+    assert len(mine) == 3
+    assert sum(row["cost"] for row in mine) == Decimal(done["cost"])
+    assert all(row["consent_reference"] is None for row in mine)
+    assert sum(calls["cost"].to_pylist()) == Decimal(world.charged)
+    kept = json.loads((nights[0].folder / "report.json").read_text("utf-8"))
+    assert kept == nights[0].report
+
+
+def test_other_rows_stay_as_they_were(journal: Journal, nights: list[Night]) -> None:
+    """The same rows in the same order, the same schema, quarantine byte for byte."""
+    tables = [night.table for night in nights]
+    quarantine = (nights[0].folder / "quarantine.csv").read_bytes().splitlines(keepends=True)
+    lists = (nights[0].folder / "decisions.csv").read_bytes().splitlines(keepends=True)
+    erased(journal, customer_id="CUST-3")
+    for night, table in zip(nights, tables, strict=True):
+        rest = [row for row in table.to_pylist() if row["customer_id"] != "CUST-3"]
+        assert len(rest) == len(OTHERS)
+        assert night.rows == rest
+        assert night.table.schema.equals(table.schema, check_metadata=True)
+    left = [
+        screening_run
+        for screening_run in quarantine
+        if b"Repeated" not in screening_run and b"Nameless" not in screening_run
+    ]
+    assert (nights[0].folder / "quarantine.csv").read_bytes() == b"".join(left)
+    assert b"Other" in b"".join(left)
+    left = [screening_run for screening_run in lists if b"CUST-3" not in screening_run]
+    assert (nights[0].folder / "decisions.csv").read_bytes() == b"".join(left)
+
+
+def test_the_manifest_tells_of_it(journal: Journal, nights: list[Night]) -> None:
+    """New digests, sizes and row counts, and why; nothing that names anybody."""
+    erased(journal, customer_id="CUST-3")
+    for night in nights:
+        manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+        for name, told in manifest["files"].items():
+            held = (night.folder / name).read_bytes()
+            assert told["sha256"] == hashlib.sha256(held).hexdigest(), name
+            assert told["bytes"] == len(held)
+        assert manifest["files"]["enriched/part-00000.parquet"]["rows"] == len(OTHERS)
+        assert manifest["files"]["quarantine.csv"]["rows"] == 1
+        (note,) = manifest["rewritten"]
+        assert note["reason"] == "erasure"
+        assert "quarantine.csv" in note["files"]
+        assert not (night.folder / NOTE).exists()
+
+
+def test_the_person_is_not_found_any_more(journal: Journal) -> None:
+    """Subject access and a second erasure know nobody; the audit knows that something was."""
+    erased(journal, customer_id="CUST-3")
+    with pytest.raises(InputError, match="no such customer"):
+        lookup_subject(journal, Customers.of(journal), "CUST-3")
+    with pytest.raises(InputError, match="nothing is held"):
+        erased(journal, customer_id="CUST-3")
+    (screening_run,) = Erasures.of(journal).audit()
+    assert (screening_run.kind, screening_run.answers, screening_run.calls) == ("erasure", 3, 3)
+    assert screening_run.finished_at is not None
+    assert screening_run.files
+
+
+def test_a_person_in_the_file_again_is_asked_anew(world: World, nights: list[Night]) -> None:
+    """Only the erased person's lookups are asked again."""
+    with open_journal(world.folder / "home") as journal:
+        erased(journal, customer_id="CUST-3")
+    asked = len(world.calls())
+    third = world.screen(ROWS, **OPTIONS)
+    assert len(world.calls()) == asked + 3
+    assert third.column("karma_source").count("asked") == 1
+
+
+def test_a_bvn_erases_every_row_that_has_it(world: World) -> None:
+    """Under whatever customer ids, in quarantine too; others stay."""
+    twin = {**ERASED, "customer_id": "CUST-33"}
+    night = world.screen([*OTHERS, ERASED, twin, NAMELESS], **OPTIONS)
+    with open_journal(world.folder / "home") as journal:
+        done = erased(journal, bvn=ERASED["bvn"])
+        assert verify_journal(journal) == []
+    assert night.column("customer_id") == [each["customer_id"] for each in OTHERS]
+    assert done["shared_with"] == 0
+    for _, held in everything(world.folder):
+        assert ERASED["bvn"].encode() not in held
+
+
+def test_a_shared_identifier_is_told_and_asked_again(world: World) -> None:
+    """A household's account: the answer goes, the other customer's row stays."""
+    spouse = customer(8, customer_id="CUST-8", **CONSENT)
+    spouse |= {name: ERASED[name] for name in ("account_number", "bank_code")}
+    rows = [ERASED, spouse, *OTHERS]
+    world.screen(rows, **OPTIONS)
+    with open_journal(world.folder / "home") as journal:
+        done = erased(journal, customer_id="CUST-3")
+    assert done["shared_with"] == 1
+    second = world.screen([spouse, *OTHERS], **OPTIONS)
+    assert second.column("bank_account_source") == ["asked"] + ["reused"] * len(OTHERS)
+    assert second.column("karma_source") == ["reused"] * (len(OTHERS) + 1)
+
+
+def test_a_batch_narrows_whom_an_id_means(world: World) -> None:
+    """The same id under another batch name may be somebody else."""
+    world.screen([ERASED, OTHERS[0]], **OPTIONS)
+    stranger = {**OTHERS[1], "customer_id": "CUST-3"}
+    other = world.screen([stranger], **{**OPTIONS, "batch": "traders"})
+    with open_journal(world.folder / "home") as journal:
+        erased(journal, customer_id="CUST-3", batch="borrowers")
+        assert lookup_subject(journal, Customers.of(journal), "CUST-3")[0].batch == "traders"
+    assert other.column("customer_id") == ["CUST-3"]
+
+
+def test_erasing_again_finishes_after_a_crash(
+    journal: Journal,
+    nights: list[Night],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cut short at each file in turn, it goes on where it stopped."""
+    wanted = needles(journal)
+    whole = RunFiles._touch
+    for crash_at in range(1, 12):
+        seen: list[object] = []
+
+        def touch(
+            self: RunFiles, file: Path, limit: int = crash_at, seen: list[object] = seen
+        ) -> None:
+            seen.append(file)
+            if len(seen) > limit:
+                raise OutputError("the disk is full")
+            whole(self, file)
+
+        monkeypatch.setattr(RunFiles, "_touch", touch)
+        try:
+            erased(journal, customer_id="CUST-3")
+        except OutputError:
+            continue
+        except InputError:
+            break
+    monkeypatch.setattr(RunFiles, "_touch", whole)
+    for path, held in everything(world.folder):
+        assert not [needle for needle in wanted if needle in held], path
+    for night in nights:
+        manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+        for name, told in manifest["files"].items():
+            held = (night.folder / name).read_bytes()
+            assert told["sha256"] == hashlib.sha256(held).hexdigest(), name
+
+
+def test_a_manifest_is_mended_after_a_crash_behind_the_files(
+    journal: Journal, nights: list[Night], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file was rewritten and nobody is found any more, yet the manifest still tells it."""
+
+    def crash(self: RunFiles, at: str) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFiles, "finish", crash)
+        with pytest.raises(KeyboardInterrupt):
+            erased(journal, customer_id="CUST-3")
+    assert mend(journal) == len(nights)
+    assert mend(journal) == 0
+    for night in nights:
+        manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+        told = manifest["files"]["enriched/part-00000.parquet"]
+        held = (night.folder / "enriched" / "part-00000.parquet").read_bytes()
+        assert told["sha256"] == hashlib.sha256(held).hexdigest()
+        assert not (night.folder / NOTE).exists()
+
+
+def test_a_run_taken_up_again_meanwhile_is_told(journal: Journal, world: World) -> None:
+    """Its files are its own then; the erasure is not passed off as done."""
+    found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3"))
+    run = found.runs[0]
+    with open_journal(world.folder / "home") as other:
+        other.runs.begin(
+            run.run_id,
+            flow=run.flow,
+            batch=run.batch,
+            purpose=run.purpose,
+            input_digest=run.input_digest,
+            folder=run.folder,
+            cap_micro=None,
+            parameters=run.parameters,
+        )
+        with pytest.raises(InputError, match="taken up again meanwhile"):
+            erase(journal, found)
+    assert erased(journal, customer_id="CUST-3")["rows"]
+    assert [
+        screening_run.finished_at is None for screening_run in Erasures.of(journal).audit()
+    ] == [False, True]
+
+
+def test_parts_of_files_that_a_killed_run_left_go_too(
+    journal: Journal, nights: list[Night]
+) -> None:
+    """They may hold anybody."""
+    left = nights[0].folder / "enriched" / ".part-00001.parquet.77-abcd.part"
+    left.write_bytes(ERASED["bvn"].encode())
+    erased(journal, customer_id="CUST-3")
+    assert not left.exists()
+
+
+def test_a_run_under_way_is_waited_for(journal: Journal, world: World) -> None:
+    """A living run that cannot be shown not to have the person is refused, nothing changed."""
+    with open_journal(world.folder / "home") as other:
+        other.runs.begin(
+            "run-live",
+            flow="screen_batch",
+            batch="borrowers",
+            purpose="portfolio",
+            input_digest="sha256:0",
+            folder=str(world.folder / "out" / "run-live"),
+            cap_micro=None,
+            parameters={},
+        )
+        with pytest.raises(InputError, match="run-live is under way"):
+            erased(journal, customer_id="CUST-3")
+    assert lookup_subject(journal, Customers.of(journal), "CUST-3")
+
+
+@pytest.mark.parametrize("with_person", [True, False])
+def test_a_planned_run_is_waited_for_only_if_it_has_the_person(
+    journal: Journal, world: World, with_person: bool
+) -> None:
+    """What a living run works on is known once it has planned; a shared account counts too."""
+    spouse = {**OTHERS[4], "customer_id": "CUST-9"}
+    if with_person:
+        spouse |= {name: ERASED[name] for name in ("account_number", "bank_code")}
+    path = world.write([OTHERS[5], spouse], "traders.csv")
+    settings = read_settings(
+        base_url="http://127.0.0.1:1", api_key="sandbox-key", home=world.folder / "home"
+    )
+    run = screening_run.open_line(
+        ScreenBatch(input=str(path), output=str(world.folder / "out"), batch="traders"), settings
+    )
+    try:
+        screening_run.take_in(run)
+        screening_run.make_plan(run)
+        if with_person:
+            with pytest.raises(InputError, match="is under way"):
+                erased(journal, customer_id="CUST-3")
+        else:
+            assert erased(journal, customer_id="CUST-3")["answers"] == 3
+    finally:
+        run.close()
+
+
+def test_an_intent_of_a_living_process_is_waited_for(journal: Journal, world: World) -> None:
+    """Asked at this very moment: the journal itself refuses."""
+    found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3"))
+    with open_journal(world.folder / "home") as other:
+        subject = other.pseudonyms.subject("bvn", ERASED["bvn"])
+        other.calls.reserve(
+            "run-x",
+            "portfolio",
+            [ReserveRequest("karma", "bvn", subject, 1, None, 1)],
+            Caps(),
+            since=1 << 60,
+        )
+        with pytest.raises(InputError, match="asking about this person"):
+            erase(journal, found)
+    erase(journal, found)
+    assert verify_journal(journal) == []
+
+
+def test_a_legal_hold_goes_first(journal: Journal, nights: list[Night]) -> None:
+    """A held run's person is not erased before the hold is released."""
+    run_id = nights[0].report["run_id"]
+    Erasures.of(journal).hold(run_id, "claim 7")
+    with pytest.raises(InputError, match="legal hold"):
+        erased(journal, customer_id="CUST-3")
+    assert Erasures.of(journal).release(run_id)
+    assert erased(journal, customer_id="CUST-3")["answers"] == 3
+
+
+def test_reviews_in_the_workbook_stay(journal: Journal, nights: list[Night]) -> None:
+    """What was written into other rows is kept, as text; the headings too."""
+    path = nights[0].folder / "decisions.xlsx"
+    with (nights[0].folder / "decisions.csv").open(encoding="utf-8", newline="") as file:
+        ids = [row["customer_id"] for row in csv.DictReader(file)]
+    assert len(set(ids)) > 2
+    assert "CUST-3" in ids
+    book = openpyxl.load_workbook(path)
+    for sheet in book.worksheets:
+        for row in sheet.iter_rows(min_row=2):
+            if sheet.title in {"Decline", "Review", "Undecided"} and row[0].value:
+                sheet.cell(row[0].row or 0, sheet.max_column - 1, f"note on {row[0].value}")
+    book.save(path)
+    erased(journal, customer_id="CUST-3")
+    text = content(path).decode()
+    assert "CUST-3" not in text
+    sheet = openpyxl.load_workbook(path)["Review"]
+    assert sheet.auto_filter.ref is not None
+    assert [each.sqref.ranges for each in sheet.data_validations.dataValidation]
+    for other in set(ids) - {"CUST-3"}:
+        assert f"note on {other}" in text
+
+
+def test_a_workbook_nobody_can_read_is_removed(journal: Journal, nights: list[Night]) -> None:
+    """It may hold the person; the list as CSV stays."""
+    (nights[0].folder / "decisions.xlsx").write_bytes(b"not a workbook")
+    done = erased(journal, customer_id="CUST-3")
+    assert done["removed_unread"] == ["decisions.xlsx"]
+    assert not (nights[0].folder / "decisions.xlsx").exists()
+
+
+def test_a_folder_that_is_gone_is_told(journal: Journal, nights: list[Night]) -> None:
+    """Outputs that were moved away are not reached."""
+    nights[0].folder.rename(nights[0].folder.with_name("moved"))
+    assert erased(journal, customer_id="CUST-3")["absent_folders"] == 1
+
+
+def test_nobody_is_told_by_name(journal: Journal) -> None:
+    """Errors and what is found never show an identifier."""
+    found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3", bvn=ERASED["bvn"]))
+    assert ERASED["bvn"] not in repr(found)
+    assert "CUST-3" not in repr(found)

@@ -1,0 +1,138 @@
+"""The call book: one writer, groups back to back, and what happens when the journal breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.schemas.calls import (
+    CallResult,
+    CallState,
+    Caps,
+    Reservation,
+    ReservationStatus,
+    ReserveRequest,
+)
+from nightscreen.schemas.errors import JournalError
+from nightscreen.steps.calling.journal_writer import JournalWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ASK = ReserveRequest("karma", "bvn", b"\0" * 16, 10, None, 1)
+
+
+def settled(number: int) -> CallResult:
+    """Return an outcome."""
+    return CallResult(number, ASK, 0, CallState.ANSWERED, 0, cost_micro=0)
+
+
+class Store:
+    """Keeps groups as they were committed."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+        self.caps: list[Caps] = []
+        self.error: Exception | None = None
+
+    def reserve(
+        self, run_id: str, purpose: str, asks: Sequence[ReserveRequest], caps: Caps, *, since: int
+    ) -> list[Reservation]:
+        """Reservation all."""
+        self.caps.append(caps)
+        if self.error is not None:
+            raise self.error
+        return [
+            Reservation(ReservationStatus.GRANTED, number, 0) for number, _ in enumerate(asks, 1)
+        ]
+
+    def settle(self, run_id: str, outcomes: Sequence[CallResult]) -> None:
+        """Commit a group."""
+        if self.error is not None:
+            raise self.error
+        self.groups.append([each.call_id for each in outcomes])
+
+
+def book(store: Store) -> JournalWriter:
+    """Return a call book."""
+    return JournalWriter(store, run_id="run", purpose="portfolio", caps=Caps(), since=0)
+
+
+async def test_outcomes_that_arrive_together_are_one_group() -> None:
+    """No outcome waits for a commit of its own; the order is kept."""
+    store = Store()
+    written = book(store)
+    done: list[int] = []
+    for number in range(5):
+        written.settle(settled(number), lambda number=number: done.append(number))  # type: ignore[misc]
+    await written.drain()
+    written.close()
+    assert store.groups == [[0, 1, 2, 3, 4]]
+    assert done == [0, 1, 2, 3, 4]
+
+
+async def test_outcomes_handed_in_while_writing_go_into_the_next_group() -> None:
+    """Commits follow each other; what is handed in by a callback is written too."""
+    store = Store()
+    written = book(store)
+    written.settle(settled(1), lambda: written.settle(settled(2), lambda: None))
+    await written.drain()
+    written.close()
+    assert store.groups == [[1], [2]]
+
+
+@pytest.mark.parametrize("error", [JournalError("full"), OSError("gone")])
+async def test_a_failed_commit_breaks_the_book_and_is_tried_once_more(error: Exception) -> None:
+    """Whoever waits is told; at the end the outcomes get another chance."""
+    store = Store()
+    store.error = error
+    written = book(store)
+    told = asyncio.Event()
+    written.settle(settled(1), told.set)
+    await told.wait()
+    assert isinstance(written.broken, JournalError)
+    store.error = None
+    await written.drain()
+    assert store.groups == [[1]]
+    await written.drain()
+    assert store.groups == [[1]]
+    written.close()
+
+
+async def test_the_first_error_stays() -> None:
+    """Later errors do not hide what broke the book."""
+    written = book(Store())
+    first = JournalError("first")
+    assert written.breaks(first) is first
+    assert written.breaks(ValueError("22123456789")) is first
+    written.close()
+
+
+async def test_a_strange_error_is_told_without_its_text() -> None:
+    """Texts of foreign errors may hold identifiers: only the kind is told."""
+    written = book(Store())
+    assert "22123456789" not in str(written.breaks(ValueError("22123456789")))
+    written.close()
+
+
+async def test_caps_may_be_replaced_while_a_run_goes_on() -> None:
+    """Each block is held against the caps of its moment."""
+    store = Store()
+    written = book(store)
+    await written.reserve([ASK])
+    written.caps = Caps(run_micro=5)
+    await written.reserve([ASK])
+    written.close()
+    assert [caps.run_micro for caps in store.caps] == [None, 5]
+
+
+async def test_a_refused_reservation_is_raised() -> None:
+    """Nothing of the block may be sent."""
+    store = Store()
+    store.error = JournalError("locked")
+    written = book(store)
+    with pytest.raises(JournalError, match="locked"):
+        await written.reserve([ASK])
+    written.close()

@@ -1,0 +1,102 @@
+"""Signals of a batch: who shares what, counted as the plain rule says, in any portions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nightscreen.schemas.checks import IdentityKind
+from nightscreen.schemas.rows import Flaw, row_schema
+from nightscreen.steps.planning.shared_identifiers import SIGNALS, count_shared
+
+some = st.sampled_from([None, "1", "2", "3"])
+rows_drawn = st.lists(
+    st.fixed_dictionaries(
+        {
+            "bvn": some,
+            "bank_code": st.sampled_from([None, "058", "044"]),
+            "account_number": some,
+            "phone": some,
+            "image_url": some,
+            "flaws": st.sampled_from([0, int(Flaw.BVN), int(Flaw.ACCOUNT), int(Flaw.PHONE)]),
+        }
+    ),
+    max_size=30,
+)
+
+
+def table(rows: list[dict[str, Any]]) -> pa.Table:
+    """Return rows in the shape of intake."""
+    return pa.Table.from_pylist([{"flaws": 0, **row} for row in rows], schema=row_schema())
+
+
+def plainly(rows: list[dict[str, Any]]) -> list[dict[str, int | None]]:
+    """Return the signals of each row by the rule as it is said."""
+
+    def sound(row: dict[str, Any], name: str, flaw: Flaw) -> str | None:
+        value: str | None = row[name]
+        return None if row["flaws"] & flaw else value
+
+    def account(row: dict[str, Any]) -> object:
+        named = sound(row, "account_number", Flaw.ACCOUNT)
+        return None if None in (named, row["bank_code"]) else (row["bank_code"], named)
+
+    keys: dict[str, list[Any]] = {
+        "batch_same_bvn": [sound(row, "bvn", Flaw.BVN) for row in rows],
+        "batch_same_account": [account(row) for row in rows],
+        "batch_same_phone": [sound(row, "phone", Flaw.PHONE) for row in rows],
+        "batch_same_image": [sound(row, "image_url", Flaw.IMAGE) for row in rows],
+    }
+    found: list[dict[str, int | None]] = [{} for _ in rows]
+    for name, values in keys.items():
+        counts = Counter(values)
+        for place, value in enumerate(values):
+            found[place][name] = None if value is None else counts[value] - 1
+    pairs = set(zip(keys["batch_same_account"], keys["batch_same_bvn"], strict=True))
+    for place, value in enumerate(keys["batch_same_account"]):
+        bvns = [bvn for one, bvn in pairs if one == value and bvn is not None]
+        found[place]["batch_account_bvns"] = None if value is None else len(bvns)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows_drawn, st.integers(1, 7))
+def test_sharing_is_counted_as_said_in_any_portions(rows: list[dict[str, Any]], size: int) -> None:
+    """Portions of any size give each row what the plain rule over the whole batch gives."""
+    chunks = [table(rows[start : start + size]) for start in range(0, len(rows), size)]
+    shared = count_shared(chunks)
+    found = [row for number in range(len(chunks)) for row in shared.table(number).to_pylist()]
+    assert found == plainly(rows)
+
+
+def test_an_empty_batch_shares_nothing() -> None:
+    """No rows, no signals, and the columns are there all the same."""
+    shared = count_shared([table([])])
+    assert shared.table(0).num_rows == 0
+    assert tuple(shared.table(0).column_names) == SIGNALS
+
+
+def test_a_phone_or_email_of_more_than_twenty_is_a_placeholder() -> None:
+    """Twenty customers may share one, twenty-one cannot; a BVN is never a placeholder."""
+    rows = [{"phone": "+2340000000000", "email": "a@b.ng", "bvn": "1"} for _ in range(20)]
+    for more, expected in ((0, False), (1, True)):
+        batch = [*rows, *rows[:more], {"phone": "+2348031234567"}]
+        shared = count_shared([table(batch)])
+        for kind in (IdentityKind.PHONE, IdentityKind.EMAIL):
+            found = shared.placeholders(0, kind)
+            assert found[:-1].tolist() == [expected] * (20 + more)
+            assert not found[-1]
+        assert not np.any(shared.placeholders(0, IdentityKind.BVN))
+
+
+def test_sharing_is_found_across_portions() -> None:
+    """Two portions of twenty thousand rows each: every BVN of one is in the other."""
+    chunk = table([{"bvn": f"{22_200_000_000 + number}"} for number in range(20_000)])
+    shared = count_shared([chunk, chunk])
+    assert set(shared.table(0)["batch_same_bvn"].to_pylist()) == {1}
+    assert set(shared.table(1)["batch_same_bvn"].to_pylist()) == {1}

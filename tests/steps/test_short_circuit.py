@@ -1,0 +1,421 @@
+"""Karma by several identities, and stopping at the first that is listed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.people import karma_of
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.plan import LookupStatus
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps import screening_run
+from nightscreen.steps.calling import funding_rounds as asking
+from nightscreen.steps.calling.short_circuit import NOTHING, Chains, ShortCircuit, Step
+from nightscreen.steps.planning.quoting import quote_batch
+from tests.money.service_in_memory import LOST, Bureau
+from tests.screening import World, customer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+KINDS = ["bvn", "phone", "email", "domain", "nuban"]
+ENDS = ("paid", "free", "reused", "spared", "failed", "pending", "in_doubt")
+STOP: dict[str, Any] = {"checks": ["karma"], "karma_stop_at_first": True}
+
+
+def adds_up(report: dict[str, Any]) -> bool:
+    """Tell whether karma's numbers, and those of its identities, account for every lookup."""
+    part = report["checks"]["karma"]
+    each = part["identities"].values()
+    rows = report["rows"]
+    return (
+        rows["read"] == rows["screened"] + rows["quarantined"]
+        and part["distinct"] == sum(part[end] for end in ENDS)
+        and all(one["distinct"] == sum(one[end] for end in ENDS) for one in each)
+        and all(
+            part[name] == sum(one[name] for one in each)
+            for name in ("lookups", "distinct", "attempts", *ENDS)
+        )
+        and Decimal(part["cost"]) == sum(Decimal(one["cost"]) for one in each)
+    )
+
+
+def numbers(kind: str, *, listed: bool) -> Iterator[int]:
+    """Yield numbers whose made-up BVN or phone is listed, or is not."""
+    for number in range(1, 100_000):
+        identity = f"22{number:09d}" if kind == "bvn" else f"+234803{number:07d}"
+        if (karma_of(identity) is not None) == listed:
+            yield number
+
+
+def phone(number: int) -> str:
+    """Return a made-up phone as a lender writes it."""
+    return f"0803{number:07d}"
+
+
+def nuban(row: dict[str, str]) -> str:
+    """Return a customer's account as karma is asked by it."""
+    return f"{row['bank_code']}-{row['account_number']}"
+
+
+@pytest.fixture(scope="module")
+def people() -> list[dict[str, str]]:
+    """Return customers of whom some are listed by BVN, some by phone, some by both, most not."""
+    bvns = {listed: numbers("bvn", listed=listed) for listed in (True, False)}
+    phones = {listed: numbers("phone", listed=listed) for listed in (True, False)}
+    mix = [(True, True), (True, False), (False, True), *[(False, False)] * 5] * 4
+    return [
+        customer(next(bvns[by_bvn]), phone=phone(next(phones[by_phone])))
+        for by_bvn, by_phone in mix
+    ]
+
+
+def test_each_identity_is_its_own_lookup_and_listing(world: World) -> None:
+    """Five identities are five calls a row, five lines of the quote and of the report."""
+    rows = [
+        customer(
+            number,
+            phone=phone(number),
+            email=f"person{number}@mail{number}.example",
+            domain=f"shop{number}.example",
+        )
+        for number in range(1, 41)
+    ]
+    night = world.screen(rows, checks=["karma"], karma_identities=KINDS)
+    paths = Counter(call["identity"] for call in world.calls("karma"))
+    asked = [
+        [row["bvn"], f"+234{row['phone'][1:]}", row["email"], row["domain"], nuban(row)]
+        for row in rows
+    ]
+    assert len(paths) == 200
+    for row, given_ in zip(night.rows, asked, strict=True):
+        by = [kind for kind, one in zip(KINDS, given_, strict=True) if karma_of(one) is not None]
+        assert (row["karma_listed_by"] or []) == by
+        assert [each["identity_kind"] for each in row["karma_listings"]] == by
+    parts = night.report["checks"]["karma"]["identities"]
+    assert list(parts) == KINDS
+    assert all(part["distinct"] == 40 for part in parts.values())
+    assert sum(part["rows_listed"] for part in parts.values()) == sum(
+        len(row["karma_listed_by"]) for row in night.rows
+    )
+    assert adds_up(night.report)
+
+
+def test_an_identity_named_twice_is_asked_once(world: World) -> None:
+    """A choice that is repeated changes nothing."""
+    night = world.screen([customer(3)], checks=["karma"], karma_identities=["bvn", "bvn"])
+    assert len(world.calls("karma")) == 1
+    assert night.report["checks"]["karma"]["lookups"] == 1
+
+
+def test_no_more_is_asked_about_who_is_listed(world: World, people: list[dict[str, str]]) -> None:
+    """Phones of those whose BVN is listed are spared, all others asked; no status differs."""
+    night = world.screen(people, karma_identities=["bvn", "phone"], **STOP)
+    part = night.report["checks"]["karma"]
+    assert part["identities"]["bvn"]["spared"] == 0
+    assert part["identities"]["phone"]["spared"] == 8
+    assert part["spared"] == 8
+    assert part["pending"] == 0
+    assert len(world.calls("karma")) == 2 * len(people) - 8
+    assert adds_up(night.report)
+    assert night.report["cost"]["total"] == f"{Decimal(world.charged):.2f}"
+    full = World(world.folder / "full", world.sandbox)
+    full.folder.mkdir()
+    asked = full.screen(people, checks=["karma"], karma_identities=["bvn", "phone"])
+    assert asked.report["checks"]["karma"]["spared"] == 0
+    assert night.column("karma_status") == asked.column("karma_status")
+    assert set(night.column("karma_status")) == {"listed", "clear"}
+    assert night.column("decision") == asked.column("decision")
+
+
+def test_the_order_of_asking_is_the_lender_s(world: World, people: list[dict[str, str]]) -> None:
+    """With phones first it is the BVNs that are spared."""
+    night = world.screen(people, karma_identities=["phone", "bvn"], **STOP)
+    parts = night.report["checks"]["karma"]["identities"]
+    assert list(parts) == ["phone", "bvn"]
+    assert (parts["phone"]["spared"], parts["bvn"]["spared"]) == (0, 8)
+    assert {tuple(by) for by in night.column("karma_listed_by")} == {(), ("bvn",), ("phone",)}
+
+
+def test_a_shared_lookup_is_asked_while_any_row_needs_it(world: World) -> None:
+    """The phone of a listed customer is asked about where it is also a clear customer's."""
+    listed, clear = next(numbers("bvn", listed=True)), next(numbers("bvn", listed=False))
+    other = next(number for number in numbers("bvn", listed=True) if number != listed)
+    ours = next(numbers("phone", listed=False))
+    rows = [customer(number, phone=phone(ours)) for number in (listed, clear, other)]
+    night = world.screen(rows, karma_identities=["bvn", "phone"], **STOP)
+    assert len(world.calls("karma")) == 4
+    assert night.report["checks"]["karma"]["spared"] == 0
+    assert night.column("karma_status") == ["listed", "clear", "listed"]
+    alone = World(world.folder / "alone", world.sandbox)
+    alone.folder.mkdir()
+    night = alone.screen([rows[0], rows[2]], karma_identities=["bvn", "phone"], **STOP)
+    assert night.report["checks"]["karma"]["spared"] == 1
+    assert night.report["checks"]["karma"]["lookups"] == 4
+
+
+def test_an_identity_that_is_absent_is_passed_over(world: World) -> None:
+    """Who has no BVN is asked about by phone at once."""
+    row = {**customer(next(numbers("bvn", listed=False))), "bvn": "", "phone": phone(7)}
+    night = world.screen([row], karma_identities=["bvn", "phone"], **STOP)
+    assert len(world.calls("karma")) == 1
+    assert night.column("karma_status") != ["ineligible"]
+
+
+def test_a_listing_at_hand_spares_before_anything_is_asked(
+    world: World, people: list[dict[str, str]]
+) -> None:
+    """On the second night known listings cost nothing, and the quote knows it."""
+    world.screen(people, checks=["karma"], karma_identities=["phone"])
+    before = len(world.calls("karma"))
+    night = world.screen(people, karma_identities=["bvn", "phone"], **STOP)
+    parts = night.report["checks"]["karma"]["identities"]
+    assert parts["phone"]["reused"] == len(people)
+    assert parts["bvn"]["spared"] == 8
+    assert len(world.calls("karma")) - before == len(people) - 8
+    assert adds_up(night.report)
+
+
+def test_a_capped_run_is_taken_up_again_without_paying_twice(
+    world: World, people: list[dict[str, str]]
+) -> None:
+    """Session by session under a growing cap: the end is that of one run, and nothing repeats."""
+    world.settings = {"shard_rows": 10}
+    night = world.screen(people, karma_identities=["bvn", "phone"], max_spend="30", **STOP)
+    assert night.report["stop_reason"] == "budget"
+    assert adds_up(night.report)
+    run_id = night.report["run_id"]
+    for cap in ("60", "61", "90", "1000"):
+        night = world.screen(run=run_id, max_spend=cap)
+        assert adds_up(night.report)
+        assert Decimal(world.charged) <= Decimal(cap)
+    assert night.report["state"] == "completed"
+    assert night.report["checks"]["karma"]["spared"] == 8
+    paths = Counter(call["identity"] for call in world.calls("karma"))
+    assert max(paths.values()) == 1
+    assert len(paths) == 2 * len(people) - 8
+    assert night.report["cost"]["total"] == f"{Decimal(world.charged):.2f}"
+
+
+def test_a_lost_answer_holds_nobody_up(tmp_path: Path) -> None:
+    """Where the first identity stays in doubt, the next one is asked: nothing says listed."""
+    bureau = Bureau(tmp_path, rows=80, settings={"attempts": 1, "tolerated_failure_pct": 100})
+    bureau.service.after = lambda _operation, _identity, number: LOST if number % 4 == 1 else None
+    report = bureau.night(karma_identities=["bvn", "phone", "email"], **STOP).report
+    part = report["checks"]["karma"]
+    assert part["in_doubt"] > 0
+    assert part["pending"] == 0
+    assert adds_up(report)
+
+
+def test_the_window_stays_full(tmp_path: Path) -> None:
+    """Rows go on one by one: there is no stage at which the whole batch waits."""
+    bureau = Bureau(tmp_path, rows=400)
+    begun = bureau.loop.time()
+    report = bureau.night(karma_identities=["bvn", "phone", "email"], **STOP).report
+    took_s = bureau.loop.time() - begun
+    part = report["checks"]["karma"]
+    assert part["spared"] > 0
+    assert adds_up(report)
+    calls = len(bureau.service.ledger)
+    assert calls == part["attempts"]
+    assert took_s < 1.05 * calls / 4 + 8
+
+
+def test_the_quote_expects_less(tmp_path: Path, people: list[dict[str, str]]) -> None:
+    """Fewer calls are likely, the most is the same, and no line is below nothing."""
+    world = World(tmp_path)
+    source = str(world.write(people))
+    base = {"input": source, "checks": ["karma"], "karma_identities": ["bvn", "phone"]}
+    settings_ = read_settings(base_url="http://127.0.0.1:1", api_key="k", home=tmp_path / "home")
+    quotes = [
+        quote_batch(ScreenBatch(**base, karma_stop_at_first=stop), settings_)
+        for stop in (False, True)
+    ]
+    full, spared = (list(each["lines"]) for each in quotes)
+    assert [screening_run["identity"] for screening_run in full] == ["bvn", "phone"]
+    assert spared[0] == full[0]
+    assert spared[1]["calls"] == full[1]["calls"]
+    assert spared[1]["likely_calls"] < full[1]["likely_calls"]
+    assert Decimal(quotes[1]["quoted"]["expected"]) < Decimal(quotes[0]["quoted"]["expected"])
+    for quote in quotes:
+        low, expected, high = (Decimal(quote["quoted"][at]) for at in ("low", "expected", "high"))
+        assert 0 <= low <= expected <= high
+
+
+def test_in_test_mode_nothing_is_spared(world: World, people: list[dict[str, str]]) -> None:
+    """What a service in test mode says lists nobody."""
+    world.sandbox.test_mode = "mock-response"
+    night = world.screen(people, karma_identities=["bvn", "phone"], **STOP)
+    assert night.report["state"] == "test_mode"
+    assert night.report["checks"]["karma"]["spared"] == 0
+    assert adds_up(night.report)
+
+
+def test_karma_by_image_is_refused_by_the_form() -> None:
+    """The form offers no image, and whoever sends one all the same is told why."""
+    offered = ScreenBatch.model_json_schema()["properties"]["karma_identities"]["items"]["enum"]
+    assert offered == KINDS
+    with pytest.raises(ValueError, match="does not say how an image is sent; choose among bvn"):
+        ScreenBatch.model_validate({"karma_identities": ["bvn", "image"]})
+
+
+async def _shard_by_shard(world: World, rows: list[dict[str, str]]) -> tuple[int, list[int]]:
+    """Ask shards strictly one after the other; return how many rounds it took, and the ends."""
+    given_ = ScreenBatch(
+        input=str(world.write(rows)),
+        output=str(world.folder / "out"),
+        karma_identities=["bvn", "phone"],
+        **STOP,
+    )
+    address = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
+    home = world.folder / "home"
+    run = screening_run.open_line(given_, read_settings(**address, home=home, shard_rows=10))
+    try:
+        screening_run.take_in(run)
+        screening_run.make_plan(run)
+        screening_run.make_price(run)
+        transport = httpx.ASGITransport(application(world.sandbox))
+        open_ = asking.open_asking(run, transport=transport)
+        await asking.open_books(open_)
+        while shards := asking.next_round(open_):
+            for name in shards[Check.KARMA]:
+                await asyncio.wait_for(asking.ask_shard(open_, name), 20)
+        await asking.close_books(open_)
+        await open_.close()
+        return open_.round, run.standing.tolist()
+    finally:
+        run.close()
+
+
+def test_no_shard_waits_for_a_later_one(world: World, people: list[dict[str, str]]) -> None:
+    """Shards asked strictly in turn come to an end in one round, shared phones and all."""
+    shared = [dict(row, exposure=str(1000 * at)) for at, row in enumerate(people)]
+    for here, there in zip(shared[:8], shared[-8:], strict=True):
+        there["phone"] = here["phone"]
+    rounds, ends = asyncio.run(_shard_by_shard(world, shared))
+    assert rounds == 1
+    assert LookupStatus.WAITING.value not in ends
+    assert LookupStatus.SPARED.value in ends
+
+
+# --- the counting alone ---
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[Chains, NDArray[np.bool_]]:
+    """Draw rows that share lookups, some listed by what is at hand, and who would be listed."""
+    kinds = draw(st.integers(1, 4))
+    pool = draw(st.integers(1, 6))
+    rows = draw(
+        st.lists(
+            st.lists(st.integers(NOTHING, pool - 1), min_size=kinds, max_size=kinds),
+            min_size=1,
+            max_size=12,
+        )
+    )
+    named = [[one if one < 0 else one + pool * at for at, one in enumerate(row)] for row in rows]
+    used = sorted({one for row in named for one in row if one >= 0})
+    number = {one: place for place, one in enumerate(used)}
+    lookups = np.array(
+        [[NOTHING if one < 0 else number[one] for one in row] for row in named], dtype=np.int32
+    )
+    lookups = lookups[(lookups >= 0).any(axis=1)].reshape(-1, kinds)
+    at_hand = np.array(draw(st.lists(st.booleans(), min_size=len(lookups), max_size=len(lookups))))
+    listed = draw(st.lists(st.booleans(), min_size=len(used), max_size=len(used)))
+    chains = Chains(lookups, at_hand.astype(bool), tuple("abcd"[:kinds]), len(used))
+    return chains, np.array(listed, dtype=bool)
+
+
+def drive(chains: Chains, listed: NDArray[np.bool_], pick: Callable[[int], int]) -> list[int]:
+    """Ask what may be asked, in an order that `pick` chooses; return what was asked."""
+    sparing = ShortCircuit(
+        chains,
+        ended=np.zeros(chains.needed, dtype=bool),
+        listed=np.zeros(chains.needed, dtype=bool),
+    )
+    queue = list(range(chains.needed))
+    asked: list[int] = []
+    flying: list[int] = []
+    while queue or flying:
+        while queue:
+            index = queue.pop(0)
+            step = sparing.step(index)
+            if step is Step.ASK:
+                flying.append(index)
+            elif step is Step.SPARE:
+                sparing.end(index, listed=False)
+            else:
+                sparing.hold(index, partial(queue.append, index))
+        if flying:
+            index = flying.pop(pick(len(flying)))
+            asked.append(index)
+            sparing.end(index, listed=bool(listed[index]))
+    assert sparing.ended.all(), "somebody waits for ever"
+    return asked
+
+
+@settings(max_examples=300, deadline=None)
+@given(batches(), st.randoms(use_true_random=False))
+def test_nothing_waits_for_ever_and_nobody_is_spared_wrongly(
+    batch: tuple[Chains, NDArray[np.bool_]],
+    random: Any,  # noqa: ANN401 - hypothesis gives it
+) -> None:
+    """Whatever the order of answers: a row is settled, and what is spared has only listed rows."""
+    chains, listed = batch
+    asked = set(drive(chains, listed, random.randrange))
+    for row, at_hand in zip(chains.lookups, chains.listed, strict=True):
+        mine = [int(one) for one in row if one >= 0]
+        found = at_hand or any(listed[one] and one in asked for one in mine)
+        assert found == (at_hand or any(listed[one] for one in mine))
+        if not found:
+            assert asked >= set(mine)
+    spared_first = np.flatnonzero(chains.spared())
+    assert not asked & set(spared_first.tolist())
+
+
+@settings(max_examples=200, deadline=None)
+@given(batches(), st.randoms(use_true_random=False))
+def test_a_ranking_puts_each_lookup_behind_those_that_may_spare_it(
+    batch: tuple[Chains, NDArray[np.bool_]],
+    random: Any,  # noqa: ANN401 - hypothesis gives it
+) -> None:
+    """So that no shard waits for a later one; a ranking that does so already is kept."""
+    chains, _ = batch
+    order = np.array(random.sample(range(chains.needed), chains.needed), dtype=np.int64)
+    ranked = chains.in_order(order)
+    assert sorted(ranked) == list(range(chains.needed))
+    place = {int(index): number for number, index in enumerate(ranked)}
+    for row in chains.lookups:
+        places = [place[int(one)] for one in row if one >= 0]
+        assert places == sorted(places)
+    assert chains.in_order(ranked).tolist() == ranked.tolist()
+
+
+@settings(max_examples=200, deadline=None)
+@given(batches(), st.lists(st.floats(0, 1), min_size=4, max_size=4))
+def test_chances_lie_between_none_and_all(
+    batch: tuple[Chains, NDArray[np.bool_]], rates: list[float]
+) -> None:
+    """Where nobody is listed all but the spared are asked; the more are listed, the fewer."""
+    chains, _ = batch
+    kinds = len(chains.kinds)
+    some, none = chains.reached(rates[:kinds]), chains.reached([0.0] * kinds)
+    assert ((none == 1) == ~chains.spared()).all()
+    assert (some <= none + 1e-12).all()
+    assert (some >= -1e-12).all()

@@ -1,0 +1,392 @@
+"""Pulling transactions: what a pull keeps, tells and leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from nightscreen.client import aggregator
+from nightscreen.sandbox.transactions import changes_between, transactions_of
+from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
+from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.transactions.json_decode import NumberText, parse_text
+from nightscreen.steps.transactions.report import close_pull
+from nightscreen.steps.transactions.sync import within_scope
+from nightscreen.storage.transactions import Transactions
+from tests.steps.pulls_in_a_test import LIST, Lender, quick_sandbox, username
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nightscreen.steps.transactions.sync import TransactionSync
+
+
+@pytest.fixture
+def lender(tmp_path: Path) -> Lender:
+    """A lender with nobody's consent yet."""
+    return Lender(tmp_path)
+
+
+def close_stopped(pull: TransactionSync) -> dict[str, Any]:
+    """Close a pull as one that was cancelled."""
+    pull.run.control.stop_run(StopReason.CANCELLED)
+    report = close_pull(pull)
+    pull.run.close()
+    return report
+
+
+def ids(records: object) -> list[str]:
+    """Return the ids of a list of the sandbox, in order."""
+    return sorted(str(each["id"]) for each in records)  # type: ignore[attr-defined]
+
+
+def test_every_transaction_is_there_once_and_typed(lender: Lender) -> None:
+    """What the sandbox lists stands in the output, each once, money exact and times in UTC."""
+    lender.consent(["C1", "C2"])
+    report = lender.pull()
+    expected = {each: transactions_of(username(each)) for each in ("C1", "C2")}
+    assert (report["state"], report["customers"]["pulled"]) == ("completed", 2)
+    typed = lender.typed(report["run_id"])
+    for customer, records in expected.items():
+        mine = {row["transaction_id"]: row for row in typed if row["customer_id"] == customer}
+        assert len(mine) == len(records)
+        for record in records:
+            row = mine[str(record["id"])]
+            assert str(row["amount"]) == f"{record['amount']}0000"
+            assert row["transaction_date"].isoformat()[:23] == str(record["transaction_date"])[:-1]
+            assert row["bank_short_code"] == record["bank"]["short_code"]  # type: ignore[index]
+    assert report["rows"]["read"] == sum(map(len, expected.values())) == len(typed)
+    assert report["changes"]["added"] == len(typed)
+
+
+def test_pulling_twice_writes_nothing_new(lender: Lender) -> None:
+    """The second pull of an unchanged day tells no change and writes no part."""
+    lender.consent(["C1"])
+    lender.pull()
+    again = lender.pull()
+    assert again["changes"] == dict.fromkeys(again["changes"], 0)
+    assert again["transactions"] == {"written": 0, "file": None, "repeated": 0}
+    assert lender.changes(again["run_id"]) == []
+    assert len(list((lender.folder / "out" / "transactions").glob("*/*.parquet"))) == 1
+
+
+def test_days_are_told_exactly_as_the_sandbox_made_them(lender: Lender) -> None:
+    """Added, modified and removed of three days, to the last record."""
+    customers = [f"C{number}" for number in range(20)]
+    lender.consent(customers)
+    lender.pull()
+    told_in_all = 0
+    for day in (1, 2, 3):
+        lender.sandbox.day = day
+        report = lender.pull()
+        told = lender.changes(report["run_id"])
+        typed = {row["record_key"]: row for row in lender.typed()}
+        for change in ("added", "modified", "removed"):
+            expected = [
+                each
+                for customer in customers
+                for each in ids(getattr(changes_between(username(customer), day - 1, day), change))
+            ]
+            found = [
+                typed[row["record_key"]]["transaction_id"]
+                for row in told
+                if row["change"] == change
+            ]
+            assert sorted(found) == sorted(expected)
+            assert report["changes"][change] == len(expected)
+            told_in_all += len(expected)
+        assert not report["changes"]["held"]
+        assert not report["changes"]["out_of_reach"]
+    assert told_in_all > 100
+
+
+# --- tokens ---
+
+
+def test_expired_token_is_refreshed_once_and_the_new_one_kept(lender: Lender) -> None:
+    """An access token is used until it is refused; the refresh token outlives it."""
+    lender.consent(["C1"])
+    lender.sandbox.grants.expire(None, lender.sandbox.now())
+    report = lender.pull()
+    assert report["customers"]["pulled"] == 1
+    assert lender.count("C1", "refreshes") == 1
+    lender.pull()
+    assert lender.count("C1", "refreshes") == 1
+    checks = report["checks"]
+    assert (checks["aggregator_refresh"]["free"], checks["aggregator_refresh"]["attempts"]) == (
+        1,
+        1,
+    )
+
+
+def test_token_refused_again_after_its_refresh_is_not_tried_further(lender: Lender) -> None:
+    """One refresh, one more try, an outcome; the other customer is pulled all the same."""
+    lender.consent(["never-valid@magic.example", "C1"])
+    report = lender.pull()
+    assert report["state"] == "completed"
+    assert (report["customers"]["token_refused"], report["customers"]["pulled"]) == (1, 1)
+    assert lender.count("never-valid@magic.example", "refreshes") == 1
+    assert lender.count("never-valid@magic.example", "refused_tokens") == 2
+    with lender.vault() as vault:
+        assert {grant.state for grant in vault.grants()} == {"live"}
+
+
+def test_refused_refresh_lapses_the_grant_where_the_key_works(lender: Lender) -> None:
+    """Also where the refusal came first: it is judged at the end of the run."""
+    lender.consent(["C1", "refresh-revoked@magic.example", "C2"])
+    lender.sandbox.grants.expire(None, lender.sandbox.now())
+    report = lender.pull()
+    assert (report["state"], report["customers"]["lapsed"]) == ("completed", 1)
+    assert "1 consents lapsed" in " ".join(report["notices"])
+    with lender.vault() as vault:
+        states = {grant.customer_id: grant.state for grant in vault.grants()}
+        assert states == {"C1": "live", "C2": "live", "refresh-revoked@magic.example": "lapsed"}
+    again = lender.pull()
+    assert again["customers"]["due"] == 2
+    assert lender.count("refresh-revoked@magic.example", "refused_refreshes") == 1
+
+
+def test_bad_key_lapses_nothing_and_the_run_goes_on_with_a_good_one(tmp_path: Path) -> None:
+    """Where nothing under the key was answered, the stop is auth and every consent stays."""
+    lender = Lender(tmp_path, quick_sandbox(api_key="right-key"))
+    lender.consent([f"C{number}" for number in range(5)])
+    lender.sandbox.grants.expire(None, lender.sandbox.now())
+    report = lender.pull()
+    assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
+    assert report["customers"]["refresh_refused"] == 5
+    with lender.vault() as vault:
+        assert {grant.state for grant in vault.grants()} == {"live"}
+    lender.settings["api_key"] = "right-key"
+    again = lender.pull(run=report["run_id"])
+    assert (again["state"], again["customers"]["pulled"]) == ("completed", 5)
+
+
+def test_scope_that_was_not_granted_is_never_used(lender: Lender) -> None:
+    """A customer who withheld it is not due, and no request can be made in their name."""
+    (grant,) = lender.consent(["scope-missing@magic.example"], LIST, "transaction:view")
+    assert grant.scopes == ("transaction:view",)
+    assert lender.pull()["customers"]["due"] == 0
+    with pytest.raises(ScopeNotGrantedError, match=LIST):
+        within_scope(grant, aggregator.transactions("token"))
+    with pytest.raises(InputError, match="no live grant"):
+        lender.open(grants=[grant.grant_id])
+    assert lender.count("scope-missing@magic.example", "data_calls") == 0
+
+
+def test_refresh_in_doubt_leaves_the_grant_alive(lender: Lender) -> None:
+    """Faults of the service prove nothing about a consent."""
+    lender.settings["attempts"] = 1
+    lender.consent(["auth-fails-twice@magic.example", "C1"])
+    lender.sandbox.grants.expire(None, lender.sandbox.now())
+    report = lender.pull()
+    troubled = report["customers"]["in_doubt"] + report["customers"]["failed"]
+    assert (troubled, report["customers"]["lapsed"]) == (1, 0)
+    with lender.vault() as vault:
+        assert {grant.state for grant in vault.grants()} == {"live"}
+
+
+def test_newer_consent_is_used_in_a_pull_taken_up_again(lender: Lender) -> None:
+    """A customer who consented anew since the run began is pulled under the new grant."""
+    lender.consent(["C1"])
+    pull = lender.open()
+    close_stopped(pull)
+    (newer,) = lender.consent(["C1"])
+    report = lender.pull(run=pull.run.run_id)
+    assert report["customers"]["pulled"] == 1
+    with lender.vault() as vault:
+        (kept,) = Transactions.of(vault._journal).pulls(pull.run.run_id)
+    assert kept.grant_id == newer.grant_id
+
+
+# --- lists that are not as they should be ---
+
+
+@pytest.mark.parametrize("word", ["short-answer", "empty-answer"])
+def test_short_answer_removes_nothing_until_it_is_confirmed(lender: Lender, word: str) -> None:
+    """A list that lacks most of what was there is held; when it recovers nothing was lost."""
+    customer = f"{word}@magic.example"
+    lender.consent([customer])
+    before = lender.pull()["changes"]["added"]
+    lender.sandbox.day = 1
+    short = lender.pull()
+    assert short["customers"]["suspicious_short"] == 1
+    assert (short["changes"]["removed"], short["changes"]["held"] >= before / 2) == (0, True)
+    assert [row["change"] for row in lender.changes(short["run_id"])].count("suspicious_short") == 1
+    lender.sandbox.day = 2
+    recovered = lender.pull()
+    expected = changes_between(customer, 0, 2)
+    assert recovered["changes"]["removed"] == len(expected.removed)
+    assert recovered["customers"]["pulled"] == 1
+
+
+def test_second_short_answer_confirms(lender: Lender) -> None:
+    """What two pulls in a row do not list is gone."""
+    lender.consent(["empty-answer@magic.example"])
+    before = lender.pull()["changes"]["added"]
+    lender.sandbox.day = 1
+    lender.pull()
+    confirmed = lender.pull()
+    assert confirmed["changes"]["removed"] == before
+    assert len(lender.changes(confirmed["run_id"])) == before
+
+
+def test_failed_answer_removes_nothing(lender: Lender) -> None:
+    """A body without a list is no answer, and everything known stays."""
+    lender.settings["attempts"] = 1
+    lender.consent(["null-answer@magic.example"])
+    lender.pull()
+    lender.sandbox.day = 1
+    report = lender.pull()
+    assert (report["customers"]["in_doubt"], report["changes"]["removed"]) == (1, 0)
+    lender.sandbox.day = 2
+    assert lender.pull()["changes"]["held"] == 0
+
+
+def test_unreadable_records_go_to_quarantine_and_stay_sealed(lender: Lender) -> None:
+    """Text, a word for an amount and a date that does not exist: each with its reason."""
+    customer = "malformed-record@magic.example"
+    lender.consent([customer])
+    report = lender.pull()
+    assert (report["rows"]["quarantined"], report["customers"]["pulled"]) == (3, 1)
+    with (lender.folder / "out" / report["run_id"] / "quarantine.csv").open() as file:
+        rows = {row["code"]: row for row in csv.DictReader(file)}
+    assert {code: row["column"] for code, row in rows.items()} == {
+        "not_a_record": "",
+        "money_unreadable": "amount",
+        "instant_unreadable": "transaction_date",
+    }
+    assert {row["customer_id"] for row in rows.values()} == {customer}
+    assert rows["not_a_record"]["record"] == "1"
+    typed = {row["record_key"] for row in lender.typed()}
+    assert not typed & {row["record_key"] for row in rows.values()}
+    kept = [each.raw for block in lender.kept(customer) for each in block if each.problem]
+    assert b'"this is no record"' in kept
+    assert any(b'"amount":"twelve"' in each for each in kept)
+
+
+def test_records_without_ids_are_told_apart_by_content(lender: Lender) -> None:
+    """Twins count as two, and nothing is told as new when the list stays as it is."""
+    for word in ("no-ids", "twins", "repeats", "shuffled"):
+        lender.consent([f"{word}@magic.example"])
+    first = lender.pull()
+    expected = sum(
+        len(transactions_of(f"{word}@magic.example"))
+        for word in ("no-ids", "twins", "repeats", "shuffled")
+    )
+    assert first["changes"]["added"] == expected
+    assert first["transactions"]["repeated"] == 2
+    again = lender.pull()
+    assert again["changes"] == dict.fromkeys(again["changes"], 0)
+
+
+def test_amounts_may_be_numbers(lender: Lender) -> None:
+    """Amounts as JSON numbers are kept as they were written, and typed exactly."""
+    customer = "number-amounts@magic.example"
+    lender.consent([customer])
+    lender.pull()
+    raw = {
+        record["id"]: record["amount"]
+        for block in lender.kept(customer)
+        for each in block
+        if isinstance(record := parse_text(each.raw), dict)
+    }
+    assert {type(amount) for amount in raw.values()} == {NumberText}
+    typed = {row["transaction_id"]: row["amount"] for row in lender.typed()}
+    assert all(
+        str(typed[str(record["id"])]) == f"{record['amount']}0000"
+        for record in transactions_of(customer)
+    )
+
+
+def test_unknown_fields_are_kept_and_told(lender: Lender) -> None:
+    """Fields nobody knows stand in `extra`; renamed ones are told as missing and new."""
+    lender.consent(["extra-fields@magic.example", "renamed-fields@magic.example"])
+    report = lender.pull()
+    drift = report["drift"]
+    renamed = len(transactions_of("renamed-fields@magic.example"))
+    assert drift["missing"] == {
+        "amount": renamed,
+        "entry_type": renamed,
+        "transaction_date": renamed,
+    }
+    assert drift["new"]["value"] == renamed
+    assert "changed shape" in " ".join(report["notices"])
+    extra = [
+        json.loads(row["extra"])
+        for row in lender.typed()
+        if row["customer_id"] == "extra-fields@magic.example"
+    ]
+    assert all({"category", "location"} <= set(each) for each in extra)
+    assert "changed shape" not in " ".join(lender.pull()["notices"])
+
+
+def test_list_may_lie_elsewhere(lender: Lender) -> None:
+    """A list under another name is read, and the change of shape told."""
+    lender.consent(["list-elsewhere@magic.example"])
+    report = lender.pull()
+    assert report["changes"]["added"] == len(transactions_of("list-elsewhere@magic.example"))
+    assert report["drift"]["shape"] == {"data.transactions": 1}
+
+
+def test_ten_thousand_transactions_and_three_days(lender: Lender) -> None:
+    """A long list is kept whole, and its changes are told exactly."""
+    customer = "ten-thousand@magic.example"
+    lender.consent([customer])
+    assert lender.pull()["changes"]["added"] == len(transactions_of(customer))
+    lender.sandbox.day = 1
+    report = lender.pull()
+    expected = changes_between(customer, 0, 1)
+    changes = report["changes"]
+    assert (changes["added"], changes["modified"]) == (len(expected.added), len(expected.modified))
+    assert changes["removed"] + changes["out_of_reach"] == len(expected.removed)
+
+
+# --- stopping and going on ---
+
+
+def test_pull_that_was_stopped_goes_on_with_those_who_are_left(lender: Lender) -> None:
+    """A resumed pull asks nobody twice, keeps its folder and tells all of its changes."""
+    lender.settings["max_in_flight"] = {"aggregator": 4}
+    lender.consent([f"C{number}" for number in range(30)])
+    pull = lender.open()
+    asyncio.run(lender.ask(pull, until=11))
+    stopped = close_stopped(pull)
+    done = stopped["customers"]["pulled"]
+    assert stopped["state"] == "stopped"
+    assert 0 < done < 30
+    report = lender.pull(run=stopped["run_id"])
+    assert (report["state"], report["customers"]["pulled"]) == ("completed", 30)
+    assert sum(lender.count(f"C{number}", "data_calls") for number in range(30)) == 30
+    typed = lender.typed(report["run_id"])
+    assert len(typed) == report["changes"]["added"] == report["rows"]["read"]
+    assert (lender.folder / "out" / report["run_id"] / "report-1.json").exists()
+
+
+def test_killed_pull_is_resumed_from_what_was_kept(lender: Lender) -> None:
+    """A pull whose process died without closing is taken up where it was."""
+    lender.consent([f"C{number}" for number in range(30)])
+    pull = lender.open()
+    asyncio.run(lender.ask(pull, until=11))
+    pull.run.close()
+    report = lender.pull(run=pull.run.run_id)
+    assert (report["state"], report["customers"]["pulled"]) == ("completed", 30)
+    assert len(lender.typed()) == sum(
+        len(transactions_of(username(f"C{number}"))) for number in range(30)
+    )
+    assert sum(lender.count(f"C{number}", "data_calls") for number in range(30)) == 30
+
+
+def test_pull_of_a_stranger_run_is_refused(lender: Lender) -> None:
+    """A run id that is no pull's is a mistake of usage."""
+    with pytest.raises(InputError, match="no run"):
+        lender.open(run="20260101-000000-abcdef")
+
+
+def test_pull_with_no_consents_is_an_empty_success(lender: Lender) -> None:
+    """A schedule that runs before anybody consented harms nothing."""
+    report = lender.pull()
+    assert (report["state"], report["customers"]["due"]) == ("completed", 0)

@@ -1,0 +1,143 @@
+"""Quarantine and problems: safe in a spreadsheet, fed back without loss, whole or not at all."""
+
+from __future__ import annotations
+
+import re
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
+from nightscreen.storage.quarantine import (
+    ProblemsWriter,
+    QuarantineWriter,
+    append_problems,
+    escape_formula,
+    unescape_formula,
+)
+from nightscreen.storage.tables import open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\0")) | st.sampled_from(
+    [
+        "+2348031234567",
+        "-5",
+        "=1+1",
+        "'=x",
+        "''@",
+        "'x",
+        "@a",
+        "\t1",
+        "\r",
+        "\uff1d1",
+        "a\r\nb",
+        '"',
+    ]
+)
+
+
+def columns(*headings: str) -> list[SourceColumn]:
+    """Return carried columns."""
+    return [SourceColumn(heading, None, heading) for heading in headings]
+
+
+def refused(line: int, *values: str | None) -> RefusedRow:
+    """Return a refused row."""
+    return RefusedRow(line, "bvn", "no_identifier", "give one", values)
+
+
+@given(CELLS)
+@example("'" * 3 + "=x")
+def test_the_guard_is_reversible(cell: str) -> None:
+    """Every cell comes back, and no guarded one begins a formula."""
+    assert unescape_formula(escape_formula(cell)) == cell
+    assert not re.match(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]", escape_formula(cell))
+
+
+def test_the_guard_leaves_other_cells_alone() -> None:
+    """Names with an apostrophe look as ever."""
+    assert [escape_formula(cell) for cell in ("O'Neil", "'x", "0803", "")] == [
+        "O'Neil",
+        "'x",
+        "0803",
+        "",
+    ]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=12))
+def test_a_quarantine_file_feeds_back_without_loss(rows: list[tuple[str, str]]) -> None:
+    """What was refused is read back exactly, without the columns that were added."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "quarantine.csv"
+        with QuarantineWriter(path, columns("customer_id", "phone", "=odd")) as writer:
+            writer.write(refused(at, "C1", *row) for at, row in enumerate(rows, start=2))
+        source = open_source(path)
+        back = [list(r.values()) for b in source.batches() for r in b.columns.to_pylist()]
+    assert back == [["C1", *row] for row in rows]
+    assert [column.heading for column in source.header.columns] == ["customer_id", "phone", "=odd"]
+
+
+def test_a_quarantine_file_is_read_by_pandas_as_it_is(tmp_path: Path) -> None:
+    """Plain UTF-8, the file's own headings, then line, column, code and hint."""
+    path = tmp_path / "quarantine.csv"
+    with QuarantineWriter(path, columns("customer_id", "Ọ name")) as writer:
+        writer.write([refused(7, "C1", "Ɓala, \n x")])
+        writer.write([refused(9, "C2", None), refused(10, "C3")])
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    assert list(table.columns) == ["customer_id", "Ọ name", "line", "column", "code", "hint"]
+    assert table.iloc[0].tolist() == ["C1", "Ɓala, \n x", "7", "bvn", "no_identifier", "give one"]
+    assert table["Ọ name"].tolist()[1:] == ["", ""]
+
+
+def test_problems_hold_line_column_code_hint_and_action(tmp_path: Path) -> None:
+    """One line for each finding."""
+    path = tmp_path / "problems.csv"
+    with ProblemsWriter(path) as writer:
+        writer.write([Problem(3, "bvn", "bvn_digits", "eleven digits", Action.INVALID)])
+    assert path.read_text(encoding="utf-8") == (
+        "line,column,code,hint,action\n3,bvn,bvn_digits,eleven digits,invalid\n"
+    )
+
+
+def test_a_file_appears_whole_and_private_or_not_at_all(tmp_path: Path) -> None:
+    """Nothing is seen before the end, nothing is left after an exception."""
+    path = tmp_path / "problems.csv"
+    with ProblemsWriter(path):
+        assert not path.exists()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    before = path.read_bytes()
+
+    def interrupted() -> Iterator[RefusedRow]:
+        yield refused(2, "x")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), QuarantineWriter(path, columns("a")) as writer:
+        writer.write(interrupted())
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["problems.csv"]
+
+
+def test_later_findings_are_added_to_the_same_file(tmp_path: Path) -> None:
+    """What is found after intake stands behind what was found there; the file stays private."""
+    path = tmp_path / "problems.csv"
+    problem = Problem(3, "=image_url", "image_host_unknown", "No such host.", Action.INVALID)
+    with ProblemsWriter(path) as writer:
+        writer.write([Problem(2, "bvn", "bvn_short", "Too short.", Action.INVALID)])
+    append_problems(path, [problem])
+    append_problems(path, [])
+    assert path.read_text(encoding="utf-8").splitlines() == [
+        "line,column,code,hint,action",
+        "2,bvn,bvn_short,Too short.,invalid",
+        "3,'=image_url,image_host_unknown,No such host.,invalid",
+    ]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in tmp_path.iterdir()] == ["problems.csv"]

@@ -1,0 +1,85 @@
+"""Looking into a journal on each database: no lock, no key, no change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.errors import JournalError
+from nightscreen.storage.journal.read_only import look_into
+from tests.storage.conftest import PRICE, ended, reserve
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nightscreen.storage.journal import Journal
+    from tests.storage.conftest import Place
+
+RUN = "run-1"
+
+
+def begin(journal: Journal) -> None:
+    """Write a run down as under way."""
+    journal.runs.begin(
+        RUN,
+        flow="screen_batch",
+        batch="people",
+        purpose="portfolio",
+        input_digest="d",
+        folder="/out/run-1",
+        cap_micro=None,
+        parameters={},
+    )
+
+
+def test_a_run_under_way_is_seen_from_outside(place: Place) -> None:
+    """Answers, troubles and doubts by check; what is in flight is not in doubt."""
+    journal = place.open()
+    begin(journal)
+    answered, lost, _flying = reserve(journal, 1, 2, 3)
+    journal.calls.settle(RUN, [ended(answered), ended(lost, CallState.IN_DOUBT)])
+    look = look_into(place.home, url=place.url)
+    assert look is not None
+    with look:
+        assert look.key_trouble is None
+        assert look.holder_of(RUN) == journal.holders.name
+        found = look.runs.find(RUN)
+        assert found is not None
+        assert found.state == "running"
+        pulse = look.pulse(RUN, alive=True)
+        assert (pulse.answered, pulse.troubles) == ({"karma": 1}, {"karma": {"timeout": 1}})
+        assert (pulse.in_doubt, pulse.in_doubt_micro) == (1, PRICE)
+        assert look.pulse(RUN, alive=False).in_doubt == 2
+
+
+def test_a_process_that_is_gone_holds_nothing(place: Place) -> None:
+    """Its run was killed."""
+    journal = place.open()
+    begin(journal)
+    journal.close()
+    look = look_into(place.home, url=place.url)
+    assert look is not None
+    with look:
+        assert look.holder_of(RUN) is None
+        found = look.runs.find(RUN)
+        assert found is not None
+        assert found.state == "killed"
+
+
+def test_an_empty_place_stays_empty(place: Place) -> None:
+    """There is none, and none is made."""
+    assert look_into(place.home, url=place.url) is None
+    assert not place.home.exists()
+
+
+def test_a_journal_that_is_gone_is_no_empty_place(sqlite_place: Place, tmp_path: Path) -> None:
+    """HOME remembers it."""
+    sqlite_place.open()
+    sqlite_place.close()
+    for file in sqlite_place.home.glob("journal.sqlite*"):
+        if file.is_file():
+            file.unlink()
+    with pytest.raises(JournalError, match="not there any more"):
+        look_into(sqlite_place.home)
