@@ -35,10 +35,10 @@ from nightscreen.schemas.calls import (
 )
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps.calling.control import CheckProgress, Control
 from nightscreen.steps.calling.jobs import LookupTask
 from nightscreen.steps.calling.journal_writer import JournalWriter
 from nightscreen.steps.calling.window import RetryBudget, Window
+from nightscreen.steps.control import CheckProgress, Control
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import open_journal
 from tests.kill.drive import screen, settings_for

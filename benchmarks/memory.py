@@ -27,7 +27,7 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.steps import finalize, screening_run
 from nightscreen.steps.calling import funding_rounds as asking
-from nightscreen.steps.planning.quoting import quote_document
+from nightscreen.steps.quoting import quote_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -33,7 +33,7 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps import finalize, screening_run
-from nightscreen.steps.planning.quoting import quote_document
+from nightscreen.steps.quoting import quote_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable

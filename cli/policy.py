@@ -101,9 +101,9 @@ def backtest(
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Say what a policy would have decided over past runs; nothing is asked, nothing spent."""
-    from nightscreen.steps.policy.backtest import backtest as replay
     from nightscreen.steps.policy.loading import load_policy
-    from nightscreen.steps.policy.replay import past_run
+    from nightscreen.steps.results.backtest import backtest as replay
+    from nightscreen.steps.results.replay import past_run
 
     if len(policy) > MOST_POLICIES:
         raise PolicyError("give --policy once or twice: two policies can be compared at a time")
@@ -118,7 +118,7 @@ def backtest(
 
 def policy_files(output: Path | None) -> list[str]:
     """Return the files a backtest wrote."""
-    from nightscreen.steps.policy.backtest import CSV, PARQUET
+    from nightscreen.steps.results.backtest import CSV, PARQUET
 
     return [] if output is None else [str(output / name) for name in (PARQUET, CSV)]
 

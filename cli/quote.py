@@ -34,7 +34,7 @@ def quote_file(options: Mapping[str, Any], *, json_output: bool) -> None:
 def quote_parameters(parameters: ScreenBatch, *, json_output: bool) -> None:
     """Print the quote of parameters that have been checked."""
     from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.steps.planning.quoting import quote_batch
+    from nightscreen.steps.quoting import quote_batch
 
     document = quote_batch(parameters, settings_of_command())
     if json_output:

@@ -149,7 +149,7 @@ def graceful_sigint() -> Iterator[None]:
 
 def _stop_newest() -> None:
     """Ask nothing more in the run that is open."""
-    from nightscreen.steps.calling.control import StopReason
+    from nightscreen.steps.control import StopReason
     from nightscreen.tasks import run_registry as live
     from nightscreen.tasks.logs import say_on_stderr
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Iterable, Mapping
 
+Transport = httpx.AsyncBaseTransport
+"""What sends a request; tests hand in another one."""
+
 POOL_CONNECTIONS = 10
 """Connections of one pool; docs/client.md has the measurements behind the number."""
 

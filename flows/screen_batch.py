@@ -15,10 +15,10 @@ from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.parameters import ScreenBatch, batch_name
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps import finalize
-from nightscreen.steps.calling.control import StopReason
 from nightscreen.steps.calling.coordinator import ask_round, let_go
 from nightscreen.steps.calling.funding_rounds import Asking, next_round, open_asking
-from nightscreen.steps.planning.quoting import quote_document
+from nightscreen.steps.control import StopReason
+from nightscreen.steps.quoting import quote_document
 from nightscreen.steps.screening_run import open_line
 from nightscreen.tasks import run_registry, stations
 from nightscreen.tasks.approval import approved

@@ -35,10 +35,10 @@ from nightscreen.storage.journal.engine import reading
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    import httpx
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from nightscreen.client.transport import Transport
     from nightscreen.schemas.settings import Settings
     from nightscreen.storage.journal import Journal
 
@@ -47,7 +47,7 @@ def application(
     journal: Journal,
     settings: Settings,
     *,
-    transport: httpx.AsyncBaseTransport | None = None,
+    transport: Transport | None = None,
 ) -> ASGIApp:
     """Return the portal over an open journal.
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.client.prices import PRICES
 from nightscreen.client.response_rules import MANNERS
 from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.plan import CheckCounts
 from nightscreen.schemas.quote import Quote
-from nightscreen.steps.calling.control import COMPLETED, TEST_MODE, StopReason
+from nightscreen.steps.control import COMPLETED, TEST_MODE, StopReason
 from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.row_plan import read_row_plan
 from nightscreen.steps.policy.engine import locked_engine
-from nightscreen.steps.policy.replay import PURPOSE_KEY
 from nightscreen.steps.report.anomaly_check import earlier_reports, hold, plausible
 from nightscreen.steps.report.call_log import CallLog, write_call_sheet
 from nightscreen.steps.report.coverage import Coverage
@@ -37,9 +37,9 @@ from nightscreen.steps.report.report_json import RowTally, RunFacts, check_repor
 from nightscreen.steps.results.assemble import Assembly, Chunk
 from nightscreen.steps.results.cached_bvn_details import BvnsAtHand
 from nightscreen.steps.results.decide import decide
-from nightscreen.steps.results.enriched import enriched_schema
 from nightscreen.steps.results.evidence import Evidence
 from nightscreen.steps.results.publish_results import tell, withdraw
+from nightscreen.steps.results.replay import PURPOSE_KEY
 from nightscreen.steps.screening_run import PROBLEMS, read_chunk
 from nightscreen.storage.clock import instant_text, spending_day, spending_month
 from nightscreen.storage.journal.repeat_outcomes import earlier_outcomes

@@ -29,7 +29,7 @@ from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.plan import LookupStatus, Plan
 from nightscreen.schemas.prices import max_cost, price_limit
 from nightscreen.schemas.settings import Settings, max_ages, overridden
-from nightscreen.steps.calling.control import (
+from nightscreen.steps.control import (
     UNREADABLE_AFTER,
     CheckProgress,
     Control,
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.policy import Policy
     from nightscreen.schemas.quote import Quote
     from nightscreen.schemas.rows import SourceColumn
-    from nightscreen.steps.calling.short_circuit import Chains
+    from nightscreen.steps.planning.short_circuit import Chains
 
 CHUNK_ROWS = 16_384
 """Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""

@@ -13,7 +13,7 @@ from prefect.runtime import flow_run
 
 from nightscreen.schemas.errors import UsageError
 from nightscreen.steps.api_runs.call_session import open_desk, refuse_wrong_address
-from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.control import StopReason
 from nightscreen.tasks import run_registry
 from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done
 from nightscreen.tasks.monitoring import say_minutes

@@ -15,8 +15,8 @@ from prefect.input import RunInput
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
-from nightscreen.steps.calling.control import StopReason
-from nightscreen.steps.planning.quoting import quote_document
+from nightscreen.steps.control import StopReason
+from nightscreen.steps.quoting import quote_document
 from nightscreen.steps.report.summary import quote_tables
 from nightscreen.steps.screening_run import needs_approval
 from nightscreen.tasks import run_registry

@@ -16,7 +16,7 @@ from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 from prefect.context import FlowRunContext
 
 from nightscreen.steps.finalize import enriched_parts
-from nightscreen.steps.planning.quoting import quote_document
+from nightscreen.steps.quoting import quote_document
 from nightscreen.steps.report.reason_counts import reason_rows
 from nightscreen.steps.report.summary import (
     answer_rows,

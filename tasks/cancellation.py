@@ -18,7 +18,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.runtime import deployment, flow_run
 from prefect.states import Cancelled
 
-from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.control import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from nightscreen.schemas.parameters import ScreenBatch
-    from nightscreen.steps.calling.control import Control
+    from nightscreen.steps.control import Control
     from nightscreen.tasks.run_registry import LiveRun
 
 EVERY_S = 2.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from uuid import UUID
 
-    from nightscreen.steps.calling.control import Control
+    from nightscreen.steps.control import Control
 
 EVERY_S = 5.0
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
-    from nightscreen.steps.calling.control import Control
     from nightscreen.steps.calling.coordinator import Gathering
     from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.steps.control import Control
     from nightscreen.steps.report.report_json import RowTally
     from nightscreen.steps.screening_run import ScreeningRun
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from nightscreen.client.classify import CallOutcome
-    from nightscreen.steps.calling.control import CheckProgress
+    from nightscreen.steps.control import CheckProgress
     from nightscreen.steps.screening_run import ScreeningRun
 
 NAME = PREFIX.rstrip("_").lower()

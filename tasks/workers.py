@@ -22,7 +22,7 @@ from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.calling import coordinator as gathers
 from nightscreen.steps.calling import worker
-from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.control import StopReason
 from nightscreen.tasks import run_registry
 from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
 from nightscreen.tasks.checks import BY_CHECK

@@ -23,16 +23,16 @@ from nightscreen.schemas.errors import InputError, ServiceAddressError
 from nightscreen.schemas.parameters import new_run_id
 from nightscreen.schemas.quote import Quote
 from nightscreen.schemas.stops import REFUSALS
-from nightscreen.steps.calling.control import (
+from nightscreen.steps.calling.jobs import ApiCall, LookupTask
+from nightscreen.steps.calling.journal_writer import JournalWriter
+from nightscreen.steps.calling.window import RetryBudget, Window
+from nightscreen.steps.control import (
     ADDRESS,
     CheckProgress,
     Control,
     Silence,
     StopReason,
 )
-from nightscreen.steps.calling.jobs import ApiCall, LookupTask
-from nightscreen.steps.calling.journal_writer import JournalWriter
-from nightscreen.steps.calling.window import RetryBudget, Window
 from nightscreen.steps.screening_run import (
     cap_watches,
     caps_of,
@@ -48,9 +48,8 @@ from nightscreen.storage.outputs import RunFolder
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import httpx
-
     from nightscreen.client.classify import CallOutcome
+    from nightscreen.client.transport import Transport
     from nightscreen.client.wire import Request
     from nightscreen.schemas.api_runs import ApiRunParameters
     from nightscreen.schemas.calls import Caps
@@ -298,7 +297,7 @@ class CallSession:
         self.book.close()
 
 
-def open_desk(run: ApiRun, *, transport: httpx.AsyncBaseTransport | None = None) -> CallSession:
+def open_desk(run: ApiRun, *, transport: Transport | None = None) -> CallSession:
     """Open the client and the window of a run's family of operations."""
     settings = run.settings
     family = next(word for word, each in FAMILIES.items() if run.operation in each)

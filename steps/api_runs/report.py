@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.plan import CheckCounts
 from nightscreen.steps.api_runs.page import errand_page
-from nightscreen.steps.calling.control import COMPLETED, TEST_MODE
+from nightscreen.steps.control import COMPLETED, TEST_MODE
 from nightscreen.steps.report.report_json import SCHEMA_VERSION, balance_report, check_report
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.outputs import MANIFEST, REPORT

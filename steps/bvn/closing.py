@@ -18,7 +18,7 @@ from nightscreen.steps.bvn import requesting as bvn_requesting
 from nightscreen.steps.bvn.consent import bring_up_to_date
 from nightscreen.steps.bvn.links import link_for
 from nightscreen.steps.bvn.table import BvnRecord, lines_of, write_changes, write_table
-from nightscreen.steps.calling.control import TEST_MODE
+from nightscreen.steps.control import TEST_MODE
 from nightscreen.steps.report.call_log import write_call_sheet
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 

@@ -19,8 +19,8 @@ from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.calling.control import COMPLETED, StopReason
 from nightscreen.steps.calling.jobs import CALL_STATES
+from nightscreen.steps.control import COMPLETED, StopReason
 from nightscreen.storage.journal.bvn_consents import BvnConsents, LastCall
 from nightscreen.storage.journal.runs import RUNNING
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nightscreen.schemas.settings import BvnConsent
-    from nightscreen.steps.calling.control import Control
     from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.control import Control
     from nightscreen.storage.journal import Journal
 
 _LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value})

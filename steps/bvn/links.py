@@ -27,15 +27,14 @@ from nightscreen.steps.api_runs.report import errand_report, finish, operation_r
 from nightscreen.steps.bvn.confirming import refusal, supply
 from nightscreen.steps.bvn.consent import bring_up_to_date
 from nightscreen.steps.bvn.otps import tidy_otp
-from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.control import StopReason
 from nightscreen.steps.report.call_log import write_call_sheet
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 
 if TYPE_CHECKING:
-    import httpx
-
+    from nightscreen.client.transport import Transport
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.api_runs.call_session import ApiRun
     from nightscreen.steps.calling.jobs import LookupTask
@@ -157,7 +156,7 @@ async def accept_otp(
     otp: str,
     *,
     clock: Clock = system_clock,
-    transport: httpx.AsyncBaseTransport | None = None,
+    transport: Transport | None = None,
 ) -> LinkView:
     """Send on a password that a customer typed under their link, at once, and tell what came of it.
 
@@ -208,7 +207,7 @@ def _open(settings: Settings, clock: Clock) -> ApiRun:
 
 
 async def _send(
-    run: ApiRun, request: BvnRequest, otp: str, transport: httpx.AsyncBaseTransport | None
+    run: ApiRun, request: BvnRequest, otp: str, transport: Transport | None
 ) -> LinkView:
     """Make the one call of a run and write the run's report."""
     run.batch = request.batch

@@ -16,10 +16,10 @@ from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.answers import BvnAccount, BvnDetails
 from nightscreen.schemas.bvn import BvnState, Doubt
 from nightscreen.schemas.checks import NoAnswer, Operation
+from nightscreen.schemas.enriched import COST, WORD
 from nightscreen.schemas.money import from_micro
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.steps.bvn.compare import compare
-from nightscreen.steps.results.enriched import COST, WORD
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 
 if TYPE_CHECKING:

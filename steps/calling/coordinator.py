@@ -16,10 +16,10 @@ import numpy as np
 
 from nightscreen.schemas.checks import Check, Outcome
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.calling.control import StopReason
 from nightscreen.steps.calling.shards import ShardLayout
 from nightscreen.steps.calling.worker import TERMS, caps_document, put_ended, terms_of_round
 from nightscreen.steps.calling.worker_stats import Totals
+from nightscreen.steps.control import StopReason
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.work_queue import ASKING, CALLED, WHOLE_RUN, SharedWork
 from nightscreen.storage.workspace import Workspace, sweep_shared

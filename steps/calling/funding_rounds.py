@@ -21,24 +21,24 @@ from nightscreen.schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityK
 from nightscreen.schemas.errors import ServiceAddressError
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.stops import REFUSALS
-from nightscreen.steps.calling.control import ADDRESS, WITNESSES_LATER, StopReason
 from nightscreen.steps.calling.jobs import LookupTask
 from nightscreen.steps.calling.journal_writer import JournalWriter
 from nightscreen.steps.calling.shards import ShardLayout, chains_of
-from nightscreen.steps.calling.short_circuit import ShortCircuit, Spares
 from nightscreen.steps.calling.window import RetryBudget, Window
+from nightscreen.steps.control import ADDRESS, WITNESSES_LATER, StopReason
 from nightscreen.steps.planning.lookup_table import check_number, check_of
 from nightscreen.steps.planning.price import fund
+from nightscreen.steps.planning.short_circuit import ShortCircuit, Spares
 from nightscreen.steps.screening_run import money_left
 from nightscreen.storage.clock import MICROS, next_day
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import httpx
     from numpy.typing import NDArray
 
     from nightscreen.client.classify import CallOutcome
+    from nightscreen.client.transport import Transport
     from nightscreen.schemas.calls import Caps
     from nightscreen.steps.screening_run import ScreeningRun
 
@@ -109,7 +109,7 @@ class Asking:
 def open_asking(
     line: ScreeningRun,
     *,
-    transport: httpx.AsyncBaseTransport | None = None,
+    transport: Transport | None = None,
     layout: ShardLayout | None = None,
     sparing: Spares | None = None,
     shared_caps: bool = False,
@@ -171,7 +171,7 @@ def _is_proved(line: ScreeningRun) -> bool:
     return any(each.reused for each in reused) or line.journal.runs.has_answers(line.run_id)
 
 
-def _client(line: ScreeningRun, transport: httpx.AsyncBaseTransport | None) -> Client:
+def _client(line: ScreeningRun, transport: Transport | None) -> Client:
     """Return a client with connections for the checks of the run."""
     settings = line.settings
     in_flight = settings.max_in_flight.model_dump()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.steps.calling.short_circuit import Chains, ShortCircuit, Step
+from nightscreen.steps.planning.short_circuit import Chains, ShortCircuit, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,6 @@ from nightscreen.client.retry import next_attempt
 from nightscreen.schemas.calls import Reservation, ReservationStatus
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.calling.control import Control, StopReason
 from nightscreen.steps.calling.jobs import (
     ApiCall,
     Barrier,
@@ -30,7 +29,8 @@ from nightscreen.steps.calling.jobs import (
     outcome_of,
     released,
 )
-from nightscreen.steps.calling.short_circuit import Spares, Step
+from nightscreen.steps.control import Control, StopReason
+from nightscreen.steps.planning.short_circuit import Spares, Step
 from nightscreen.storage.clock import next_day
 
 if TYPE_CHECKING:

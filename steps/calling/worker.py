@@ -22,10 +22,10 @@ from nightscreen.schemas.errors import JournalError, OutputError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.settings import max_ages
-from nightscreen.steps.calling.control import CheckProgress, Control, Silence, StopReason
 from nightscreen.steps.calling.funding_rounds import open_asking
 from nightscreen.steps.calling.shards import ShardLayout, SparingOfShards
 from nightscreen.steps.calling.worker_stats import numbers_of
+from nightscreen.steps.control import CheckProgress, Control, Silence, StopReason
 from nightscreen.steps.planning.freshness import Freshness
 from nightscreen.steps.planning.plan import Wanted
 from nightscreen.steps.policy.loading import load_policy
@@ -44,9 +44,9 @@ from nightscreen.storage.workspace import Workspace
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    import httpx
     from numpy.typing import NDArray
 
+    from nightscreen.client.transport import Transport
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.calling.funding_rounds import Asking
     from nightscreen.storage.journal.runs import RunRecord
@@ -103,7 +103,7 @@ class WorkerPart:
         finally:
             self.line.journal.close()
 
-    def open_asking(self, *, transport: httpx.AsyncBaseTransport | None = None) -> Asking:
+    def open_asking(self, *, transport: Transport | None = None) -> Asking:
         """Open the client and the windows.
 
         Args:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.checks import Check
-from nightscreen.steps.calling.control import ABSURD_COSTS
+from nightscreen.steps.control import ABSURD_COSTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from nightscreen.steps.calling.control import Control
+    from nightscreen.steps.control import Control
 
 _COUNTED = (
     *("paid", "free", "reused", "unreadable", "failed", "in_doubt", "lapsed", "spared"),

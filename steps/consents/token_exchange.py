@@ -35,8 +35,7 @@ from nightscreen.storage.vault import Vault
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    import httpx
-
+    from nightscreen.client.transport import Transport
     from nightscreen.client.wire import Request
     from nightscreen.schemas.consented import TokenAnswer
     from nightscreen.schemas.settings import Settings
@@ -122,7 +121,7 @@ class CodeExchange:
         journal: Journal,
         settings: Settings,
         *,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: Transport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         require_service(settings, quote_only=False)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import ScreenBatch, batch_name, contains_identifier
-from nightscreen.steps.calling.control import COMPLETED, StopReason
+from nightscreen.steps.control import COMPLETED, StopReason
 from nightscreen.steps.inbox import notifications
-from nightscreen.steps.planning.quoting import quote_batch
+from nightscreen.steps.quoting import quote_batch
 from nightscreen.storage.clock import LAGOS, spending_day, to_instant
 from nightscreen.storage.inbox import (
     INPUT,

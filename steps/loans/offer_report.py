@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.offers import OFFERS_CSV, OFFERS_FILE, LinkState, OfferWord
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
-from nightscreen.steps.calling.control import TEST_MODE, StopReason
+from nightscreen.steps.control import TEST_MODE, StopReason
 from nightscreen.steps.loans.offering import learn_rest
 from nightscreen.steps.report.call_log import write_call_sheet
-from nightscreen.steps.results.enriched import WORD
 from nightscreen.storage.clock import to_instant
 from nightscreen.storage.decision_files import csv_text
 from nightscreen.storage.files import atomic_write

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.errors import InputError
-from nightscreen.steps.calling.control import COMPLETED, STOPPED, TEST_MODE
+from nightscreen.steps.control import COMPLETED, STOPPED, TEST_MODE
 from nightscreen.steps.report.anomaly_check import HELD, RELEASED
 from nightscreen.steps.results.decision_list import customer_name
 from nightscreen.steps.results.reviews import active_reviews

@@ -31,7 +31,7 @@ from nightscreen.schemas.offers import (
 )
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.api_runs.call_session import open_errand_run
-from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.control import StopReason
 from nightscreen.steps.loans.offer_links import bring_up_to_date, linked
 from nightscreen.steps.loans.offer_source import candidates, read_source
 from nightscreen.steps.loans.products import fetch_products, unknown_product

@@ -19,12 +19,11 @@ from nightscreen.steps.api_runs.call_session import open_desk, open_errand_run, 
 from nightscreen.storage.clock import system_clock
 
 if TYPE_CHECKING:
-    import httpx
-
+    from nightscreen.client.transport import Transport
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.api_runs.call_session import CallSession
-    from nightscreen.steps.calling.control import Control
     from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.control import Control
     from nightscreen.storage.clock import Clock
 
 
@@ -51,7 +50,7 @@ async def list_products(
     settings: Settings,
     *,
     clock: Clock = system_clock,
-    transport: httpx.AsyncBaseTransport | None = None,
+    transport: Transport | None = None,
 ) -> LoanProducts:
     """Return the active products by themselves; the call is in the journal, a run is not.
 

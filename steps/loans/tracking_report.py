@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.offers import LOANS_FILE, LoanWord
 from nightscreen.schemas.rows import INSTANT, NAIRA
 from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
-from nightscreen.steps.calling.control import TEST_MODE
+from nightscreen.steps.control import TEST_MODE
 from nightscreen.steps.report.call_log import write_call_sheet
 from nightscreen.steps.results.changes import CHANGES_FILE
-from nightscreen.steps.results.enriched import WORD
 from nightscreen.storage.clock import to_instant
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.steps.calling.control import TEST_MODE, StopReason
+from nightscreen.steps.control import TEST_MODE, StopReason
 from nightscreen.steps.ops.heartbeat import ASKING
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.disk_space import LEAST_FREE_BYTES

@@ -10,14 +10,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.control import StopReason
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.disk_space import free_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.steps.calling.control import Control
+    from nightscreen.steps.control import Control
     from nightscreen.steps.screening_run import ScreeningRun
 
 WINDOW_S = 600

@@ -14,9 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
-from nightscreen.schemas.plan import NEEDED, CheckCounts, CheckIdentity, Plan, SkipReason
+from nightscreen.schemas.plan import (
+    NEEDED,
+    AnswerRefs,
+    CheckCounts,
+    CheckIdentity,
+    Plan,
+    SkipReason,
+)
 from nightscreen.schemas.rows import Problem
-from nightscreen.steps.calling.short_circuit import Chains, make_chains
 from nightscreen.steps.planning.consent import consent_column, consent_ends
 from nightscreen.steps.planning.distinct import (
     UNKNOWN_EXPOSURE,
@@ -34,7 +40,7 @@ from nightscreen.steps.planning.row_plan import (
     read_subjects,
     take_subjects,
 )
-from nightscreen.steps.results.evidence import AnswerRefs
+from nightscreen.steps.planning.short_circuit import Chains, make_chains
 from nightscreen.steps.values.references import references
 from nightscreen.storage.journal.answers import NONE, OUTCOMES, Latest
 

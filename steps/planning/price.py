@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nightscreen.schemas.settings import MaxInFlight
-    from nightscreen.steps.calling.short_circuit import Chains
     from nightscreen.steps.planning.lookup_table import LookupRanking
+    from nightscreen.steps.planning.short_circuit import Chains
 
 DECISIVE_FIRST = (Check.KARMA, Check.BANK_ACCOUNT, Check.ECOSYSTEM, Check.SELFIE)
 """Order among checks of one price: what can decide a row alone comes first."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.schemas.checks import IdentityKind
+from nightscreen.schemas.enriched import ACCOUNT_BVNS, SAME_IDENTIFIER
 from nightscreen.schemas.rows import Action, Flaw, Problem
 from nightscreen.steps.planning.groups import (
     ABSENT,
@@ -42,16 +43,6 @@ if TYPE_CHECKING:
 
 MOST_CUSTOMERS = 20
 """A phone or email of more customers than these is a placeholder, nobody's own."""
-
-_SAME = {
-    "batch_same_bvn": IdentityKind.BVN,
-    "batch_same_account": IdentityKind.NUBAN,
-    "batch_same_phone": IdentityKind.PHONE,
-    "batch_same_image": IdentityKind.IMAGE,
-}
-ACCOUNT_BVNS = "batch_account_bvns"
-SIGNALS = (*_SAME, ACCOUNT_BVNS)
-"""The columns of `Shared.table`, in order."""
 
 _FLAWS = {
     IdentityKind.BVN: Flaw.BVN,
@@ -98,7 +89,9 @@ class Shared:
         customers of the batch or of earlier ones with the same), `batch_account_bvns` (BVNs the
         account stands under, the row's own included).
         """
-        found = {name: self._column(self.others[kind], number) for name, kind in _SAME.items()}
+        found = {
+            name: self._column(self.others[kind], number) for name, kind in SAME_IDENTIFIER.items()
+        }
         found[ACCOUNT_BVNS] = self._column(self.account_bvns, number)
         return pa.table(found)
 

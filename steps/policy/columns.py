@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, BvnDetails
 from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Purpose, Source
+from nightscreen.schemas.enriched import BVN_FIELDS, CHECK_FIELDS, COST, DECISION_FIELDS, SIGNALS
 from nightscreen.schemas.rows import INSTANT, KNOWN_COLUMNS, row_schema
-from nightscreen.steps.planning.shared_identifiers import SIGNALS
-from nightscreen.steps.results.enriched import BVN_FIELDS, CHECK_FIELDS, COST, DECISION_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

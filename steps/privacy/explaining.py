@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.checks import CONSENT_GATED, Check
 from nightscreen.schemas.decisions import LISTED_PART
+from nightscreen.schemas.enriched import ACCOUNT_BVNS, SIGNALS
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.policy import Decision, Effect, Policy
-from nightscreen.steps.planning.shared_identifiers import ACCOUNT_BVNS, SIGNALS
 from nightscreen.steps.privacy.lookup_subject import changes_of, newest_row, subjects_of
 from nightscreen.steps.results.decision_list import missing_checks
 from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED, Compare, evidence_digest

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.enriched import COST, WORD, naira_of_micro
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.steps.report.reconciliation import BalanceReconciliation, WalletCalls
 from nightscreen.steps.report.timeline import NO_BALANCE
-from nightscreen.steps.results.enriched import COST, WORD, naira_of_micro
 from nightscreen.storage.memory_tuning import trim_memory
 
 if TYPE_CHECKING:

@@ -18,20 +18,20 @@ import pyarrow.compute as pc
 from nightscreen.client.response_parser import listings_of, parse_answer
 from nightscreen.schemas.answers import KarmaListing, SelfieAnswer
 from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Source
-from nightscreen.schemas.plan import CheckIdentity, SkipReason
-from nightscreen.schemas.rows import INSTANT, NAIRA, SourceColumn
-from nightscreen.steps.planning.eligibility import flat, slots_of
-from nightscreen.steps.planning.row_plan import ANSWERS_STAMP
-from nightscreen.steps.planning.shared_identifiers import SIGNALS
-from nightscreen.steps.results.cached_bvn_details import nothing_held
-from nightscreen.steps.results.enriched import (
+from nightscreen.schemas.enriched import (
     CHECK_FIELDS,
+    SIGNALS,
     WORD,
     enriched_schema,
     input_columns,
     naira_of_micro,
 )
-from nightscreen.steps.results.evidence import ACCOUNT, HISTORY, AnswerRefs, Evidence, typed_column
+from nightscreen.schemas.plan import AnswerRefs, CheckIdentity, SkipReason
+from nightscreen.schemas.rows import INSTANT, NAIRA, SourceColumn
+from nightscreen.steps.planning.eligibility import flat, slots_of
+from nightscreen.steps.planning.row_plan import ANSWERS_STAMP
+from nightscreen.steps.results.cached_bvn_details import nothing_held
+from nightscreen.steps.results.evidence import ACCOUNT, HISTORY, Evidence, typed_column
 from nightscreen.steps.results.judge import judge_selfie
 from nightscreen.storage.journal.answers import NONE, OUTCOMES, Latest
 

@@ -15,9 +15,9 @@ from nightscreen.client.identities import same_account
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.answers import BvnDetails
 from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.enriched import BVN_FIELDS
 from nightscreen.schemas.rows import INSTANT, Flaw
 from nightscreen.steps.planning.consent import consent_column
-from nightscreen.steps.results.enriched import BVN_FIELDS
 from nightscreen.storage.clock import to_instant
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.answers import BankAccountAnswer, EcosystemRecord
 from nightscreen.schemas.checks import Check
+from nightscreen.schemas.enriched import CHECK_FIELDS, ECOSYSTEM_FIELDS
 from nightscreen.schemas.rows import Flaw
-from nightscreen.steps.results.enriched import CHECK_FIELDS, ECOSYSTEM_FIELDS
 from nightscreen.steps.results.judge import NAME_FIELDS, dob_agrees, history_name, judge_account
 from nightscreen.storage.evidence import KEY_BYTES, EvidenceFiles, Keys, Piece
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nightscreen.schemas.plan import AnswerRefs
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.answers import Answers
 
@@ -53,7 +54,7 @@ _SOURCES = (
         "steps/values/name_normalize.py",
     ),
     *(
-        "steps/results/enriched.py",
+        "schemas/enriched.py",
         "client/response_parser.py",
         "schemas/answers.py",
         "schemas/rows.py",
@@ -85,27 +86,6 @@ HISTORY = pa.schema(
     ]
 )
 SCHEMAS = {Check.BANK_ACCOUNT: ACCOUNT, Check.ECOSYSTEM: HISTORY}
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerRefs:
-    """Answers at hand for some rows of a chunk.
-
-    Attributes:
-        rows: numbers of the rows, ascending.
-        subjects: the answers' pseudonyms, sixteen bytes each, joined in the rows' order.
-        answered_at: when each was given.
-        call_id: the call that brought each.
-    """
-
-    rows: NDArray[np.int64]
-    subjects: bytes
-    answered_at: NDArray[np.int64]
-    call_id: NDArray[np.int64]
-
-    def subject(self, place: int) -> bytes:
-        """Return the pseudonym of one of the answers."""
-        return self.subjects[16 * place : 16 * place + 16]
 
 
 @dataclass(slots=True)
@@ -382,4 +362,4 @@ def version() -> str:
     return found.hexdigest()[:16]
 
 
-__all__ = ["ACCOUNT", "HISTORY", "AccountJudge", "AnswerRefs", "Evidence", "typed_column"]
+__all__ = ["ACCOUNT", "HISTORY", "AccountJudge", "Evidence", "typed_column"]

@@ -20,7 +20,7 @@ from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.pulls import Pulled, PullOutcome, TransactionChange
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
-from nightscreen.steps.calling.control import TEST_MODE
+from nightscreen.steps.control import TEST_MODE
 from nightscreen.steps.report.call_log import write_call_sheet
 from nightscreen.steps.transactions.json_decode import parse_text
 from nightscreen.steps.transactions.sync import judge_refused

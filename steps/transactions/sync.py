@@ -28,7 +28,7 @@ from nightscreen.schemas.pulls import (
     PullTransactions,
 )
 from nightscreen.steps.api_runs.call_session import open_errand_run
-from nightscreen.steps.calling.control import TOLERATED_FROM, StopReason
+from nightscreen.steps.control import TOLERATED_FROM, StopReason
 from nightscreen.steps.transactions.comparison import changed_fields, compare, read_records
 from nightscreen.steps.transactions.json_decode import read_list
 from nightscreen.steps.transactions.transaction_fields import Drift, TransactionFields, load_fields

@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 from nightscreen.cli.policy import policy_app
 from nightscreen.steps.policy.file import DEFAULT_POLICY
 from nightscreen.steps.policy.loading import load_policy
-from nightscreen.steps.policy.replay import decide_again, past_run
 from nightscreen.steps.results.decide import decide
+from nightscreen.steps.results.replay import decide_again, past_run
 from tests.steps.policy_rows import NO_HISTORY, enriched, listing
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from nightscreen.client.prices import load_prices
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.wire import Request
 from nightscreen.schemas.checks import HITS, Check, Operation
+from nightscreen.schemas.enriched import BVN_FIELDS, CHECK_FIELDS
 from nightscreen.schemas.money import from_micro
-from nightscreen.steps.results.enriched import BVN_FIELDS, CHECK_FIELDS
 from tests.coverage.references import ROOT, routes, rules, shown, switches
 from tests.coverage.table import load as load_parts
 from tests.examples import MARKS, Example

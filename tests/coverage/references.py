@@ -19,8 +19,8 @@ from pydantic import BaseModel
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.sandbox import aggregator, loans, test_identifiers, validation
 from nightscreen.sandbox.behaviour_flags import described
+from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.settings import PREFIX, setting_names
-from nightscreen.steps.results.enriched import enriched_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.decisions import CHANGES, REVIEW_COLUMNS
+from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.rows import KNOWN_COLUMNS, SourceColumn
 from nightscreen.schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, max_ages
 from nightscreen.steps.bvn.table import SCHEMA as BVN
@@ -15,7 +16,6 @@ from nightscreen.steps.loans.offer_report import OFFERS
 from nightscreen.steps.loans.tracking_report import LOANS
 from nightscreen.steps.report.call_log import CALLS
 from nightscreen.steps.results.decision_list import LIST_SCHEMA
-from nightscreen.steps.results.enriched import enriched_schema
 from nightscreen.steps.transactions.transaction_fields import load_fields
 from tests.docs.pages import code, meaning, page, table
 

@@ -12,7 +12,7 @@ from nightscreen.schemas.decisions import ChangeKind
 from nightscreen.schemas.offers import LoanWord, OfferWord
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.pulls import PullOutcome
-from nightscreen.steps.calling.control import COMPLETED, STOPPED, TEST_MODE, StopReason
+from nightscreen.steps.control import COMPLETED, STOPPED, TEST_MODE, StopReason
 from nightscreen.steps.ops.suggestions import ENDS
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.results.assemble import _STATUSES as STATUSES

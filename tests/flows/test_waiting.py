@@ -12,7 +12,7 @@ import pytest
 
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.calling.control import CheckProgress, Control, StopReason
+from nightscreen.steps.control import CheckProgress, Control, StopReason
 from nightscreen.tasks.resume_wait import wait_and_resume
 
 HOUR = 3600 * 1_000_000

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.calls import Caps
-from nightscreen.steps.calling.control import CheckProgress, Control
 from nightscreen.steps.calling.journal_writer import JournalWriter
 from nightscreen.steps.calling.window import RetryBudget, Window
+from nightscreen.steps.control import CheckProgress, Control
 from nightscreen.storage.journal import open_journal
 from tests.money.caps import measure
 from tests.steps.virtual_time import VirtualLoop, run

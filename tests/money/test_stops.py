@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.client.fakes import Canned
-from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.control import StopReason
 from nightscreen.storage.clock import next_day, to_instant
 from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
 

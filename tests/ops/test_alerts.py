@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nightscreen.schemas.checks import Check
-from nightscreen.steps.calling.control import CheckProgress, Control, StopReason
+from nightscreen.steps.control import CheckProgress, Control, StopReason
 from nightscreen.steps.ops.alerts import Alarm, Alarms
 from nightscreen.steps.ops.heartbeat import RecentSpeed
 from tests.ops.signs import MINUTE, signs_in_a_test

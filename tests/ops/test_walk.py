@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.client.fakes import Canned
-from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.control import StopReason
 from nightscreen.storage.clock import to_instant
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import API_KEY, DENIED, LOST, NO_MONEY, REJECTED, Bureau

@@ -24,7 +24,7 @@ from nightscreen.steps.bvn import closing as bvn_closing
 from nightscreen.steps.bvn import confirming as bvn_confirming
 from nightscreen.steps.bvn import requesting as bvn_requesting
 from nightscreen.steps.bvn.links import LinkView, accept_otp, look_at_link
-from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.control import StopReason
 from nightscreen.storage.journal import open_journal
 from tests.screening import CONSENT, World, customer
 

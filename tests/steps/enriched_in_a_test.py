@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nightscreen.schemas.checks import Check
+from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.rows import SourceColumn
-from nightscreen.steps.results.enriched import enriched_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

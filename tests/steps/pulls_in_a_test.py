@@ -21,7 +21,7 @@ from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.pulls import PullOutcome, PullTransactions
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.api_runs.call_session import open_desk
-from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.control import StopReason
 from nightscreen.steps.transactions.report import close_pull
 from nightscreen.steps.transactions.sync import (
     TransactionSync,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.calling.control import (
+from nightscreen.steps.control import (
     ALIKE_ANSWERS,
     ALIKE_HITS,
     BalanceEstimate,

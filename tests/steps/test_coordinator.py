@@ -15,7 +15,7 @@ from nightscreen.sandbox.faults import Latency, fixed
 from nightscreen.schemas.money import to_micro
 from nightscreen.steps.calling.fair_share import blocks, share_of
 from nightscreen.steps.calling.shards import families
-from nightscreen.steps.calling.short_circuit import Chains
+from nightscreen.steps.planning.short_circuit import Chains
 from nightscreen.storage.journal import open_journal
 from tests.screening import CONSENT, Night, World, customer
 from tests.steps.parts_in_a_test import TaskCrew, screen_in_parts

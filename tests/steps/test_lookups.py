@@ -16,8 +16,8 @@ from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup
 from nightscreen.schemas.errors import JournalError, NightscreenError, UsageError
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.calling.control import CircuitBreaker, Control, Silence, StopReason
 from nightscreen.steps.calling.jobs import RELEASED
+from nightscreen.steps.control import CircuitBreaker, Control, Silence, StopReason
 from nightscreen.storage.clock import next_day
 from tests.steps.virtual_time import VirtualLoop, run
 from tests.steps.window_in_a_test import (

@@ -24,7 +24,7 @@ from nightscreen.steps.planning.price import (
     rank,
     seen_rates,
 )
-from nightscreen.steps.planning.quoting import quote_document
+from nightscreen.steps.quoting import quote_document
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 
 from nightscreen.sandbox.people import bvn_accounts, ecosystem_of
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, EcosystemRecord
+from nightscreen.schemas.enriched import AMOUNT, ECOSYSTEM_FIELDS
 from nightscreen.schemas.rows import INSTANT
-from nightscreen.steps.results.enriched import AMOUNT, ECOSYSTEM_FIELDS
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 from tests.steps.test_policy import one, told
 

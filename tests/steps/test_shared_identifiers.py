@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.checks import IdentityKind
+from nightscreen.schemas.enriched import SIGNALS
 from nightscreen.schemas.rows import Flaw, row_schema
-from nightscreen.steps.planning.shared_identifiers import SIGNALS, count_shared
+from nightscreen.steps.planning.shared_identifiers import count_shared
 
 some = st.sampled_from([None, "1", "2", "3"])
 rows_drawn = st.lists(

@@ -22,8 +22,8 @@ from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps import screening_run
 from nightscreen.steps.calling import funding_rounds as asking
-from nightscreen.steps.calling.short_circuit import NOTHING, Chains, ShortCircuit, Step
-from nightscreen.steps.planning.quoting import quote_batch
+from nightscreen.steps.planning.short_circuit import NOTHING, Chains, ShortCircuit, Step
+from nightscreen.steps.quoting import quote_batch
 from tests.money.service_in_memory import LOST, Bureau
 from tests.screening import World, customer
 

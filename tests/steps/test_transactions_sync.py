@@ -12,7 +12,7 @@ import pytest
 from nightscreen.client import aggregator
 from nightscreen.sandbox.transactions import changes_between, transactions_of
 from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
-from nightscreen.steps.calling.control import StopReason
+from nightscreen.steps.control import StopReason
 from nightscreen.steps.transactions.json_decode import NumberText, parse_text
 from nightscreen.steps.transactions.report import close_pull
 from nightscreen.steps.transactions.sync import within_scope

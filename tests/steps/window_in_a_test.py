@@ -23,10 +23,10 @@ from nightscreen.schemas.calls import (
     ReserveRequest,
 )
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
-from nightscreen.steps.calling.control import CheckProgress, Control
 from nightscreen.steps.calling.jobs import LookupTask
 from nightscreen.steps.calling.journal_writer import JournalWriter
 from nightscreen.steps.calling.window import RetryBudget, Window
+from nightscreen.steps.control import CheckProgress, Control
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.rows import NAIRA
 from nightscreen.steps.policy.columns import fitted
-from nightscreen.steps.policy.replay import rows_of
 from nightscreen.steps.results.decide import decide
+from nightscreen.steps.results.replay import rows_of
 from nightscreen.storage.files import make_private_folder
 from nightscreen.storage.outputs import RunFolder
 from nightscreen.storage.quarantine import escape_formula
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.schemas.policy import Policy
-    from nightscreen.steps.policy.replay import PastRun
+    from nightscreen.steps.results.replay import PastRun
 
 RECORDED = "recorded"
 MISSING = "evidence missing"

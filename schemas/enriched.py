@@ -1,6 +1,6 @@
 """The enriched table: its columns and their types, in the order of the output.
 
-How they are filled is in `assemble`.
+How they are filled is the business of `steps/results/assemble.py`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,25 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.schemas.answers import Count, Day, EcosystemRecord, Instant, Number, Text
-from nightscreen.schemas.checks import Check
+from nightscreen.schemas.checks import Check, IdentityKind
 from nightscreen.schemas.rows import EXTRA_PREFIX, INSTANT, NAIRA, SourceColumn, row_schema
-from nightscreen.steps.planning.shared_identifiers import SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+SAME_IDENTIFIER = {
+    "batch_same_bvn": IdentityKind.BVN,
+    "batch_same_account": IdentityKind.NUBAN,
+    "batch_same_phone": IdentityKind.PHONE,
+    "batch_same_image": IdentityKind.IMAGE,
+}
+"""How many customers of the batch share an identifier with the row, by column."""
+
+ACCOUNT_BVNS = "batch_account_bvns"
+SIGNALS = (*SAME_IDENTIFIER, ACCOUNT_BVNS)
+"""What other rows of the batch share with a row, in the order of the columns."""
 
 WORD = pa.dictionary(pa.int32(), pa.string())
 AMOUNT = pa.decimal128(24, 6)
