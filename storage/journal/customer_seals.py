@@ -1,4 +1,4 @@
-"""What is sealed in the tables about customers: their states, reviews, requests and offers.
+"""What is sealed of customers and decisions: states, reviews, requests, offers, approvals' notes.
 
 Rotation of the data key and verification of a journal call this beside their own work on answers.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nightscreen.storage.journal.approvals import approvals, note_context
 from nightscreen.storage.journal.bvn_consents import bvn_requests, request_context
 from nightscreen.storage.journal.customer_tables import (
     customer_history,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _states, _history, _reviews = customer_states.c, customer_history.c, reviews.c
 _requests, _offers, _news = bvn_requests.c, loan_offers.c, loan_history.c
+_approvals = approvals.c
 _SEALED = (
     SealedColumn(_states.customer, _states.state, (_states.customer,), state_context, b""),
     SealedColumn(_history.history_id, _history.state, (_history.customer,), state_context, 0),
@@ -40,6 +42,7 @@ _SEALED = (
     ),
     SealedColumn(_offers.offer_id, _offers.sealed, (_offers.customer,), offer_context, b""),
     SealedColumn(_news.history_id, _news.sealed, (_news.customer,), news_context, 0),
+    SealedColumn(_approvals.approval_id, _approvals.note, (_approvals.run_id,), note_context, 0),
 )
 
 
@@ -52,5 +55,5 @@ def reseal_customers(journal: Journal) -> int:
 def broken_customer_seals(journal: Journal, connection: Connection) -> list[str]:
     """Return a sentence where any of them does not open; empty where all do."""
     broken = count_broken(journal, connection, _SEALED)
-    told = f"{broken} states, reviews, requests or offers do not open under the data key"
+    told = f"{broken} states, reviews, requests, offers or notes do not open under the data key"
     return [told] if broken else []

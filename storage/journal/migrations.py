@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import inspect, text
 
 from nightscreen.schemas.errors import JournalDamagedError, JournalError
+from nightscreen.storage.journal.approvals import make_approvals
 from nightscreen.storage.journal.bvn_consents import make_bvn_tables
 from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES, add_marks, erasures
 from nightscreen.storage.journal.engine import reading, writing
@@ -49,6 +50,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     (4, make_bvn_tables),
     (5, make_loan_tables),
     (6, add_marks),
+    (7, make_approvals),
 )
 """The version each leads to, and the step; in order, without gaps, beginning with 2."""
 

@@ -11,12 +11,13 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from sqlalchemy import BigInteger, func, select
+from sqlalchemy import BigInteger, func, inspect, select
 
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import JournalError, NightscreenError
 from nightscreen.storage.clock import Clock, system_clock
 from nightscreen.storage.holders import holds
+from nightscreen.storage.journal.approvals import Approvals, approvals
 from nightscreen.storage.journal.calls import SEAL_KEY
 from nightscreen.storage.journal.engine import look_first, make_engine, reading, sqlite_file
 from nightscreen.storage.journal.keyring import make_sealer, read_meta
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import Connection, Engine
+
+    from nightscreen.schemas.approvals import Approval
 
 PATIENCE_S = 3.0
 """How long a look waits where another process has the journal locked."""
@@ -151,6 +154,13 @@ class Look:
         with reading(self.engine) as connection:
             holder = connection.execute(query).scalar()
         return holder if holder and ReadOnlyJournal(self.engine).alive(holder) else None
+
+    def waiting_approvals(self) -> list[Approval]:
+        """Return the requests for approval that nobody has decided, oldest first, without notes."""
+        with reading(self.engine) as connection:
+            if not inspect(connection).has_table(approvals.name):
+                return []  # an older journal, which is not brought up to date here
+        return Approvals(self.engine, None, system_clock).waiting()
 
     def pulse(self, run_id: str, *, alive: bool) -> RunActivity:
         """Return what became of a run's calls so far.

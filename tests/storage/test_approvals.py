@@ -1,0 +1,231 @@
+"""Approvals as records of the journal: asked, decided, used, void, listed without the engine."""
+
+from __future__ import annotations
+
+import base64
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.schemas.approvals import ApprovalState, Decision
+from nightscreen.schemas.errors import InputError
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.files import make_private_folder
+from nightscreen.storage.journal.approvals import Approvals, micros
+from nightscreen.storage.journal.engine import make_engine, reading, writing
+from nightscreen.storage.journal.keyring import read_meta
+from nightscreen.storage.journal.migrations import VERSION, newest_version
+from nightscreen.storage.journal.opening import journal_url
+from nightscreen.storage.journal.read_only import look_into
+from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.storage.journal.tables import runs
+from nightscreen.storage.journal.verify import verify_journal
+from tests.storage.conftest import subject
+
+if TYPE_CHECKING:
+    from nightscreen.schemas.approvals import Approval
+    from nightscreen.storage.journal import Journal
+    from tests.storage.conftest import Place
+
+DUMP = Path(__file__).with_name("journal_v6")
+QUOTE = {"quoted": {"low": "0.00", "expected": "30.00", "high": "57.00"}, "lines": []}
+TIMEOUT = timedelta(hours=2)
+
+
+def ended(journal: Journal, run_id: str = "run-1", stop: str = "approval") -> None:
+    """Write down a run that ended early."""
+    journal.runs.begin(
+        run_id,
+        flow="screen_batch",
+        batch="people",
+        purpose="portfolio",
+        input_digest="d",
+        folder=f"/out/{run_id}",
+        cap_micro=None,
+        parameters={},
+    )
+    journal.runs.finish(run_id, state="stopped", stop_reason=stop, report={})
+
+
+def ask(journal: Journal, run_id: str = "run-1", cap_micro: int | None = None) -> Approval:
+    """Have a run ask for approval."""
+    return Approvals.of(journal).ask(
+        run_id,
+        by="analyst-1",
+        reason="it is expected to cost N30",
+        quote=QUOTE,
+        ceiling_micro=57 * MICROS,
+        cap_micro=cap_micro,
+        deployment_id="deployment-1",
+    )
+
+
+def test_a_request_waits_with_the_quote_it_showed_until_it_is_decided(journal: Journal) -> None:
+    """Who asked, when, for what; then who decided what, when, for how much and why."""
+    found = Approvals.of(journal)
+    ended(journal)
+    asked = ask(journal)
+    assert found.waiting() == [asked]
+    assert (asked.asked_by, asked.quote, asked.deployment_id) == (
+        "analyst-1",
+        QUOTE,
+        "deployment-1",
+    )
+    assert asked.state(asked.asked_at, valid_micros=0) is ApprovalState.WAITING
+    decided = found.decide(
+        "run-1", Decision.APPROVED, by="chief", note="month end", max_spend_micro=50 * MICROS
+    )
+    assert found.waiting() == []
+    assert found.newest("run-1") == decided
+    assert (decided.decided_by, decided.max_spend_micro, decided.note) == (
+        "chief",
+        50 * MICROS,
+        "month end",
+    )
+    assert decided.decided_at is not None
+    assert decided.decided_at > asked.asked_at
+
+
+@pytest.mark.parametrize(("cap", "lets"), [(None, 57), (50 * MICROS, 50)])
+def test_an_approval_without_an_amount_lets_spend_what_was_shown(
+    journal: Journal, cap: int | None, lets: int
+) -> None:
+    """The run's cap, or the most the quote comes to where it has none; never without a limit."""
+    ask(journal, cap_micro=cap)
+    decided = Approvals.of(journal).decide("run-1", Decision.APPROVED, by="chief")
+    assert decided.max_spend_micro == lets * MICROS
+
+
+def test_an_approval_that_no_run_used_in_time_is_void(place: Place) -> None:
+    """At the timeout it still holds; after it nothing may be spent on it."""
+    journal = place.open()
+    found = Approvals.of(journal)
+    ask(journal)
+    decided = found.decide("run-1", Decision.APPROVED, by="chief")
+    at = decided.decided_at or 0
+    assert decided.state(at + micros(TIMEOUT), valid_micros=micros(TIMEOUT)) == "approved"
+    assert decided.state(at + micros(TIMEOUT) + 1, valid_micros=micros(TIMEOUT)) == "void"
+    place.clock.now += micros(TIMEOUT)
+    assert found.use("run-1", valid=TIMEOUT) is None
+    again = found.decide("run-1", Decision.APPROVED, by="chief")
+    assert again.approval_id != decided.approval_id
+    assert found.use("run-1", valid=TIMEOUT) == again
+
+
+def test_an_approval_that_was_used_in_time_holds_for_the_run_as_a_whole(place: Place) -> None:
+    """A run that is killed on its third hour is resumed under the same cap."""
+    journal = place.open()
+    found = Approvals.of(journal)
+    ask(journal)
+    found.decide("run-1", Decision.APPROVED, by="chief")
+    assert found.use("run-1", valid=TIMEOUT) is not None
+    place.clock.now += 3 * micros(TIMEOUT)
+    used = found.use("run-1", valid=TIMEOUT)
+    assert used is not None
+    with pytest.raises(InputError, match="has begun to spend"):
+        found.decide("run-1", Decision.REFUSED, by="other")
+
+
+def test_a_refusal_holds_until_somebody_approves(place: Place) -> None:
+    """It does not age, both decisions stay on record, and nothing is spent on it."""
+    journal = place.open()
+    found = Approvals.of(journal)
+    ask(journal)
+    refused = found.decide("run-1", Decision.REFUSED, by="chief", note="wrong file")
+    assert refused.max_spend_micro is None
+    place.clock.now += 3 * micros(TIMEOUT)
+    assert found.use("run-1", valid=TIMEOUT) is None
+    assert refused.state(place.clock.now, valid_micros=micros(TIMEOUT)) is ApprovalState.REFUSED
+    found.decide("run-1", Decision.APPROVED, by="other")
+    assert [each.decided_by for each in found.of_run("run-1")] == ["chief", "other"]
+
+
+def test_a_decision_on_what_has_changed_meanwhile_is_not_written(journal: Journal) -> None:
+    """Of two approvers who look at one request, the second is asked to look again."""
+    found = Approvals.of(journal)
+    first = ask(journal)
+    second = ask(journal)
+    with pytest.raises(InputError, match="has changed"):
+        found.decide("run-1", Decision.APPROVED, by="chief", seen=first.approval_id)
+    found.decide("run-1", Decision.REFUSED, by="chief", seen=second.approval_id)
+    with pytest.raises(InputError, match="has changed"):
+        found.decide("run-1", Decision.APPROVED, by="other", seen=second.approval_id)
+    assert found.newest("run-1").decision is Decision.REFUSED  # type: ignore[union-attr]  # it was asked above
+
+
+def test_what_never_asked_is_not_decided(journal: Journal) -> None:
+    """A mistyped run id approves nothing."""
+    with pytest.raises(InputError, match="does not wait for approval"):
+        Approvals.of(journal).decide("run-9", Decision.APPROVED, by="chief")
+
+
+def test_what_waits_is_listed_without_engine_lock_or_key(place: Place) -> None:
+    """Only runs that ended for want of approval, each once, oldest first."""
+    journal = place.open()
+    for run_id in ("run-1", "run-2", "run-3"):
+        ended(journal, run_id)
+        ask(journal, run_id)
+    newest = ask(journal, "run-1")
+    ended(journal, "run-3", stop="budget")
+    wrong = base64.b64encode(b"x" * 32).decode()
+    look = look_into(place.home, url=place.url, data_key=wrong)
+    assert look is not None
+    with look:
+        waiting = look.waiting_approvals()
+        assert [each.run_id for each in waiting] == ["run-2", "run-1"]
+        assert waiting[1].approval_id == newest.approval_id
+
+
+def test_a_note_is_sealed_rotated_and_verified(sqlite_place: Place) -> None:
+    """No byte of it lies in the database, and it opens under a new key."""
+    journal = sqlite_place.open()
+    ask(journal)
+    Approvals.of(journal).decide("run-1", Decision.REFUSED, by="chief", note="Adaeze Okonkwo")
+    for file in sqlite_place.home.glob("journal.sqlite*"):
+        if file.is_file():
+            assert b"Adaeze" not in file.read_bytes()
+    rotate_key(journal)
+    again = sqlite_place.open()
+    assert Approvals.of(again).of_run("run-1")[0].note == "Adaeze Okonkwo"
+    assert verify_journal(again) == []
+    with writing(again.engine) as connection:
+        connection.exec_driver_sql("UPDATE approvals SET run_id = 'run-2'")
+    assert verify_journal(again) == [
+        "1 states, reviews, requests, offers or notes do not open under the data key"
+    ]
+
+
+def test_a_journal_of_the_version_before_is_brought_up_with_all_it_held(place: Place) -> None:
+    """A dump of version 6 is looked into as it is, then opened: answers and runs are there."""
+    make_private_folder(place.home)
+    old = make_engine(place.url or journal_url(place.home))
+    script = (DUMP / f"{old.dialect.name}.sql").read_text().split("\n", 2)[2]
+    with writing(old) as connection:
+        for statement in script.split(";\n"):
+            if statement.strip():
+                connection.exec_driver_sql(statement)
+    key = base64.b64encode(b"k" * 32).decode()
+    look = look_into(place.home, url=place.url, data_key=key)
+    assert look is not None
+    with look:
+        assert look.waiting_approvals() == []
+    journal = place.open(data_key=key)
+    with reading(journal.engine) as connection:
+        assert read_meta(connection)[VERSION] == str(newest_version())
+        assert len(connection.execute(runs.select()).all()) == 2
+    assert set(journal.answers.latest("karma", [subject(1), subject(2)])) == {
+        subject(1),
+        subject(2),
+    }
+    assert Reviews.of(journal).of_customer(bytes(16))[0].reviewer == "reviewer-1"
+    found = Approvals.of(journal)
+    assert found.waiting() == []
+    with pytest.raises(InputError, match="does not wait"):
+        found.decide("run-2", Decision.APPROVED, by="chief")
+    ask(journal, "run-2")
+    assert [each.run_id for each in found.waiting()] == ["run-2"]
+    assert verify_journal(journal) == []
+    old.dispose()
