@@ -76,7 +76,7 @@ class MemoryStore:
         *,
         since: int,  # noqa: ARG002
     ) -> list[Reservation]:
-        """Reservation a block."""
+        """Grant a block."""
         start, self.next_id = self.next_id, self.next_id + len(asks)
         now = system_clock()
         return [
@@ -130,7 +130,7 @@ def line(sandbox: SandboxProcess, calls: int, *, journal: bool) -> Measured:
 
 
 def window(store: CallStore, calls: int) -> Measured:
-    """ReserveRequest a service that answers at once."""
+    """Ask a service that answers at once."""
 
     async def send(lookup: Lookup) -> CallOutcome:  # noqa: ARG001 - a sender's signature
         await asyncio.sleep(0)

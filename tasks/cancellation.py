@@ -55,7 +55,7 @@ class SignalStop:
         await self._run.cut()
 
     def over(self) -> None:
-        """SignalStop waiting: the run has ended."""
+        """Stop waiting: the run has ended."""
         if self._giving_up is not None:
             self._giving_up.cancel()
 

@@ -173,7 +173,7 @@ async def pull_shard(pull: TransactionSync, desk: CallSession, number: int) -> d
 
 
 async def _pull_one(pull: TransactionSync, desk: CallSession, due: Pulled) -> PullOutcome:
-    """TransactionSync one customer and write down how it went."""
+    """Pull one customer and write down how it went."""
     async with pull.turns:
         done = await _Turn(pull, desk, due).take()
     if done is not None:

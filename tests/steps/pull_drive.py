@@ -24,7 +24,7 @@ from nightscreen.steps.transactions.sync import (
 
 
 async def ask(pull: TransactionSync) -> None:
-    """TransactionSync every shard at once."""
+    """Pull every shard at once."""
     desk = open_desk(pull.run)
     try:
         await asyncio.gather(*(pull_shard(pull, desk, n) for n in range(len(pull.due))))
@@ -33,7 +33,7 @@ async def ask(pull: TransactionSync) -> None:
 
 
 def drive(settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """TransactionSync and return the report."""
+    """Pull and return the report."""
     pull = begin_pull(open_pull_run(PullTransactions(**options), read_settings(**settings)))
     sys.stderr.write(f"{pull.run.run_id}\n")
     sys.stderr.flush()

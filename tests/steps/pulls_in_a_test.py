@@ -122,7 +122,7 @@ class Lender:
         return begin_pull(open_pull_run(parameters, settings, clock=self.clock))
 
     def pull(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
-        """TransactionSync and return the report."""
+        """Pull and return the report."""
         pull = self.open(**options)
         try:
             asyncio.run(self.ask(pull))

@@ -40,7 +40,7 @@ class Store:
     def reserve(
         self, run_id: str, purpose: str, asks: Sequence[ReserveRequest], caps: Caps, *, since: int
     ) -> list[Reservation]:
-        """Reservation all."""
+        """Grant all."""
         self.caps.append(caps)
         if self.error is not None:
             raise self.error

@@ -45,7 +45,7 @@ MICROS = 1_000_000
 
 
 async def ask_all(made: Bench, number: int, check: Check = Check.KARMA) -> list[LookupTask]:
-    """ReserveRequest so many lookups and return them as they stand."""
+    """Ask so many lookups and return them as they stand."""
     return await made.windows[check].ask([job(each, check) for each in range(number)])
 
 

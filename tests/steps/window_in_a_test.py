@@ -154,7 +154,7 @@ class FakeStore:
     def reserve(
         self, run_id: str, purpose: str, asks: Sequence[ReserveRequest], caps: Caps, *, since: int
     ) -> list[Reservation]:
-        """Reservation in order until one does not fit."""
+        """Grant in order until one does not fit."""
         if self.break_reserve is not None:
             raise self.break_reserve
         self.blocks.append(len(asks))
