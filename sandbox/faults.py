@@ -54,6 +54,8 @@ FAULTS: Final = {
         Fault("foreign_404", after=False, status=404),
         Fault("redirect", after=False, status=302),
         Fault("huge", after=True, status=200),
+        Fault("not_offered", after=False, status=500),
+        Fault("mock_message", after=False, status=200),
     )
 }
 

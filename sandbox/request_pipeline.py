@@ -225,7 +225,7 @@ class RequestPipeline:
         if name in manners.denied_operations:
             return self._denied(call)
         if name in manners.unoffered_operations:
-            return self._unsold(call, "not_offered", "The specified service does not exist.")
+            return self._not_offered(call)
         return self._unpriced(call) if name in manners.unpriced_operations else None
 
     def _denied(self, call: Call) -> Outcome:
@@ -237,6 +237,9 @@ class RequestPipeline:
     def _unpriced(self, call: Call) -> Outcome:
         text = "We could not find a matching price definition for your request."
         return self._unsold(call, "unpriced", text)
+
+    def _not_offered(self, call: Call) -> Outcome:
+        return self._unsold(call, "not_offered", "The specified service does not exist.")
 
     def _unsold(self, call: Call, word: str, text: str) -> Outcome:
         return Outcome(word, Reply(500, wire.envelope("error", text, None, self._meta(call, None))))
@@ -345,9 +348,11 @@ class RequestPipeline:
         special: dict[str, Callable[[], Outcome]] = {
             "denied": lambda: self._denied(call),
             "unpriced": lambda: self._unpriced(call),
+            "not_offered": lambda: self._not_offered(call),
             "low_wallet": lambda: self._low_wallet(call),
             "empty_object": self._empty_object,
             "mock_response": lambda: self._sample(call, "mock-response"),
+            "mock_message": lambda: self._sample(call, "message"),
         }
         if fault.name in special:
             return special[fault.name]()

@@ -160,6 +160,8 @@ _FAULTS: Final = (
     ("foreign_404", "404 as an HTML page, not one of the service's own"),
     ("redirect", "302 to another address"),
     ("huge", "charged; a valid answer of several megabytes"),
+    ("not_offered", "500, the operation is not offered to this account"),
+    ("mock_message", "a test-mode answer: the sample record, its message says so, not charged"),
 )
 
 

@@ -23,7 +23,7 @@ HEADINGS = (
 LIVING = 20
 STOPPING = {
     *("mock_response", "empty_object", "denied", "unpriced", "low_wallet"),
-    *("foreign_404", "redirect", "huge"),
+    *("foreign_404", "redirect", "huge", "not_offered", "mock_message"),
 }
 """Faults that end a run or only cost time: a batch with one of them would meet no other."""
 

@@ -37,6 +37,8 @@ PLAIN = {
     "redirect": 302,
     "slow": 200,
     "huge": 200,
+    "not_offered": 500,
+    "mock_message": 200,
 }
 
 
