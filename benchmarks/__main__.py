@@ -23,6 +23,7 @@ SHORT_FORMS = (
         "hidden limit: the adaptive cap beside one that is too low",
         ["benchmarks.hidden_limit", "--seconds", "8", "--fixed", "24"],
     ),
+    ("names: precision and recall beside rapidfuzz", ["benchmarks.name_pairs"]),
     ("a large journal", ["benchmarks.journal_size", "50000"]),
     ("journal: its share of CPU and time a lookup", ["benchmarks.journal"]),
     ("memory: peak by rows, cold and warm", ["benchmarks.memory", "2000", "10000"]),

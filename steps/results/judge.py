@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 BVN_DIGITS = 11
 _SHOWN_FIRST = 2
 _SHOWN_LAST = 2
-AGREES = frozenset({"strong", "likely"})
+AGREES = frozenset({"strong"})
+"""Grades that verify an account by themselves; with its BVN agreeing, `likely` does no harm."""
 CONTRADICTS = frozenset({"weak", "none"})
 NAME_FIELDS = ("first_name", "middle_name", "last_name", "full_name")
 
@@ -59,7 +60,8 @@ def judge_account(row: Mapping[str, Any], answer: BankAccountAnswer | None) -> A
     """Tell whether an account is this customer's.
 
     `verified` where BVN or name agrees and neither contradicts, `mismatch` where one contradicts,
-    `unconfirmed` where it exists and there is nothing to compare, `not_found` where it does not.
+    `unconfirmed` where it exists and there is nothing to compare, or only a name that is likely the
+    same (a relative's may be), `not_found` where it does not exist.
     """
     if answer is None:
         return AccountVerdict("not_found")

@@ -26,6 +26,8 @@ SHORT_REST: Final = 2
 LONG_WORD: Final = 8
 MOST_SLIPS: Final = 2
 LEAST_CUT_OFF: Final = 5
+LEAST_KEY_SLIP: Final = 6
+LEAST_MOVED: Final = 6
 CACHED_WORDS: Final = 1 << 16
 
 _APOSTROPHES: Final = "'`´‘’‛′ʹʻʼʽˈ\u02be\u02bf"  # noqa: RUF001 - all of them stand for an apostrophe
@@ -39,6 +41,14 @@ _SLASHED: Final = re.compile(r"\b[A-Z]/[A-Z]\b")
 _FEMININE: Final = frozenset({"A", "AH", "AT", "ATU", "IA", "LA", "NA"})
 _VOWELS: Final = frozenset("AEIOU")
 _DOUBLED: Final = re.compile(r"(.)\1")
+_KEY_ROWS: Final = ("QWERTYUIOP", "ASDFGHJKL", "ZXCVBNM")
+_NEXT_KEYS: Final = frozenset(
+    pair
+    for row in _KEY_ROWS
+    for pair in (*zip(row, row[1:]), *zip(row[1:], row))  # noqa: B905, RUF007
+)
+_SAME_SOUNDS: Final = str.maketrans("CQZVPYEOJ", "KKSFFIIUG")
+"""Letters that Nigerian spellings exchange. P stands with F since PH is written for it."""
 _LONG_ENDING: Final = re.compile(r"(?<=[A-Z]{3}A)(?:TU|T|H)$")
 
 
@@ -46,8 +56,11 @@ class Similarity(IntEnum):
     """How sure it is that two words are one name."""
 
     DIFFERENT = 0
-    DOUBTFUL = 1
-    SURE = 2
+    NEAR = 1
+    """By their letters alone: a slip of the hand, or two names that sound alike."""
+    DOUBTFUL = 2
+    """A short form of several names."""
+    SURE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,7 @@ class Lexicon:
 
     titles: frozenset[str]
     name_titles: frozenset[str]
+    surname_titles: frozenset[str]
     generations: dict[str, str]
     fillers: frozenset[str]
     business: dict[str, str]
@@ -129,14 +143,15 @@ def _rows(name: str) -> Iterator[dict[str, str]]:
 @lru_cache(maxsize=1)
 def lexicon() -> Lexicon:
     """Return the word lists, read from ``data/names`` at the first call."""
-    titles = {row["word"]: row["also_a_name"] == "yes" for row in _rows("titles.csv")}
+    titles = {row["word"]: row["also_a_name"] for row in _rows("titles.csv")}
     families, servants = _families()
     short_forms = _short_forms()
     prefixes = [Prefix(r["prefix"], r["group"], r["bare"]) for r in _rows("prefixes.csv")]
     endings = [(row["ending"], int(row["shortest_rest"])) for row in _rows("endings.csv")]
     return Lexicon(
-        titles=frozenset(word for word, is_name in titles.items() if not is_name),
-        name_titles=frozenset(word for word, is_name in titles.items() if is_name),
+        titles=frozenset(word for word, borne in titles.items() if borne != "yes"),
+        name_titles=frozenset(word for word, borne in titles.items() if borne == "yes"),
+        surname_titles=frozenset(word for word, borne in titles.items() if borne != "no"),
         generations={row["word"]: row["generation"] for row in _rows("suffixes.csv")},
         fillers=frozenset(row["word"] for row in _rows("fillers.csv")),
         business={row["word"]: row["kind"] for row in _rows("business.csv")},
@@ -273,13 +288,18 @@ def _piece(part: str) -> _Piece:
     return _Piece(kind, part)
 
 
-def read_name(folded: Sequence[str]) -> Name | None:
-    """Read the folded words of one person's name into one bag; None where no name is in them."""
+def read_name(folded: Sequence[str], surname: str | None = None) -> Name | None:
+    """Read the folded words of one person's name into one bag; None where no name is in them.
+
+    Args:
+        folded: the words.
+        surname: a title that the customer bears as a surname: a name on either side.
+    """
     plain: list[str] = []
     marked: list[_Piece] = []
     for written in folded[:MOST_WORDS]:
         for piece in _read(written):
-            if piece.kind == "name":
+            if piece.kind == "name" or (surname is not None and piece.text == surname):
                 plain.append(piece.text)
             elif piece.kind != "title":
                 marked.append(piece)
@@ -289,6 +309,24 @@ def read_name(folded: Sequence[str]) -> Name | None:
         return None
     words = frozenset(plain)
     return Name(_servants_joined(words), words, len(plain))
+
+
+def words_in_order(folded: Sequence[str]) -> list[str]:
+    """Return the words and initials of a name as they stand, parts of compounds apart.
+
+    A part that only opens a name stands with the next; titles and fillers are left out.
+    """
+    found: list[str] = []
+    opening = ""
+    for written in folded[:MOST_WORDS]:
+        for piece in _read(written):
+            for part in piece.parts or (piece.text,):
+                if piece.kind == "filler" or part in _servant_openings():
+                    opening += part if part in _openings() else ""
+                elif piece.kind not in {"title", "generation"}:
+                    found.append(opening + part)
+                    opening = ""
+    return [*found, opening] if opening else found
 
 
 def _marked_name(plain: list[str], marked: list[_Piece]) -> Name | None:
@@ -409,11 +447,10 @@ def alike(one: str, other: str) -> Similarity:
 def _near(a: Word, b: Word) -> Similarity:
     """Judge by their letters two words that no list says anything of."""
     if a.group and b.group:
-        same = a.group == b.group and _close(a.rest, b.rest)
-        return Similarity.SURE if same else Similarity.DIFFERENT
-    if _close(a.text, b.text) or _close(a.reading, b.reading):
-        return Similarity.SURE
-    return Similarity.DOUBTFUL if _is_cut_off(a, b) else Similarity.DIFFERENT
+        close = _close(a.rest, b.rest) if a.group == b.group else Similarity.DIFFERENT
+        return close or (Similarity.SURE if _is_moved(a.text, b.text) else close)
+    found = max(_close(a.text, b.text), _close(a.reading, b.reading))
+    return Similarity.NEAR if not found and _is_cut_off(a, b) else found
 
 
 def _is_cut_off(a: Word, b: Word) -> bool:
@@ -432,7 +469,9 @@ def _is_short_of(short: Word, long: Word) -> bool:
         return bool(long.trunk) and short.reading == long.trunk
     if short.reading == long.trunk:
         return True
-    return short.reading == long.rest or (not short.known and _close(short.reading, long.rest))
+    return short.reading == long.rest or (
+        not short.known and _close(short.reading, long.rest) is Similarity.SURE
+    )
 
 
 def _listed_short_form(a: Word, b: Word) -> Similarity:
@@ -460,22 +499,55 @@ def _listed(short: Word, long: Word) -> Similarity:
     )
 
 
-def _close(one: str, other: str) -> bool:
-    """Tell whether two words are so close that one is a slip of the other.
+def _close(one: str, other: str) -> Similarity:
+    """Tell whether two words are so close that one is a slip of the other, or may be.
 
     Jaro-Winkler alone takes brothers and sisters for one another: the number of slips is
     bounded too, and endings that make another name or the other sex are no slips.
     """
     if one == other:
-        return True
+        return Similarity.SURE
     if JaroWinkler.normalized_similarity(one, other) < LEAST_SIMILARITY:
-        return False
+        return Similarity.DIFFERENT
     shortest, longest = sorted((len(one), len(other)))
-    if shortest <= SHORT_WORD or longest - shortest > MOST_SLIPS:
-        return False
-    if OSA.distance(one, other) > (MOST_SLIPS if longest >= LONG_WORD else 1):
-        return False
+    slips = OSA.distance(one, other)
+    most = MOST_SLIPS if longest >= LONG_WORD else 1
+    if shortest <= SHORT_WORD or longest - shortest > MOST_SLIPS or slips > most:
+        return Similarity.DIFFERENT
     short, long = (one, other) if len(one) == shortest else (other, one)
     if long.startswith(short) and short[-1] not in _VOWELS and long[shortest:] in _FEMININE:
+        return Similarity.DIFFERENT
+    if short[:-1] == long[:-1] and {short[-1], long[-1]} <= _VOWELS:
+        return Similarity.DIFFERENT
+    return Similarity.SURE if _is_slip(short, long, slips) else Similarity.NEAR
+
+
+def _is_slip(short: str, long: str, slips: int) -> bool:
+    """Tell whether two close words differ as spellings or slips of the hand do.
+
+    One letter in another's place makes another name more often than a slip (Danladi, Danlami):
+    only a letter of the same sound, or in a longer word of the next key, counts as one.
+    """
+    if _sounds(short) == _sounds(long):
+        return True
+    if slips > 1:
         return False
-    return not (short[:-1] == long[:-1] and {short[-1], long[-1]} <= _VOWELS)
+    if len(short) < len(long):
+        return not (long[:-1] == short and {short[-1], long[-1]} <= _VOWELS)
+    changed = [pair for pair in zip(short, long, strict=True) if pair[0] != pair[1]]
+    if len(changed) > 1:  # two letters in each other's place
+        return True
+    return len(long) >= LEAST_KEY_SLIP and changed[0] in _NEXT_KEYS
+
+
+def _is_moved(one: str, other: str) -> bool:
+    """Tell whether a letter of a longer word is left out, doubled, or swapped with the next."""
+    short, long = (one, other) if len(one) <= len(other) else (other, one)
+    if len(short) < LEAST_MOVED or OSA.distance(short, long) != 1:
+        return False
+    return len(long) > len(short) or sorted(short) == sorted(long)
+
+
+def _sounds(word: str) -> str:
+    """Return a word with letters of one sound written alike."""
+    return _DOUBLED.sub(r"\1", word.translate(_SAME_SOUNDS).replace("H", ""))

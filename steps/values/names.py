@@ -18,6 +18,7 @@ from nightscreen.steps.values.name_normalize import (
     fold,
     lexicon,
     read_name,
+    words_in_order,
 )
 
 Grade = Literal["strong", "likely", "weak", "none", "business"]
@@ -37,12 +38,13 @@ class NameMatch:
 class _Pairing(NamedTuple):
     """What agrees and what does not between two names, each word used at most once.
 
-    ``sure`` and ``doubtful`` are pairs of full words, ``halves`` initials that agree, and
-    ``ours`` and ``theirs`` the full words left over on each side.
+    ``sure``, ``doubtful`` and ``near`` are pairs of full words, ``halves`` initials that agree,
+    and ``ours`` and ``theirs`` the full words left over on each side.
     """
 
     sure: tuple[tuple[str, str], ...]
     doubtful: tuple[tuple[str, str], ...] = ()
+    near: tuple[tuple[str, str], ...] = ()
     halves: tuple[str, ...] = ()
     ours: tuple[str, ...] = ()
     theirs: tuple[str, ...] = ()
@@ -52,44 +54,128 @@ class _Pairing(NamedTuple):
     @property
     def names(self) -> int:
         """Number of full words that agree."""
-        return len(self.sure) + len(self.doubtful)
+        return len(self.sure) + len(self.doubtful) + len(self.near)
 
     @property
     def against(self) -> float:
         """Number of contradictions; an initial counts half."""
-        full = min(len(self.ours), len(self.theirs))
-        return full + 0.5 * self.contrary_initial + self.contrary_generation
+        return min(len(self.ours), len(self.theirs)) + 0.5 * self.contrary_initial
 
 
 def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | None:
     """Say whether an account held in one name is the customer's.
 
     Args:
-        ours: every name field of the customer's row, in any split and order.
+        ours: every name field of the customer's row, in the order first, middle, last name and
+            full name; a full name alone may be in any order.
         theirs: the account's name as the bank writes it.
 
     Returns:
         The grade and why, or None where there is nothing to compare on one side: ``strong``
-        is two names and nothing against, ``likely`` two and at most one against, ``weak`` less
-        than that, ``none`` no name, ``business`` an account that is a company's.
+        is two names, the first name among them, and nothing against; ``likely`` two and at most
+        one against; ``weak`` less than that, or junior against senior; ``none`` no name;
+        ``business`` an account that is a company's.
     """
     if not theirs:
         return None
-    fields = [field for field in ours if field]
-    customer = _customer(" ".join(fields))
+    fields = tuple(field for field in ours if field)
+    customer = _customer(fields)
     if customer is None:
         return None
     folded = fold(theirs).split()
-    word = _business_word(folded, customer.words)
+    word = _business_word(folded, customer.name.words)
     if word is not None:
         return NameMatch("business", f"a business: {word}")
-    holder = read_name(folded)
+    holder = read_name(folded, customer.titled)
     if holder is None:
         return None
-    pairing = _pair(customer, holder)
+    pairing = _pair(customer.name, holder)
     if len(set(folded)) < len(folded):
         pairing = _with_repeats(pairing, fields, folded)
-    return NameMatch(_grade(pairing), _explain(pairing))
+    grade = _grade(pairing)
+    if grade == "strong" and (pairing.ours or pairing.theirs):
+        doubt = _first_name_doubt(pairing, customer, words_in_order(fold_in_order(theirs)))
+        if doubt:
+            return NameMatch("likely", f"{_explain(pairing)}; {doubt}")
+    return NameMatch(grade, _explain(pairing))
+
+
+class _Customer(NamedTuple):
+    """A customer's name: all its words, and those whose place says what they are.
+
+    Attributes:
+        name: the words without order.
+        first: first name; of a full name alone its first word.
+        surname: last word of the last name; None where a full name alone does not say.
+        titled: a title that is the customer's surname.
+    """
+
+    name: Name
+    first: str
+    surname: str | None
+    titled: str | None
+
+
+@lru_cache(maxsize=1024)
+def _customer(fields: tuple[str, ...]) -> _Customer | None:
+    """Read the customer's fields; one customer is often compared several times in a row."""
+    parts = _parts(fields)
+    last = fold_in_order(parts[-1]) if parts else []
+    titled = last[-1] if last and last[-1] in lexicon().surname_titles else None
+    if titled is not None and len(parts) == 1 and len(last) == 1:
+        titled = None
+    name = read_name(fold(" ".join(fields)).split(), titled)
+    if name is None:
+        return None
+    ordered = [words_in_order(fold_in_order(part)) for part in parts]
+    words = [word for part in ordered for word in part]
+    known = len([part for part in ordered if part]) > 1 or any("," in part for part in parts)
+    return _Customer(
+        name, words[0] if words else "", words[-1] if known and words else None, titled
+    )
+
+
+def _parts(fields: Sequence[str]) -> list[str]:
+    """Return the fields without a full name that only repeats the others."""
+    words = [set(fold(field).split()) for field in fields]
+    return [
+        field
+        for at, field in enumerate(fields)
+        if len(words[at]) < _ENOUGH_NAMES
+        or not (others := set().union(*words[:at], *words[at + 1 :]))
+        or not others <= words[at]
+    ] or list(fields[-1:])
+
+
+def fold_in_order(text: str) -> list[str]:
+    """Return folded words, a surname that is written first, before a comma, at the end."""
+    surname, comma, given = text.partition(",")
+    if comma and words_in_order(fold(given).split()):
+        return [*fold(given).split(), *fold(surname).split()]
+    return fold(text).split()
+
+
+def _first_name_doubt(pairing: _Pairing, customer: _Customer, held: Sequence[str]) -> str | None:
+    """Say why two names that agree may be a father's and his child's, or return None.
+
+    A child often bears the father's name in the middle: an account that leaves the customer's
+    first name out may be the father's, one that puts another name before it the child's.
+    """
+    if pairing.ours:
+        if customer.first in pairing.ours:
+            return f"the account does not show {customer.first}"
+        other = next((word for word in held if word in lexicon().name_titles), None)
+        if other and customer.surname in pairing.ours and other != customer.titled:
+            return f"{other} may be a title or another surname"
+        return None
+    partners = dict((*pairing.sure, *pairing.doubtful))
+    first, surname = partners.get(customer.first), partners.get(customer.surname or "")
+    if len(partners) > _ENOUGH_NAMES or first not in held or surname not in held:
+        return None
+    at, end = held.index(first), held.index(surname)
+    if (end == len(held) - 1 and at > 0) or (end == 0 and at > 1):
+        return f"the account has a name before {first}"
+    return None
 
 
 def _with_repeats(pairing: _Pairing, fields: Sequence[str], folded: Sequence[str]) -> _Pairing:
@@ -109,12 +195,6 @@ def _with_repeats(pairing: _Pairing, fields: Sequence[str], folded: Sequence[str
         and max(parts.count(word), *(words.count(word) for words in read)) > 1
     )
     return pairing._replace(sure=pairing.sure + twice) if twice else pairing
-
-
-@lru_cache(maxsize=1024)
-def _customer(fields: str) -> Name | None:
-    """Read the customer's fields; one customer is often compared several times in a row."""
-    return read_name(fold(fields).split())
 
 
 def _business_word(folded: Sequence[str], borne: frozenset[str]) -> str | None:
@@ -150,11 +230,13 @@ def _business_kinds(written: str) -> tuple[tuple[str, str], ...]:
 def _grade(pairing: _Pairing) -> Grade:
     """Return the grade that agreements and contradictions add up to."""
     against = pairing.against
-    if len(pairing.sure) >= _ENOUGH_NAMES and not against:
+    weight = pairing.names + len(pairing.halves) / 2
+    if pairing.contrary_generation:
+        return "weak" if weight >= 1 else "none"
+    if len(pairing.sure) >= _ENOUGH_NAMES and not against and not pairing.near:
         return "strong"
     if pairing.names >= _ENOUGH_NAMES and against <= 1:
         return "likely"
-    weight = pairing.names + len(pairing.halves) / 2
     if pairing.names and weight >= _ENOUGH_NAMES and not against:
         return "likely"
     return "weak" if weight >= 1 else "none"
@@ -170,12 +252,13 @@ def _pair(ours: Name, theirs: Name) -> _Pairing:
     mine, others = _written_alike(ours, theirs)
     sure = [(word, word) for word in sorted(mine & others)]
     doubtful: list[tuple[str, str]] = []
+    near: list[tuple[str, str]] = []
+    lists = {Similarity.SURE: sure, Similarity.DOUBTFUL: doubtful, Similarity.NEAR: near}
     left, right = sorted(mine - others), sorted(others - mine)
     if left and right:
         for one, other in _assign(left, right):
-            pairs = sure if alike(one, other) is Similarity.SURE else doubtful
-            pairs.append((one, other))
-    met = sure + doubtful
+            lists[alike(one, other)].append((one, other))
+    met = sure + doubtful + near
     if (left and right) or ours.initials or theirs.initials:
         left = _contrary([one for one, _ in met], left)
         right = _contrary([other for _, other in met], right)
@@ -185,6 +268,7 @@ def _pair(ours: Name, theirs: Name) -> _Pairing:
     return _Pairing(
         tuple(sure),
         tuple(doubtful),
+        tuple(near),
         halves,
         tuple(left),
         tuple(right),
@@ -267,7 +351,7 @@ def _assign(left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str]]:
     """Return a largest one-to-one assignment of words that are alike, sure ones first."""
     likeness = [[alike(one, other) for other in right] for one in left]
     holder: dict[int, int] = {}
-    for least in (Similarity.SURE, Similarity.DOUBTFUL):
+    for least in (Similarity.SURE, Similarity.DOUBTFUL, Similarity.NEAR):
         placed = set(holder.values())
         for row in range(len(left)):
             if row not in placed:
@@ -351,6 +435,8 @@ def _explain(pairing: _Pairing) -> str:
         said.append(f"agree: {_quoted(pairing.sure)}")
     if pairing.doubtful:
         said.append(f"perhaps a short form: {_quoted(pairing.doubtful)}")
+    if pairing.near:
+        said.append(f"a slip or another name: {_quoted(pairing.near)}")
     if pairing.halves:
         said.append(f"initials agree: {' '.join(pairing.halves[:_EXPLAINED_WORDS])}")
     if pairing.ours and pairing.theirs:

@@ -41,3 +41,26 @@ def test_a_masked_bvn_decides_where_no_name_is_known(bvn: str | None, status: st
     """With nothing else to compare the digits shown verify the account or contradict it."""
     answer = BankAccountAnswer(bank_code="058", account_number="0123456789", bvn=bvn)
     assert judge_account({**ROW, "bvn": OURS}, answer).status == status
+
+
+@pytest.mark.parametrize(
+    ("account_name", "bvn", "status"),
+    [
+        ("OKAFOR CHINEDU EMEKA", None, "verified"),
+        ("EMEKA OKAFOR", None, "unconfirmed"),
+        ("OBINNA EMEKA OKAFOR", None, "unconfirmed"),
+        ("CHINEDU EMEKA BELLO", None, "unconfirmed"),
+        ("CHINEDU EMEKA BELLO", "22000000089", "verified"),
+        ("CHINEDU EMEKA OKAFOR SNR", None, "mismatch"),
+        ("SADIQ BELLO", None, "mismatch"),
+    ],
+)
+def test_a_name_that_is_only_likely_the_same_verifies_nothing_alone(
+    account_name: str, bvn: str | None, status: str
+) -> None:
+    """A father, a brother or a changed surname stays unconfirmed until the account's BVN agrees."""
+    row = {**ROW, "first_name": "CHINEDU", "middle_name": "EMEKA", "last_name": "OKAFOR JNR"}
+    answer = BankAccountAnswer(
+        bank_code="058", account_number="0123456789", bvn=bvn, account_name=account_name
+    )
+    assert judge_account({**row, "bvn": OURS}, answer).status == status
