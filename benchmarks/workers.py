@@ -157,7 +157,7 @@ class ProcessCrew:
         self.pids.append(self.started[-1].pid)
 
     async def came_to_nothing(self, part: int) -> bool:
-        """Tell whether a part's process has ended."""
+        """Return whether a part's process has ended."""
         return self.started[part - 1].poll() is not None
 
 

@@ -113,7 +113,7 @@ def offer(
 
 
 def _settings() -> Settings:
-    """Read the settings and set the log up; whoever has no key is told at once."""
+    """Read the settings and set the log up; whoever has no key is reported at once."""
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.steps.screening_run import require_service
     from nightscreen.tasks.logs import set_up_logs
@@ -196,7 +196,7 @@ def track(options: Options, json_output: JsonOption = False) -> None:
 
 
 def _folder(output: Path, run: str, report: Any) -> Path:  # noqa: ANN401 - the report
-    """Return where a run's files are; one taken up again keeps its folder."""
+    """Return where a run's files are; one resumed keeps its folder."""
     folder = output / str(report["run_id"])
     if not run or folder.is_dir():
         return folder

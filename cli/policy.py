@@ -1,6 +1,7 @@
 """`nightscreen policy`: a policy's mistakes at their places, and what it would have decided.
 
-Checking belongs to `steps/policy_check`, replaying to `steps/policy_backtest`; here they are told.
+Checking belongs to `steps/policy_check`, replaying to `steps/policy_backtest`; here they are
+reported.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What is found out before the engine starts, so that a mistake is told at once and costs nothing.
+"""What is found out before the engine starts: a mistake is reported at once and costs nothing.
 
 Cheapest first, and nothing is made on disk before everything given has been looked at. The line
 checks again what it needs, because a deployment comes to it without this module.
@@ -111,7 +111,7 @@ def _check_home(settings: Settings) -> None:
 
 
 def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
-    """Open the journal once, and compare a run that is taken up again with what is given."""
+    """Open the journal once, and compare a run that is resumed with what is given."""
     if parameters.run and not journal_exists(settings.home, settings.journal_url):
         raise InputError(
             f"there is no run {parameters.run}: there is no journal under {settings.home} yet; set "
@@ -137,7 +137,7 @@ def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
 
 
 def _refuse_changes(given: ScreenBatch, begun_with: ScreenBatch) -> None:
-    """Refuse what a run that is taken up again cannot be asked for any more.
+    """Refuse what a run that is resumed cannot be asked for any more.
 
     Raises:
         InputError: an option differs from what the run was begun with.

@@ -1,7 +1,7 @@
 """`nightscreen screen`: run the flow by hand, with a live panel, and end with the right status.
 
 The flow itself is `flows.screen_batch`. Parameters and input are checked before the engine is
-imported, so that a mistake is told at once.
+imported, so that a mistake is reported at once.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class CallOutcome:
         foreign: digest of a record about somebody else, the same for the same record.
         rule: the name of the rule that decided, for whoever corrects the table.
         fault: of a server fault that may have been charged, a digest by which those that say the
-            same are told; empty otherwise.
+            same are reported; empty otherwise.
     """
 
     verdict: ChargeStatus

@@ -44,7 +44,7 @@ class Tally:
         return (self.strained + 2 + 2 * math.sqrt(self.strained + 1)) / (self.results + 4)
 
     def exceeds(self, other: Tally) -> bool:
-        """Tell whether this rate is clearly higher than another."""
+        """Return whether this rate is clearly higher than another."""
         if not self.results or not other.results:
             return False
         pooled = (self.strained + other.strained + 0.5) / (self.results + other.results + 1)

@@ -57,7 +57,7 @@ _DOMAIN = re.compile(r"(?:https?://)?(?:www\.)?([^/:]+)(?::[0-9]+)?\.?/?")
 
 
 def is_somebody_elses(asked: str, record: object) -> bool:
-    """Tell whether a record is about another identifier than the one asked about.
+    """Return whether a record is about another identifier than the one asked about.
 
     A record that names nobody contradicts nothing. A digit or letter covered by an asterisk agrees
     with anything; a zero is a zero. (The one field the service masks with zeros, the BVN of a bank
@@ -114,7 +114,7 @@ def _plain(kind: IdentityKind, identity: str) -> str:
 
 
 def _covers(named: str, asked: str) -> bool:
-    """Tell whether what is shown of a masked text is what was asked."""
+    """Return whether what is shown of a masked text is what was asked."""
     if "*" not in named:
         return named == asked
     parts = (re.escape(part) for part in re.split(r"\*+", named))
@@ -122,7 +122,7 @@ def _covers(named: str, asked: str) -> bool:
 
 
 def same_account(asked: str, bank_code: str | None, number: str | None) -> bool:
-    """Tell whether an account is the one asked about, by its number and by the bank if known.
+    """Return whether an account is the one asked about, by its number and by the bank if known.
 
     Args:
         asked: as in `058-0123456789`; the bank may be missing.

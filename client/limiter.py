@@ -254,7 +254,7 @@ class AdaptiveCap:
         return self._alarm > ALARM and self._window.results >= ALARM_RESULTS
 
     def _is_well_below(self) -> bool:
-        """Tell whether a smaller cap is known to be well."""
+        """Return whether a smaller cap is known to be well."""
         if not 0 < self._good < self.cap:
             return False
         seen = (each.results for level, each in self._by_level.items() if level <= self._good)
@@ -344,7 +344,7 @@ class AdaptiveCap:
     # --- it is not ---
 
     def _is_window_full(self) -> bool:
-        """Tell whether enough was seen to take this cap for harmless."""
+        """Return whether enough was seen to take this cap for harmless."""
         seen = self._window.results
         if self._rush:
             return seen >= self._base
@@ -383,7 +383,7 @@ class AdaptiveCap:
             self._climb()
 
     def _is_refuted(self, conviction: Suspicion) -> bool:
-        """Tell whether calls strain here as well, as they would not if the load was to blame."""
+        """Return whether calls strain here as well, as they would not if the load was to blame."""
         seen = self._window
         return seen.results >= REFUTED and seen.rate() > LESS * conviction.tally.rate()
 
@@ -415,7 +415,7 @@ class AdaptiveCap:
             self._restart_window()
 
     def _is_doubtful(self) -> bool:
-        """Tell whether this cap may strain too, by a call or two, and none below it is known."""
+        """Return whether this cap may strain too, by a call or two, and none below it is known."""
         if self._conviction is None or self.cap * NOTCH < 1:
             return False
         lower = (tally.results for level, tally in self._by_level.items() if level < self.cap)

@@ -172,17 +172,17 @@ class ResponseRule(BaseModel):
         return self
 
     def has_conditions(self) -> bool:
-        """Tell whether the rule may fail to apply."""
+        """Return whether the rule may fail to apply."""
         return bool(self.operations or self.broken or self.status) or self.looks_at_body()
 
     def looks_at_body(self) -> bool:
-        """Tell whether a condition is about the body."""
+        """Return whether a condition is about the body."""
         return self.shows_contact or bool(
             self.body_status or self.message_matches or self.keys or self.body
         )
 
     def may_apply(self, operation: Operation, happened: Break | int | None) -> bool:
-        """Tell whether the conditions that do not look at the body hold."""
+        """Return whether the conditions that do not look at the body hold."""
         if self.operations and operation not in self.operations:
             return False
         if self.broken:

@@ -69,7 +69,7 @@ class Departure:
 
     @property
     def may_have_left(self) -> bool:
-        """Tell whether the call may have reached the service; unwatched calls may always."""
+        """Return whether the call may have reached the service; unwatched calls may always."""
         return self.left or not self.watched
 
 

@@ -12,7 +12,7 @@ from nightscreen.tasks.error_boundary import sanitize_errors
 
 @flow(name="morning-summary", flow_run_name="morning-summary", persist_result=False)
 async def morning_summary() -> dict[str, Any]:
-    """Tell what the night brought, once a day.
+    """Return what the night brought, once a day.
 
     Raises:
         JournalError: the journal cannot be read.

@@ -53,7 +53,7 @@ class RateLimit:
         self._seen: OrderedDict[bytes, deque[float]] = OrderedDict()
 
     def lets(self, key: str) -> bool:
-        """Tell whether it may begin once more, and count it if so."""
+        """Return whether it may begin once more, and count it if so."""
         name, now = hashlib.sha256(key.encode("utf-8", "replace")).digest(), self._clock()
         begun = self._seen.setdefault(name, deque())
         self._seen.move_to_end(name)

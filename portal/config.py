@@ -41,7 +41,7 @@ class PortalConfig:
 
     @property
     def is_secure(self) -> bool:
-        """Tell whether customers reach it by https."""
+        """Return whether customers reach it by https."""
         return self.origin.startswith("https://")
 
     @property
@@ -57,7 +57,7 @@ class PortalConfig:
 
     @property
     def answers_redirects(self) -> bool:
-        """Tell whether customers come back to the portal from the consent screen."""
+        """Return whether customers come back to the portal from the consent screen."""
         return bool(self.callback_path)
 
 

@@ -214,7 +214,7 @@ class ConsentPages:
         return response
 
     async def told(self, request: Request) -> Response:
-        """Tell what came of the way back; the address says nothing of it."""
+        """Return what came of the way back; the address says nothing of it."""
         note(request.scope, page="told")
         told = self._browsers.told(request)
         if told is None:

@@ -62,7 +62,7 @@ class Browsers:
         return self._forms.mark(f"{word}\x1f{path}")
 
     def is_own(self, request: Request, form: dict[str, str]) -> bool:
-        """Tell whether a form was filled in on the page that this browser was given."""
+        """Return whether a form was filled in on the page that this browser was given."""
         word = self.word(request)
         if word is None or request.headers.get("sec-fetch-site") == "cross-site":
             return False

@@ -1,6 +1,6 @@
 """Banks, account numbers and the link between a BVN and its accounts.
 
-The check digit and the one-to-one link live here. Who holds an account is told by
+The check digit and the one-to-one link live here. Who holds an account is reported by
 `sandbox.people`.
 """
 
@@ -67,7 +67,7 @@ def account_number(bank_code: str, serial: int) -> str:
 
 
 def is_right_account(bank_code: str, number: str) -> bool:
-    """Tell whether ten digits can be an account at this bank: the check digit must agree."""
+    """Return whether ten digits can be an account at this bank: the check digit must agree."""
     return bank_code in WALLET_BANKS or check_digit(bank_code, number[:9]) == number[9]
 
 

@@ -118,7 +118,7 @@ class FaultPlan:
 
 
 def of_magic(row: MagicPerson | None, operation: str, attempt: int) -> Fault | None:
-    """Tell which fault a magic identifier asks for at this attempt of an operation."""
+    """Return which fault a magic identifier asks for at this attempt of an operation."""
     if row is None or not row.fault or (row.once and attempt > 1):
         return None
     if row.only not in ("", operation):
@@ -127,7 +127,7 @@ def of_magic(row: MagicPerson | None, operation: str, attempt: int) -> Fault | N
 
 
 def of_trouble(trouble: tuple[str, int] | None, attempt: int) -> Fault | None:
-    """Tell which fault a customer in trouble meets at this attempt; 0 attempts are all of them."""
+    """Which fault a customer in trouble meets at this attempt; 0 attempts are all of them."""
     if trouble is None or 0 < trouble[1] < attempt:
         return None
     return FAULTS[trouble[0]]

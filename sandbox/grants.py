@@ -32,7 +32,7 @@ class Client:
     redirect_uris: tuple[str, ...] | None = None
 
     def takes(self, redirect_uri: str) -> bool:
-        """Tell whether customers may be sent to this address; a registered one must be exact."""
+        """Return whether customers may be sent to this address; a registered one must be exact."""
         if not is_address(redirect_uri):
             return False
         if self.redirect_uris is None:
@@ -46,7 +46,7 @@ class Client:
 
 
 def is_address(text: str) -> bool:
-    """Tell whether a text is an absolute address a browser can be sent to: no fragment, no user."""
+    """Whether a text is an absolute address a browser can be sent to: no fragment, no user."""
     plain_text = text.isascii() and text.isprintable()
     if not plain_text or any(sign in " \"'<>\\;," for sign in text):
         return False
@@ -110,7 +110,7 @@ class Access:
     most_calls: int | None = None  # after so many it is expired; None sets no limit
 
     def is_live(self, now: float) -> bool:
-        """Tell whether the token still opens anything."""
+        """Return whether the token still opens anything."""
         spent = self.most_calls is not None and self.calls >= self.most_calls
         return now < self.ends_at and not spent
 

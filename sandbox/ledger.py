@@ -135,7 +135,7 @@ class PriceList:
         self.planned.setdefault(operation, []).append((at_call, price))
 
     def price(self, operation: str, call: int) -> int:
-        """Tell what a call costs, given its number among the calls of its operation."""
+        """Return what a call costs, given its number among the calls of its operation."""
         if self.planned:
             due = self.planned.get(operation, [])
             while due and min(due)[0] <= call:

@@ -72,7 +72,7 @@ class Product:
         return tenor if self.period == "month" else 1
 
     def repayable(self, amount: Decimal, tenor: int) -> Decimal:
-        """Tell what is paid back in all, in naira."""
+        """Return what is paid back in all, in naira."""
         return (amount * (1 + self.interest_rate * tenor / 100)).quantize(_KOBO)
 
     def tenor_text(self, tenor: int) -> str:
@@ -179,7 +179,7 @@ def magic_row(email: str, phone_number: str) -> MagicPerson | None:
 
 
 def standing_of(contact: str) -> str:
-    """Tell how a contact's owner stands with the organisation before any loan of this book.
+    """Return how a contact's owner stands with the organisation before any loan of this book.
 
     Returns:
         `running` with a running loan, `existing` with a login only, or empty.
@@ -302,7 +302,7 @@ _CENT: Final = Decimal("0.01")
 
 
 def fate_of(product_id: str, email: str = "", phone_number: str = "") -> str:
-    """Tell what becomes of an offer, before it is made: the same for the same customer.
+    """Return what becomes of an offer, before it is made: the same for the same customer.
 
     Returns:
         A word of `FATES`.
@@ -345,7 +345,7 @@ class Earlier:
 
 
 def earlier_of(borrower: Borrower) -> Earlier | None:
-    """Tell which loan keeps a borrower with the standing `running` from another."""
+    """Return which loan keeps a borrower with the standing `running` from another."""
     contact = next((one for one in borrower.contacts() if standing_of(one) == "running"), None)
     if contact is None:
         return None
@@ -429,7 +429,7 @@ class Loan:
         return Application(borrower, day, amount, draw.pick(product.tenors))
 
     def place(self, day: int) -> Place:
-        """Tell where the loan stands on a day of the simulated world."""
+        """Return where the loan stands on a day of the simulated world."""
         steering = self.steering
         if steering and day >= steering.day:
             return self._steered(day, steering)
@@ -441,7 +441,7 @@ class Loan:
         return self._natural(day, application)
 
     def keeps_busy(self, day: int) -> bool:
-        """Tell whether its customer has applied, or will, and it has not ended yet."""
+        """Return whether its customer has applied, or will, and it has not ended yet."""
         place = self.place(day)
         return place.ended_on is None and (self.plays or place.application is not None)
 

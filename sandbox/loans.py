@@ -1,7 +1,7 @@
 """Area C, loans: the three operations of distributors, their input and what they answer.
 
 Only the reading of requests and the choice of answers live here. Keys and faults are the gate's;
-where a loan stands is told by `sandbox.loan_book`, and the form behind the short link is in
+where a loan stands is reported by `sandbox.loan_book`, and the form behind the short link is in
 `sandbox.loan_pages`.
 """
 

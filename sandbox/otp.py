@@ -2,7 +2,7 @@
 
 The customer's side of the two calls lives here, in the sandbox's own time, which can be moved
 ahead. The calls themselves are answered by `sandbox.validation`; which number a customer receives
-is told by `sandbox.people`.
+is reported by `sandbox.people`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EXPIRED_OTP: Final = "999999"
 """The one-time password that is always too late."""
 
 DELIVERIES: Final = ("prompt", "late", "never", "unreachable")
-"""How a one-time password fares; `unreachable` is told at once, by an error."""
+"""How a one-time password fares; `unreachable` is reported at once, by an error."""
 
 _KEPT: Final = 100_000
 _LATE, _NEVER, _UNREACHABLE = 8, 8, 4
@@ -42,7 +42,7 @@ def masked_contact(contact: str) -> str:
 
 
 def drawn_delivery(bvn: str) -> str:
-    """Tell how one-time passwords fare with this customer where the customers are mixed."""
+    """Return how one-time passwords fare with this customer where the customers are mixed."""
     chance = SeededRandom("one-time password delivery", bvn).below(100)
     for share, word in ((_LATE, "late"), (_NEVER, "never"), (_UNREACHABLE, "unreachable")):
         if chance < share:

@@ -83,7 +83,7 @@ class Person:
 
 
 def is_digits(text: str, length: int) -> bool:
-    """Tell whether a text is exactly so many plain digits."""
+    """Return whether a text is exactly so many plain digits."""
     return len(text) == length and text.isascii() and text.isdigit()
 
 
@@ -99,7 +99,7 @@ def contact_key(contact: str) -> str:
 
 
 def is_phone(contact: str) -> bool:
-    """Tell whether a contact is a phone number in the form of `contact_key`."""
+    """Return whether a contact is a phone number in the form of `contact_key`."""
     return contact.startswith("+234") and is_digits(contact[4:], _NATIONAL)
 
 
@@ -224,7 +224,7 @@ def _special_holder(row: MagicPerson) -> Person | None:
 def account_of(
     bank_code: str, account_number: str, *, day: int = 0, masked: bool = True
 ) -> dict[str, object] | None:
-    """Tell what a bank account lookup answers (service.md, "Bank account verification result").
+    """Return what a bank account lookup answers (service.md, "Bank account verification result").
 
     Returns:
         The `data` of the answer, or None where the account does not exist.
@@ -271,7 +271,7 @@ def contacts_of(bvn: str) -> tuple[str, str]:
 
 
 def bvn_details(bvn: str) -> dict[str, object]:
-    """Tell what a finished BVN consent answers (service.md, "BVN details")."""
+    """Return what a finished BVN consent answers (service.md, "BVN details")."""
     person = person_of_bvn(bvn)
     draw = SeededRandom("bvn details", bvn)
     details: dict[str, object] = {
@@ -309,7 +309,7 @@ def _as_magic(details: dict[str, object], row: MagicPerson | None) -> dict[str, 
 
 
 def bvn_accounts(bvn: str) -> list[dict[str, object]]:
-    """Tell what a finished BVN consent answers in its other shape, a list of bank accounts."""
+    """Return what a finished BVN consent answers in its other shape, a list of bank accounts."""
     person, draw = person_of_bvn(bvn), SeededRandom("account type", bvn)
     places = [(person.bank_code, person.account_number)]
     for _ in range(draw.below(3)):
@@ -384,7 +384,7 @@ _REASONS: Final = (
 
 
 def identity_kind(identity: str) -> str | None:
-    """Tell what an identity is by its form (service.md, "Identifier kinds accepted for lookup").
+    """Return what an identity is by its form (service.md, "Identifier kinds accepted for lookup").
 
     Returns:
         `bvn`, `phone`, `nuban`, `email`, `domain`, or None for anything else. An image has no
@@ -394,7 +394,7 @@ def identity_kind(identity: str) -> str | None:
 
 
 def karma_of(identity: str, *, day: int = 0) -> dict[str, object] | None:
-    """Tell what the blacklist holds on an identity (service.md, "Karma (blacklist) record").
+    """Return what the blacklist holds on an identity (service.md, "Karma (blacklist) record").
 
     Returns:
         The `data` of the answer, or None where the identity is not listed.
@@ -459,7 +459,7 @@ class Loans(NamedTuple):
 
 
 def ecosystem_of(bvn: str, *, day: int = 0, extras: bool = True) -> dict[str, object] | None:
-    """Tell what the borrower history holds on a person (service.md, "Ecosystem record").
+    """Return what the borrower history holds on a person (service.md, "Ecosystem record").
 
     Returns:
         The `data` of the answer, or None where no lender has reported the person.
@@ -589,7 +589,7 @@ _RANGES: Final = {"match": (86, 100), "unsure": (60, 80), "no_match": (2, 45)}
 
 
 def selfie_of(bvn: str, image_url: str, *, day: int = 0) -> dict[str, object] | None:
-    """Tell what an image match answers (service.md, "BVN image match result").
+    """Return what an image match answers (service.md, "BVN image match result").
 
     Returns:
         The `data` of the answer, or None where there is no such BVN record.

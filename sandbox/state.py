@@ -181,7 +181,7 @@ class Sandbox:
         return attempt, (one, self.calls[ALL])
 
     def over_capacity(self, operation: str) -> Capacity | None:
-        """Tell which hidden limit a call that just arrived breaks."""
+        """Return which hidden limit a call that just arrived breaks."""
         for name in (operation, ALL):
             limit = self.capacity.get(name)
             if limit and self.in_flight[name] > limit.max_in_flight:

@@ -102,12 +102,12 @@ def person_of_customer(customer: str) -> Person:
 
 
 def bank_accounts_of(customer: str, day: int = 0) -> list[Record]:
-    """Tell which bank accounts a customer has linked, with their balances on a day."""
+    """Return which bank accounts a customer has linked, with their balances on a day."""
     return [{**one, **balance_on(customer, one, day)} for one in _opened_accounts(customer)]
 
 
 def balance_on(customer: str, account: Record, day: int) -> Record:
-    """Tell what is on an account on a day, and since when: after its newest transaction."""
+    """Return what is on an account on a day, and since when: after its newest transaction."""
     for one in transactions_of(customer, day):
         if one["account_number"] == account["account_number"]:
             return {"balance": one["balance"], "last_balance_time": one["transaction_date"]}
@@ -151,7 +151,7 @@ def bank_account(customer: str, code: str, number: str, name: str, day: int = 0)
 
 
 def profile_of(customer: str) -> Record:
-    """Tell what a customer's profile shows."""
+    """Return what a customer's profile shows."""
     person, draw = person_of_customer(customer), SeededRandom("profile", customer)
     return {
         "id": _uuid(draw),
@@ -175,7 +175,7 @@ def transactions_of(customer: str, day: int = 0) -> list[Record]:
 
 
 def changes_between(customer: str, before: int, day: int) -> Changes:
-    """Tell what was added, modified and removed from one day to a later one."""
+    """Return what was added, modified and removed from one day to a later one."""
     added, modified, removed = [], [], []
     for story in _stories(customer, day):
         was, is_there = _is_visible(story, before), _is_visible(story, day)
@@ -421,7 +421,7 @@ _RENAMED: Final = {"amount": "value", "transaction_date": "date", "entry_type": 
 
 
 def listed_of(customer: str, day: int = 0) -> object:
-    """Tell what stands under `data` of a list of transactions on a day, malformed ones included."""
+    """What stands under `data` of a list of transactions on a day, malformed ones included."""
     return malformed(customer, day, transactions_of(customer, day))
 
 

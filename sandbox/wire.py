@@ -123,7 +123,7 @@ def json_reply(status: int, payload: object) -> Reply:
 
 
 def is_gone(scope: Scope) -> bool:
-    """Tell whether the caller has already closed the connection."""
+    """Return whether the caller has already closed the connection."""
     transport = scope.get(TRANSPORT)
     return bool(transport and transport.is_closing())
 

@@ -223,7 +223,7 @@ class Record(BaseModel):
     __str__ = __repr__
 
     def is_blank(self) -> bool:
-        """Tell whether not one specified field was read."""
+        """Return whether not one specified field was read."""
         return all(getattr(self, name) is None for name in self.specified)
 
     def extra_json(self) -> str:
@@ -389,11 +389,11 @@ class BvnDetails(Record):
     accounts: tuple[BvnAccount, ...] = ()
 
     def is_blank(self) -> bool:
-        """Tell whether neither a specified field nor an account was read."""
+        """Return whether neither a specified field nor an account was read."""
         return not self.accounts and super().is_blank()
 
     def only_accounts(self) -> bool:
-        """Tell whether the answer was a list of accounts without the details."""
+        """Return whether the answer was a list of accounts without the details."""
         return bool(self.accounts) and super().is_blank()
 
 

@@ -116,7 +116,7 @@ class BvnRequest:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether a password may still be supplied."""
+        """Return whether a password may still be supplied."""
         return self.state in OPEN_STATES and self.doubt is not Doubt.FINISH
 
 

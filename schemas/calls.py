@@ -135,7 +135,7 @@ class Caps:
 
     @property
     def bind(self) -> bool:
-        """Tell whether any of them is on money."""
+        """Return whether any of them is on money."""
         return (self.run_micro, self.day_micro, self.month_micro) != (None, None, None)
 
     def calls_today(self, check: str) -> int | None:

@@ -46,7 +46,7 @@ class RawRecords:
     shape: str = "data"
 
     def is_blank(self) -> bool:
-        """Tell whether nothing was read; an empty list says something."""
+        """Return whether nothing was read; an empty list says something."""
         return False
 
 

@@ -175,7 +175,7 @@ class Review:
 
     @property
     def overrides(self) -> bool:
-        """Tell whether the reviewer decided otherwise than the policy."""
+        """Return whether the reviewer decided otherwise than the policy."""
         return self.decision != self.listed
 
 

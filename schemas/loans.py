@@ -37,7 +37,7 @@ class LoanProducts:
     products: tuple[LoanProduct, ...]
 
     def is_blank(self) -> bool:
-        """Tell whether nothing was read; an empty list says something."""
+        """Return whether nothing was read; an empty list says something."""
         return False
 
 

@@ -231,7 +231,7 @@ def batch_name(path: Path) -> str:
 
 
 def contains_identifier(name: str) -> bool:
-    """Tell whether a file's name seems to hold a customer's number or an email address."""
+    """Return whether a file's name seems to hold a customer's number or an email address."""
     return _SOMEBODY.search(_DATE_IN_NAME.sub("-", name)) is not None
 
 

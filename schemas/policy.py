@@ -81,7 +81,7 @@ class Policy(BaseModel):
         version: which edition of it.
         allow_sensitive: conditions on gender, marital status and state of origin are wanted.
         carried: input columns of the lender's own that conditions may name; they are text.
-        rules: in the order in which their reasons are told.
+        rules: in the order in which their reasons are reported.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,7 +1,7 @@
 """Settings: read once at the top from the environment or `.env`, then passed down as plain values.
 
-Nothing is read at import. Each group is small and frozen. A wrong value is told by its name in the
-environment, never by showing the value.
+Nothing is read at import. Each group is small and frozen. A wrong value is reported by its name in
+the environment, never by showing the value.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PREFIX = "NIGHTSCREEN_"
 
 
 def _is_loopback(host: str) -> bool:
-    """Tell whether a host name or address is this machine itself."""
+    """Return whether a host name or address is this machine itself."""
     if host == "localhost":
         return True
     try:

@@ -173,7 +173,7 @@ class Witnesses:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether there is a witness."""
+        """Return whether there is a witness."""
         return bool(self._witnesses)
 
     def starts_anew(self) -> None:
@@ -427,7 +427,7 @@ class Control:
             evidence.starts_anew()
 
     def may_pass(self, *reasons: StopReason) -> bool:
-        """Tell whether the run, or a check of a run that went through, stopped for one of these."""
+        """Whether the run, or a check of a run that went through, stopped for one of these."""
         if self.stop is not None and self.stop not in PASSING:
             return False
         return self.stop in reasons or any(
@@ -454,7 +454,7 @@ class Control:
             listener()
 
     def may_send(self, check: Asked, now: int, at: float) -> bool:
-        """Tell whether a check may send; notices the deadline, and that nothing is answered.
+        """Return whether a check may send; notices the deadline, and that nothing is answered.
 
         Args:
             check: the check.
@@ -497,8 +497,8 @@ class Control:
     def bind(self, worst_micro: int) -> bool:
         """Take a call's worst cost into account; False where it could break the balance floor.
 
-        Where what is under way may yet leave room, listeners are told when it has settled; where
-        nothing is, the run stops.
+        Where what is under way may yet leave room, listeners are reported when it has settled;
+        where nothing is, the run stops.
         """
         if not self._above_floor(worst_micro):
             self._short = True

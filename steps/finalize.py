@@ -137,7 +137,7 @@ def write_report(line: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     """Write calls, lists, report and manifest; note the run's end in the journal.
 
     The customers' states go into the journal after the files and before the run counts as
-    finished, so that a run that dies in between tells the same once it is taken up again.
+    finished, so that a run that dies in between tells the same once it is resumed.
     """
     trim_memory()
     sheet = write_calls(line)

@@ -230,7 +230,7 @@ def _open(
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
     policy = load_policy(Path(parameters.policy) if parameters.policy else None)
     manners = load_response_rules(settings.own_table("manners"))
-    load_prices(settings.own_table("prices"))  # a mistake in it is told before anything is read
+    load_prices(settings.own_table("prices"))  # a mistake in it is reported before anything is read
     source = open_source(resolved.input, mapping=mapping)
     ages = overridden(settings.freshness, parameters.freshness)
     now = clock()

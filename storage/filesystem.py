@@ -36,7 +36,7 @@ class Storage(Protocol):
         """
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a file of this name."""
+        """Return whether there is a file of this name."""
 
     def remove(self, name: str) -> None:
         """Remove a file, where there is one."""
@@ -60,7 +60,7 @@ class LocalPlace:
         return (self.folder / name).read_bytes()
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a file of this name."""
+        """Return whether there is a file of this name."""
         return (self.folder / name).exists()
 
     def remove(self, name: str) -> None:
@@ -106,7 +106,7 @@ class RemotePlace:
             return bytes(self._files.cat_file(self._path(name)))
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a file of this name."""
+        """Return whether there is a file of this name."""
         with _told(self.url):
             self._files.invalidate_cache()
             return bool(self._files.isfile(self._path(name)))
@@ -137,7 +137,7 @@ class RemotePlace:
 
 
 def is_url(place: str) -> bool:
-    """Tell whether a place is an fsspec URL rather than a path of this machine."""
+    """Return whether a place is an fsspec URL rather than a path of this machine."""
     return "://" in place and not place.startswith("file://")
 
 

@@ -57,7 +57,7 @@ class Holders(Protocol):
     was_lost: bool
 
     def alive(self, holder: str, connection: Connection | None = None) -> bool:
-        """Tell whether the process of this name still lives.
+        """Return whether the process of this name still lives.
 
         Args:
             holder: the name.
@@ -68,7 +68,7 @@ class Holders(Protocol):
         """Return process and machine of a holder in words, as far as they are known."""
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
-        """Tell whether the process of this name is dead for sure, before its work is taken over.
+        """Return whether the process of this name is dead for sure, before its work is taken over.
 
         Args:
             holder: the name.
@@ -109,7 +109,7 @@ class FileHolders:
         return file
 
     def alive(self, holder: str, connection: Connection | None = None) -> bool:  # noqa: ARG002 - as the protocol has it
-        """Tell whether the process of this name still holds its lock.
+        """Return whether the process of this name still holds its lock.
 
         Askers share the lock for an instant, so that two who ask at once do not see each other.
         """
@@ -138,7 +138,7 @@ class FileHolders:
         return _words(holder.partition("-")[0], host)
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
-        """Tell whether the process of this name let go of its lock; the system itself knows."""
+        """Return whether the process of this name let go of its lock; the system itself knows."""
         return not self.alive(holder, connection)
 
     def assure(self, connection: Connection) -> None:  # noqa: ARG002 - as the protocol has it
@@ -240,7 +240,7 @@ class AdvisoryHolders:
                 connection.close()
 
     def alive(self, holder: str, connection: Connection | None = None) -> bool:
-        """Tell whether some session still holds this process's lock, or may soon again."""
+        """Return whether some session still holds this process's lock, or may soon again."""
         return holder == self.name or self._look(holder, connection) is not _Lock.FREE
 
     def _look(self, holder: str, connection: Connection | None) -> _Lock:
@@ -250,7 +250,7 @@ class AdvisoryHolders:
             return look_at(own, holder)
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
-        """Tell whether a lock stays free; looks more than once at one not known to be dead.
+        """Return whether a lock stays free; looks more than once at one not known to be dead.
 
         After a restart of the database it is not known at once: within a transaction, which others
         may wait for, that counts as alive, else it is waited for.
@@ -337,7 +337,7 @@ def look_at(connection: Connection, holder: str) -> _Lock:
 
 
 def holds(connection: Connection, holder: str) -> bool:
-    """Tell whether a process of this name holds its advisory lock, or may soon again."""
+    """Return whether a process of this name holds its advisory lock, or may soon again."""
     return look_at(connection, holder) is not _Lock.FREE
 
 

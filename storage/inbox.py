@@ -109,7 +109,7 @@ class Ticket:
 
     @property
     def renamed(self) -> bool:
-        """Tell whether the file goes by another name than it was dropped under."""
+        """Return whether the file goes by another name than it was dropped under."""
         return self.name != self.file.name
 
     def count_attempt(self) -> int:
@@ -247,7 +247,7 @@ class Inbox:
 
 
 def is_dropped(name: str) -> bool:
-    """Tell whether a file of this name was dropped for screening.
+    """Return whether a file of this name was dropped for screening.
 
     Hidden files, locks of office programs, and what copying programs call unfinished are not.
     """
@@ -256,7 +256,7 @@ def is_dropped(name: str) -> bool:
 
 
 def is_whole(path: Path) -> bool:
-    """Tell whether a file looks as if it ended where it should.
+    """Return whether a file looks as if it ended where it should.
 
     A workbook and a Parquet file have their directory at the end; a text ends with a line. A text
     without a last line end may be whole all the same, and so may what is neither.
@@ -278,7 +278,7 @@ def is_whole(path: Path) -> bool:
 
 
 def is_being_written(path: Path) -> bool:
-    """Tell whether some process of this machine has a file open for writing.
+    """Return whether some process of this machine has a file open for writing.
 
     The system gives a read lease only on a file that nobody writes. Where it cannot be asked
     (another owner, a network share), the answer is no.
@@ -310,7 +310,7 @@ def _note(folder: Path) -> dict[str, Any]:
 
 
 def _is_ours(name: str) -> bool:
-    """Tell whether a file of a ticket's folder is ours, not the one that was dropped."""
+    """Return whether a file of a ticket's folder is ours, not the one that was dropped."""
     return name.startswith(".") or name in OURS
 
 

@@ -95,5 +95,5 @@ def replace_key(home: Path, key: bytes) -> None:
 
 
 def keeps_key(home: Path) -> bool:
-    """Tell whether HOME keeps a key file of its own."""
+    """Return whether HOME keeps a key file of its own."""
     return os.path.lexists(home / KEY_FILE)

@@ -72,7 +72,7 @@ class RunFiles:
 
     @classmethod
     def of(cls, path: Path, reason: str) -> Self:
-        """Return a folder to rewrite; what a crash left unfinished there is taken up again."""
+        """Return a folder to rewrite; what a crash left unfinished there is resumed."""
         try:
             note = json.loads((path / NOTE).read_text("utf-8"))
         except FileNotFoundError:

@@ -75,7 +75,7 @@ class Grant:
     evidence: dict[str, Any] = field(repr=False)
 
     def allows(self, scope: str) -> bool:
-        """Tell whether a scope was granted, and still is."""
+        """Return whether a scope was granted, and still is."""
         return self.state is GrantState.LIVE and scope in self.scopes
 
 

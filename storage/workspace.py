@@ -143,7 +143,7 @@ class Workspace:
         return found
 
     def has_note(self, name: str) -> bool:
-        """Tell whether a note is there."""
+        """Return whether a note is there."""
         return self.place.has(f"{name}.note")
 
     def _read(self, file: str, name: str) -> bytes:

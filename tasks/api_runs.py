@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def named(word: str) -> Callable[[], str]:
-    """Return what names a flow run: by the run it takes up again, or by a word; nobody's data."""
+    """Return what names a flow run: by the run it resumes, or by a word; nobody's data."""
 
     def run_name() -> str:
         given = flow_run.parameters.get("parameters", {})

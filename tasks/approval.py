@@ -36,12 +36,12 @@ class SpendingApproval(RunInput):
         default=False,
         title="Approve the spending",
         description="Switched on, the run goes on and spends. Left off, it ends here and asks "
-        "nothing; it can be taken up again.",
+        "nothing; it can be resumed.",
     )
 
 
 async def approved(run_id: str) -> bool:
-    """Tell whether a run may spend; where it may not, it is stopped."""
+    """Return whether a run may spend; where it may not, it is stopped."""
     run = run_registry.get_run(run_id)
     reason = await asyncio.to_thread(needs_approval, run.line)
     if reason is None:

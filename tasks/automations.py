@@ -165,7 +165,7 @@ async def install(
 
     Args:
         page_block: notification block for pages, as `slack-webhook/on-call`; without one nobody
-            is told.
+            is reported.
         summary_block: the same for the morning summary.
         silence_s: silence after which a run counts as dead; by default as long as three heartbeats.
         late_s: how long a scheduled run may be late before a person is woken.

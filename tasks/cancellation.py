@@ -2,7 +2,7 @@
 
 The engine answers SIGTERM by an exception out of the event loop, which tears down the calls in
 flight with it. Here the signal only stops the run, as Ctrl-C does: calls settle, the folder is
-written, and then the engine is told. Why a run stops by itself is not decided here.
+written, and then the engine is reported. Why a run stops by itself is not decided here.
 """
 
 from __future__ import annotations

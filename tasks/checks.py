@@ -28,7 +28,7 @@ RE_ENTRY_DELAYS_S = [1.0, 10.0]
 
 
 async def is_unforeseen(_task: Task[..., Any], _task_run: TaskRun, state: State[Any]) -> bool:
-    """Tell whether a task run failed by a fault that a second try may not meet.
+    """Return whether a task run failed by a fault that a second try may not meet.
 
     It must be async: a sync condition on an async task silently turns retries off.
     """

@@ -109,7 +109,7 @@ class InboxWatch:
         )
 
     def _is_over(self) -> bool:
-        """Tell whether the time is up; what lies there already may still come to rest."""
+        """Return whether the time is up; what lies there already may still come to rest."""
         if self.until_s is None:
             return False
         grace_s = (LONGER + 1) * self.settings.inbox_settle_s if self._settling.waits else 0
@@ -157,7 +157,7 @@ def open_watch(
     forever: bool = False,
     tell: Callable[[str], object],
 ) -> InboxWatch:
-    """Open the inbox; what would go wrong with every file is told before any is taken.
+    """Open the inbox; what would go wrong with every file is reported before any is taken.
 
     Raises:
         UsageError: settings, policy, mapping or the inbox are wrong.
@@ -194,7 +194,7 @@ async def look_into(watch: InboxWatch, ticket: Ticket) -> PendingFile | None:
 async def put_away(watch: InboxWatch, due: PendingFile, report: Mapping[str, Any]) -> None:
     """Put a screened file beside its result.
 
-    Where the watch itself was told to end, the file stays as it is, and its run is taken up again
+    Where the watch itself was told to end, the file stays as it is, and its run is resumed
     when the inbox is next watched. Where a person cancelled it, it is not.
     """
     if report["stop_reason"] == "cancelled":
@@ -214,7 +214,7 @@ async def put_aside(watch: InboxWatch, due: PendingFile, error: InputError) -> N
 
 
 async def is_cancelled() -> bool:
-    """Tell whether a person cancelled this flow run of a worker."""
+    """Return whether a person cancelled this flow run of a worker."""
     if deployment.id is None:
         return False
     async with get_client() as client:

@@ -60,7 +60,7 @@ def _foreign(handler: logging.StreamHandler[Any]) -> logging.Handler:
 
 
 def in_json() -> bool:
-    """Tell whether logs are written as JSON, so that nothing else belongs on stderr."""
+    """Return whether logs are written as JSON, so that nothing else belongs on stderr."""
     return bool(_LOGGER.handlers)
 
 

@@ -149,6 +149,6 @@ def telling_false_starts(parameters: ScreenBatch) -> Iterator[None]:
 
 
 def _is_scheduled() -> bool:
-    """Tell whether a schedule started this run, so that nobody sits before it."""
+    """Return whether a schedule started this run, so that nobody sits before it."""
     context = FlowRunContext.get()
     return context is not None and bool(getattr(context.flow_run, "auto_scheduled", False))

@@ -1,6 +1,6 @@
 """What can be seen of the engine from outside a run: its server, the work pool, workers, late runs.
 
-For the doctor. Nothing is started or changed; whatever is wrong is told in words.
+For the doctor. Nothing is started or changed; whatever is wrong is reported in words.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def look_at_engine() -> tuple[HealthFinding, ...]:
         return (HealthFinding("engine", OK, says),)
     try:
         return asyncio.run(_look(url))
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with the engine is told in words
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the engine is reported in words
         return (_unreachable(url, type(error).__name__),)
 
 
@@ -68,7 +68,7 @@ async def _look(url: str) -> tuple[HealthFinding, ...]:
 
 
 async def _pool(client: PrefectClient, name: str) -> HealthFinding:
-    """Tell whether somebody takes runs out of a work pool."""
+    """Return whether somebody takes runs out of a work pool."""
     workers = await client.read_workers_for_work_pool(name)
     alive = [each.name for each in workers if each.status == WorkerStatus.ONLINE]
     if alive:

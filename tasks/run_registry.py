@@ -171,7 +171,7 @@ def errand_of(run_id: str) -> LiveApiRun:
 def _not_open(run_id: str) -> RunNotOpenError:
     return RunNotOpenError(
         f"run {run_id} is not open in this process: tasks belong to the flow run that opened it; "
-        "take the run up again with --run"
+        "resume the run with --run"
     )
 
 

@@ -59,7 +59,7 @@ _open: Telemetry | None = None
 
 
 def is_wanted() -> bool:
-    """Tell whether an exporter is configured."""
+    """Return whether an exporter is configured."""
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     return any(os.environ.get(name) for name in ENDPOINTS)

@@ -73,7 +73,7 @@ class PoolCrew:
             self._started[part] = started.id
 
     async def came_to_nothing(self, part: int) -> bool:
-        """Tell whether what was started for a part has ended, as far as the engine knows."""
+        """Return whether what was started for a part has ended, as far as the engine knows."""
         now = asyncio.get_running_loop().time()
         if now - self._looked.get(part, 0.0) < LOOK_S:
             return False

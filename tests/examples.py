@@ -158,7 +158,7 @@ def differences(
     nullable: tuple[str, ...] = (),
     at: str = "",
 ) -> list[str]:
-    """Tell where two JSON documents differ in shape: keys, types, and the forms of texts.
+    """Return where two JSON documents differ in shape: keys, types, and the forms of texts.
 
     A whole number where a fraction is shown is no difference, a fraction where a whole number is
     shown is one. Items of a list are held against the item shown that they are most like.
@@ -218,6 +218,6 @@ def _form(text: str) -> str:
 
 
 def alike(one: str, other: str) -> bool:
-    """Tell whether two messages share a word by its beginning; numbers in them do not count."""
+    """Return whether two messages share a word by its beginning; numbers in them do not count."""
     words = [set(re.findall(r"\b[a-z]{4,6}", text.casefold())) for text in (one, other)]
     return bool(words[0] & words[1])

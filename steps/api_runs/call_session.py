@@ -154,7 +154,7 @@ def open_errand_run(
 def _earlier(
     journal: Journal, parameters: ApiRunParameters, flow: str, input_digest: str
 ) -> RunRecord | None:
-    """Return the run that is taken up again, if one is."""
+    """Return the run that is resumed, if one is."""
     if not parameters.run:
         return None
     earlier = journal.runs.find(parameters.run)

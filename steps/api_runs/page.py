@@ -72,7 +72,7 @@ def _verdict(report: Mapping[str, Any]) -> RunVerdict:
         return RunVerdict(f"Complete: {done}.", [], "good" if not rows["quarantined"] else "warn")
     reason = report["stop_reason"]
     why = f"Stopped early: {ENDS.get(reason, sentence(reason or 'unknown'))}."
-    return RunVerdict(why, [done, NEXT.get(reason, "The run can be taken up again.")], "warn")
+    return RunVerdict(why, [done, NEXT.get(reason, "The run can be resumed.")], "warn")
 
 
 def _tiles(report: Mapping[str, Any]) -> Iterator[Tile]:

@@ -1,7 +1,7 @@
 """The account of a run beside screening: the same fields as a screening report, for its own calls.
 
-What its rows and answers mean is told by each line of its own, as `checks`, `rows`, `changes` and
-what else it has to say.
+What its rows and answers mean is reported by each line of its own, as `checks`, `rows`, `changes`
+and what else it has to say.
 """
 
 from __future__ import annotations

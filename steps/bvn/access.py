@@ -53,7 +53,7 @@ def shown_request(request: BvnRequest) -> dict[str, Any]:
 
 
 def is_theirs(answer: BvnDetails, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether a BVN answer agrees with the customer by any of their rows."""
+    """Return whether a BVN answer agrees with the customer by any of their rows."""
     for row in rows:
         compared = compare(_held(row), answer)
         if (

@@ -244,11 +244,11 @@ class Tried:
         self._digests: dict[str, str] = {}
 
     def in_this_run(self, request: BvnRequest) -> bool:
-        """Tell whether an earlier session of the run made the call and knows its end."""
+        """Return whether an earlier session of the run made the call and knows its end."""
         return request.finish_run_id == self._run.run_id and request.finishing is None
 
     def by_this_file(self, request: BvnRequest) -> bool:
-        """Tell whether the last password of a request came from a file with the same content."""
+        """Return whether the last password of a request came from a file with the same content."""
         run_id = request.finish_run_id
         if run_id is None or request.state is not BvnState.WRONG_OTP:
             return False

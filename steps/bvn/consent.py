@@ -160,7 +160,7 @@ def bring_up_to_date(journal: Journal, settings: BvnConsent, *, run_id: str = ""
     Args:
         journal: the journal; its clock says how long a request has waited.
         settings: how long a request may wait.
-        run_id: the run that is taken up again, whose calls are not under way.
+        run_id: the run that is resumed, whose calls are not under way.
     """
     consents = BvnConsents.of(journal)
     moved = Transitions()

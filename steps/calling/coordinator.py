@@ -56,7 +56,7 @@ class Crew(Protocol):
         """Start a part."""
 
     async def came_to_nothing(self, part: int) -> bool:
-        """Tell whether what was started for a part has ended, as far as the engine knows."""
+        """Return whether what was started for a part has ended, as far as the engine knows."""
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Gathering:
 
 
 def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
-    """Return how many workers a run is to have: as it is told now, or was told when begun."""
+    """Return how many workers a run is to have: as it is told now, or was reported when begun."""
     if not parameters.run or "workers" in parameters.model_fields_set:
         return parameters.workers
     with journal_of(settings) as journal:
@@ -110,7 +110,7 @@ def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
 
 
 def is_worth_it(line: ScreeningRun) -> bool:
-    """Tell whether a run has several workers and enough to ask for them."""
+    """Return whether a run has several workers and enough to ask for them."""
     waiting = int((line.standing == LookupStatus.WAITING.value).sum())
     workers = line.parameters.workers
     return workers > 1 and waiting >= LEAST_LOOKUPS * workers
@@ -293,7 +293,7 @@ def _gather(
 
 
 def _is_over(gathering: Gathering, state: WorkState) -> bool:
-    """Tell whether every shard was asked, or will not be, and nothing is under way."""
+    """Return whether every shard was asked, or will not be, and nothing is under way."""
     control = gathering.line.control
     stopped = {check.value for check in control.stopped_checks}
     if control.stop is not None:

@@ -166,7 +166,7 @@ def open_asking(
 
 
 def _is_proved(line: ScreeningRun) -> bool:
-    """Tell whether anything the run shows was answered before: by this run, or an earlier one."""
+    """Return whether anything the run shows was answered before: by this run, or an earlier one."""
     reused = () if line.plan is None else line.plan.checks.values()
     return any(each.reused for each in reused) or line.journal.runs.has_answers(line.run_id)
 
@@ -237,7 +237,7 @@ async def open_books(asking: Asking) -> None:
 
 
 async def _opens(asking: Asking, check: Check, candidates: NDArray[np.int64]) -> bool:
-    """Tell whether one of a check's lookups opened the books, or nothing may be asked any more.
+    """Return whether one of a check's lookups opened the books, or nothing may be asked any more.
 
     Where the first is refused, another is asked alone: one row tells nothing of the service.
     """
@@ -269,7 +269,7 @@ def _refuse_address(line: ScreeningRun) -> None:
 
 
 def _no_sign_of_the_service(line: ScreeningRun) -> bool:
-    """Tell whether nothing listens at the address, or what answers there is never readable."""
+    """Return whether nothing listens at the address, or what answers there is never readable."""
     silent = {FailureReason.NOT_SENT.value, FailureReason.UNREADABLE.value}
     troubles = {trouble for _, trouble in line.control.troubles}
     return bool(troubles) and troubles <= silent

@@ -104,7 +104,7 @@ class LookupTask:
 
     @property
     def keeps_body(self) -> bool:
-        """Tell whether the journal keeps the answer."""
+        """Return whether the journal keeps the answer."""
         return not isinstance(self.lookup, ApiCall) or self.lookup.keeps_body
 
     @property

@@ -48,7 +48,7 @@ class JournalWriter:
         since: place in the journal after which an answer is not asked for again.
 
     Attributes:
-        broken: why nothing may be sent any more; every caller is told.
+        broken: why nothing may be sent any more; every caller gets the error.
     """
 
     def __init__(

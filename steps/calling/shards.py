@@ -47,7 +47,7 @@ class ShardLayout:
 
     @property
     def is_shared(self) -> bool:
-        """Tell whether other processes take shards."""
+        """Return whether other processes take shards."""
         return self.workers > 1
 
     def cut(self, lookups: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -152,7 +152,7 @@ class SparingOfShards:
         self._of.update({int(each): (sparing, place) for place, each in enumerate(numbers)})
 
     def step(self, index: int) -> Step:
-        """Tell what is to be done about a lookup now."""
+        """Return what is to be done about a lookup now."""
         found = self._of.get(index)
         return Step.ASK if found is None else found[0].step(found[1])
 

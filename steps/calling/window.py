@@ -209,7 +209,7 @@ class Window:
         return not self._control.may_send(self._check, self._clock(), at)
 
     def _is_used_up(self) -> bool:
-        """Tell whether the day's number of lookups is used up; it comes back with the next day."""
+        """Whether the day's number of lookups is used up; it comes back with the next day."""
         until = self._control.quota_until.get(self._check)
         return until is not None and self._clock() < until
 
@@ -246,7 +246,7 @@ class Window:
         self._queue.extendleft(reversed(due))
 
     def _asks_others_first(self) -> bool:
-        """Tell whether lookups that wait are left waiting: the same one is no further witness."""
+        """Return whether lookups that wait are left waiting: the same one is no further witness."""
         return self._evidence.is_open and bool(self._queue or self._ready)
 
     # --- intents ---

@@ -96,7 +96,7 @@ class WorkerPart:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def close(self) -> None:
-        """Tell what was done, hand back what is in hand, and give back the journal."""
+        """Return what was done, hand back what is in hand, and give back the journal."""
         try:
             ended = not self.leaves and self.is_over
             self.work.leave(self.line.run_id, numbers_of(self.line.control), ended=ended)
@@ -120,7 +120,7 @@ class WorkerPart:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether there is nothing left to take."""
+        """Return whether there is nothing left to take."""
         return not self.wanted or self.leaves or self.line.control.stop is not None
 
 

@@ -220,7 +220,7 @@ class ConsentLinks:
         return Asked(customer_id, scopes, link, reference_of(link or held["state"]))
 
     def _is_used(self, link: str) -> bool:
-        """Tell whether a link has brought a consent; one that ended meanwhile has not."""
+        """Return whether a link has brought a consent; one that ended meanwhile has not."""
         try:
             self._vault.look_at_state(link)
         except ConsentStateError as refused:

@@ -238,7 +238,7 @@ def _ending(reading: CallOutcome) -> ExchangeEnd:
 
 
 def _grants_nothing(token: TokenAnswer, body: bytes, asked: Sequence[str]) -> bool:
-    """Tell whether an answer names no scope of those asked for; saying nothing of scopes is all.
+    """Return whether an answer names no scope of those asked for; saying nothing of scopes is all.
 
     A scope that is there and empty grants nothing (OAuth 2.0, 5.1: left out where all is granted).
     """

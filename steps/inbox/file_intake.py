@@ -1,7 +1,7 @@
 """What becomes of a file in the inbox: is it new, was it screened already, can it be read at all.
 
 Exactly once: a content is screened once a night whatever its name, and once under a name for good.
-A run of it that was cut short is taken up again instead of begun anew. Moving files is
+A run of it that was cut short is resumed instead of begun anew. Moving files is
 `storage.inbox`, the words are `inbox_words`.
 """
 
@@ -61,7 +61,7 @@ class Examined:
     """What is to be done with a file.
 
     Attributes:
-        parameters: the run to begin or to take up again; None where there is nothing to screen.
+        parameters: the run to begin or to resume; None where there is nothing to screen.
         fate: what it came to already, where there is nothing to screen.
         content: the lock on its content, to be held until the file is settled.
     """
@@ -153,9 +153,9 @@ def _examined(
 
 
 def _is_over(run: RunRecord) -> bool:
-    """Tell whether a run has ended for good, not only because the watch was stopped.
+    """Return whether a run has ended for good, not only because the watch was stopped.
 
-    A run that is taken up again keeps its earlier report until it ends.
+    A run that is resumed keeps its earlier report until it ends.
     """
     return run.finished_at is not None and run.stop_reason != StopReason.CANCELLED.value
 

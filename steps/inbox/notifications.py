@@ -60,9 +60,7 @@ def quote_text(quote: Mapping[str, Any], ticket: Ticket, resumed: str | None) ->
             f"The money reaches for {count(quote['affordable'])} of the {count(quote['calls'])} "
             "calls, should every one be charged; those that matter most go first."
         )
-    again = (
-        f"Run {resumed} is taken up again; nothing answered is paid for twice." if resumed else ""
-    )
+    again = f"Run {resumed} is resumed; nothing answered is paid for twice." if resumed else ""
     return _page(
         "What it will cost",
         "\n".join(lines),

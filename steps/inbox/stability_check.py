@@ -67,7 +67,7 @@ class Settling:
 
     @property
     def waits(self) -> bool:
-        """Tell whether any file is being waited for."""
+        """Return whether any file is being waited for."""
         return bool(self._waiting)
 
     def _next(self, name: str, stamp: Stamp, now_s: float) -> _Waiting:

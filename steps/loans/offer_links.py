@@ -36,7 +36,7 @@ def bring_up_to_date(journal: Journal, *, run_id: str = "") -> int:
 
     Args:
         journal: the journal.
-        run_id: the run that is taken up again, whose calls are not under way.
+        run_id: the run that is resumed, whose calls are not under way.
     """
     store = LoanOffers.of(journal)
     left = [each for each in store.starting() if each.run_id == run_id or _is_over(journal, each)]

@@ -104,7 +104,7 @@ def read_source(folder: Path, *, include_stopped: bool) -> OfferSource:
     manifest = _document(folder / MANIFEST)
     if manifest is None:
         raise InputError(
-            f"run {run_id} is not finished: it has no {MANIFEST}; take it up again with: "
+            f"run {run_id} is not finished: it has no {MANIFEST}; resume it with: "
             f"nightscreen screen --run {run_id}"
         )
     _refuse_unpublishable(run_id, report, include_stopped=include_stopped)

@@ -1,8 +1,8 @@
-"""Following loans: every open reference is asked about, and what differs is told once.
+"""Following loans: every open reference is asked about, and what differs is reported once.
 
 A loan has ended where its word is one of `CLOSED_WORDS`; any other word, a new one too, is kept and
 followed. What is seen and what is new of it are written down together, so that two runs at once
-never tell the same; what a run that died has seen is told by the next. The files and the report
+never tell the same; what a run that died has seen is reported by the next. The files and the report
 are `tracking_report`'s.
 """
 
@@ -119,7 +119,7 @@ def _is_dead(run: ApiRun, run_id: str) -> bool:
 async def follow_loans(tracking: Tracking, desk: CallSession) -> int:
     """Ask about every open loan and write down what was seen; return how many answered.
 
-    The first is asked about alone: a key that may not ask is told by one call.
+    The first is asked about alone: a key that may not ask is reported by one call.
     """
     due = tracking.due
     blocks = [due[:1], *(due[start : start + BLOCK] for start in range(1, len(due), BLOCK))]
@@ -208,7 +208,7 @@ def _after(offer: Offer, seen: LoanSnapshot, now: int) -> Offer:
 
 
 def has_ended(seen: LoanSnapshot) -> bool:
-    """Tell whether a loan is not to be asked about any more."""
+    """Return whether a loan is not to be asked about any more."""
     return seen.known and (seen.status or "").strip().upper() in CLOSED_WORDS
 
 

@@ -69,7 +69,7 @@ def _called_for(signs: Mapping[str, Any]) -> set[Alarm]:
 
 
 def _out_of_reach(signs: Mapping[str, Any]) -> bool:
-    """Tell whether the deadline will not be met at the pace of late, or was not met."""
+    """Return whether the deadline will not be met at the pace of late, or was not met."""
     if signs["stop"] == StopReason.DEADLINE:
         return True
     finish_at, deadline_at = signs["finish_at"], signs["deadline_at"]

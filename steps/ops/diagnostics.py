@@ -1,8 +1,8 @@
 """Doctoring: how a run and its surroundings stand, and what to type next; nothing is changed.
 
-Everything here works when things are broken: a part that cannot be looked at is told in words, and
-the others are looked at all the same. No engine; no paid call is ever made. What to do about each
-stop is in `remedies`, the words for people in `cli.doctor`.
+Everything here works when things are broken: a part that cannot be looked at is reported in words,
+and the others are looked at all the same. No engine; no paid call is ever made. What to do about
+each stop is in `remedies`, the words for people in `cli.doctor`.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Diagnosis:
 
     Attributes:
         run: the run's facts (`condition`), None where there is none.
-        safe: a run may be started or taken up again now; `why_not` says why not.
+        safe: a run may be started or resumed now; `why_not` says why not.
         remedy: what to do next, None where all is well.
         exit_status: as the command ends: 0 nothing to do, 2 something must be mended before any
-            run, 3 a run stopped and can be taken up again, 4 the service is in test mode.
+            run, 3 a run stopped and can be resumed, 4 the service is in test mode.
     """
 
     run: dict[str, Any] | None = None

@@ -1,7 +1,7 @@
 """Examining: journal, key, disk, settings and the way to the service, each looked at by itself.
 
-A part that is broken is told in words and stops nothing. Nothing is changed, no paid call is made.
-How a run stands is in `condition`, what follows from all of it in `doctoring`.
+A part that is broken is reported in words and stops nothing. Nothing is changed, no paid call is
+made. How a run stands is in `condition`, what follows from all of it in `doctoring`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ WINDOW_S = 600
 SAMPLE_S = 10
 """How often a sample is kept for it."""
 SURE_S = 30
-"""Span of samples from which on a pace is told."""
+"""Span of samples from which on a pace is reported."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class RecentSpeed:
             self.silent_since = now if since is None else since
         done = {check.value: each.done for check, each in control.progress.items()}
         if self._samples and any(done[name] < self._samples[-1][1].get(name, 0) for name in done):
-            self._samples.clear()  # a run that is taken up again asks anew what it had lost
+            self._samples.clear()  # a run that is resumed asks anew what it had lost
         if not self._samples or now - self._samples[-1][0] >= SAMPLE_S * MICROS:
             self._samples.append((now, done))
         while len(self._samples) > 1 and now - self._samples[0][0] > WINDOW_S * MICROS:

@@ -57,7 +57,7 @@ def condition_of(
 
 
 def _is_hung(signs: Mapping[str, Any] | None, now: int) -> bool:
-    """Tell whether the signs of a living run stopped coming; only its own machine has them."""
+    """Return whether the signs of a living run stopped coming; only its own machine has them."""
     if signs is None or signs.get("host") != socket.gethostname():
         return False
     return bool(now - signs["at"] > SILENT_S * MICROS)

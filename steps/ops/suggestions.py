@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "offer_loans": "nightscreen loans offer",
     "track_loans": "nightscreen loans track",
 }
-"""The command of each flow whose runs can be taken up again."""
+"""The command of each flow whose runs can be resumed."""
 _DAY_BEGINS = "which begins at noon in Lagos"
 
 ENDS: Mapping[str, str] = {**WHY, StopReason.BUDGET: "a spending cap was reached"}
@@ -59,7 +59,7 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """How a run is taken up again.
+    """How a run is resumed.
 
     Attributes:
         run_id: the run.
@@ -72,7 +72,7 @@ class Again:
     options: tuple[str, ...] = ()
 
     def command(self, *more: str) -> str:
-        """Return the command that takes it up again."""
+        """Return the command that resumes it."""
         words = COMMANDS.get(self.flow)
         if words is None:
             return f"nightscreen runs show {self.run_id}"
@@ -89,7 +89,7 @@ def for_stop(
     """Return what ends a stop.
 
     Args:
-        again: how the run is taken up again.
+        again: how the run is resumed.
         reason: its stop reason.
         shortage: what the rest of it needs.
         refused: what is wrong with address, key or rights, in sentences.

@@ -34,7 +34,7 @@ def consent_valid(
     at: datetime,
     flaws: int,
 ) -> bool:
-    """Tell whether consent counts at an instant; all instants bear a zone.
+    """Return whether consent counts at an instant; all instants bear a zone.
 
     It counts from `consented_at` on, until before `expires_at` (else twelve months in Lagos's
     calendar, 29 February counting to 28 February) and until before `withdrawn_at`.

@@ -69,7 +69,7 @@ def ascending(halves: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def _is_settled(halves: NDArray[np.uint64], order: NDArray[np.int64]) -> bool:
-    """Tell whether those whose first halves are equal are equal altogether."""
+    """Return whether those whose first halves are equal are equal altogether."""
     first = halves[:, 0][order]
     twins = np.flatnonzero(first[1:] == first[:-1])
     second = halves[:, 1]

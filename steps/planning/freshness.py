@@ -53,7 +53,7 @@ class Freshness:
     def fresh(
         self, check: Check, outcome: str, answered_at: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Tell whether answers of one outcome are fresh, whatever the row says to them.
+        """Return whether answers of one outcome are fresh, whatever the row says to them.
 
         A bank account that exists is fresh for sure only within the shorter of the two ages; see
         `banded` for those whose age depends on the row.
@@ -63,7 +63,7 @@ class Freshness:
     def banded(
         self, check: Check, outcome: str, answered_at: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Tell whether freshness depends on the row: on one limit it is fresh, on another not."""
+        """Return whether freshness depends on the row: on one limit it is fresh, on another not."""
         instants = [self.oldest(check, word) for word in self._words(check, outcome)]
         return (answered_at >= min(instants)) & (answered_at < max(instants))
 

@@ -1,4 +1,4 @@
-"""Groups: the rows of a batch that name the same identifier, and what they named laid aside.
+"""Groups: the rows of a batch that name the same identifier, and what they named saved.
 
 Sixteen bytes for each identifier, never the identifier itself. Between their making and their use
 pseudonyms lie sealed chunk by chunk, so that one kind of identity at a time is in memory. What is
@@ -36,7 +36,7 @@ class Named:
 
     Attributes:
         kind: the kind.
-        space: where they are laid aside; None keeps them in memory.
+        space: where they are saved; None keeps them in memory.
         chunks: how many there are.
     """
 

@@ -93,7 +93,7 @@ class LookupRanking:
         return len(self.check)
 
     def is_of(self, check: str, kind: str | None = None) -> NDArray[np.bool_]:
-        """Tell which lookups are of a check, and of a kind of identity where one is given."""
+        """Return which lookups are of a check, and of a kind of identity where one is given."""
         mine: NDArray[np.bool_] = self.check == check_number(check)
         return mine if kind is None else mine & (self.kind == kind_number(kind))
 

@@ -438,7 +438,7 @@ class RowJudge(Protocol):
 def row_why(whys: Sequence[NDArray[np.int8]]) -> NDArray[np.int8]:
     """Return why a check of several slots leaves a row out: asked where any slot is asked.
 
-    Where none is asked, a malformed identifier is told before an absent one: it can be mended.
+    Where none is asked, a malformed identifier is reported before an absent one: it can be mended.
     """
     stacked = np.vstack(whys)
     asked = (stacked == SkipReason.ASK.value).any(axis=0)

@@ -48,7 +48,7 @@ def put_subjects(space: Workspace, slot: CheckIdentity, number: int, subjects: b
 
 
 def take_subjects(space: Workspace, slot: CheckIdentity, chunks: int) -> bytearray:
-    """Return the pseudonyms of all asking rows, joined; they are laid aside no more."""
+    """Return the pseudonyms of all asking rows, joined; they are not kept any more."""
     found = bytearray()
     for number in range(chunks):
         name = _ASKED.format(slot.file_name, number)

@@ -151,7 +151,7 @@ class Earlier:
         batch: the batch name at hand; what a customer of it has now replaces what the same
             customer had in it before.
         before: only what was first seen before this instant; None for everything.
-        at: the present instant: what was written not long before is not laid aside again; None to
+        at: the present instant: what was written not long before is not saved again; None to
             lay all aside.
     """
 
@@ -183,7 +183,7 @@ def count_shared(
             has one row, since intake refuses a repeated `customer_id`.
         pseudonyms: the journal's; a key of the moment where nothing is held against the journal.
         earlier: what the journal saw before; None to count the batch alone.
-        workspace: where the batch's own sightings are laid aside for `keep_sightings`; None where
+        workspace: where the batch's own sightings are saved for `keep_sightings`; None where
             nothing is to be kept.
         aside: where pseudonyms lie meanwhile, so that one kind at a time is in memory.
         asked: kinds of which the pseudonyms are to stay at hand, for lookups.
@@ -219,7 +219,7 @@ def count_shared(
 
 
 def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at: int) -> None:
-    """Put the sightings that were laid aside into the journal; safe to do again after a crash.
+    """Put the sightings that were saved into the journal; safe to do again after a crash.
 
     It is done when a run's states are kept, so that a quote, a run in test mode and one that came
     to nothing leave none. Once more changes nothing: a sighting is one customer's.

@@ -37,7 +37,7 @@ class Spares(Protocol):
     """What a window asks about lookups that may wait for others."""
 
     def step(self, index: int) -> Step:
-        """Tell what is to be done about a lookup now."""
+        """Return what is to be done about a lookup now."""
 
     def hold(self, index: int, release: Callable[[], None]) -> None:
         """Call back once it is known whether a waiting lookup is to be asked."""
@@ -177,7 +177,7 @@ class ShortCircuit:
         return spared
 
     def step(self, index: int) -> Step:
-        """Tell what is to be done about a lookup now."""
+        """Return what is to be done about a lookup now."""
         if not self._chained[index] or self._wanting[index] > 0:
             return Step.ASK
         return Step.WAIT if self._undecided[index] > 0 else Step.SPARE

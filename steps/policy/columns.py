@@ -109,7 +109,7 @@ def outputs_of_a_decision() -> frozenset[str]:
 
 
 def may_be_absent(name: str) -> bool:
-    """Tell whether a column may be empty without anything being missing.
+    """Return whether a column may be empty without anything being missing.
 
     That is so of BVN details, which are held of few customers, and of the signals of a batch.
     """
@@ -117,7 +117,7 @@ def may_be_absent(name: str) -> bool:
 
 
 def is_sensitive(text: str) -> bool:
-    """Tell whether a name of a column or field speaks of gender, marital status or origin."""
+    """Return whether a name of a column or field speaks of gender, marital status or origin."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
     tokens = re.findall(r"[a-z]+", spaced.casefold())
     joined = "".join(tokens)

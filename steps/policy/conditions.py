@@ -176,7 +176,7 @@ def _bare_extras(node: Node) -> Iterator[Node]:
 
 
 def _reads_one_field(node: Node) -> bool:
-    """Tell whether a call reads one named field, not a wildcard and not the whole record."""
+    """Return whether a call reads one named field, not a wildcard and not the whole record."""
     if node.get("class") != "FUNCTION" or str(node["function_name"]).lower() not in PATHS:
         return False
     path = text(node["arguments"][1]["expression"]) or ""
@@ -240,7 +240,7 @@ def _sql_type(kind: pa.DataType | None) -> str | None:
 
 
 def _reads_as(connection: DuckDBPyConnection, written: str, kind: str) -> bool:
-    """Tell whether a text can be converted to a type."""
+    """Return whether a text can be converted to a type."""
     query = f"SELECT TRY_CAST(? AS {kind}) IS NOT NULL"
     row = connection.execute(query, [written]).fetchone()
     return bool(row and row[0])

@@ -18,7 +18,7 @@ def load_policy(path: Path | None = None) -> Policy:
     """Return a policy without mistakes; the default one where no file is named.
 
     Raises:
-        PolicyError: it cannot be read, or has mistakes; the first is told, with its line.
+        PolicyError: it cannot be read, or has mistakes; the first is reported, with its line.
     """
     checked = check_policy(read_text(path))
     if checked.policy is not None:

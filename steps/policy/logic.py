@@ -138,7 +138,7 @@ def _value(part: Node) -> Decimal | str | None:
 
 
 def _contradict(parts: list[Node]) -> bool:
-    """Tell whether one column is to equal two different texts at once."""
+    """Return whether one column is to equal two different texts at once."""
     wanted: dict[str, set[str]] = {}
     for part in parts:
         if part.get("type") != "COMPARE_EQUAL":

@@ -90,7 +90,7 @@ class Whom:
     bvn: str = field(default="", repr=False)
 
     def named_in(self, batch: str) -> bool:
-        """Tell whether the customer's id means this person in a batch name."""
+        """Return whether the customer's id means this person in a batch name."""
         return bool(self.customer_id) and self.batch in ("", batch)
 
     def mask(self, rows: pa.Table, batch: str) -> pa.ChunkedArray:
@@ -133,7 +133,7 @@ class Found:
 
     @property
     def anything(self) -> bool:
-        """Tell whether anything is held of the person."""
+        """Return whether anything is held of the person."""
         return bool(self.rows or any(self.held))
 
     def pseudonyms(self, journal: Journal, batch: str | None = None) -> list[bytes]:
@@ -330,7 +330,7 @@ def _from_quarantine(
 
 
 def _mentions(cells: Sequence[str], values: dict[str, set[str]]) -> bool:
-    """Tell whether a record as it came has one of some identifiers."""
+    """Return whether a record as it came has one of some identifiers."""
     bvns, emails = values.get("bvn", set()), values.get("email", set())
     accounts = {each.rpartition("-")[2] for each in values.get("account", set())}
     phones = {each[-_PHONE_DIGITS:] for each in values.get("phone", set())}
@@ -377,7 +377,7 @@ def _refuse_live(journal: Journal, found: Found, runs: Sequence[RunRecord]) -> N
 
 
 def _involves(journal: Journal, run: RunRecord, found: Found) -> bool:
-    """Tell whether a living run has the person, or cannot be shown not to.
+    """Return whether a living run has the person, or cannot be shown not to.
 
     Its rows are known once it has planned; on another machine they cannot be seen from here.
     """
@@ -448,7 +448,7 @@ def _refuse_left_out(folders: Sequence[RunFiles], found: Found) -> None:
     for run in found.runs:
         if run.run_id in found.in_runs and Path(run.folder) not in done:
             raise InputError(
-                f"run {run.run_id} was taken up again meanwhile, so that its files were left as "
+                f"run {run.run_id} was resumed meanwhile, so that its files were left as "
                 "they are; erase again after it"
             )
 

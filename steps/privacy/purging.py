@@ -89,7 +89,7 @@ class Purgeable:
 
     @property
     def anything(self) -> bool:
-        """Tell whether anything would go."""
+        """Return whether anything would go."""
         return bool(self.outdated or self.unfinished or any(self.journal))
 
     def document(self) -> dict[str, Any]:

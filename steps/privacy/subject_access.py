@@ -204,7 +204,7 @@ def _strange_columns(row: Mapping[str, Any]) -> list[str]:
 
 
 def _is_others(name: str, value: object) -> bool:
-    """Tell whether a column is about somebody else by its name."""
+    """Return whether a column is about somebody else by its name."""
     folded = name.casefold().replace(" ", "_")
     if folded.startswith("batch_same_"):
         return not isinstance(value, bool | int)

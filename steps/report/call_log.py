@@ -204,11 +204,11 @@ class _Calls:
         return found
 
     def there(self, name: str) -> NDArray[np.bool_]:
-        """Tell which calls have something in a column."""
+        """Return which calls have something in a column."""
         return _mask(pc.is_valid(self.rows[name]))
 
     def is_in(self, state: CallState) -> NDArray[np.bool_]:
-        """Tell which calls are in a state."""
+        """Return which calls are in a state."""
         return _mask(pc.equal(self.rows["state"], state.value))
 
     def doubt(self) -> NDArray[np.int64]:
@@ -229,7 +229,7 @@ class _Calls:
         return [(each["check"], each["kind"]) for each in found.to_pylist()]
 
     def are_of(self, check: str, kind: str) -> NDArray[np.bool_]:
-        """Tell which calls are of a check and an identity."""
+        """Return which calls are of a check and an identity."""
         same = pc.equal(self.rows["check"], check), pc.equal(self.rows["kind"], kind)
         return _mask(pc.and_(*same))
 

@@ -46,7 +46,7 @@ class Table:
 
     @property
     def narrow(self) -> bool:
-        """Tell whether it can stand beside a chart."""
+        """Return whether it can stand beside a chart."""
         return len(self.heads) <= _NARROW
 
 

@@ -58,11 +58,11 @@ STATUSES = {
 }
 ENDS = {**WHY, StopReason.APPROVAL: "the spending was not approved in time"}
 NEXT = {
-    "budget": "Raise the cap, then take the run up again.",
-    "balance": "Top the wallet up, then take the run up again.",
-    "auth": "Check the API key and what it may ask, then take the run up again.",
-    "outage": "Check the network and the service's address, then take the run up again.",
-    "quota": "The next day begins at noon; take the run up again then.",
+    "budget": "Raise the cap, then resume the run.",
+    "balance": "Top the wallet up, then resume the run.",
+    "auth": "Check the API key and what it may ask, then resume the run.",
+    "outage": "Check the network and the service's address, then resume the run.",
+    "quota": "The next day begins at noon; resume the run then.",
 }
 TROUBLES = {
     "not_sent": "No connection, nothing was sent",

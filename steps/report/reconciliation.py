@@ -269,14 +269,14 @@ class _Calls:
         return int(self.balance[last]) - int(self.cost[last + 1 :].sum()), exact
 
     def _alone(self, place: int) -> bool:
-        """Tell whether nothing else was under way while a call was."""
+        """Return whether nothing else was under way while a call was."""
         before, after = self.settled[:place], slice(place + 1, place + 2)
         sent, settled = int(self.sent(slice(place, place + 1))[0]), int(self.settled[place])
         quiet_before = not len(before) or int(before.max()) <= sent
         return quiet_before and bool((self.sent(after) >= settled).all())
 
     def _borne_out(self, *, last: bool) -> bool:
-        """Tell whether the first or last balance is borne out by those next to it.
+        """Return whether the first or last balance is borne out by those next to it.
 
         A balance from before its own call is off by that call's cost. Two such balances in a row
         agree with each other only where both calls cost the same. So an end is borne out by a chain
@@ -302,7 +302,7 @@ class _Calls:
             size *= 2
 
     def lag(self) -> bool:
-        """Tell whether balances seem to come from before the last charge, throughout.
+        """Return whether balances seem to come from before the last charge, throughout.
 
         Then what is lost from one charge to the next is what the call before cost. That shows where
         the price is another, and tells nothing where it is not.
@@ -325,7 +325,7 @@ class _Calls:
         return places[order], balance[:-1] - balance[1:] - cost[1:]
 
     def _contradicts(self, chain: NDArray[np.int64], newest: int = NO_BALANCE) -> NDArray[np.bool_]:
-        """Tell which calls of a chain settled before one above them was sent, all but the first."""
+        """Which calls of a chain settled before one above them was sent, all but the first."""
         latest = np.maximum(np.maximum.accumulate(self.sent(chain)), newest)
         found: NDArray[np.bool_] = self.settled[chain][1:] < latest[:-1]
         return found

@@ -120,9 +120,7 @@ def _answered(report: Mapping[str, Any]) -> str:
 def _stop(report: Mapping[str, Any]) -> str:
     reason = report["stop_reason"] or ""
     said = f"It stopped early: {ENDS.get(reason, plain(reason) or 'it was stopped')}."
-    return (
-        f"{said} {NEXT.get(reason, 'It can be taken up again; nothing answered is asked twice.')}"
-    )
+    return f"{said} {NEXT.get(reason, 'It can be resumed; nothing answered is asked twice.')}"
 
 
 def attention(report: Mapping[str, Any]) -> list[str]:
@@ -157,7 +155,7 @@ def subtitle(report: Mapping[str, Any]) -> list[str]:
     """Return what run it is, when it ran, and by which clock."""
     purpose = PURPOSES.get(report["purpose"], plain(report["purpose"]))
     earlier = (report.get("provenance") or {}).get("earlier_reports", 0)
-    again = f", taken up again {'once' if earlier == 1 else f'{earlier} times'}" if earlier else ""
+    again = f", resumed {'once' if earlier == 1 else f'{earlier} times'}" if earlier else ""
     return [
         f"Run {report['run_id']}, {purpose}{again}",
         from_to(report),

@@ -1,6 +1,6 @@
 """The timeline: balance, spending and answers over a run, in sixty-odd points.
 
-Long silences (a run taken up again, an outage waited out) are cut out of the time that counts, and
+Long silences (a run resumed, an outage waited out) are cut out of the time that counts, and
 said. A pure reading of the calls; what lies between opening and closing is explained in
 `reconciliation`.
 """

@@ -270,7 +270,7 @@ class Chunk:
         return codes
 
     def _current(self, view: _SlotView, oldest: NDArray[np.int64] | int) -> Mask:
-        """Tell which answers count now: this run's, newer than the plan, or still fresh."""
+        """Return which answers count now: this run's, newer than the plan, or still fresh."""
         fresh = view.latest.current | (view.latest.answered_at >= oldest)
         return view.at_hand & fresh
 
@@ -278,7 +278,7 @@ class Chunk:
         return self._assembly.freshness.oldest(check, word)
 
     def _current_outcomes(self, view: _SlotView) -> Mask:
-        """Tell which count now where the age limit hangs on the outcome alone."""
+        """Return which count now where the age limit hangs on the outcome alone."""
         limits = [self._oldest(view.slot.check, outcome.value) for outcome in OUTCOMES]
         return self._current(view, np.array(limits, np.int64)[view.latest.outcome])
 

@@ -1,7 +1,7 @@
 """Changes: each customer held against the last answered state, field by field, told once.
 
 `write_changes` reads the enriched parts, writes `changes.parquet` and lays the new states aside;
-`keep_states` puts them into the journal once the report is written. A run that is taken up again is
+`keep_states` puts them into the journal once the report is written. A run that is resumed is
 compared with the state before its own first writing, so that it tells the same. What a state is
 made of is in `answered`.
 """
@@ -186,14 +186,14 @@ def merged(old: State, new: State, *, unreached: Collection[str] = ()) -> State:
 
 
 def _supersedes(now: CheckState, then: CheckState, name: str) -> bool:
-    """Tell whether an answer is to be kept; one that says and dates the same is not."""
+    """Return whether an answer is to be kept; one that says and dates the same is not."""
     if now.values == then.values and name in (DECISION_PART, LISTED_PART):
         return False
     return now.at > then.at or (now.at == then.at and now.values != then.values)
 
 
 def _same(old: State, new: State) -> bool:
-    """Tell whether two states say the same, whenever it was answered."""
+    """Return whether two states say the same, whenever it was answered."""
     return old.keys() == new.keys() and all(old[name].values == new[name].values for name in new)
 
 
@@ -236,7 +236,7 @@ class _Comparison:
         run_id: the run; `batch` its batch name.
         customers: the journal's states.
         pseudonyms: make the customers' pseudonyms.
-        workspace: where new states are laid aside.
+        workspace: where new states are saved.
         unreached: checks with lookups left without an answer.
         reviewed: digest of the evidence somebody reviewed, by customer.
         at: when the rows were decided.
@@ -465,7 +465,7 @@ def write_changes(
 def keep_states(
     compared: ChangeSet, *, run_id: str, batch: str, customers: Customers, workspace: Workspace
 ) -> None:
-    """Put the states that were laid aside into the journal; safe to do again after a crash."""
+    """Put the states that were saved into the journal; safe to do again after a crash."""
     at = customers.begin(run_id, batch)
     for number in range(compared.pieces):
         piece = workspace.get(_PIECE.format(number))

@@ -42,7 +42,7 @@ class AccountVerdict:
 def bvn_agrees(ours: str | None, theirs: str | None) -> bool | None:
     """Compare two BVNs on the digits the service shows; None where there is nothing to compare.
 
-    The service masks the middle seven digits with zeros; other masks are told by their marks.
+    The service masks the middle seven digits with zeros; other masks are reported by their marks.
     """
     if not ours or not theirs or len(ours) != BVN_DIGITS or len(theirs) != BVN_DIGITS:
         return None
@@ -57,7 +57,7 @@ def bvn_agrees(ours: str | None, theirs: str | None) -> bool | None:
 
 
 def judge_account(row: Mapping[str, Any], answer: BankAccountAnswer | None) -> AccountVerdict:
-    """Tell whether an account is this customer's.
+    """Return whether an account is this customer's.
 
     `verified` where BVN or name agrees and neither contradicts, `mismatch` where one contradicts,
     `unconfirmed` where it exists and there is nothing to compare, or only a name that is likely the

@@ -2,7 +2,7 @@
 
 `tell` writes the files once the enriched rows are there; `keep` puts the customers' states into the
 journal once report and manifest are written, and before the run counts as finished. Between the two
-a run may die: taken up again it tells the same.
+a run may die: resumed it tells the same.
 """
 
 from __future__ import annotations

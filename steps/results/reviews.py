@@ -80,7 +80,7 @@ class WrittenDate(NamedTuple):
     clock: int | None
 
     def is_of(self, review: Review) -> bool:
-        """Tell whether a stored review bears this date.
+        """Return whether a stored review bears this date.
 
         A day alone is compared as a day: the instant it counts from depends on when it was
         imported. So does a time of day that was still ahead then.
@@ -195,7 +195,7 @@ class Judge:
                 self._then[(run_id, subject)] = state
 
     def _agree(self, group: Sequence[_Candidate]) -> bool:
-        """Tell whether the rows of one customer agree; where they do not, none is taken."""
+        """Return whether the rows of one customer agree; where they do not, none is taken."""
         said = {(each.decision, _folded(each.reviewer)) for each in group}
         if len(said) == 1:
             return True
@@ -347,7 +347,7 @@ def _folded(name: str) -> str:
 
 
 def _same(old: Review, new: Review, written: WrittenDate | None) -> bool:
-    """Tell whether a review is one that was imported before, also where it has ended since."""
+    """Return whether a review is one that was imported before, also where it has ended since."""
     return (
         old.decision == new.decision
         and _folded(old.reviewer) == _folded(new.reviewer)

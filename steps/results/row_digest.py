@@ -76,7 +76,7 @@ def _listings(column: pa.Array) -> pa.Array:
 
 
 def has_decision(rows: pa.Table) -> NDArray[np.bool_]:
-    """Tell which rows could be decided: decided, or undecided with every answer there is."""
+    """Return which rows could be decided: decided, or undecided with every answer there is."""
     missing = np.zeros(rows.num_rows, bool)
     for check in Check:
         status = rows[f"{check.value}_status"].cast(pa.string()).combine_chunks()
@@ -144,7 +144,7 @@ class Unchanged:
         return np.array([subjects[place : place + 16] in self.compared for place in places], bool)
 
     def look(self, subjects: bytes, rows: pa.Table) -> Looked:
-        """Tell which of some rows say the same as before.
+        """Return which of some rows say the same as before.
 
         Args:
             subjects: the customers' pseudonyms, joined in the order of the rows.

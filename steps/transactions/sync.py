@@ -94,7 +94,7 @@ class PullEnd:
 def open_pull_run(
     parameters: PullTransactions, settings: Settings, *, clock: Clock = system_clock
 ) -> ApiRun:
-    """Open a run, or take one up again; nothing is sent.
+    """Open a run, or resume one; nothing is sent.
 
     Raises:
         UsageError: settings or parameters are wrong.
@@ -111,7 +111,7 @@ def open_pull_run(
 
 
 def begin_pull(run: ApiRun) -> TransactionSync:
-    """Write down who is due, or find out who still is in a run that is taken up again.
+    """Write down who is due, or find out who still is in a run that is resumed.
 
     Raises:
         UsageError: a grant that was named is not live, or the table of fields has a mistake.
@@ -149,7 +149,7 @@ def _chosen(vault: Vault, wanted: Sequence[str]) -> list[Grant]:
 
 
 def _key_worked(run: ApiRun) -> bool:
-    """Tell whether the service answered a call under the API key earlier in this run."""
+    """Return whether the service answered a call under the API key earlier in this run."""
     under_key = (Operation.AGGREGATOR_REFRESH.value, Operation.AGGREGATOR_EXCHANGE.value)
     return any(
         row.check in under_key and row.state == "answered"
@@ -322,7 +322,7 @@ class _Turn:
 
 
 def _refused(job: LookupTask) -> bool:
-    """Tell whether the access token was refused, and nothing else stands in the way."""
+    """Return whether the access token was refused, and nothing else stands in the way."""
     reading = job.reading
     failed = job.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}
     return failed and reading is not None and reading.trouble is FailureReason.TOKEN

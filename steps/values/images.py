@@ -114,13 +114,13 @@ class ImageJudge:
 
 
 def is_public_name(host: str) -> bool:
-    """Tell whether a host is a name that may stand in public DNS; an address is no name."""
+    """Return whether a host is a name that may stand in public DNS; an address is no name."""
     name = read_domain(host)
     return name is not None and not _NOBODYS.search(name)
 
 
 def is_public_address(text: str) -> bool:
-    """Tell whether an address can be reached from anywhere.
+    """Return whether an address can be reached from anywhere.
 
     Private, loopback, link-local, shared (carrier) and unique local addresses cannot; multicast and
     reserved ones neither, nor those that only wrap an IPv4 address.

@@ -278,7 +278,7 @@ def _pair(ours: Name, theirs: Name) -> _Pairing:
 
 
 def _same_as_written(ours: Name, theirs: Name) -> bool:
-    """Tell whether both names consist of the same words, at least two of them."""
+    """Return whether both names consist of the same words, at least two of them."""
     return (
         ours.written == theirs.written
         and len(ours.written) >= _ENOUGH_NAMES
@@ -296,7 +296,7 @@ def _second_names(ours: Name, theirs: Name) -> list[tuple[str, str]]:
 
 
 def _is_one_word_repeated(name: Name) -> bool:
-    """Tell whether a name is one word written twice, perhaps in two spellings."""
+    """Return whether a name is one word written twice, perhaps in two spellings."""
     first = min(name.words)
     return name.written_words > 1 and all(
         alike(first, word) is Similarity.SURE for word in name.words

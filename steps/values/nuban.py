@@ -42,7 +42,7 @@ def check_digit(institution: str, serial: str) -> int:
 
 
 def agrees(institution: str, account: str) -> bool:
-    """Tell whether an account number of ten digits ends in the digit that the formula gives."""
+    """Return whether an account number of ten digits ends in the digit that the formula gives."""
     return check_digit(institution, account[:-1]) == int(account[-1])
 
 

@@ -36,7 +36,7 @@ def references(rows: pa.Table) -> pa.Array:
 
 
 def _telling(reference: str, row: Mapping[str, Any]) -> bool:
-    """Tell whether a reference holds an identifier, this row's or one that looks like one."""
+    """Return whether a reference holds an identifier, this row's or one that looks like one."""
     digits = "".join(letter for letter in reference if letter.isdigit())
     bare = _SEPARATED.sub("", reference)
     if "@" in reference or _IDENTIFIER.search(bare):

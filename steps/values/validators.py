@@ -121,7 +121,7 @@ def absent_words() -> frozenset[str]:
 
 
 def is_absent(text: str, *, zero_is_value: bool = False) -> bool:
-    """Tell whether a trimmed cell stands for nothing: blank, dashes, zeros, or a known word."""
+    """Return whether a trimmed cell stands for nothing: blank, dashes, zeros, or a known word."""
     if text.upper() in absent_words() or _DASHES.fullmatch(text):
         return True
     return not zero_is_value and _ZEROS.fullmatch(text) is not None
@@ -223,15 +223,15 @@ def bare_digits(text: str) -> str:
 
 
 def is_scientific(text: str) -> bool:
-    """Tell whether a spreadsheet has put a number into scientific notation, such as 2.21E+10."""
+    """Return whether a spreadsheet has put a number into scientific notation, such as 2.21E+10."""
     return _SCIENTIFIC.fullmatch(without_unseen(text)) is not None
 
 
 def is_one_digit_repeated(text: str) -> bool:
-    """Tell whether a number is one digit over and over, as people type to fill a field."""
+    """Return whether a number is one digit over and over, as people type to fill a field."""
     return len(set(text)) == 1 and is_all_digits(text)
 
 
 def is_all_digits(text: str) -> bool:
-    """Tell whether text is plain digits, at least one."""
+    """Return whether text is plain digits, at least one."""
     return text.isascii() and text.isdigit()

@@ -287,7 +287,7 @@ def _read_postgresql(
 
 
 def _is_dense(connection: Connection, block: NDArray[np.bytes_]) -> bool:
-    """Tell whether the journal knows few more answers than are asked about."""
+    """Return whether the journal knows few more answers than are asked about."""
     if not len(block):
         return False
     most = _DENSE * len(block)

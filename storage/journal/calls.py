@@ -221,7 +221,7 @@ class Calls:
     def _were_committed(
         self, connection: Connection, run_id: str, grants: Sequence[Reservation]
     ) -> bool:
-        """Tell whether the intents of a try that broke off stand in the journal: all or none do.
+        """Return whether the intents of a try that broke off stand in the journal: all or none do.
 
         That try held the turn until it ended, so that it has ended by now.
         """
@@ -394,7 +394,7 @@ class Calls:
         return new
 
     def _is_news(self, check: str, price: SeenPrice) -> bool:
-        """Tell whether a price is to be written: it differs, or was last written long ago."""
+        """Return whether a price is to be written: it differs, or was last written long ago."""
         known = self._prices.get(check)
         if known is None:
             return True

@@ -1,6 +1,6 @@
 """Each customer's last answered state, sealed, and as it was before any run replaced it.
 
-A state is never lost by a run that is taken up again: what it replaced lies in the history, so that
+A state is never lost by a run that is resumed: what it replaced lies in the history, so that
 the run is always compared with the state before it. What differs is judged in
 `steps/results/changes.py`; reviews are in `reviews`.
 """
@@ -106,7 +106,7 @@ class Marks:
         return place
 
     def marked(self, place: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which places are those of customers who are present and have a mark."""
+        """Return which places are those of customers who are present and have a mark."""
         if not len(self.customers):
             return np.zeros(len(place), bool)
         present = self.standing[place] == BatchMembership.PRESENT.value

@@ -437,7 +437,7 @@ def _ours(engine: Engine, error: BaseException | None) -> JournalError:
 
 
 def _is_away(engine: Engine, error: BaseException | None, word: str) -> bool:
-    """Tell whether the database is not there at present: nothing is wrong with what was asked."""
+    """Return whether the database is not there at present: nothing is wrong with what was asked."""
     if engine.dialect.name != "postgresql":
         return False
     if word:

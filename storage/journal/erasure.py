@@ -378,7 +378,7 @@ def _rid_of(journal: Journal, file: Path, traces: Sequence[bytes] | None) -> boo
 
 
 def _run_under_way(journal: Journal) -> bool:
-    """Tell whether a run would be kept waiting, perhaps too long, while a file is written anew."""
+    """Whether a run would be kept waiting, perhaps too long, while a file is written anew."""
     with reading(journal.engine) as connection:
         running = connection.execute(select(runs.c.holder).where(runs.c.state == RUNNING)).scalars()
         return any(each and journal.holders.alive(each, connection) for each in running.all())
@@ -402,7 +402,7 @@ def _outside_transaction(journal: Journal, statement: str) -> tuple[Any, ...] | 
 
 
 def _found(file: Path, traces: Sequence[bytes]) -> bool:
-    """Tell whether a file holds any of some byte strings; read in blocks that overlap."""
+    """Return whether a file holds any of some byte strings; read in blocks that overlap."""
     if not traces:
         return False
     wanted = re.compile(b"|".join(re.escape(each) for each in traces))

@@ -126,7 +126,7 @@ class Sightings:
     def horizon(self, run_id: str) -> int | None:
         """Return the instant before which sightings are earlier than a run; None where all are.
 
-        A run that is taken up again counts what it counted when its states were first written.
+        A run that is resumed counts what it counted when its states were first written.
         """
         kept = customer_commits.c
         query = select(kept.first_at).where(kept.run_id == run_id)

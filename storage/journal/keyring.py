@@ -109,7 +109,7 @@ def begin_rotation(connection: Connection, old: bytes, new: bytes, now: int) -> 
 
 
 def under_way(connection: Connection) -> bool:
-    """Tell whether a rotation was begun and not finished."""
+    """Return whether a rotation was begun and not finished."""
     return _NEXT in read_meta(connection)
 
 

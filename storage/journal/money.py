@@ -49,7 +49,7 @@ class Delta:
 
 
 def keeps_reservation(state: str, cost_micro: int | None) -> bool:
-    """Tell whether a call's worst cost stays reserved.
+    """Return whether a call's worst cost stays reserved.
 
     It does until there is an outcome, where the outcome is in doubt, and where an answer was
     charged without our being told how much.

@@ -169,7 +169,7 @@ def journal_url(home: Path) -> str:
 
 
 def journal_exists(home: Path, url: str = "") -> bool:
-    """Tell whether there is a journal to look into, without making one."""
+    """Return whether there is a journal to look into, without making one."""
     file = sqlite_file(make_engine(url or journal_url(home)))
     return file is None or file.exists()
 
@@ -219,7 +219,7 @@ def make_private_file(file: Path) -> None:
 
 
 def has_tables(engine: Engine) -> bool:
-    """Tell whether a database holds a journal."""
+    """Return whether a database holds a journal."""
     with reading(engine) as connection:
         return inspect(connection).has_table(tables.meta.name)
 

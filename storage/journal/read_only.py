@@ -48,7 +48,7 @@ class ReadOnlyJournal:
     was_lost: bool = False
 
     def alive(self, holder: str, connection: Connection | None = None) -> bool:
-        """Tell whether the process of this name still lives."""
+        """Return whether the process of this name still lives."""
         folder = holders_folder(self._engine)
         if folder is not None:
             return _locked(folder / f"{holder}.lock")
@@ -58,7 +58,7 @@ class ReadOnlyJournal:
             return holds(own, holder)
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
-        """Tell whether the process of this name seems to be dead; nothing follows from it here."""
+        """Whether the process of this name seems to be dead; nothing follows from it here."""
         return not self.alive(holder, connection)
 
     def describe(self, holder: str, connection: Connection | None = None) -> str:  # noqa: ARG002 - as the protocol has it
@@ -235,7 +235,7 @@ def look_into(
 
 
 def _is_there(engine: Engine, home: Path) -> bool:
-    """Tell whether there is a journal; one that HOME remembers and that is gone is an error."""
+    """Return whether there is a journal; one that HOME remembers and that is gone is an error."""
     file = sqlite_file(engine)
     found = file is None or file.exists()
     if found:

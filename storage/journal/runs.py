@@ -68,7 +68,7 @@ class Runs:
         cap_micro: int | None,
         parameters: Mapping[str, Any],
     ) -> RunRecord:
-        """Write a run down as running, a new one or one taken up again, and return it."""
+        """Write a run down as running, a new one or one resumed, and return it."""
         values = {
             "flow": flow,
             "batch": batch,
@@ -119,7 +119,7 @@ class Runs:
 
     @outlasting
     def held_elsewhere(self, run_id: str) -> bool:
-        """Tell whether a living process other than this one works on the run."""
+        """Return whether a living process other than this one works on the run."""
         with reading(self._engine) as connection:
             row = connection.execute(
                 select(runs.c.holder, runs.c.state).where(runs.c.run_id == run_id)
@@ -261,7 +261,7 @@ class Runs:
 
     @outlasting
     def has_answers(self, run_id: str) -> bool:
-        """Tell whether the service has answered any lookup of a run."""
+        """Return whether the service has answered any lookup of a run."""
         query = select(tallies.c.run_id).where(tallies.c.run_id == run_id).limit(1)
         with reading(self._engine) as connection:
             return connection.execute(query).first() is not None

@@ -304,7 +304,7 @@ class SharedWork:
         return outlast(self._engine, try_once)
 
     def _is_mine(self, connection: Connection, run_id: str, names: Sequence[str]) -> bool:
-        """Tell whether a shard that was taken as the database went away is this process's."""
+        """Return whether a shard that was taken as the database went away is this process's."""
         query = select(shards.c.name).where(
             shards.c.run_id == run_id,
             shards.c.name.in_(names),

@@ -136,7 +136,7 @@ def test_two_policies_stand_side_by_side(past: Path, lenient: Path, tmp_path: Pa
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    """A folder without enriched rows is told by name."""
+    """A folder without enriched rows is reported by name."""
     result = run("backtest", "--policy", DEFAULT_POLICY, tmp_path)
     assert result.exit_code != 0
     assert "holds no enriched rows" in str(result.exception)

@@ -207,12 +207,12 @@ def test_the_quote_and_the_run_agree_on_calls(tmp_path: Path, env: dict[str, str
 
 
 def _has_loaded(process: Path, library: str) -> bool:
-    """Tell whether a process has a compiled library in its memory."""
+    """Return whether a process has a compiled library in its memory."""
     return library in (process / "maps").read_text(encoding="utf-8", errors="replace")
 
 
 def _has_a_server(process: Path) -> bool:
-    """Tell whether a process has started a server of its own."""
+    """Return whether a process has started a server of its own."""
     threads = (process / "task").glob("*/children")
     children = [child for thread in threads for child in thread.read_text().split()]
     return any(b"uvicorn" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)

@@ -168,7 +168,7 @@ def test_a_strange_setting_is_mentioned_and_goes_no_further(
 def test_dotenv_in_the_working_directory_is_heeded(
     tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its settings count, and its misspelt ones are told."""
+    """Its settings count, and its misspelt ones are reported."""
     monkeypatch.delenv("NIGHTSCREEN_BASE_URL")
     (tree / ".env").write_text("NIGHTSCREEN_BASE_URL=http://far.example\n")
     assert "must begin with https://" in here("screen", "good.csv").err

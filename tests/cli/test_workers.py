@@ -1,4 +1,4 @@
-"""Several workers on the command line: what they need is told before anything starts."""
+"""Several workers on the command line: what they need is reported before anything starts."""
 
 from __future__ import annotations
 

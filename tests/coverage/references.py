@@ -103,7 +103,7 @@ def tests_of(path: str) -> frozenset[str]:
 
 
 def test_is_there(node: str) -> bool:
-    """Tell whether a test, `folder/test_file.py::test_name`, is there."""
+    """Return whether a test, `folder/test_file.py::test_name`, is there."""
     path, _, name = node.partition("::")
     return name in tests_of(path)
 
@@ -112,7 +112,7 @@ test_is_there.__test__ = False  # type: ignore[attr-defined]  # no test, in spit
 
 
 def is_there(reference: str) -> bool:
-    """Tell whether what a reference names is still there."""
+    """Return whether what a reference names is still there."""
     kind, colon, name = reference.partition(":")
     if not colon or "." in kind:
         return _is_importable(reference)

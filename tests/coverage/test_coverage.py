@@ -202,7 +202,7 @@ def _records(kind: type[Record]) -> Iterator[type[Record]]:
 
 
 def has_path(value: object, path: str) -> bool:
-    """Tell whether a document has a value at a path; `[]` is the first item of a list."""
+    """Return whether a document has a value at a path; `[]` is the first item of a list."""
     head, _, rest = path.partition(".")
     name = head.removesuffix("[]")
     if not isinstance(value, dict) or name not in value:
@@ -216,7 +216,7 @@ def has_path(value: object, path: str) -> bool:
 
 
 def is_described(schema: dict[str, Any], path: str) -> bool:
-    """Tell whether a schema of the sandbox's document describes a path."""
+    """Return whether a schema of the sandbox's document describes a path."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return is_described(DOCUMENT["components"]["schemas"][name], path)

@@ -85,7 +85,7 @@ def _is_absent(text: str) -> bool:
 
 
 def _consented(given: Row, at: datetime) -> bool:
-    """Tell whether consent was valid: given, begun, not ended, not withdrawn."""
+    """Return whether consent was valid: given, begun, not ended, not withdrawn."""
     if not given["consent_reference"] or not given["consented_at"]:
         return False
     began = _instant(given["consented_at"])

@@ -118,7 +118,7 @@ class Engine:
         return done.stdout
 
     def is_up(self) -> bool:
-        """Tell whether the server answers."""
+        """Return whether the server answers."""
         try:
             return self.api.get("/health").is_success
         except httpx.TransportError:

@@ -25,7 +25,7 @@ BVN = "22212345678"
 
 
 def test_unforeseen_errors_lose_their_text() -> None:
-    """Kind and place of a fault are told, the values in it are not, nor what caused it."""
+    """Kind and place of a fault are reported, the values in it are not, nor what caused it."""
     with pytest.raises(UnexpectedFault) as caught, sanitize_errors():
         raise ValueError(f"bad bvn {BVN}") from KeyError(BVN)
     assert BVN not in str(caught.value)

@@ -111,7 +111,7 @@ def command(inbox: Path, sandbox: SandboxProcess, engine: Engine) -> subprocess.
 def test_killed_in_mid_run_it_goes_on_where_it_was(
     inbox: Path, sandbox: SandboxProcess, engine: Engine
 ) -> None:
-    """After `kill -9` the next watch takes the file up again, in the same run."""
+    """After `kill -9` the next watch resumes the file, in the same run."""
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 200})
     drop(inbox, customers(inbox, "book.csv", rows=60))
     process = command(inbox, sandbox, engine)

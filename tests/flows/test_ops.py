@@ -97,7 +97,7 @@ async def _names() -> list[str]:
 
 
 async def test_installing_twice_is_installing_once(telephone: list[Any], engine: Engine) -> None:
-    """Four automations, brought up to date and not doubled; a block that is not there is told."""
+    """Four automations, brought up to date, not doubled; a missing block is reported."""
     typed = command(engine, "automations", "install", "--block", BLOCK, "--json")
     out, _ = await asyncio.to_thread(typed.communicate, timeout=180)
     first = json.loads(out)["automations"]

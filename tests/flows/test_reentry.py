@@ -69,7 +69,7 @@ async def test_reentered_task_joins_and_pays_nothing_twice(
 async def test_fault_of_ours_is_not_tried_again(
     at_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What somebody must mend is told once, as itself, from whichever task it comes."""
+    """What somebody must mend is reported once, as itself, from whichever task it comes."""
     entries: Counter[str] = Counter()
 
     async def broken(run: asking.Asking, name: str) -> Any:  # noqa: ANN401 - as the real one

@@ -1,4 +1,4 @@
-"""A run stopped from outside ends in good order, and is taken up again without paying twice."""
+"""A run stopped from outside ends in good order, and is resumed without paying twice."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def assert_ended_in_good_order(folder: Path, home: Path, sandbox: SandboxProcess
 
 
 def assert_resumes(engine: Engine, folder: Path, sandbox: SandboxProcess) -> None:
-    """The run is taken up again, ends, and pays for nothing a second time."""
+    """The run is resumed, ends, and pays for nothing a second time."""
     sandbox.post("/_sandbox/latency", {"kind": "none"})
     again = command(
         engine, "screen", "--run", folder.name, "--output", str(folder.parent), "--json"

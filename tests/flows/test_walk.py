@@ -131,7 +131,7 @@ def test_from_a_dropped_spreadsheet_to_the_decision_list(
 def test_the_form_asks_in_words_and_takes_no_nonsense(
     analyst: Analyst, engine: Engine, tmp_path: Path
 ) -> None:
-    """What matters most comes first; a wrong amount is told at once; then there is a quote."""
+    """What matters most comes first; a wrong amount is reported at once; then there is a quote."""
     make_batch(tmp_path / "ledger-20260301.csv", rows=ROWS, seed=78)
     analyst.open_form("adhoc")
     titles = [title for title in analyst.titles() if title != "parameters"]

@@ -68,7 +68,7 @@ class Cell:
         return self.cap - self.believed
 
     def holds(self) -> bool:
-        """Tell whether the cap held, and whether its money was used while rows needed it."""
+        """Return whether the cap held, and whether its money was used while rows needed it."""
         cheapest = CHEAPEST * STALE.get(self.case, 1)
         used = self.unused < cheapest if self.pending else True
         return self.over <= self.allowed and used and self.reason == "budget"

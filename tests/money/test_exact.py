@@ -25,7 +25,7 @@ def charged_502(balance: int) -> Canned:
 
 
 def adds_up(report: dict[str, Any]) -> bool:
-    """Tell whether opening - cost - explained - drift = closing."""
+    """Return whether opening - cost - explained - drift = closing."""
     balance = {name: Decimal(report["balance"][name] or 0) for name in ("opening", "closing")}
     lost = ("explained_in_doubt", "drift")
     gone = Decimal(report["cost"]["total"]) + sum(Decimal(report["balance"][each]) for each in lost)
@@ -33,7 +33,7 @@ def adds_up(report: dict[str, Any]) -> bool:
 
 
 def truthful(report: dict[str, Any], bureau: Bureau) -> bool:
-    """Tell whether opening and closing are what the wallet held, where they are called exact."""
+    """Return whether opening and closing are what the wallet held, where they are called exact."""
     balance = report["balance"]
     if not balance["exact"]:
         return True

@@ -80,7 +80,7 @@ def journal_at(desk: Bureau) -> Journal:
 
 
 def sound(desk: Bureau, report: dict[str, Any]) -> None:
-    """Every lookup is counted once, every naira is told, and the journal adds up."""
+    """Every lookup is counted once, every naira is reported, and the journal adds up."""
     for part in report["checks"].values():
         assert part["distinct"] == sum(part[end] for end in ENDS)
         assert sum(part["answers"].values()) == ROWS

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def sound(bureau: Bureau) -> bool:
-    """Tell whether counters and calls agree."""
+    """Return whether counters and calls agree."""
     with open_journal(bureau.below / "home", clock=bureau.loop.micros) as journal:
         return verify_journal(journal) == []
 

@@ -46,7 +46,7 @@ def honest(report: dict[str, Any], bureau: Bureau) -> None:
 
 
 def resumed(bureau: Bureau, report: dict[str, Any], **more: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Let the run be taken up again with nothing in its way; it must do only what is missing."""
+    """Let the run be resumed with nothing in its way; it must do only what is missing."""
     bureau.service.before = bureau.service.after = lambda *_: None
     answered = bureau.service.charged
     charged_before = Counter(entry[:2] for entry in bureau.service.ledger if entry[2])
@@ -67,7 +67,7 @@ def desk(below: Path, **settings: Any) -> Bureau:  # noqa: ANN401 - settings of 
 
 
 def test_an_outage_stops_the_run_and_a_resume_ends_it(tmp_path: Path) -> None:
-    """A service that goes silent in mid-run is probed, given up, and taken up again later."""
+    """A service that goes silent in mid-run is probed, given up, and resumed later."""
     bureau = desk(tmp_path)
     bureau.service.before = after_number(200, LOST)
     report = bureau.night().report

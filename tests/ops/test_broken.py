@@ -1,4 +1,4 @@
-"""The doctor where things are broken: each is told in words, with what to type next."""
+"""The doctor where things are broken: each is reported in words, with what to type next."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_every_scope_has_plain_words() -> None:
 
 
 def test_every_way_to_fail_has_a_page() -> None:
-    """Whatever the steps can say is told."""
+    """Whatever the steps can say is reported."""
     by_link = {f"link_{each}" for each in (Refusal.UNKNOWN, Refusal.USED, Refusal.EXPIRED)}
     by_state = {f"state_{each}" for each in Refusal if each not in ("tampered", "other_customer")}
     asking = {LinkWord.OPEN, LinkWord.WRONG_OTP, LinkWord.MALFORMED, LinkWord.CONFIRMED}

@@ -147,7 +147,7 @@ def test_deny_and_think_again(portal: Served, page: Page) -> None:
 
 
 def test_fewer_scopes(portal: Served, page: Page) -> None:
-    """What was not granted is told."""
+    """What was not granted is reported."""
     to_screen(page, portal.quick_link("CUST-FEWER", "transaction:list", "transaction:view"))
     decide(page, "Allow", "scope-missing@magic.example")
     heading(page, DONE)

@@ -76,7 +76,7 @@ def _word(start: bytes) -> int:
 
 
 def _stands_alone(content: bytes, place: int, dress: bytes) -> bool:
-    """Tell whether digits are a number by themselves, not a piece of a longer one."""
+    """Return whether digits are a number by themselves, not a piece of a longer one."""
     if not dress.isdigit():
         return True
     before, after = content[place - 1 : place], content[place + len(dress) :][:1]

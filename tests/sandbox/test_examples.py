@@ -239,7 +239,7 @@ def test_every_operation_of_the_sandbox_is_shown() -> None:
 
 
 def test_the_comparison_sees_every_kind_of_difference() -> None:
-    """Keys too few or too many, other types, other forms, empty lists and nulls are told."""
+    """Keys too few or too many, other types, other forms, empty lists and nulls are reported."""
     shown = {"a": 1, "day": "2026-01-31", "list": [{"n": 1.5}], "none": None}
     assert not differences(shown, {"a": 7, "day": "1999-12-01", "list": [{"n": 2}], "none": None})
     for wrong in (
@@ -258,7 +258,7 @@ def test_the_comparison_sees_every_kind_of_difference() -> None:
 
 
 def _is_at(example: Example, method: str, path: str) -> bool:
-    """Tell whether an example is asked at a path of the sandbox's table."""
+    """Return whether an example is asked at a path of the sandbox's table."""
     shown = example.request["path"].split("/")
     parts = path.split("/")
     fits = all(

@@ -178,7 +178,7 @@ SCHEMA = schemathesis.openapi.from_asgi("/_sandbox/openapi.json", SERVICE.app, c
 
 
 def meant(response: Response, name: str, case: Case[Any]) -> bool:
-    """Tell whether a fault is one of those a calm sandbox means."""
+    """Return whether a fault is one of those a calm sandbox means."""
     if response.status_code == 500:
         return FAULTS_MEANT.get(name, "?") in response.text
     required = (
@@ -196,7 +196,7 @@ def meant(response: Response, name: str, case: Case[Any]) -> bool:
 
 
 def spoils_delivery(case: Case[Any]) -> bool:
-    """Tell whether a request happens to name a person whose answers are cut off on purpose."""
+    """Return whether a request happens to name a person whose answers are cut off on purpose."""
     places = (case.path_parameters, case.body)
     texts = [
         each

@@ -57,7 +57,7 @@ class TaskCrew:
         self.tasks[part] = asyncio.get_running_loop().create_task(self._run(part))
 
     async def came_to_nothing(self, part: int) -> bool:
-        """Tell whether a part's task has ended."""
+        """Return whether a part's task has ended."""
         return self.tasks[part].done()
 
     async def _run(self, number: int) -> None:
@@ -88,7 +88,7 @@ class TaskCrew:
     async def kill(self, number: int) -> None:
         """Let a part end as SIGKILL does: nothing is handed back or written, its lock is free."""
         book = self.books.pop(number)
-        book._store = _Dead()  # what is still in flight here must not be told by a dead process
+        book._store = _Dead()  # what is still in flight here must not be reported by a dead process
         self.tasks[number].cancel()
         await asyncio.wait([self.tasks[number]])
         await asyncio.get_running_loop().run_in_executor(book._thread, int)

@@ -200,7 +200,7 @@ def later(**ahead: int) -> str:
 
 
 def test_one_bvn_under_two_customers_is_asked_once(world: BvnWorld) -> None:
-    """A second password would undo the first; the other row is told."""
+    """A second password would undo the first; the other row is reported."""
     told = world.request([asked(1), asked(2, bvn=asked(1)["bvn"])])
     assert told.states == {"awaiting_otp": 1, "ineligible": 1}
     assert ("3", "bvn_repeated") in told.problems
@@ -402,7 +402,7 @@ def test_watch_list_reaches_later_screening_runs_with_consent_alone(world: BvnWo
 
 
 def test_cancelled_run_is_closed_honestly_and_taken_up(world: BvnWorld) -> None:
-    """What was in flight settles and is told; the rest waits; nothing is sent or paid for twice."""
+    """What was in flight settles; the rest waits; nothing is sent or paid for twice."""
     rows = [asked(number) for number in range(1, 41)]
     world.request(rows)
     otps = {row["customer_id"]: world.otp(row) or "" for row in rows}

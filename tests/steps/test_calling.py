@@ -119,7 +119,7 @@ def test_a_shard_entered_again_asks_nothing_anew(tmp_path: Path) -> None:
 
 
 def test_a_broken_journal_reaches_the_caller_and_a_resume_does_the_rest(tmp_path: Path) -> None:
-    """A full disk in mid-run: nothing more is sent, the error is told, nothing is paid twice."""
+    """A full disk in mid-run: nothing more is sent, an error is reported, none is paid twice."""
     bureau = Bureau(tmp_path, rows=80)
     runs: list[str] = []
 

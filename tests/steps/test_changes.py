@@ -1,4 +1,4 @@
-"""Changes: every change is told once and right, over nights, stops, crashes and resumptions."""
+"""Changes: every change is reported once and right, over nights, stops, crashes and resumptions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def brief(changes: list[dict[str, Any]]) -> set[tuple[str | None, str]]:
 
 
 def test_three_nights_tell_every_change_once(nights: Nights) -> None:
-    """A new listing is told on its night, not on the next; so are its end and who came and went."""
+    """A new listing is reported on its night alone; so are its end and who came and went."""
     first = nights.night("run-1", enriched_row("A"), enriched_row("B"), enriched_row("C"))
     second = nights.night(
         "run-2", enriched_row("A", **listed(), **LATER), enriched_row("B"), enriched_row("D")
@@ -161,7 +161,7 @@ def test_who_comes_back_is_told(nights: Nights) -> None:
 
 
 def test_names_are_not_shown(nights: Nights) -> None:
-    """Of a field that identifies only the difference is told, and the file holds no customer id."""
+    """Of a field that identifies only that it differs is reported; the file has no customer id."""
     nights.night("run-1", enriched_row("CUST-77"))
     told = nights.night(
         "run-2",

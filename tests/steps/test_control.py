@@ -155,7 +155,7 @@ def test_the_wallet_is_never_taken_for_fuller_than_it_is(seed: int, lanes: int) 
 
 
 def test_a_call_that_could_break_the_floor_waits_or_stops() -> None:
-    """While others are under way it waits and is told; alone it stops the run."""
+    """While others are under way it waits and is reported; alone it stops the run."""
     made = control()
     made.balance_floor_micro = 100
     made.came_back(0, 125, 0)
@@ -183,7 +183,7 @@ def test_without_a_balance_calls_go_one_at_a_time() -> None:
 
 @pytest.mark.parametrize(("hit", "number"), [(True, ALIKE_HITS), (False, ALIKE_ANSWERS)])
 def test_free_answers_without_a_difference_are_suspicious(number: int, *, hit: bool) -> None:
-    """The same answer for many people at no cost is told once."""
+    """The same answer for many people at no cost is reported once."""
     made = control()
     for _ in range(2 * number):
         made.saw_body(Check.KARMA, b"sample", 0, hit=hit)

@@ -305,7 +305,7 @@ def test_a_run_taken_up_again_meanwhile_is_told(journal: Journal, world: World) 
             cap_micro=None,
             parameters=run.parameters,
         )
-        with pytest.raises(InputError, match="taken up again meanwhile"):
+        with pytest.raises(InputError, match="resumed meanwhile"):
             erase(journal, found)
     assert erased(journal, customer_id="CUST-3")["rows"]
     assert [

@@ -144,7 +144,7 @@ def test_two_operations_share_one_window(tmp_path: Path) -> None:
 
 
 def test_wrong_key_stops_the_run(tmp_path: Path) -> None:
-    """A refused key is a stop, told once, and the run can be taken up again."""
+    """A refused key is a stop, told once, and the run can be resumed."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS)
     (job,) = made(run, Sandbox(Opening(api_key="another")), _products)
     report = reported(run, [job], Operation.LOAN_PRODUCTS)

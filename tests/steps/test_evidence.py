@@ -48,7 +48,7 @@ def night_of(world: World, rows: list[dict[str, str]], **options: Any) -> Night:
 
 
 def same(one: pa.Table, other: pa.Table) -> bool:
-    """Tell whether two nights wrote the very same rows, types and all."""
+    """Return whether two nights wrote the very same rows, types and all."""
     return bool(one.schema.equals(other.schema, check_metadata=True) and one.equals(other))
 
 

@@ -85,7 +85,7 @@ async def test_outcomes_handed_in_while_writing_go_into_the_next_group() -> None
 
 @pytest.mark.parametrize("error", [JournalError("full"), OSError("gone")])
 async def test_a_failed_commit_breaks_the_book_and_is_tried_once_more(error: Exception) -> None:
-    """Whoever waits is told; at the end the outcomes get another chance."""
+    """Whoever waits is reported; at the end the outcomes get another chance."""
     store = Store()
     store.error = error
     written = book(store)
@@ -111,7 +111,7 @@ async def test_the_first_error_stays() -> None:
 
 
 async def test_a_strange_error_is_told_without_its_text() -> None:
-    """Texts of foreign errors may hold identifiers: only the kind is told."""
+    """Texts of foreign errors may hold identifiers: only the kind is reported."""
     written = book(Store())
     assert "22123456789" not in str(written.breaks(ValueError("22123456789")))
     written.close()

@@ -230,7 +230,7 @@ def test_a_stopped_run_is_taken_up_again_and_does_only_what_is_missing(world: Wo
 
 
 def test_another_input_is_refused_on_resuming(world: World) -> None:
-    """A run belongs to its input: a changed file is told by its digest."""
+    """A run belongs to its input: a changed file is reported by its digest."""
     night = world.screen(_people(3), checks=["karma"])
     world.write(_people(4), "other.csv")
     with pytest.raises(InputError, match="differs"):
@@ -302,7 +302,7 @@ def test_a_phone_of_many_customers_is_nobodys_and_is_not_looked_up(world: World)
 
 
 def test_changes_are_told_once(world: World) -> None:
-    """A world that moved between two nights is told on the second and not on the third."""
+    """A world that moved between two nights is reported on the second and not on the third."""
     rows = _people(80, **CONSENT)
     first = world.screen(rows, batch="nightly")
     assert first.report["changes"]

@@ -118,7 +118,7 @@ def test_two_shards_with_the_same_lookup_share_one_call() -> None:
 
 
 def test_a_lookup_twice_in_one_shard_is_one_call() -> None:
-    """The same question twice in a list is asked once and both are told."""
+    """The same question twice in a list is asked once and both are reported."""
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop)
@@ -426,7 +426,7 @@ def test_a_resend_that_does_not_fit_leaves_the_lookup_in_doubt() -> None:
 @pytest.mark.parametrize("phase", ["reserve", "settle"])
 @pytest.mark.parametrize("error", [JournalError("the disk is full"), RuntimeError("no thread")])
 def test_a_broken_journal_stops_everything_and_is_told(phase: str, error: Exception) -> None:
-    """Nothing more is sent, nobody hangs, every caller is told."""
+    """Nothing more is sent, nobody hangs, every caller gets the error."""
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda *_: hit(), cap=4, checks=(Check.KARMA, Check.ECOSYSTEM))

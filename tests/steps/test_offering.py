@@ -350,7 +350,7 @@ def test_folder_of_offers_is_no_source(lender: Lender, night: Night) -> None:
 
 
 def test_unknown_product_leaves_nothing(lender: Lender, night: Night) -> None:
-    """The list is looked at first, and what it has is told."""
+    """The list is looked at first, and what it has is reported."""
     with pytest.raises(UsageError, match="there are: LP1001, LP1002"):
         lender.offer(night, product="LP9999")
     assert lender.calls("loan_start") == []
@@ -403,7 +403,7 @@ def test_lost_answer_is_named_and_never_asked_again_by_machine(
 
 
 def test_another_link_is_refused_where_there_is_one(lender: Lender, night: Night) -> None:
-    """An open offer has its link; strangers and customers without an offer are told by place."""
+    """An open offer has its link; strangers and customers without one are reported by place."""
     asked = lender.asked(night, {})
     with (
         open_journal(lender.world.folder / "home") as journal,

@@ -203,7 +203,7 @@ def test_a_stronger_rule_after_a_weaker_one_is_reachable() -> None:
     ],
 )
 def test_a_file_of_the_wrong_shape_is_explained(text: str, messages: list[str]) -> None:
-    """What is missing, misspelt or empty is told in words."""
+    """What is missing, misspelt or empty is reported in words."""
     assert [message for _, message in told(text)] == messages
 
 

@@ -146,7 +146,7 @@ def test_customers_never_share_a_key() -> None:
 
 
 def test_record_nested_beyond_reason_is_a_problem_not_a_crash() -> None:
-    """A record deeper than anything readable is told, its neighbours are read."""
+    """A record deeper than anything readable is reported, its neighbours are read."""
     deep = '{"id": "x", "a": ' + "[" * 600 + "]" * 600 + "}"
     raw = read_list(f'[{{"id": "y", "amount": "1"}}, {deep}]'.encode())
     assert raw is not None

@@ -1,4 +1,4 @@
-"""Retention: each kind goes at its own age, nothing that is held or under way, and it is told."""
+"""Retention: each kind goes at its own age, nothing held or under way, and it is reported."""
 
 from __future__ import annotations
 

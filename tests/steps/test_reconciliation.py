@@ -95,7 +95,7 @@ class Service:
 
 
 def holds(balance: Balance, calls: list[Call]) -> bool:
-    """Tell whether opening less cost, explained and drift is closing."""
+    """Return whether opening less cost, explained and drift is closing."""
     if balance.opening_micro is None or balance.closing_micro is None:
         return False
     cost = sum(call.cost or 0 for call in calls)

@@ -97,7 +97,7 @@ def test_status_of_the_rows_own_account_reaches_screening(world: BvnWorld, shape
 
 
 def test_policies_may_name_account_statuses() -> None:
-    """By their words; a word that no account ever has is told."""
+    """By their words; a word that no account ever has is reported."""
     assert told(one("bvn_account_status in ('dormant', 'post_no_debit')")) == []
     assert told(one("list_contains(bvn_account_statuses, 'frozen')")) == []
     ((_, message),) = told(one("bvn_account_status = 'sleeping'"))

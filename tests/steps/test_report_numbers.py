@@ -246,7 +246,7 @@ def test_the_report_agrees_with_rows_calls_and_journal(world: World) -> None:
 
 
 def test_a_night_that_asks_nothing_knows_the_last_balance(world: World) -> None:
-    """All is reused: no balance is told, but the last one is known, and how long it lasts."""
+    """All is reused: no balance is reported, but the last one is known, and how long it lasts."""
     rows = [customer(number, **CONSENT) for number in range(30, 34)]
     closing = world.screen(rows).report["balance"]["closing"]
     report = world.screen(rows).report

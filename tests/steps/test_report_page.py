@@ -28,7 +28,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Night]:
 
 @pytest.fixture(scope="module")
 def pages(nights: dict[str, Night]) -> dict[str, str]:
-    """Return the page of each night; a run taken up again has written over its first one."""
+    """Return the page of each night; a run resumed has written over its first one."""
     return {name: report_page(night.report) for name, night in nights.items()}
 
 

@@ -66,7 +66,7 @@ def told(night: Night) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_nights_are_told_alike_with_and_without_marks(tmp_path: Path, seed: int) -> None:
-    """Whatever changes between nights, each is told as if every row had been compared."""
+    """Whatever changes between nights, each is reported as if every row had been compared."""
     rng = random.Random(seed)
     world = World(tmp_path / "marked", clock=Still())
     world.folder.mkdir()

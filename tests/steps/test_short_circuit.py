@@ -39,7 +39,7 @@ STOP: dict[str, Any] = {"checks": ["karma"], "karma_stop_at_first": True}
 
 
 def adds_up(report: dict[str, Any]) -> bool:
-    """Tell whether karma's numbers, and those of its identities, account for every lookup."""
+    """Return whether karma's numbers, and those of its identities, account for every lookup."""
     part = report["checks"]["karma"]
     each = part["identities"].values()
     rows = report["rows"]

@@ -76,7 +76,7 @@ def said(lender: Lender, reference: str) -> dict[str, str | None]:
 
 
 def test_followed_to_the_end_with_every_change_told_once(lender: Lender, offers: Offered) -> None:
-    """What is told, laid one on the other, is what the service says on every day."""
+    """What is reported, laid one on the other, is what the service says on every day."""
     told: dict[str, dict[str, str | None]] = {
         row["reference"]: {
             "can_request": "true",
@@ -171,7 +171,7 @@ def test_unknown_reference_is_told_once_and_asked_on(lender: Lender, offers: Off
 
 
 def test_what_could_not_be_asked_keeps_its_word(lender: Lender, offers: Offered) -> None:
-    """A loan whose calls fail is told as failed, and asked again the next time."""
+    """A loan whose calls fail is reported as failed, and asked again the next time."""
     lender.track()
     lender.settings["attempts"] = 1
     script = [Scripted("loan_view", 1, 10**6, "http_500")]
@@ -210,7 +210,7 @@ async def _die(lender: Lender) -> str:
 
 
 def test_what_a_dead_run_saw_is_told_by_the_next(lender: Lender, offers: Offered) -> None:
-    """Once: by the next run, or by itself where it is taken up again."""
+    """Once: by the next run, or by itself where it is resumed."""
     asyncio.run(_die(lender))
     first = [each for each in lender.track().changes if each["field"] == "status"]
     assert len(first) == len(offers.offers)

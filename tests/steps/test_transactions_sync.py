@@ -269,7 +269,7 @@ def test_unreadable_records_go_to_quarantine_and_stay_sealed(lender: Lender) -> 
 
 
 def test_records_without_ids_are_told_apart_by_content(lender: Lender) -> None:
-    """Twins count as two, and nothing is told as new when the list stays as it is."""
+    """Twins count as two, and nothing is reported as new when the list stays as it is."""
     for word in ("no-ids", "twins", "repeats", "shuffled"):
         lender.consent([f"{word}@magic.example"])
     first = lender.pull()
@@ -303,7 +303,7 @@ def test_amounts_may_be_numbers(lender: Lender) -> None:
 
 
 def test_unknown_fields_are_kept_and_told(lender: Lender) -> None:
-    """Fields nobody knows stand in `extra`; renamed ones are told as missing and new."""
+    """Fields nobody knows stand in `extra`; renamed ones are reported as missing and new."""
     lender.consent(["extra-fields@magic.example", "renamed-fields@magic.example"])
     report = lender.pull()
     drift = report["drift"]

@@ -159,7 +159,7 @@ def test_a_subject_asked_by_the_dead_is_doubted_and_granted(place: Place) -> Non
 def test_an_answer_since_the_plan_is_not_asked_again(place: Place) -> None:
     """What another run brought meanwhile is used; what was there before the plan is judged old.
 
-    It is told by the journal's own order: no clock is read.
+    It is reported by the journal's own order: no clock is read.
     """
     one, other = place.open(), place.open()
     pairs = reserve(one, 1, 2)

@@ -95,7 +95,7 @@ def test_the_manifest_comes_last_and_goes_first(
 
 
 def test_another_machine_keeps_the_earlier_report(tmp_path: Path, url: str) -> None:
-    """A run taken up again where its folder never was."""
+    """A run resumed where its folder never was."""
     written(tmp_path / "one", url)
     written(tmp_path / "two", url, "second")
     assert json.loads(content(url)["report-1.json"]) == {"text": "first"}

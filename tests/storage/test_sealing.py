@@ -41,7 +41,7 @@ def test_a_cut_text_is_damage(length: int) -> None:
 
 
 def test_another_key_opens_nothing_but_an_older_one_does() -> None:
-    """Which key is needed is told by the sealed text itself."""
+    """Which key is needed is reported by the sealed text itself."""
     sealed = Sealer(KEY).seal(b"hello", b"")
     with pytest.raises(JournalKeyError, match="not at hand"):
         Sealer(OTHER).open(sealed, b"")

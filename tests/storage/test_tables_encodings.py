@@ -47,7 +47,7 @@ def test_unicode_is_read_in_every_form(
 
 
 def test_windows_text_is_read_and_told_with_its_first_line(tmp_path: Path) -> None:
-    """Where nothing speaks against Windows-1252 it is read as such, and the analyst is told."""
+    """Where nothing speaks against Windows-1252 it is read as such, and the analyst is reported."""
     path = tmp_path / "batch.csv"
     path.write_bytes("customer_id,surname\nC1,Ade\nC2,Renée\nC3,O€Neil\n".encode("windows-1252"))
     source = open_source(path)

@@ -94,7 +94,7 @@ def test_a_repeated_heading_of_a_known_column_is_asked_back() -> None:
 
 
 def test_the_exact_own_name_wins() -> None:
-    """The other is carried, and the analyst is told."""
+    """The other is carried, and the analyst is reported."""
     header = understand(HERE, ["customer_id", "GSM", "phone"]).header
     assert [column.known for column in header.columns] == ["customer_id", None, "phone"]
     assert header.findings == ('"phone" is taken for phone; "GSM" is only carried through.',)

@@ -63,7 +63,7 @@ def test_headings_of_the_mapping_find_the_row_of_headings(tmp_path: Path) -> Non
 
 
 def test_a_default_beside_a_column_is_not_used(tmp_path: Path) -> None:
-    """The column counts, and the analyst is told."""
+    """The column counts, and the analyst is reported."""
     source = opened(tmp_path, '[defaults]\nbank_name = "GTB"\n', "customer_id,Bank\n1,UBA\n")
     assert source.header.defaults == {}
     assert "The default for bank_name is not used" in source.header.findings[0]

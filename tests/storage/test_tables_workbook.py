@@ -88,7 +88,7 @@ def test_the_first_filled_visible_sheet_is_read_and_others_told(tmp_path: Path) 
 
 
 def test_the_mapping_names_the_sheet(tmp_path: Path) -> None:
-    """A name that is not there is told with those that are."""
+    """A name that is not there is reported with those that are."""
     table: list[Row] = [HEADINGS, ["C1", "1", "x"]]
     path = save(tmp_path / "b.xlsx", ("May", table), ("June", [HEADINGS, ["C2", "2", "y"]]))
     assert values(open_source(path, mapping=Mapping(sheet="june"))) == [("C2", "2", "y")]

@@ -229,7 +229,7 @@ def test_no_token_nor_customer_lies_in_clear(sqlite_place: Place) -> None:
 
 
 def test_rotation_reseals_and_verification_opens_everything(journal: Journal) -> None:
-    """Under a new key grants, tokens and links still open; damage to a token is told."""
+    """Under a new key grants, tokens and links still open; damage to a token is reported."""
     vault = Vault.of(journal)
     grant_id = kept(vault)
     state = vault.open_state("C-1", [LIST], timedelta(1))
