@@ -7,15 +7,18 @@ open at once one migrates. Change `tables` and add a migration here, never one w
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from sqlalchemy import inspect, text
 
 from nightscreen.schemas.errors import JournalDamagedError, JournalError
+from nightscreen.storage.files import atomic_write
 from nightscreen.storage.journal.approvals import make_approvals
 from nightscreen.storage.journal.bvn_consents import make_bvn_tables
 from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES, add_marks, erasures
-from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.engine import reading, sqlite_file, writing
 from nightscreen.storage.journal.grant_tables import make_grant_tables
 from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.keyring import put_meta, read_meta
@@ -24,6 +27,7 @@ from nightscreen.storage.journal.tables import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from sqlalchemy import Connection, Engine
 
@@ -63,7 +67,12 @@ def newest_version(migrations: Sequence[Migration] = MIGRATIONS) -> int:
 def bring_up(engine: Engine, migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Bring an older journal up to this program's version.
 
+    An SQLite journal is copied first, to `journal.sqlite.v6` and the like beside it: with the
+    program of that version it can be put back in its place. A server's journal is its owner's to
+    back up; there the step is one transaction.
+
     Raises:
+        OutputError: the copy cannot be written; nothing was changed.
         JournalError: the journal was written by a newer program.
         JournalDamagedError: its version cannot be read.
     """
@@ -77,15 +86,42 @@ def bring_up(engine: Engine, migrations: Sequence[Migration] = MIGRATIONS) -> No
         )
     for version, step in migrations:
         if version > found:
-            _migrate(engine, version, step)
+            _migrate(engine, version, step, copied=found)
 
 
-def _migrate(engine: Engine, version: int, step: Callable[[Connection], None]) -> None:
-    """Take one step, unless another process has taken it meanwhile."""
+def _migrate(
+    engine: Engine, version: int, step: Callable[[Connection], None], *, copied: int
+) -> None:
+    """Take one step, unless another process has taken it; a journal of version `copied` is kept."""
     with writing(engine) as connection:
-        if _version(connection) < version:
+        found = _version(connection)
+        if found == copied:
+            _copy(engine, found)
+        if found < version:
             step(connection)
             put_meta(connection, VERSION, str(version))
+
+
+def _copy(engine: Engine, version: int) -> None:
+    """Copy an SQLite journal before a step, in the place of a copy of an earlier version."""
+    file = sqlite_file(engine)
+    if file is None:
+        return
+    new = file.with_name(f"{file.name}.v{version}")
+    with (
+        atomic_write(new) as partial,
+        closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as source,
+        closing(sqlite3.connect(partial)) as copy,
+    ):
+        source.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")
+    for older in set(copies_of(file)) - {new}:
+        older.unlink(missing_ok=True)
+
+
+def copies_of(file: Path) -> list[Path]:
+    """Return the copies of an SQLite journal that were made before it was brought up."""
+    return sorted(file.parent.glob(f"{file.name}.v[0-9]*"))
 
 
 def _version(connection: Connection) -> int:

@@ -20,8 +20,9 @@ from nightscreen.schemas.errors import (
 )
 from nightscreen.storage.journal import open_journal, tables
 from nightscreen.storage.journal.engine import make_engine, writing
+from nightscreen.storage.journal.erasure import Erasures, leave_no_trace
 from nightscreen.storage.journal.keyring import put_meta
-from nightscreen.storage.journal.migrations import bring_up, newest_version
+from nightscreen.storage.journal.migrations import bring_up, copies_of, newest_version
 from tests.storage.conftest import ended, reserve, subject
 
 if TYPE_CHECKING:
@@ -181,6 +182,26 @@ def test_an_older_journal_is_brought_up_once(place: Place) -> None:
         JournalError, match=f"version {NEXT + 1}, this program knows up to {NEXT - 1}"
     ):
         place.open()
+
+
+def test_an_older_file_is_copied_before_it_is_brought_up(tmp_path: Path) -> None:
+    """The copy is the journal as it was, private, the only one; an erasure removes it."""
+    with open_journal(tmp_path / "home") as journal:
+        file = tmp_path / "home" / "journal.sqlite"
+        step = lambda connection: connection.execute(text("ALTER TABLE runs ADD COLUMN note TEXT"))  # noqa: E731
+        other = lambda connection: connection.execute(text("ALTER TABLE runs ADD COLUMN more TEXT"))  # noqa: E731
+        bring_up(journal.engine, ((NEXT, step), (NEXT + 1, other)))
+        (copy,) = copies_of(file)
+        assert copy.name == f"journal.sqlite.v{NEXT - 1}"
+        assert copy.stat().st_mode & 0o777 == 0o600
+        old = make_engine(f"sqlite:///{copy}")
+        assert "note" not in {column["name"] for column in inspect(old).get_columns("runs")}
+        old.dispose()
+        bring_up(journal.engine, ((NEXT + 2, lambda _: None),))
+        assert [each.name for each in copies_of(file)] == [f"journal.sqlite.v{NEXT + 1}"]
+        Erasures.of(journal).purge(journal.clock(), journal.clock())
+        leave_no_trace(journal)
+        assert copies_of(file) == []
 
 
 def test_a_step_that_fails_leaves_the_older_journal_whole(place: Place) -> None:
