@@ -9,7 +9,7 @@ FREEZE := build/lock/bin/python -m pip list --format=freeze --exclude nightscree
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=20
-CODE := schemas client storage steps tasks flows cli portal sandbox tests benchmarks
+CODE := schemas client storage steps tasks flows cli portal desk sandbox tests benchmarks
 
 .PHONY: help setup demo test test-all test-sample check docs bench package lock clean
 

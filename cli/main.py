@@ -19,6 +19,7 @@ from nightscreen.cli.bvn import bvn_app
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.consent import register as register_consent
 from nightscreen.cli.decisions import register as register_decisions
+from nightscreen.cli.desk import register as register_desk
 from nightscreen.cli.entry import STOPPED
 from nightscreen.cli.erase import register as register_erasing
 from nightscreen.cli.inbox import register as register_inbox
@@ -76,6 +77,7 @@ register_init(app)
 register_oncall(app)
 register_consent(app)
 register_portal(app)
+register_desk(app)
 
 _INTERRUPTED = 130
 """What Typer makes of Ctrl-C; a run that is open ends by itself instead, with a report."""

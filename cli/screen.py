@@ -78,20 +78,21 @@ def require_engine() -> None:
     Raises:
         SettingsError: no server is configured.
     """
-    _set_engine_defaults()
+    set_engine_defaults()
     from nightscreen.tasks.concurrency_leases import require_server
 
     require_server("--workers")
 
 
-def _set_engine_defaults() -> None:
+def set_engine_defaults() -> None:
+    """Set what the engine reads at import, where the environment does not."""
     for name, value in ENGINE_DEFAULTS.items():
         os.environ.setdefault(name, value)
 
 
 def prepare_engine() -> None:
     """Set what the engine reads at import, and announce the wait for a temporary server."""
-    _set_engine_defaults()
+    set_engine_defaults()
     from prefect.settings import PREFECT_API_URL
 
     if not PREFECT_API_URL.value():

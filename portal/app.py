@@ -21,10 +21,16 @@ from nightscreen.portal.background import Lasting
 from nightscreen.portal.config import place_of
 from nightscreen.portal.consent import LINK, TOLD, ConsentPages
 from nightscreen.portal.log import Log, note
-from nightscreen.portal.middleware import HEALTH, Guard, TooLargeError
+from nightscreen.portal.middleware import (
+    HEALTH,
+    Guard,
+    TooLargeError,
+    TooSlowError,
+    headers_of,
+)
 from nightscreen.portal.otp import LINK as OTP_LINK
 from nightscreen.portal.otp import OtpPages
-from nightscreen.portal.pages import Pages, icon
+from nightscreen.portal.pages import Pages, icon, policy
 from nightscreen.portal.session import Browsers
 from nightscreen.schemas.errors import JournalError
 from nightscreen.steps.bvn.links import accept_otp
@@ -86,12 +92,15 @@ def application(
         exception_handlers={
             HTTPException: _refusing(pages),
             TooLargeError: partial(_shown, pages, "too_large", 413),
+            TooSlowError: partial(_shown, pages, "too_slow", 408),
             Exception: partial(_shown, pages, "broken", 500),
         },
         lifespan=lifespan,
     )
     inner.router.redirect_slashes = False
-    return Guard(inner, place, pages, Log(in_json=settings.log_format == "json"))
+    headers = headers_of(policy(), is_secure=place.is_secure)
+    log = Log("portal", in_json=settings.log_format == "json")
+    return Guard(inner, [place.origin], headers, pages, log)
 
 
 def _consent_routes(consent: ConsentPages, callback_path: str) -> list[Route]:

@@ -36,10 +36,12 @@ class Log:
     """Writes lines on stderr.
 
     Args:
+        name: whose log it is.
         in_json: one JSON object a line.
     """
 
-    def __init__(self, *, in_json: bool = False) -> None:
+    def __init__(self, name: str, *, in_json: bool = False) -> None:
+        self._name = name
         self._in_json = in_json
 
     def answered(self, method: str, status: int, began_s: float, words: Mapping[str, str]) -> None:
@@ -54,8 +56,8 @@ class Log:
     def _write(self, words: Mapping[str, str]) -> None:
         at = instant_text(system_clock()) or ""
         if self._in_json:
-            line = json.dumps({"at": at, "event": "portal", **words})
+            line = json.dumps({"at": at, "event": self._name, **words})
         else:
-            line = " ".join((at, "portal", *(f"{name}={word}" for name, word in words.items())))
+            line = " ".join((at, self._name, *(f"{name}={word}" for name, word in words.items())))
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()

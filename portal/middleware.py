@@ -6,21 +6,22 @@ keep a page to itself. A fault ends as a page in kind words and one line in the 
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from nightscreen.portal.config import origin_of
 from nightscreen.portal.log import note, notes
-from nightscreen.portal.pages import policy
 from nightscreen.schemas.errors import NightscreenError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from nightscreen.portal.config import PortalConfig
     from nightscreen.portal.log import Log
-    from nightscreen.portal.pages import Pages
 
 HEALTH: Final = "/health"
 LONGEST_ADDRESS: Final = 4096
@@ -29,10 +30,30 @@ _HOST = re.compile(rb"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{
 _FEATURES = ("camera", "display-capture", "geolocation", "microphone", "payment", "usb")
 _PERMISSIONS = ", ".join(f"{name}=()" for name in _FEATURES)
 _YEARS_S = 2 * 365 * 24 * 3600
+_PAUSE_S = 20.0
+"""A body of which nothing comes for so long is given up."""
+_BODY_S = 300.0
+"""No body takes longer than this, however steadily it drips."""
 
 
 class TooLargeError(Exception):
     """A body is larger than any form of ours."""
+
+
+class TooSlowError(Exception):
+    """A body did not come to its end in time."""
+
+
+class Refusals(Protocol):
+    """Writes the page that says why a request is not answered."""
+
+    def trouble(self, kind: str, status: int) -> Response:
+        """Return the page of a kind of trouble."""
+
+
+def form_limit(_path: str) -> int:
+    """Return the most bytes of a body where nothing but short forms is sent."""
+    return LONGEST_BODY
 
 
 class Guard:
@@ -40,19 +61,29 @@ class Guard:
 
     Args:
         inner: the application.
-        place: whose host is served.
+        origins: scheme, host and port of each address that is served.
+        headers: what every answer bears (`headers_of`).
         pages: writes refusals.
         log: gets one line for each answer.
+        longest_body: gives the most bytes of a body by its path.
     """
 
-    def __init__(self, inner: ASGIApp, place: PortalConfig, pages: Pages, log: Log) -> None:
+    def __init__(
+        self,
+        inner: ASGIApp,
+        origins: Collection[str],
+        headers: Mapping[str, str],
+        pages: Refusals,
+        log: Log,
+        longest_body: Callable[[str], int] = form_limit,
+    ) -> None:
         self._inner = inner
-        self._place = place
+        self._origins = frozenset(origins)
+        self._schemes = {origin.partition(":")[0] for origin in origins}
         self._pages = pages
         self._log = log
-        self._headers = tuple(
-            (name.encode(), value.encode()) for name, value in headers_of(place).items()
-        )
+        self._longest_body = longest_body
+        self._headers = tuple((name.encode(), value.encode()) for name, value in headers.items())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or answer it here."""
@@ -74,7 +105,8 @@ class Guard:
         if refusal is not None:
             await self._refuse(refusal, scope, receive, with_headers)
         else:
-            await self._pass(scope, _bounded(receive), with_headers, sent)
+            bounded = _bounded(receive, self._longest_body(scope["path"]))
+            await self._pass(scope, bounded, with_headers, sent)
         method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
         self._log.answered(method, sent[0] if sent else 0, began_s, notes(scope))
 
@@ -99,8 +131,8 @@ class Guard:
     def _is_ours(self, hosts: list[bytes]) -> bool:
         if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:
             return False
-        scheme = self._place.origin.partition(":")[0]
-        return origin_of(f"{scheme}://{hosts[0].decode('ascii')}") == self._place.origin
+        host = hosts[0].decode("ascii")
+        return any(origin_of(f"{scheme}://{host}") in self._origins for scheme in self._schemes)
 
     async def _refuse(
         self, refusal: tuple[str, int], scope: Scope, receive: Receive, send: Send
@@ -110,10 +142,15 @@ class Guard:
         await self._pages.trouble(kind, status)(scope, receive, send)
 
 
-def headers_of(place: PortalConfig) -> dict[str, str]:
-    """Return the headers of every answer that does not bear its own of a name."""
+def headers_of(content_policy: str, *, is_secure: bool) -> dict[str, str]:
+    """Return the headers of every answer that does not bear its own of a name.
+
+    Args:
+        content_policy: the content security policy.
+        is_secure: browsers reach it by https.
+    """
     always = {
-        "content-security-policy": policy(),
+        "content-security-policy": content_policy,
         "referrer-policy": "no-referrer",
         "cache-control": "no-store",
         "x-content-type-options": "nosniff",
@@ -123,21 +160,30 @@ def headers_of(place: PortalConfig) -> dict[str, str]:
         "cross-origin-resource-policy": "same-origin",
         "permissions-policy": _PERMISSIONS,
     }
-    if place.is_secure:
+    if is_secure:
         always["strict-transport-security"] = f"max-age={_YEARS_S}"
     return always
 
 
-def _bounded(receive: Receive) -> Receive:
-    """Return what reads a body and gives up once it is too large."""
+def _bounded(receive: Receive, longest: int) -> Receive:
+    """Return what reads a body and gives up once it is too large or too slow."""
     size = 0
+    began_s = time.monotonic()
+    whole = False
 
     async def read() -> Message:
-        nonlocal size
-        message = await receive()
+        nonlocal size, whole
+        if whole:  # what comes now is the end of the connection, whenever that is
+            return await receive()
+        left_s = min(_PAUSE_S, began_s + _BODY_S - time.monotonic())
+        try:
+            message = await asyncio.wait_for(receive(), max(left_s, 0.0))
+        except TimeoutError:
+            raise TooSlowError from None
         size += len(message.get("body", b""))
-        if size > LONGEST_BODY:
+        if size > longest:
             raise TooLargeError
+        whole = not message.get("more_body", False)
         return message
 
     return read

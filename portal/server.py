@@ -18,7 +18,10 @@ from nightscreen.portal.config import place_of
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
+
+    from starlette.types import ASGIApp
 
     from nightscreen.schemas.settings import Settings
     from nightscreen.storage.journal import Journal
@@ -58,7 +61,33 @@ def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) 
     """
     place = place_of(settings)
     app = application(journal, settings)
-    wanted = place.port if port is None else port
+    serve_app(
+        lambda _at: app,
+        host=host,
+        port=place.port if port is None else port,
+        announce=lambda at: f"portal listening on {at} for {place.origin}",
+    )
+
+
+def serve_app(
+    build: Callable[[str], ASGIApp],
+    *,
+    host: str,
+    port: int,
+    announce: Callable[[str], str],
+) -> None:
+    """Serve an application until SIGINT or SIGTERM; answers under way are given first.
+
+    Args:
+        build: makes the application, of the address it listens on.
+        host: address to listen on.
+        port: 0 takes a free one.
+        announce: makes the lines to print once it listens, of its address.
+
+    Raises:
+        UsageError: the port cannot be had.
+    """
+    wanted = port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, wanted), family=family)
@@ -67,24 +96,24 @@ def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) 
             f"--port: {wanted} on {host} cannot be had ({error.strerror}); choose another with "
             "--port, or --host"
         ) from None
-    config = uvicorn.Config(
-        app,
-        http="h11",
-        ws="none",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=_AT_ONCE,
-        timeout_graceful_shutdown=_END_WITHIN_S,
-    )
     with listener:
         listener.setblocking(False)  # noqa: FBT003 - the name of the method says it
-        server = AnnouncingServer(config)
         shown = f"[{host}]" if ":" in host else host
         at = f"http://{shown}:{listener.getsockname()[1]}"
-        server.announcement = f"portal listening on {at} for {place.origin}"
+        config = uvicorn.Config(
+            build(at),
+            http="h11",
+            ws="none",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_AT_ONCE,
+            timeout_graceful_shutdown=_END_WITHIN_S,
+        )
+        server = AnnouncingServer(config)
+        server.announcement = announce(at)
         before = {number: signal.signal(number, _ignore) for number in _STOPS}
         try:
             server.run(sockets=[listener])

@@ -314,6 +314,11 @@ class Settings(BaseSettings):
         max_length=200,
         description="Where customers get help: a phone number, an email or a sentence.",
     )
+    desk_url: PortalAddress = Field(
+        "",
+        description="Where a proxy serves the desk by https; default: this machine alone.",
+    )
+    output: Path = Field(Path("out"), description="Where the desk keeps runs.")
     aggregator_sends_key: bool = Field(
         default=False, description="Send the key beside a customer's access token."
     )

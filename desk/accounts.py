@@ -1,0 +1,383 @@
+"""Users of the desk, their roles, passwords and sessions, in an SQLite file of its own.
+
+Its own file, so that a night's commits never wait for a page. Secrets are kept as digests only:
+passwords by argon2, links and sessions by SHA-256. What a page allows is asked by `User.may`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import sqlite3
+import threading
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from argon2 import PasswordHasher
+from argon2.exceptions import VerificationError
+
+from nightscreen.schemas.errors import UsageError
+from nightscreen.storage.clock import MICROS, Clock, system_clock
+from nightscreen.storage.files import make_private_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+FILE: Final = "desk.sqlite3"
+LINK_S = 24 * 3600
+IDLE_S = 2 * 3600
+"""A session without a request for this long has ended."""
+SESSION_S = 12 * 3600
+"""No session outlives a working day."""
+SHORTEST_PASSWORD = 8
+LONGEST_PASSWORD = 1024
+LONGEST_NAME = 60
+FAILURES = 5
+FAILURES_IN_ALL = 60
+FAILURES_S = 15 * 60
+"""So many wrong passwords of one name, or of all names, within this time; then nobody gets in by
+that way until it has passed."""
+_TOKEN_BYTES = 32
+
+
+class Role(StrEnum):
+    """What a user is there for; roles add up."""
+
+    ANALYST = "analyst"
+    APPROVER = "approver"
+    AUDITOR = "auditor"
+    PRIVACY = "privacy"
+    ADMINISTRATOR = "administrator"
+
+
+_ANALYST = frozenset(
+    {"runs", "people", "screen", "review", "contest", "override", "export", "money"}
+)
+ALLOWED: Final[dict[Role, frozenset[str]]] = {
+    Role.ANALYST: _ANALYST,
+    Role.APPROVER: _ANALYST | {"approvals", "approve", "policy"},
+    Role.AUDITOR: frozenset({"runs", "people", "approvals", "audit", "money"}),
+    Role.PRIVACY: frozenset({"runs", "people", "contest"}),
+    Role.ADMINISTRATOR: frozenset({"users"}),
+}
+"""What each role may do or see."""
+RIGHTS: Final = ("money", "policy", "override", "export")
+"""What can be given to or taken from a user whatever the roles say."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS users (
+  name TEXT PRIMARY KEY COLLATE NOCASE, roles TEXT NOT NULL, rights TEXT NOT NULL,
+  password TEXT, created_at INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS links (
+  digest TEXT PRIMARY KEY, name TEXT COLLATE NOCASE, until INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS sessions (
+  digest TEXT PRIMARY KEY, name TEXT NOT NULL COLLATE NOCASE, began_at INTEGER NOT NULL,
+  seen_at INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS failures (name TEXT NOT NULL, at INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS audit (
+  id INTEGER PRIMARY KEY, at INTEGER NOT NULL, user TEXT NOT NULL, action TEXT NOT NULL,
+  run_id TEXT NOT NULL, customer BLOB, sealed BLOB, detail TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS audit_by_customer ON audit (customer);
+CREATE TABLE IF NOT EXISTS uploads (
+  id TEXT PRIMARY KEY, user TEXT NOT NULL, at INTEGER NOT NULL, name TEXT NOT NULL,
+  digest TEXT NOT NULL, bytes INTEGER NOT NULL, state TEXT NOT NULL, choices TEXT NOT NULL,
+  run_id TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who is signed in.
+
+    Attributes:
+        name: as it was given when the user was made.
+        roles: what the user is there for.
+        rights: rights given (True) or taken (False) beside the roles.
+        has_password: a password was set; until then only a link signs in.
+    """
+
+    name: str
+    roles: tuple[Role, ...]
+    rights: dict[str, bool]
+    has_password: bool = True
+
+    def may(self, what: str) -> bool:
+        """Tell whether the user may do or see something."""
+        if what in self.rights:
+            return self.rights[what]
+        return any(what in ALLOWED[role] for role in self.roles)
+
+
+class Accounts:
+    """Reads and writes users, links and sessions.
+
+    Args:
+        home: where state is kept.
+        clock: the present instant.
+    """
+
+    def __init__(self, home: Path, clock: Clock = system_clock) -> None:
+        make_private_folder(home)
+        self.path = home / FILE
+        self.clock = clock
+        self._hasher = PasswordHasher()
+        self._one_at_a_time = threading.Semaphore(2)
+        """Each hash takes 64 MiB: many sign-ins at once wait for one another."""
+        self._nobody = ""
+        self.path.touch(mode=0o600)
+        self.path.chmod(0o600)
+        with closing(sqlite3.connect(self.path)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.executescript(_SCHEMA)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Give a connection whose work is committed whole or not at all."""
+        with closing(sqlite3.connect(self.path, timeout=10, isolation_level=None)) as connection:
+            connection.row_factory = sqlite3.Row
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:  # noqa: ANN401 - what SQLite stores
+        """Return what a query finds."""
+        with closing(sqlite3.connect(self.path, timeout=10)) as connection:
+            connection.row_factory = sqlite3.Row
+            return connection.execute(sql, values).fetchall()
+
+    # --- users ---
+
+    def users(self) -> list[User]:
+        """Return every user by name."""
+        return [_user(row) for row in self.rows("SELECT * FROM users ORDER BY name")]
+
+    def find(self, name: str) -> User | None:
+        """Return a user, or None."""
+        rows = self.rows("SELECT * FROM users WHERE name = ?", name)
+        return _user(rows[0]) if rows else None
+
+    def add(self, name: str, roles: Collection[Role]) -> str:
+        """Make a user and return the token of the link by which the password is set.
+
+        Raises:
+            UsageError: the name is taken or cannot be one, or no role was given.
+        """
+        name = _sound_name(name)
+        if not roles:
+            raise UsageError("--role: give at least one of " + ", ".join(Role))
+        with self.transaction() as connection:
+            try:
+                connection.execute(
+                    "INSERT INTO users VALUES (?, ?, '{}', NULL, ?)",
+                    (name, json.dumps(sorted(set(roles))), self.clock()),
+                )
+            except sqlite3.IntegrityError:
+                raise UsageError(f"there is a user {name} already; change it with: role") from None
+        return self.link(name)
+
+    def change(
+        self, name: str, roles: Collection[Role], rights: dict[str, bool] | None = None
+    ) -> User:
+        """Give a user other roles, and rights beside them; none given leaves them as they are.
+
+        Raises:
+            UsageError: there is no such user, or nobody would be left who can add users.
+        """
+        user = self._known(name)
+        wanted = sorted(set(roles)) or list(user.roles)
+        merged = {**user.rights, **(rights or {})}
+        others = [each for each in self.users() if each.name != user.name and each.has_password]
+        leaves = Role.ADMINISTRATOR in user.roles and Role.ADMINISTRATOR not in wanted
+        if leaves and not any(Role.ADMINISTRATOR in each.roles for each in others):
+            raise UsageError(f"{name} is the only administrator; make another one first")
+        with self.transaction() as connection:
+            connection.execute(
+                "UPDATE users SET roles = ?, rights = ? WHERE name = ?",
+                (json.dumps(wanted), json.dumps(merged), user.name),
+            )
+        return self._known(name)
+
+    def reset(self, name: str) -> str:
+        """End a user's password and sessions; return the token of a link that sets another.
+
+        Raises:
+            UsageError: there is no such user.
+        """
+        user = self._known(name)
+        with self.transaction() as connection:
+            connection.execute("UPDATE users SET password = NULL WHERE name = ?", (user.name,))
+            connection.execute("DELETE FROM sessions WHERE name = ?", (user.name,))
+        return self.link(user.name)
+
+    def _known(self, name: str) -> User:
+        user = self.find(name)
+        if user is None:
+            raise UsageError(f"there is no user {name!r} at the desk")
+        return user
+
+    # --- links that set a password ---
+
+    def link(self, name: str | None = None) -> str:
+        """Return the token of a new link for a user, or for the first one; earlier ones end."""
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        with self.transaction() as connection:
+            connection.execute("DELETE FROM links WHERE name IS ?", (name,))
+            until = self.clock() + LINK_S * MICROS
+            connection.execute("INSERT INTO links VALUES (?, ?, ?)", (_digest(token), name, until))
+        return token
+
+    def first_link(self) -> str | None:
+        """Return the token of the link that makes the first user; None where there are users."""
+        return None if self.rows("SELECT 1 FROM users LIMIT 1") else self.link()
+
+    def link_for(self, token: str) -> tuple[bool, str | None]:
+        """Return whether a link still holds, and for which user; None is the first one."""
+        rows = self.rows(
+            "SELECT name FROM links WHERE digest = ? AND until > ?", _digest(token), self.clock()
+        )
+        return (True, rows[0]["name"]) if rows else (False, None)
+
+    def use_link(self, token: str, name: str, password: str) -> User:
+        """Set a password by a link; the link of the first user makes it, with every role.
+
+        Raises:
+            UsageError: the link was used or has ended, or name or password will not do.
+        """
+        sound, whose = self.link_for(token)
+        if not sound:
+            raise UsageError(_LINK_ENDED)
+        name = _sound_name(name) if whose is None else whose
+        _require_sound(password)
+        with self._one_at_a_time:
+            hashed = self._hasher.hash(password)
+        with self.transaction() as connection:
+            used = connection.execute("DELETE FROM links WHERE digest = ?", (_digest(token),))
+            there_are = connection.execute("SELECT 1 FROM users LIMIT 1").fetchone()
+            if not used.rowcount or (whose is None and there_are):
+                raise UsageError(_LINK_ENDED)
+            if whose is None:
+                every = json.dumps(sorted(Role))
+                connection.execute(
+                    "INSERT INTO users VALUES (?, ?, '{}', ?, ?)",
+                    (name, every, hashed, self.clock()),
+                )
+            else:
+                connection.execute("UPDATE users SET password = ? WHERE name = ?", (hashed, name))
+                connection.execute("DELETE FROM sessions WHERE name = ?", (name,))
+        return self._known(name)
+
+    # --- signing in ---
+
+    def is_throttled(self, name: str) -> bool:
+        """Tell whether too many wrong passwords came of late, for this name or in all."""
+        since = self.clock() - FAILURES_S * MICROS
+        key = _digest(name.casefold())
+        rows = self.rows(
+            "SELECT count(*) AS every, coalesce(sum(name = ?), 0) AS own FROM failures"
+            " WHERE at > ?",
+            key,
+            since,
+        )
+        return bool(rows[0]["own"] >= FAILURES or rows[0]["every"] >= FAILURES_IN_ALL)
+
+    def check(self, name: str, password: str) -> User | None:
+        """Return the user of a name and password; None counts as a failure.
+
+        An unknown name takes as long as a known one.
+        """
+        rows = self.rows("SELECT * FROM users WHERE name = ?", name[:LONGEST_NAME])
+        stored = rows[0]["password"] if rows else None
+        with self._one_at_a_time:
+            if not self._nobody:
+                self._nobody = self._hasher.hash(secrets.token_urlsafe(_TOKEN_BYTES))
+            try:
+                self._hasher.verify(stored or self._nobody, password[:LONGEST_PASSWORD])
+                sound = stored is not None
+            except VerificationError:
+                sound = False
+        if not sound:
+            key, now = _digest(name.casefold()), self.clock()
+            with self.transaction() as connection:
+                connection.execute(
+                    "DELETE FROM failures WHERE at <= ?", (now - FAILURES_S * MICROS,)
+                )
+                connection.execute("INSERT INTO failures VALUES (?, ?)", (key, now))
+            return None
+        return _user(rows[0])
+
+    def sign_in(self, user: User) -> str:
+        """Begin a session and return its token."""
+        token, now = secrets.token_urlsafe(_TOKEN_BYTES), self.clock()
+        with self.transaction() as connection:
+            connection.execute(
+                "DELETE FROM sessions WHERE began_at <= ?", (now - SESSION_S * MICROS,)
+            )
+            row = (_digest(token), user.name, now, now)
+            connection.execute("INSERT INTO sessions VALUES (?, ?, ?, ?)", row)
+        return token
+
+    def session(self, token: str) -> User | None:
+        """Return whose session a token is, as the user's roles are now; None where it has ended."""
+        digest, now = _digest(token), self.clock()
+        rows = self.rows(
+            "SELECT users.*, seen_at FROM sessions JOIN users USING (name)"
+            " WHERE digest = ? AND seen_at > ? AND began_at > ? AND password IS NOT NULL",
+            digest,
+            now - IDLE_S * MICROS,
+            now - SESSION_S * MICROS,
+        )
+        if not rows:
+            return None
+        if now - rows[0]["seen_at"] > 60 * MICROS:
+            with self.transaction() as connection:
+                connection.execute(
+                    "UPDATE sessions SET seen_at = ? WHERE digest = ?", (now, digest)
+                )
+        return _user(rows[0])
+
+    def sign_out(self, token: str) -> None:
+        """End a session."""
+        with self.transaction() as connection:
+            connection.execute("DELETE FROM sessions WHERE digest = ?", (_digest(token),))
+
+
+_LINK_ENDED = (
+    "This link was used already or has ended. Ask an administrator for another: "
+    "nightscreen desk user reset NAME."
+)
+
+
+def _user(row: sqlite3.Row) -> User:
+    roles = tuple(Role(each) for each in json.loads(row["roles"]))
+    return User(row["name"], roles, json.loads(row["rights"]), row["password"] is not None)
+
+
+def _sound_name(name: str) -> str:
+    """Return a name without blanks round it.
+
+    Raises:
+        UsageError: it cannot be one.
+    """
+    name = " ".join(name.split())
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        raise UsageError(f"a name has 1 to {LONGEST_NAME} letters; it stands in the audit")
+    return name
+
+
+def _require_sound(password: str) -> None:
+    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
+        raise UsageError(
+            f"a password has at least {SHORTEST_PASSWORD} characters; choose a longer one"
+        )
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,119 @@
+"""The desk as one ASGI application: addresses, and what they share."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from nightscreen.desk import sign_in, users
+from nightscreen.desk.pages import POLICY, STATIC, TEMPLATES, html
+from nightscreen.desk.visit import DeskError, handled, page, recognise, refusal
+from nightscreen.portal.log import Log, note
+from nightscreen.portal.middleware import Guard, TooLargeError, TooSlowError, headers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from nightscreen.desk.seat import Seat
+    from nightscreen.desk.visit import Visit
+
+LARGEST_FORM: Final = 256 * 1024
+_GET, _BOTH, _POST = ["GET"], ["GET", "POST"], ["POST"]
+
+
+class _Refusals:
+    """Writes refusals of requests that reach no page."""
+
+    def trouble(self, kind: str, status: int) -> Response:
+        """Return the page of a kind of trouble."""
+        title, sentence = _TROUBLE.get(kind, _TROUBLE["broken"])
+        return html("bare", status, title=title, sentence=sentence)
+
+
+_TROUBLE = {
+    "too_long": ("This address is too long", "It cannot be one of the desk's."),
+    "other_host": (
+        "This page is not here",
+        "Open the desk by the address it printed at its start.",
+    ),
+    "too_large": ("That is too large", "The desk takes no more than that at once."),
+    "too_slow": ("That took too long to arrive", "Try again on a better connection."),
+    "broken": ("Something is wrong on our side", "It has been noted. Go back and try again."),
+}
+
+
+def application(seat: Seat) -> ASGIApp:
+    """Return the desk."""
+    refusals = _Refusals()
+
+    def route(
+        path: str,
+        view: Callable[[Visit], Response],
+        methods: list[str],
+        need: str = "",
+        *,
+        signed_in: bool = True,
+    ) -> Route:
+        return Route(path, page(seat, view, need=need, signed_in=signed_in), methods=methods)
+
+    routes = [
+        route("/sign-in", sign_in.sign_in, _BOTH, signed_in=False),
+        route("/first", sign_in.first, _BOTH, signed_in=False),
+        route("/sign-out", sign_in.sign_out, _POST),
+        route("/users", users.users, _BOTH, "users"),
+        route("/audit", users.audit, _GET, "audit"),
+        Route("/static/{name}", _static, methods=_GET),
+        Route("/health", _health, methods=_GET),
+    ]
+    inner = Starlette(
+        routes=routes,
+        exception_handlers={
+            DeskError: handled(seat),
+            HTTPException: partial(_no_page, seat),
+            TooLargeError: partial(_shown, refusals, "too_large", 413),
+            TooSlowError: partial(_shown, refusals, "too_slow", 408),
+            Exception: partial(_shown, refusals, "broken", 500),
+        },
+    )
+    inner.router.redirect_slashes = False
+    headers = headers_of(POLICY, is_secure=seat.is_secure)
+    log = Log("desk", in_json=seat.settings.log_format == "json")
+    return Guard(inner, seat.origins, headers, refusals, log, _longest)
+
+
+def _longest(_path: str) -> int:
+    return LARGEST_FORM
+
+
+async def _static(request: Request) -> Response:
+    note(request.scope, page="static")
+    name = request.path_params["name"]
+    if name not in STATIC:
+        raise HTTPException(404)
+    return Response((TEMPLATES / "static" / name).read_bytes(), media_type=STATIC[name])
+
+
+async def _health(request: Request) -> Response:
+    note(request.scope, page="health")
+    return PlainTextResponse("ok\n")
+
+
+def _no_page(seat: Seat, request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    sentence = "Begin with the entries above." if status == 404 else "This page cannot do that."  # noqa: PLR2004 - not found
+    return refusal(recognise(seat, request), DeskError(status, sentence))
+
+
+def _shown(
+    refusals: _Refusals, kind: str, status: int, request: Request, _e: Exception
+) -> Response:
+    note(request.scope, refused=kind)
+    return refusals.trouble(kind, status)

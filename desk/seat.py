@@ -1,0 +1,96 @@
+"""What every page of the desk works with: settings, journal, users, audit, and a way to start runs.
+
+Made once when the desk is served; nothing here belongs to one request.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from nightscreen.desk.accounts import Accounts
+from nightscreen.desk.audit import Audit
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.reviews import Reviews
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.journal import Journal
+
+
+class Starter(Protocol):
+    """Starts and stops runs outside this process."""
+
+    def start(self, parameters: ScreenBatch) -> None:
+        """Start a run, or resume the one that the parameters name.
+
+        Raises:
+            UsageError: nothing can be started.
+        """
+
+    def stop(self, run_id: str, pid: int | None) -> None:
+        """Ask a run to stop in good order.
+
+        Raises:
+            UsageError: it cannot be reached from here.
+        """
+
+
+@dataclass(slots=True)
+class Seat:
+    """The desk's own things.
+
+    Attributes:
+        journal: an open journal.
+        settings: those of the product.
+        starter: starts and stops runs.
+        origins: addresses under which browsers reach the desk.
+        output: where runs that are started here put their results.
+    """
+
+    journal: Journal
+    settings: Settings
+    starter: Starter
+    origins: frozenset[str]
+    output: Path
+    accounts: Accounts = field(init=False)
+    audit: Audit = field(init=False)
+    customers: Customers = field(init=False)
+    reviews: Reviews = field(init=False)
+    clock: Clock = field(init=False)
+    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    def __post_init__(self) -> None:
+        self.clock = self.journal.clock
+        self.accounts = Accounts(self.settings.home, self.clock)
+        self.audit = Audit(self.accounts, self.journal)
+        self.customers = Customers.of(self.journal)
+        self.reviews = Reviews.of(self.journal)
+
+    @property
+    def is_secure(self) -> bool:
+        """Tell whether browsers reach the desk by https alone."""
+        return all(origin.startswith("https://") for origin in self.origins)
+
+    def cookie(self, name: str) -> str:
+        """Return a cookie's name; by https it is bound to this host."""
+        return f"__Host-{name}" if self.is_secure else name
+
+    def form_token(self, session: str) -> str:
+        """Return what the forms of a session must bring back."""
+        return hmac.digest(self._key, session.encode(), "sha256").hex()
+
+    def waiting_approvals(self) -> int:
+        """Return how many runs wait for an approval."""
+        return 0
+
+    def environment_of_run(self) -> Mapping[str, str]:
+        """Return what a process that this desk starts must be told beside its environment."""
+        return {"NIGHTSCREEN_HOME": str(self.settings.home.absolute())}

@@ -1,0 +1,92 @@
+"""Signing in and out, and the link by which a password is set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nightscreen.desk.pages import onward
+from nightscreen.desk.visit import COOKIE, set_cookie
+from nightscreen.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from nightscreen.desk.accounts import User
+    from nightscreen.desk.visit import Visit
+
+_WRONG = "Name and password do not belong together. Nothing else is known of them here."
+_SLOW = "Too many wrong passwords came of late. Wait a quarter of an hour, then try again."
+
+
+def sign_in(visit: Visit) -> Response:
+    """Show the form, and let in whoever knows a password."""
+    if visit.request.method == "GET":
+        if visit.user is not None:
+            return onward("/")
+        return _form(visit)
+    accounts, name = visit.seat.accounts, visit.text("name", 200)
+    if accounts.is_throttled(name):
+        visit.seat.audit.write("", "sign-in throttled")
+        return _form(visit, 429, error=_SLOW)
+    given = visit.form.get("password") or [""]
+    user = accounts.check(name, given[-1])
+    if user is None:
+        visit.seat.audit.write("", "sign-in failed")
+        return _form(visit, 401, error=_WRONG)
+    return _let_in(visit, user, _local(visit.text("to", 2000)))
+
+
+def first(visit: Visit) -> Response:
+    """Make the first user, or set the password of the user whose link it is."""
+    post = visit.request.method == "POST"
+    token = visit.text("link", 200) if post else "".join(visit.asked("token")[:1])[:200]
+    sound, whose = visit.seat.accounts.link_for(token)
+    if not sound:
+        return _form(visit, 410, error="This link was used already or has ended.")
+    if not post:
+        return _form(visit, link=token, whose=whose)
+    given = visit.form.get("password") or [""]
+    try:
+        user = visit.seat.accounts.use_link(token, visit.text("name", 200), given[-1])
+    except UsageError as error:
+        return _form(visit, 400, link=token, whose=whose, error=str(error))
+    visit.seat.audit.write(user.name, "password set", first=whose is None)
+    return _let_in(visit, user, "/")
+
+
+def sign_out(visit: Visit) -> Response:
+    """End the session."""
+    visit.seat.accounts.sign_out(visit.session)
+    visit.seat.audit.write(visit.name, "signed out")
+    response = onward("/sign-in")
+    response.delete_cookie(visit.seat.cookie(COOKIE), path="/")
+    return response
+
+
+def _form(
+    visit: Visit, status: int = 200, *, link: str = "", whose: str | None = None, error: str = ""
+) -> Response:
+    to = visit.text("to", 2000) or "".join(visit.asked("to")[:1])
+    return visit.page(
+        "sign_in",
+        status,
+        link=link,
+        whose=whose,
+        error=error,
+        name=visit.text("name", 200),
+        to=_local(to),
+    )
+
+
+def _let_in(visit: Visit, user: User, to: str) -> Response:
+    token = visit.seat.accounts.sign_in(user)
+    visit.seat.audit.write(user.name, "signed in")
+    response = onward(to)
+    set_cookie(visit.seat, response, COOKIE, token)
+    return response
+
+
+def _local(address: str) -> str:
+    """Return a path of our own; anything else becomes the front page."""
+    sound = address.startswith("/") and not address.startswith(("//", "/\\"))
+    return address if sound and address.isprintable() else "/"

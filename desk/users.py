@@ -1,0 +1,70 @@
+"""The page of users: who there is, with which roles and rights; and the page of the audit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nightscreen.desk.accounts import RIGHTS, Role
+from nightscreen.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from nightscreen.desk.visit import Visit
+
+
+def users(visit: Visit) -> Response:
+    """Show users; add one, change roles and rights, or have a password set anew."""
+    if visit.request.method == "GET":
+        return _page(visit)
+    accounts, audit = visit.seat.accounts, visit.seat.audit
+    name, does = visit.text("name", 200), visit.text("do")
+    try:
+        roles = [Role(each) for each in visit.form.get("role", []) if each]
+        if does == "add":
+            token = accounts.add(name, roles)
+            audit.write(visit.name, "user added", name=name, roles=roles)
+            return _page(visit, link=_link(visit, token), of=name)
+        if does == "reset":
+            token = accounts.reset(name)
+            audit.write(visit.name, "user reset", name=name)
+            return _page(visit, link=_link(visit, token), of=name)
+        rights = {right: visit.text(right) == "given" for right in RIGHTS if visit.text(right)}
+        accounts.change(name, roles, rights)
+        audit.write(visit.name, "user changed", name=name, roles=roles, rights=rights)
+    except ValueError:
+        return _page(visit, 400, error="There is no such role.")
+    except UsageError as error:
+        return _page(visit, 400, error=str(error), of=name)
+    return _page(visit)
+
+
+def _link(visit: Visit, token: str) -> str:
+    return f"{visit.request.url.scheme}://{visit.request.url.netloc}/first?token={token}"
+
+
+def _page(
+    visit: Visit, status: int = 200, *, link: str = "", of: str = "", error: str = ""
+) -> Response:
+    return visit.page(
+        "users",
+        status,
+        users=visit.seat.accounts.users(),
+        roles=list(Role),
+        rights=RIGHTS,
+        link=link,
+        of=of,
+        error=error,
+    )
+
+
+def audit(visit: Visit) -> Response:
+    """Show the audit, newest first, by user, run, customer or action."""
+    asked = {
+        name: "".join(visit.asked(name)[:1])[:200]
+        for name in ("user", "action", "run_id", "customer_id")
+    }
+    entries = visit.seat.audit.entries(**asked)
+    if not visit.may("people"):
+        entries = [{**each, "customer_id": "(not shown)"} for each in entries]
+    return visit.page("audit", entries=entries, asked=asked)

@@ -1,0 +1,1 @@
+"""The desk: users, pages, and what hostile requests come to."""

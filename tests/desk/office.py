@@ -1,0 +1,121 @@
+"""A desk in a test: its application without a socket, browsers that keep cookies, a set clock."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx
+
+from nightscreen.desk.accounts import Role
+from nightscreen.desk.app import application
+from nightscreen.desk.seat import Seat
+from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.settings import read_settings
+from nightscreen.storage.journal import open_journal
+from tests.portal.visiting import Clock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nightscreen.schemas.parameters import ScreenBatch
+
+ORIGIN = "http://127.0.0.1:8090"
+PASSWORD = "palm wine at noon"
+TOKEN = re.compile(r'name="token" value="([0-9a-f]{64})"')
+
+
+@dataclass
+class Starts:
+    """Notes what would be started."""
+
+    started: list[ScreenBatch] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
+
+    def start(self, parameters: ScreenBatch) -> None:
+        """Note a run."""
+        self.started.append(parameters)
+
+    def stop(self, run_id: str, pid: int | None) -> None:
+        """Note a stop."""
+        if pid is None:
+            raise UsageError("no process")
+        self.stopped.append(run_id)
+
+
+@dataclass
+class Office:
+    """One desk over one HOME, and as many browsers as wanted."""
+
+    folder: Path
+    clock: Clock = field(default_factory=Clock)
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        usual = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
+        self.settings = read_settings(
+            _env_file=None, home=self.folder / "home", **{**usual, **self.changes}
+        )
+        self.journal = open_journal(self.folder / "home", clock=self.clock)
+        self.starts = Starts()
+        out = self.folder / "out"
+        self.seat = Seat(self.journal, self.settings, self.starts, frozenset({ORIGIN}), out)
+        self.app = application(self.seat)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.journal.close()
+
+    def browser(self, *roles: str, name: str = "") -> Browser:
+        """Return the browser of somebody who is signed in; of nobody where no role is given."""
+        browser = Browser(self)
+        if roles:
+            name = name or "-".join(roles)
+            accounts = self.seat.accounts
+            token = accounts.add(name, [Role(role) for role in roles])
+            user = accounts.use_link(token, name, PASSWORD)
+            browser.cookies["nightscreen-desk"] = accounts.sign_in(user)
+        return browser
+
+    def actions(self) -> list[str]:
+        """Return what the audit says was done, oldest first."""
+        return [each["action"] for each in reversed(self.seat.audit.entries())]
+
+
+@dataclass
+class Browser:
+    """One browser; follows nothing by itself."""
+
+    office: Office
+    cookies: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, method: str, path: str, **more: Any) -> httpx.Response:  # noqa: ANN401 - as httpx
+        """Send one request and keep the cookies that come back."""
+
+        async def send() -> httpx.Response:
+            transport = httpx.ASGITransport(self.office.app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(
+                transport=transport, base_url=ORIGIN, headers=self.headers
+            ) as client:
+                words = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+                headers = {"cookie": words, **more.pop("headers", {})}
+                answer = await client.request(method, path, headers=headers, **more)
+                self.cookies |= dict(answer.cookies)
+                return answer
+
+        return asyncio.run(send())
+
+    def get(self, path: str) -> httpx.Response:
+        """Open a page."""
+        return self.ask("GET", path)
+
+    def post(self, path: str, page: str = "", **fields: Any) -> httpx.Response:  # noqa: ANN401 - words or lists
+        """Fill in the form of a page and send it."""
+        found = TOKEN.search(self.get(page or path).text)
+        assert found, "the page has no form"
+        return self.ask("POST", path, data={"token": found[1], **fields})

@@ -1,0 +1,216 @@
+"""Who gets in, for how long, with which rights; and what is written down of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.desk.accounts import Role
+from nightscreen.schemas.errors import UsageError
+from tests.desk.office import ORIGIN, PASSWORD, TOKEN, Office
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    """A desk nobody has used yet."""
+    with Office(tmp_path) as office:
+        yield office
+
+
+def test_first_link_makes_a_user_with_every_role_and_works_once(office: Office) -> None:
+    """The link printed at the first start signs its user in; nobody can use it again."""
+    token = office.seat.accounts.first_link()
+    browser = office.browser()
+    page = browser.get(f"/first?token={token}")
+    assert page.status_code == 200
+    assert "<h1>Sign in</h1>" in page.text
+    made = browser.post(
+        "/first", f"/first?token={token}", link=token, name="Ada Obi", password=PASSWORD
+    )
+    assert (made.status_code, made.headers["location"]) == (303, "/")
+    assert browser.get("/users").status_code == 200
+    user = office.seat.accounts.find("ada obi")
+    assert user is not None
+    assert set(user.roles) == set(Role)
+    assert office.seat.accounts.first_link() is None
+    assert office.browser().get(f"/first?token={token}").status_code == 410
+
+
+def test_nobody_sees_a_page_without_signing_in(office: Office) -> None:
+    """Every page but signing in sends a stranger there; what is posted changes nothing."""
+    stranger = office.browser()
+    for path in ("/users", "/audit"):
+        answer = stranger.get(path)
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/sign-in?to={path}")
+    answer = stranger.ask("POST", "/users", data={"do": "add", "name": "eve", "role": "approver"})
+    assert answer.status_code == 303
+    assert office.seat.accounts.users() == []
+
+
+def test_signing_in_and_out(office: Office) -> None:
+    """A name and a password open a session; signing out ends it, also for who copied the cookie."""
+    office.browser("administrator", name="Ada")
+    browser = office.browser()
+    assert browser.post("/sign-in", name="ada", password="not it at all").status_code == 401
+    answer = browser.post("/sign-in", name="ada", password=PASSWORD, to="/users")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/users")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=lax" in cookie
+    copied = office.browser()
+    copied.cookies = dict(browser.cookies)
+    assert copied.get("/users").status_code == 200
+    assert browser.post("/sign-out", "/users").headers["location"] == "/sign-in"
+    assert copied.get("/users").status_code == 303
+    assert office.actions() == ["sign-in failed", "signed in", "signed out"]
+
+
+def test_address_to_go_on_to_is_one_of_ours(office: Office) -> None:
+    """Signing in never leads to another site."""
+    office.browser("analyst", name="ada")
+    for foreign in ("https://evil.example/", "//evil.example", "/\\evil.example"):
+        answer = office.browser().post("/sign-in", name="ada", password=PASSWORD, to=foreign)
+        assert answer.headers["location"] == "/"
+
+
+def test_many_wrong_passwords_are_held_up_and_let_in_later(office: Office) -> None:
+    """After five wrong ones even the right one waits a quarter of an hour, for that name alone."""
+    office.browser("administrator", name="ada")
+    office.browser("administrator", name="bem")
+    browser = office.browser()
+    for _ in range(5):
+        assert browser.post("/sign-in", name="ada", password="wrong one").status_code == 401
+    assert browser.post("/sign-in", name="Ada", password=PASSWORD).status_code == 429
+    assert browser.post("/sign-in", name="bem", password=PASSWORD).status_code == 303
+    office.clock.forward(minutes=16)
+    assert office.browser().post("/sign-in", name="ada", password=PASSWORD).status_code == 303
+
+
+def test_sessions_end_by_idling_and_after_a_working_day(office: Office) -> None:
+    """Two hours without a request end a session; so do twelve with requests."""
+    idle, busy = office.browser("administrator"), office.browser("administrator", name="busy")
+    for _ in range(11):
+        office.clock.forward(minutes=65)
+        assert busy.get("/users").status_code == 200
+    assert idle.get("/users").status_code == 303
+    office.clock.forward(minutes=65)
+    assert busy.get("/users").status_code == 303
+
+
+def test_page_a_role_may_not_see_is_refused_and_written_down(office: Office) -> None:
+    """403 with a sentence; the audit has who and which page."""
+    analyst = office.browser("analyst")
+    for path in ("/users", "/audit"):
+        answer = analyst.get(path)
+        assert answer.status_code == 403
+        assert 'role="alert"' in answer.text
+    refused = office.seat.audit.entries(action="refused")
+    assert [(each["user"], each["detail"]["page"]) for each in refused] == [
+        ("analyst", "audit"),
+        ("analyst", "users"),
+    ]
+
+
+def test_administrator_adds_users_by_a_link_and_resets_them(office: Office) -> None:
+    """The page gives a link that sets a password; a reset ends the sessions there are."""
+    admin = office.browser("administrator")
+    page = admin.post("/users", do="add", name="Bem", role="analyst")
+    link = page.text.partition(f"{ORIGIN}/first?token=")[2].partition('"')[0]
+    bem = office.browser()
+    made = bem.post("/first", f"/first?token={link}", link=link, name="other", password=PASSWORD)
+    assert made.status_code == 303
+    assert admin.get("/users").status_code == 200
+    assert office.seat.accounts.find("other") is None
+    assert bem.get("/audit").status_code == 403
+    assert admin.post("/users", do="reset", name="Bem").status_code == 200
+    assert bem.get("/audit").status_code == 303
+
+
+def test_right_is_given_and_taken_beside_the_roles(office: Office) -> None:
+    """A right of its own outweighs what the roles say, either way."""
+    accounts = office.seat.accounts
+    accounts.add("ada", [Role.ANALYST])
+    assert accounts.change("ada", [], {"export": False}).may("export") is False
+    assert accounts.change("ada", [Role.AUDITOR], {"export": True}).may("export") is True
+
+
+def test_last_administrator_stays(office: Office) -> None:
+    """Nobody can lock everybody out of the page of users."""
+    office.browser("administrator", name="ada")
+    with pytest.raises(UsageError, match="only administrator"):
+        office.seat.accounts.change("ada", [Role.ANALYST])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"token": "0" * 64},
+        {"token": ""},
+        {"token": None},
+    ],
+)
+def test_form_without_its_own_token_changes_nothing(
+    office: Office, change: dict[str, str | None]
+) -> None:
+    """A form of another site cannot add a user in an administrator's name."""
+    admin = office.browser("administrator")
+    fields = {"do": "add", "name": "eve", "role": "administrator", **change}
+    sent = {name: value for name, value in fields.items() if value is not None}
+    answer = admin.ask("POST", "/users", data=sent)
+    assert answer.status_code == 403
+    assert office.seat.accounts.find("eve") is None
+
+
+def test_form_from_another_site_is_refused_even_with_a_token(office: Office) -> None:
+    """What browsers say of a request's origin is heeded; a token of another session is none."""
+    admin, other = office.browser("administrator"), office.browser("analyst", "administrator")
+    token = TOKEN.search(admin.get("/users").text)
+    foreign = TOKEN.search(other.get("/users").text)
+    assert token and foreign  # noqa: PT018 - both are there
+    fields = {"do": "add", "name": "eve", "role": "analyst"}
+    for headers, word in (
+        ({"origin": "https://evil.example"}, token[1]),
+        ({"sec-fetch-site": "cross-site"}, token[1]),
+        ({}, foreign[1]),
+    ):
+        answer = admin.ask("POST", "/users", data={**fields, "token": word}, headers=headers)
+        assert answer.status_code == 403
+    assert office.seat.accounts.find("eve") is None
+
+
+def test_pages_bear_the_headers_that_keep_them_to_themselves(office: Office) -> None:
+    """Nothing is cached, no script but our own runs, no other site can frame a page."""
+    answer = office.browser().get("/sign-in")
+    assert answer.headers["cache-control"] == "no-store"
+    policy = answer.headers["content-security-policy"]
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "<script>" not in answer.text
+    assert " style=" not in answer.text
+
+
+def test_other_hosts_and_large_forms_are_refused(office: Office) -> None:
+    """A name that points here by somebody's DNS gets nothing; nor does a body without end."""
+    stranger = office.browser()
+    assert stranger.ask("GET", "/sign-in", headers={"host": "evil.example"}).status_code == 421
+    large = {"name": "x" * 300_000, "password": "y"}
+    assert stranger.ask("POST", "/sign-in", data=large).status_code == 413
+    assert stranger.get("/static/../../pyproject.toml").status_code == 404
+    assert stranger.get("/static/%2e%2e%2fbase.html.j2").status_code == 404
+
+
+def test_passwords_and_tokens_lie_nowhere_in_clear(office: Office) -> None:
+    """The desk's file holds digests alone, and is its owner's."""
+    browser = office.browser("analyst")
+    browser.get("/")
+    held = b"".join(each.read_bytes() for each in (office.folder / "home").glob("desk.sqlite3*"))
+    assert PASSWORD.encode() not in held
+    assert browser.cookies["nightscreen-desk"].encode() not in held
+    assert (office.folder / "home" / "desk.sqlite3").stat().st_mode & 0o777 == 0o600
