@@ -8,7 +8,6 @@ from __future__ import annotations
 import hmac
 import secrets
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from nightscreen.desk.accounts import Accounts
@@ -17,6 +16,7 @@ from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.reviews import Reviews
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from collections.abc import Mapping
 
     from nightscreen.schemas.parameters import ScreenBatch
