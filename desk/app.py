@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from nightscreen.desk import sign_in, users
+from nightscreen.desk import customer, decisions, runs, sign_in, tonight, users
 from nightscreen.desk.pages import POLICY, STATIC, TEMPLATES, html
 from nightscreen.desk.visit import DeskError, handled, page, recognise, refusal
 from nightscreen.portal.log import Log, note
@@ -68,6 +68,19 @@ def application(seat: Seat) -> ASGIApp:
         route("/sign-in", sign_in.sign_in, _BOTH, signed_in=False),
         route("/first", sign_in.first, _BOTH, signed_in=False),
         route("/sign-out", sign_in.sign_out, _POST),
+        route("/", tonight.tonight, _GET),
+        route("/runs", runs.runs, _GET, "runs"),
+        route("/runs/{run_id}", runs.run, _GET, "runs"),
+        route("/runs/{run_id}/stop", runs.stop, _POST, "screen"),
+        route("/runs/{run_id}/resume", runs.resume, _POST, "screen"),
+        route("/runs/{run_id}/report", runs.report, _GET, "runs"),
+        route("/runs/{run_id}/files/{name:path}", runs.file, _GET, "runs"),
+        route("/runs/{run_id}/decisions", decisions.run_decisions, _GET, "people"),
+        route("/runs/{run_id}/decisions.{kind}", decisions.take_out, _GET, "export"),
+        route("/decisions", decisions.decisions, _GET, "people"),
+        route("/customers/{customer_id:path}/review", customer.review, _POST, "review"),
+        route("/customers/{customer_id:path}/consent", customer.ask_for_consent, _POST, "contest"),
+        route("/customers/{customer_id:path}", customer.customer, _GET, "people"),
         route("/users", users.users, _BOTH, "users"),
         route("/audit", users.audit, _GET, "audit"),
         Route("/static/{name}", _static, methods=_GET),

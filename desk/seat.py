@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit
+from nightscreen.desk.run_rows import RunRowsCache
+from nightscreen.storage.journal.approvals import Approvals
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.reviews import Reviews
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from collections.abc import Mapping
 
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.settings import Settings
@@ -63,6 +64,8 @@ class Seat:
     accounts: Accounts = field(init=False)
     audit: Audit = field(init=False)
     customers: Customers = field(init=False)
+    approvals: Approvals = field(init=False)
+    rows: RunRowsCache = field(default_factory=RunRowsCache)
     reviews: Reviews = field(init=False)
     clock: Clock = field(init=False)
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
@@ -73,6 +76,7 @@ class Seat:
         self.audit = Audit(self.accounts, self.journal)
         self.customers = Customers.of(self.journal)
         self.reviews = Reviews.of(self.journal)
+        self.approvals = Approvals.of(self.journal)
 
     @property
     def is_secure(self) -> bool:
@@ -89,8 +93,4 @@ class Seat:
 
     def waiting_approvals(self) -> int:
         """Return how many runs wait for an approval."""
-        return 0
-
-    def environment_of_run(self) -> Mapping[str, str]:
-        """Return what a process that this desk starts must be told beside its environment."""
-        return {"NIGHTSCREEN_HOME": str(self.settings.home.absolute())}
+        return len(self.approvals.waiting())

@@ -64,7 +64,12 @@ def audit(visit: Visit) -> Response:
         name: "".join(visit.asked(name)[:1])[:200]
         for name in ("user", "action", "run_id", "customer_id")
     }
-    entries = visit.seat.audit.entries(**asked)
+    entries = visit.seat.audit.entries(
+        user=asked["user"],
+        action=asked["action"],
+        run_id=asked["run_id"],
+        customer_id=asked["customer_id"],
+    )
     if not visit.may("people"):
         entries = [{**each, "customer_id": "(not shown)"} for each in entries]
     return visit.page("audit", entries=entries, asked=asked)

@@ -38,20 +38,32 @@ _CONFIG: dict[str, str] = {
 
 @contextmanager
 def locked_engine(memory: str = MEMORY) -> Iterator[DuckDBPyConnection]:
-    """Give a connection that reaches nothing but the tables registered with it.
+    """Give a connection for conditions; it reaches nothing but the tables registered with it.
 
     Args:
         memory: most it may use, such as `1GB`; nothing is spilled to disk.
     """
-    connection = duckdb.connect(config={**_CONFIG, "memory_limit": memory})
+    connection = locked_connection(memory, optimizer=False)
     try:
-        # Rows are judged one by one: nothing to gain, and planning costs more than judging.
-        # It would also move a part that two conditions share out of the TRY that guards each row.
-        connection.execute("PRAGMA disable_optimizer")
-        connection.execute("SET lock_configuration = true")
         yield connection
     finally:
         connection.close()
+
+
+def locked_connection(memory: str = MEMORY, *, optimizer: bool = True) -> DuckDBPyConnection:
+    """Return a connection that reaches nothing but the tables registered with it.
+
+    Args:
+        memory: most it may use, such as `1GB`; nothing is spilled to disk.
+        optimizer: not for conditions. Rows are judged one by one there: nothing to gain, and
+            planning costs more than judging. It would also move a part that two conditions share
+            out of the TRY that guards each row.
+    """
+    connection = duckdb.connect(config={**_CONFIG, "memory_limit": memory})
+    if not optimizer:
+        connection.execute("PRAGMA disable_optimizer")
+    connection.execute("SET lock_configuration = true")
+    return connection
 
 
 def bounded(

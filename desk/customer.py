@@ -1,0 +1,319 @@
+"""The page of one customer: the decision in words, evidence as cards, history, and a review.
+
+What a customer's evidence is, and whether a review is sound, is decided in `steps/`. The consent
+gate holds for every view: where consent has ended a card says so and shows nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from nightscreen.client.aggregator import Scope
+from nightscreen.desk.decisions import in_words
+from nightscreen.desk.pages import onward, words
+from nightscreen.desk.run_rows import branch_and_officer
+from nightscreen.desk.visit import DeskError
+from nightscreen.schemas.checks import CONSENT_GATED, Check
+from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
+from nightscreen.schemas.errors import InputError, NightscreenError
+from nightscreen.steps.consents.links import ConsentLinks
+from nightscreen.steps.planning.consent import consent_valid, twelve_months_after
+from nightscreen.steps.privacy.explaining import explain
+from nightscreen.steps.privacy.lookup_subject import Subject, find_row, lookup_subject, newest_row
+from nightscreen.steps.results.decision_list import customer_name
+from nightscreen.steps.results.reviews import Judge, take_in
+from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED
+from nightscreen.storage.clock import to_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.responses import Response
+
+    from nightscreen.desk.visit import Visit
+    from nightscreen.storage.journal.runs import RunRecord
+
+REASONS: Final = (
+    "The policy is right",
+    "Evidence is of another person",
+    "Evidence is wrong or out of date",
+    "Settled since, proof seen",
+    "Income or security suffices",
+    "Agreed by the committee",
+    "Other, see the note",
+)
+"""What a reviewer chooses from; it goes before the note."""
+TITLES: Final = {
+    Check.KARMA: "Karma blacklist",
+    Check.BANK_ACCOUNT: "Bank account",
+    Check.ECOSYSTEM: "Credit history",
+    Check.SELFIE: "Selfie",
+}
+LINK_DAYS: Final = 7
+_BVN_DIGITS = 11
+
+
+def customer(visit: Visit) -> Response:
+    """Show a customer."""
+    return _page(visit, *_found(visit))
+
+
+def _found(visit: Visit) -> tuple[Subject, RunRecord | None, dict[str, Any] | None, list[str]]:
+    """Return the customer the address names, the run whose row is shown, the row, other batches.
+
+    Raises:
+        DeskError: no batch knows the customer.
+    """
+    seat, customer_id = visit.seat, visit.request.path_params["customer_id"]
+    run_id = visit.text("run", 60) or "".join(visit.asked("run")[:1])
+    run = seat.journal.runs.find(run_id) if run_id else None
+    if run is not None:
+        row = find_row(run, customer_id)
+        if row is not None:
+            key = seat.journal.pseudonyms.customer(run.batch, customer_id)
+            return Subject(customer_id, run.batch, key, (run,)), run, row, []
+    try:
+        people = lookup_subject(seat.journal, seat.customers, customer_id)
+    except InputError as error:
+        raise DeskError(404, str(error)) from None
+    found = newest_row(people[0])
+    run, row = found if found is not None else (None, None)
+    person = people[0]
+    shown = Subject(person.customer_id, person.batch, person.pseudonym, (run,) if run else ())
+    return shown, run, row, [each.batch for each in people[1:]]
+
+
+def _page(
+    visit: Visit,
+    person: Subject,
+    run: RunRecord | None,
+    row: dict[str, Any] | None,
+    others: list[str],
+    *,
+    status: int = 200,
+    error: str = "",
+    said: str = "",
+    link: str = "",
+) -> Response:
+    seat = visit.seat
+    document = explain(seat.journal, seat.customers, seat.reviews, person)
+    shown = dict(in_words(seat, [row])[0]) if row is not None else None
+    allowed = row is not None and _consents(row, seat.clock())
+    gated = {check.value for check in CONSENT_GATED}
+    place: tuple[str | None, int, int] = (None, 0, 0)
+    rows = seat.rows.of(run) if run is not None else None
+    if rows is not None:
+        place = rows.next_after(person.customer_id)
+    seat.audit.write(
+        visit.name,
+        "customer seen",
+        run_id=run.run_id if run else "",
+        customer_id=person.customer_id,
+    )
+    return visit.page(
+        "customer",
+        status,
+        person=person,
+        run=run,
+        row=shown,
+        name=None if row is None else customer_name(row),
+        last_four=_last_four(row),
+        looked_after=[] if row is None else branch_and_officer(row),
+        document=document,
+        cards=[] if row is None else _cards(row, document, allowed=allowed),
+        changes=[
+            each
+            for each in document["changes"]
+            if allowed or str(each.get("check") or "") not in gated
+        ],
+        history=_history(visit, person),
+        others=others,
+        next_id=place[0],
+        place=place[1],
+        listed=place[2],
+        reasons=REASONS,
+        decisions=tuple(dict.fromkeys(word.value for word in REVIEWED.values())),
+        typed={name: visit.text(name) for name in ("decision", "reason", "note")}
+        if error
+        else {"decision": "", "reason": "", "note": ""},
+        error=error,
+        said=said or ("The review is saved." if "saved" in visit.asked("said") else ""),
+        link=link,
+        notice=_notice(shown),
+    )
+
+
+def review(visit: Visit) -> Response:
+    """Save a review, as if a decision list with this one row had come back."""
+    person, run, row, others = _found(visit)
+    if run is None or row is None:
+        raise DeskError(409, "This customer has no row of a run to review.")
+    decision, reason, note = visit.text("decision"), visit.text("reason"), visit.text("note")
+    if not decision:
+        return _page(visit, person, run, row, others, status=400, error="Choose a decision first.")
+    if decision != row["decision"]:
+        visit.require("override")
+    said = ". ".join(part for part in (reason, note) if part)
+    cells = {
+        "customer_id": person.customer_id,
+        "run_id": run.run_id,
+        "reviewer_decision": decision,
+        "reviewer": visit.name,
+        "review_note": said,
+        "reviewed_at": "",
+    }
+    seat = visit.seat
+    judge = Judge(seat.customers, seat.reviews, seat.journal.pseudonyms, now=seat.clock())
+    judged = judge.judge([ReviewRow(0, "", cells)])
+    if judged.mistakes:
+        hint = " ".join(each.hint for each in judged.mistakes)
+        return _page(visit, person, run, row, others, status=400, error=hint)
+    take_in(seat.reviews, judged, partial=False)
+    seat.audit.write(
+        visit.name,
+        "review saved",
+        run_id=run.run_id,
+        customer_id=person.customer_id,
+        decision=decision,
+        reason=reason,
+        overrides=decision != row["decision"],
+    )
+    return onward(f"/customers/{quote(person.customer_id, safe='')}?run={run.run_id}&said=saved")
+
+
+def ask_for_consent(visit: Visit) -> Response:
+    """Make a link by which the customer consents to sharing transactions."""
+    person, run, row, others = _found(visit)
+    try:
+        made = ConsentLinks(visit.seat.journal).make(
+            person.customer_id, (Scope.TRANSACTION_LIST,), timedelta(days=LINK_DAYS)
+        )
+    except NightscreenError as error:
+        return _page(visit, person, run, row, others, status=400, error=str(error))
+    settings = visit.seat.settings
+    base = settings.portal_url or settings.redirect_uri
+    if not base:
+        sentence = (
+            "Where customers reach the portal is not set: an engineer writes "
+            "NIGHTSCREEN_REDIRECT_URI or NIGHTSCREEN_PORTAL_URL."
+        )
+        return _page(visit, person, run, row, others, status=409, error=sentence)
+    from nightscreen.portal.config import origin_of  # noqa: PLC0415 - of use here alone
+
+    visit.seat.audit.write(visit.name, "consent asked for", customer_id=person.customer_id)
+    return _page(visit, person, run, row, others, link=f"{origin_of(base)}/consent/{made.token}")
+
+
+def _consents(row: Mapping[str, Any], now: int) -> bool:
+    """Tell whether the customer's consent counts now, by what the lender's file says of it."""
+    return consent_valid(
+        row.get("consent_reference"),
+        row.get("consented_at"),
+        row.get("consent_expires_at"),
+        row.get("consent_withdrawn_at"),
+        at=to_instant(now),
+        flaws=0,
+    )
+
+
+def _cards(
+    row: Mapping[str, Any], document: Mapping[str, Any], *, allowed: bool
+) -> list[dict[str, Any]]:
+    """Return each check's card: status, fields, age, source, consent and cost."""
+    ages = {each["check"]: each for each in document["evidence"]}
+    costs: dict[str, Any] = {}
+    for lookup in document["lookups"]:
+        if lookup["run_id"] == document["run_id"] and lookup["cost"] is not None:
+            costs.setdefault(lookup["check"], []).append(lookup["cost"])
+    cards = []
+    for check in (Check.KARMA, Check.BANK_ACCOUNT, Check.ECOSYSTEM, Check.SELFIE):
+        status = row.get(f"{check.value}_status") or "off"
+        card: dict[str, Any] = {
+            "check": check.value,
+            "title": TITLES[check],
+            "status": status,
+            "fields": [],
+            "closed": "",
+            "evidence": ages.get(check.value),
+            "costs": costs.get(check.value, []),
+            "reference": row.get("consent_reference") if check in CONSENT_GATED else None,
+        }
+        if status == "off":
+            continue
+        if check in CONSENT_GATED and not allowed:
+            card |= {"status": "no consent", "closed": _why_closed(row), "evidence": None}
+            card["costs"] = []
+        else:
+            card["fields"] = list(_fields(check, row))
+        cards.append(card)
+    return cards
+
+
+def _why_closed(row: Mapping[str, Any]) -> str:
+    """Say why nothing is asked or shown."""
+    reference, given = row.get("consent_reference"), row.get("consented_at")
+    if not reference or given is None:
+        return "No consent is on record. Nothing is asked or shown."
+    ended = row.get("consent_withdrawn_at") or row.get("consent_expires_at")
+    ended = ended or twelve_months_after(given)
+    return f"Consent {reference} ended on {ended:%d %B %Y}. Nothing is asked or shown."
+
+
+def _fields(check: Check, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - pairs of a word and a value
+    """Yield a card's lines: a word and a value."""
+    for field in TRACKED[check.value]:
+        value = row.get(field.name)
+        if value is None or value == [] or field.name.endswith("_status"):
+            continue
+        if field.name == LISTINGS:
+            for listing in value:
+                yield "Kind", words(listing["karma_type"])
+                by, day = listing["reporting_entity_name"], listing["default_date"]
+                yield "Reported by", ", ".join(filter(None, (by, f"{day:%d %B %Y}" if day else "")))
+            continue
+        name = field.name.removeprefix(f"{check.value}_")
+        yield words(name), _shown(name, value)
+
+
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "agrees" if value else "contradicts"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if "amount" in name:
+        from nightscreen.desk.pages import naira  # noqa: PLC0415 - of use here alone
+
+        return naira(round(value, 2))  # type: ignore[call-overload]  # a decimal
+    return str(value)
+
+
+def _last_four(row: Mapping[str, Any] | None) -> str:
+    bvn = str((row or {}).get("bvn") or "")
+    return bvn[-4:] if len(bvn) == _BVN_DIGITS and bvn.isdecimal() else ""
+
+
+def _history(visit: Visit, person: Subject) -> list[dict[str, Any]]:
+    """Return the decisions there were, newest first."""
+    customers = visit.seat.customers
+    states = customers.history(person.pseudonym)
+    now = customers.known([person.pseudonym]).get(person.pseudonym)
+    found = []
+    for state in reversed([*states, *([now] if now is not None else [])]):
+        part = state.state.get(LISTED_PART) or state.state.get(DECISION_PART)
+        if part is not None:
+            word = part.values.get("decision", "")
+            found.append({"at": state.decided_at, "decision": word, "run_id": state.run_id})
+    return found
+
+
+def _notice(row: Mapping[str, Any] | None) -> str:
+    """Return what the customer may be told of a decision against them."""
+    if row is None or row["decision"] == "approve":
+        return ""
+    return (
+        "We could not approve your request for now. The reason given is: "
+        f"{row['why'].rstrip('.')}. You may ask for details, or for a person to look at it again, "
+        "at any time."
+    )

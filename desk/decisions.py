@@ -1,0 +1,198 @@
+"""The pages of decisions: one run's list with facets, what is taken out of it, and all batches.
+
+What a row's reason is in words comes from the policy it was decided by.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any, Final
+
+import xlsxwriter
+from starlette.responses import Response
+
+from nightscreen.desk.run_rows import FACETS, PAGE_ROWS, SORTS, Filter
+from nightscreen.desk.runs import SCREENING, find_run
+from nightscreen.desk.visit import DeskError
+from nightscreen.schemas.policy import Policy
+from nightscreen.steps.results.decision_list import (
+    main_reason,
+    missing_checks,
+    reason_text,
+    team_sentences,
+)
+from nightscreen.storage.clock import instant_text
+from nightscreen.storage.quarantine import escape_formula
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nightscreen.desk.run_rows import RunRows
+    from nightscreen.desk.seat import Seat
+    from nightscreen.desk.visit import Visit
+    from nightscreen.storage.journal.runs import RunRecord
+
+MOST_TAKEN_OUT: Final = 1_000_000
+_SHEET_ROWS: Final = 1_048_000
+NEEDS_SOMEBODY: Final = ("decline", "review", "undecided")
+_TAKEN = ("customer_id", "decision", "why", "branch", "officer", "exposure", "new")
+
+
+def run_decisions(visit: Visit) -> Response:
+    """Show a run's list: facets, sort, search by the beginning of a customer id."""
+    run, rows, asked = _asked(visit)
+    number = rows.count(asked)
+    last = max(0, (number - 1) // PAGE_ROWS)
+    page = min(_whole(visit, "page"), last)
+    found = rows.page(asked, page * PAGE_ROWS)
+    facets = rows.facets(asked)
+    needing = rows.count(Filter({"decision": NEEDS_SOMEBODY}))
+    visit.seat.audit.write(
+        visit.name, "decisions seen", run_id=run.run_id, filter=_kinds(asked), rows=len(found)
+    )
+    return visit.page(
+        "run_decisions",
+        run=run,
+        asked=asked,
+        facets={name: values for name, values in facets.items() if values},
+        rows=in_words(visit.seat, found),
+        number=number,
+        total=rows.rows,
+        needing=needing,
+        needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
+        sorts=tuple(SORTS),
+        page=page,
+        last=last,
+        first_row=page * PAGE_ROWS,
+    )
+
+
+def take_out(visit: Visit) -> Response:
+    """Give what a list shows as CSV or XLSX, with who took it, when and by which filter."""
+    run, rows, asked = _asked(visit)
+    kind = visit.request.path_params["kind"]
+    if kind not in {"csv", "xlsx"}:
+        raise DeskError(404, "A list is taken out as CSV or XLSX.")
+    found = in_words(visit.seat, rows.page(asked, 0, MOST_TAKEN_OUT))
+    about = [
+        ("run", run.run_id),
+        ("taken out by", visit.name),
+        ("at", instant_text(visit.seat.clock()) or ""),
+        ("filter", asked.words()),
+        ("rows", f"{len(found)}"),
+    ]
+    data = _workbook(found, about) if kind == "xlsx" else _csv(found, about)
+    visit.seat.audit.write(
+        visit.name,
+        "list taken out",
+        run_id=run.run_id,
+        kind=kind,
+        rows=len(found),
+        filter=_kinds(asked),
+    )
+    media = {
+        "csv": "text/csv; charset=utf-8",
+        "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    }[kind]
+    name = f"{run.run_id}-decisions.{kind}"
+    return Response(
+        data, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'}
+    )
+
+
+def decisions(visit: Visit) -> Response:
+    """Show the newest list of every batch, with how much of it needs somebody."""
+    newest: dict[str, RunRecord] = {}
+    for run in visit.seat.journal.runs.newest(limit=500):
+        if run.flow == SCREENING and (run.report or {}).get("decisions"):
+            newest.setdefault(run.batch, run)
+    return visit.page(
+        "decisions",
+        runs=list(newest.values()),
+        needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
+    )
+
+
+def in_words(seat: Seat, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with why they were decided so, in the policy's words."""
+    sentences: dict[str | None, Mapping[str, Mapping[str, str]]] = {None: {}}
+    for row in rows:
+        policy = row["policy"]
+        if policy not in sentences:
+            text = seat.reviews.policy_text(policy)
+            sentences[policy] = (
+                {} if text is None else team_sentences(Policy.model_validate_json(text))
+            )
+        said = sentences[policy]
+        code, _ = main_reason(row["decision"], row["reasons"] or (), said)
+        missing = missing_checks(row)
+        row["why"] = reason_text(row["decision"], code, said, missing)
+    return rows
+
+
+def _asked(visit: Visit) -> tuple[RunRecord, RunRows, Filter]:
+    run = find_run(visit)
+    rows = visit.seat.rows.of(run)
+    if rows is None:
+        raise DeskError(
+            404, "This run has no rows here: it has not written them yet, or they were removed."
+        )
+    chosen = {name: tuple(dict.fromkeys(visit.asked(name)))[:50] for name in FACETS}
+    sort = "".join(visit.asked("sort")[:1])
+    return (
+        run,
+        rows,
+        Filter(
+            {name: values for name, values in chosen.items() if values},
+            "".join(visit.asked("search")[:1]).strip()[:200],
+            sort if sort in SORTS else "exposure",
+        ),
+    )
+
+
+def _kinds(asked: Filter) -> str:
+    """Return a filter for the audit: a search is named, not what was searched for."""
+    said = Filter(asked.chosen).words()
+    return f"{said}; a search" if asked.search else said
+
+
+def _whole(visit: Visit, name: str) -> int:
+    text = "".join(visit.asked(name)[:1])
+    return int(text) if text.isdecimal() and len(text) < 9 else 0  # noqa: PLR2004 - no list is longer
+
+
+def _csv(rows: list[dict[str, Any]], about: list[tuple[str, str]]) -> bytes:
+    sink = io.StringIO()
+    writer = csv.writer(sink)
+    writer.writerow(_TAKEN)
+    for row in rows:
+        writer.writerow([escape_formula(_cell(row[name])) for name in _TAKEN])
+    writer.writerows([f"# {name}: {value}"] for name, value in about)
+    return sink.getvalue().encode("utf-8-sig")
+
+
+def _workbook(rows: list[dict[str, Any]], about: list[tuple[str, str]]) -> bytes:
+    sink = io.BytesIO()
+    with xlsxwriter.Workbook(sink, {"in_memory": True, "constant_memory": False}) as book:
+        sheet, notes = book.add_worksheet("Decisions"), book.add_worksheet("About")
+        bold, money = book.add_format({"bold": True}), book.add_format({"num_format": "#,##0.00"})
+        for column, name in enumerate(_TAKEN):
+            sheet.write_string(0, column, name, bold)
+        for line, row in enumerate(rows[:_SHEET_ROWS], start=1):
+            for column, name in enumerate(_TAKEN):
+                value = row[name]
+                if name == "exposure" and value is not None:
+                    sheet.write_number(line, column, float(value), money)
+                else:
+                    sheet.write_string(line, column, _cell(value))
+        sheet.set_column(0, len(_TAKEN), 18)
+        sheet.freeze_panes(1, 1)
+        for line, (name, value) in enumerate(about):
+            notes.write_string(line, 0, name, bold)
+            notes.write_string(line, 1, value)
+    return sink.getvalue()
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value)

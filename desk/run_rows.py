@@ -1,0 +1,299 @@
+"""A run's rows as the desk lists them: filtered, counted and sorted by DuckDB.
+
+Read from the enriched parts (the change of each listed customer from `decisions.csv`) into memory
+alone; the few runs looked at last are kept, as a page asks many small questions of one run. Which
+columns a page shows and what a decision means is not decided here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.rows import NAIRA
+from nightscreen.steps.policy.engine import locked_connection
+from nightscreen.storage.decision_files import CSV_FILE
+from nightscreen.storage.quarantine import GUARDED_PATTERN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from duckdb import DuckDBPyConnection
+
+    from nightscreen.storage.journal.runs import RunRecord
+
+MEMORY: Final = "256MB"
+RUNS_KEPT: Final = 3
+PAGE_ROWS: Final = 50
+MOST_VALUES: Final = 12
+"""Values of a facet that are shown; the most frequent ones, and those chosen."""
+_HEADINGS: Final = {
+    "branch": ("branch", "branch_name", "branch_code"),
+    "officer": (
+        *("officer", "loan_officer", "account_officer", "credit_officer"),
+        *("relationship_officer", "relationship_manager"),
+    ),
+}
+"""Columns of the lender's own that say who looks after a customer, by how they are headed."""
+BANDS: Final = (
+    ("under ₦50,000", None, 50_000),
+    ("₦50,000 to ₦200,000", 50_000, 200_000),
+    ("₦200,000 to ₦1,000,000", 200_000, 1_000_000),
+    ("₦1,000,000 and more", 1_000_000, None),
+)
+UNKNOWN: Final = "unknown"
+FACETS: Final = ("decision", "reason", "branch", "officer", "new", "exposure")
+SORTS: Final = {
+    "exposure": "exposure DESC NULLS LAST",
+    "customer": "customer_id",
+    "decision": "CASE decision WHEN 'decline' THEN 0 WHEN 'review' THEN 1 WHEN 'undecided' THEN 2"
+    " ELSE 3 END",
+    "branch": "branch NULLS LAST",
+    "officer": "officer NULLS LAST",
+    "new": "new NULLS LAST",
+}
+_STATUSES = tuple(f"{check.value}_status" for check in Check)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What of a run is asked for.
+
+    Attributes:
+        chosen: the values chosen of each facet.
+        search: the beginning of a customer id.
+        sort: a key of `SORTS`.
+    """
+
+    chosen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    search: str = ""
+    sort: str = "exposure"
+
+    def pairs(self, *, without: str = "") -> list[tuple[str, str]]:
+        """Return the filter as parameters of an address."""
+        pairs = [
+            (name, value)
+            for name, values in self.chosen.items()
+            if name != without
+            for value in values
+        ]
+        if self.search:
+            pairs.append(("search", self.search))
+        if self.sort != "exposure":
+            pairs.append(("sort", self.sort))
+        return pairs
+
+    def words(self) -> str:
+        """Return the filter in words, as a file that is taken out bears it."""
+        said = [f"{name}: {', '.join(values)}" for name, values in self.chosen.items() if values]
+        if self.search:
+            said.append(f"customer id begins with {self.search}")
+        return "; ".join(said) or "all customers"
+
+
+class RunRows:
+    """One run's rows in memory."""
+
+    def __init__(self, connection: DuckDBPyConnection, rows: int) -> None:
+        self._connection = connection
+        self.rows = rows
+
+    def page(self, asked: Filter, start: int, number: int = PAGE_ROWS) -> list[dict[str, Any]]:
+        """Return rows of a filter in its order."""
+        where, values = _where(asked)
+        order = SORTS.get(asked.sort, SORTS["exposure"])
+        sql = (
+            f"SELECT * FROM run WHERE {where} ORDER BY {order}, row LIMIT {int(number)}"  # noqa: S608 - words of ours
+            f" OFFSET {int(start)}"
+        )
+        return self._ask(sql, values)
+
+    def count(self, asked: Filter) -> int:
+        """Return how many rows a filter has."""
+        where, values = _where(asked)
+        sql = f"SELECT count(*) AS n FROM run WHERE {where}"  # noqa: S608 - words of ours
+        return int(self._ask(sql, values)[0]["n"])
+
+    def facets(self, asked: Filter) -> dict[str, list[tuple[str, int]]]:
+        """Return values and rows of each facet; of its own choice each facet is free."""
+        return {name: self._facet(name, asked) for name in FACETS}
+
+    def _facet(self, name: str, asked: Filter) -> list[tuple[str, int]]:
+        where, values = _where(asked, without=name)
+        source = f"SELECT unnest(reasons) AS value FROM run WHERE {where}"  # noqa: S608 - words of ours
+        if name != "reason":
+            source = f"SELECT {_VALUE[name]} AS value FROM run WHERE {where}"  # noqa: S608 - the same
+        sql = (
+            f"SELECT value, count(*) AS n FROM ({source}) WHERE value IS NOT NULL"  # noqa: S608 - the same
+            " GROUP BY value ORDER BY n DESC, value"
+        )
+        found = [(row["value"], row["n"]) for row in self._ask(sql, values)]
+        chosen = asked.chosen.get(name, ())
+        shown = [each for at, each in enumerate(found) if at < MOST_VALUES or each[0] in chosen]
+        missing = set(chosen) - {value for value, _ in shown}
+        return [*shown, *((value, 0) for value in sorted(missing))]
+
+    def next_after(self, customer_id: str) -> tuple[str | None, int, int]:
+        """Return who follows a customer on the list to work on, the customer's place, its length.
+
+        The list holds what is not approved, worst exposure first.
+        """
+        sql = (
+            "WITH list AS (SELECT customer_id, row_number() OVER (ORDER BY exposure DESC NULLS"
+            " LAST, row) AS place FROM run WHERE decision IN ('decline', 'review', 'undecided')),"
+            " own AS (SELECT coalesce(max(place), 0) AS place FROM list WHERE customer_id = ?)"
+            " SELECT (SELECT customer_id FROM list WHERE place = own.place + 1) AS next, place,"
+            " (SELECT count(*) FROM list) AS n FROM own"
+        )
+        row = self._ask(sql, [customer_id])[0]
+        return row["next"], int(row["place"]), int(row["n"])
+
+    def _ask(self, sql: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+        cursor = self._connection.cursor()  # pages are made in several threads
+        try:
+            asked = cursor.execute(sql, list(values))
+            names = [each[0] for each in asked.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in asked.fetchall()]
+        finally:
+            cursor.close()
+
+
+_VALUE = {
+    "decision": "decision",
+    "branch": "branch",
+    "officer": "officer",
+    "new": "new",
+    "exposure": "CASE WHEN exposure IS NULL THEN 'unknown' "
+    + " ".join(f"WHEN exposure < {top} THEN '{name}'" for name, _, top in BANDS if top)
+    + f" ELSE '{BANDS[-1][0]}' END",
+}
+
+
+def _where(asked: Filter, *, without: str = "") -> tuple[str, list[Any]]:
+    """Return a condition and its values."""
+    said, values = ["true"], []
+    for name, chosen in asked.chosen.items():
+        if name == without or not chosen or name not in FACETS:
+            continue
+        marks = ", ".join("?" * len(chosen))
+        if name == "reason":
+            said.append(f"list_has_any(reasons, [{marks}])")
+        else:
+            said.append(f"({_VALUE[name]}) IN ({marks})")
+        values.extend(chosen)
+    if asked.search:
+        said.append("starts_with(lower(customer_id), lower(?))")
+        values.append(asked.search)
+    return " AND ".join(said), values
+
+
+class RunRowsCache:
+    """Keeps the rows of the runs looked at last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, int], RunRows] = OrderedDict()
+
+    def of(self, run: RunRecord) -> RunRows | None:
+        """Return a run's rows; None where its files are not on this machine, or gone."""
+        parts = sorted((Path(run.folder) / "enriched").glob("part-*.parquet"))
+        if not parts:
+            return None
+        key = (run.run_id, max(part.stat().st_mtime_ns for part in parts))
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = _read(Path(run.folder), parts)
+            self._kept.move_to_end(key)
+            while len(self._kept) > RUNS_KEPT:
+                self._kept.popitem(last=False)
+            return self._kept[key]
+
+
+def _read(folder: Path, parts: Sequence[Path]) -> RunRows:
+    schema = pq.read_schema(parts[0])
+    columns = ["customer_id", "decision", "reasons", "policy", *_STATUSES]
+    columns += [name for name in ("exposure",) if name in schema.names]
+    own = {name: _headed(schema.names, headings) for name, headings in _HEADINGS.items()}
+    columns += [column for column in own.values() if column is not None]
+    wanted = list(dict.fromkeys(each for each in columns if each in schema.names))
+    table = pa.concat_tables([pq.read_table(part, columns=wanted) for part in parts])
+    made = {
+        name: _text(table[column])
+        if column in table.column_names
+        else pa.nulls(len(table), pa.string())
+        for name, column in {
+            "customer_id": "customer_id",
+            "decision": "decision",
+            "policy": "policy",
+            **{name: column or "" for name, column in own.items()},
+            **{name: name for name in _STATUSES},
+        }.items()
+    }
+    made["reasons"] = table["reasons"]
+    exposed = "exposure" in table.column_names
+    made["exposure"] = table["exposure"] if exposed else pa.nulls(len(table), NAIRA)
+    made["row"] = pa.array(range(len(table)), pa.int32())
+    connection = locked_connection(MEMORY)
+    connection.register("enriched", pa.table(made))
+    connection.register("listed", _changes(folder / CSV_FILE))
+    connection.execute(
+        "CREATE TABLE run AS SELECT enriched.*, listed.change AS new FROM enriched"
+        " LEFT JOIN listed USING (customer_id)"
+    )
+    connection.unregister("enriched")
+    connection.unregister("listed")
+    return RunRows(connection, len(table))
+
+
+def _headed(names: Sequence[str], headings: Sequence[str]) -> str | None:
+    """Return the column that bears one of some headings, however it is written."""
+    plain = {
+        "_".join("".join(c if c.isalnum() else " " for c in name.casefold()).split()): name
+        for name in reversed(names)
+    }
+    return next((plain[each] for each in headings if each in plain), None)
+
+
+def branch_and_officer(row: Mapping[str, Any]) -> list[str]:
+    """Return who looks after a customer, by the lender's own columns of a row."""
+    names = [_headed(list(row), headings) for headings in _HEADINGS.values()]
+    return [str(row[name]) for name in names if name and row[name]]
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    text = column.cast(pa.string())
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+
+
+def _changes(file: Path) -> pa.Table:
+    """Return how each listed customer differs from the night before."""
+    names = ["customer_id", "change"]
+    empty = pa.table({name: pa.array([], pa.string()) for name in names})
+    if not file.exists():
+        return empty
+    try:
+        table = pa_csv.read_csv(
+            file,
+            parse_options=pa_csv.ParseOptions(newlines_in_values=True),
+            convert_options=pa_csv.ConvertOptions(
+                include_columns=names,
+                column_types=dict.fromkeys(names, pa.string()),
+                strings_can_be_null=True,
+                null_values=[""],
+            ),
+        )
+    except (pa.ArrowInvalid, OSError):  # not ours any more: somebody saved over it
+        return empty
+    plain = pc.replace_substring_regex(
+        table["customer_id"], pattern=GUARDED_PATTERN, replacement=r"\1"
+    )
+    return table.set_column(0, "customer_id", plain)

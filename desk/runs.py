@@ -1,0 +1,169 @@
+"""The pages of runs: the list, one run live, its report and its files; stopping and resuming."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import FileResponse, Response
+
+from nightscreen.desk.pages import REPORT_POLICY, onward
+from nightscreen.desk.visit import DeskError
+from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.steps.ops.run_status import condition_of, deadline_words, ending
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.journal.read_only import look_into
+from nightscreen.storage.journal.runs import KILLED, RUNNING
+
+if TYPE_CHECKING:
+    from nightscreen.desk.visit import Visit
+    from nightscreen.storage.journal.runs import RunRecord
+
+SHOWN: Final = 200
+SCREENING: Final = "screen_batch"
+_NO_PERSON: Final = frozenset(
+    {"report.html", "report.json", "problems.csv", "calls.parquet", "changes.parquet"}
+    | {"manifest.json"}
+)
+"""Files without identifiers; the others are taken out by whoever has the right to."""
+
+
+def find_run(visit: Visit) -> RunRecord:
+    """Return the run that the address names.
+
+    Raises:
+        DeskError: there is none.
+    """
+    run = visit.seat.journal.runs.find(visit.request.path_params["run_id"])
+    if run is None:
+        raise DeskError(404, "There is no run of this id. See all of them under Runs.")
+    return run
+
+
+def runs(visit: Visit) -> Response:
+    """List runs, newest first."""
+    return visit.page("runs", runs=visit.seat.journal.runs.newest(limit=SHOWN), ending=_ending)
+
+
+def _ending(run: RunRecord) -> str:
+    held = bool((run.report or {}).get("held")) and not (run.report or {}).get("released")
+    return ending({"state": run.state, "stop_reason": run.stop_reason, "held": held})
+
+
+def run(visit: Visit) -> Response:
+    """Show one run: live while it goes on, with report and files once it has ended."""
+    found = find_run(visit)
+    template = "run_live" if visit.request.headers.get("hx-request") == "true" else "run"
+    return visit.page(
+        template,
+        run=found,
+        facts=facts_of(visit, found),
+        ending=_ending(found),
+        files=files_of(found),
+        open_files=_NO_PERSON,
+        waits=visit.seat.approvals.newest(found.run_id),
+    )
+
+
+def facts_of(visit: Visit, run: RunRecord) -> dict[str, Any]:
+    """Return how a run stands, in words and numbers for a page."""
+    settings = visit.seat.settings
+    look = look_into(
+        settings.home,
+        url=settings.journal_url,
+        data_key=settings.data_key.get_secret_value(),
+        clock=visit.seat.clock,
+    )
+    if look is None:
+        raise DeskError(404, "The journal is not there any more.")
+    with look:
+        facts = condition_of(settings, run.run_id, look, visit.seat.clock)
+    assert facts is not None  # noqa: S101 - the run was found in the same journal
+    facts["deadline"] = deadline_words(facts)
+    facts["live"] = facts["state"] == RUNNING
+    left_s = None
+    if facts["live"] and facts["finish_at"] is not None:
+        left_s = max(0, (facts["finish_at"] - facts["now"]) // MICROS)
+    facts["left_s"] = left_s
+    return facts
+
+
+def files_of(run: RunRecord) -> list[str]:
+    """Return the names of a run's files, as far as they are on this machine."""
+    folder = Path(run.folder)
+    if not folder.is_dir():
+        return []
+    found = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
+    return sorted(
+        each.as_posix() for each in found if not any(part.startswith(".") for part in each.parts)
+    )
+
+
+def file(visit: Visit) -> Response:
+    """Give one file of a run; what holds identifiers is given to those who may take data out."""
+    found, name = find_run(visit), visit.request.path_params["name"]
+    if name not in files_of(found):
+        raise DeskError(404, "This run has no such file.")
+    if name not in _NO_PERSON:
+        visit.require("export")
+        visit.seat.audit.write(visit.name, "file taken out", run_id=found.run_id, file=name)
+    path = Path(found.folder) / name
+    return FileResponse(path, filename=f"{found.run_id}-{path.name}")
+
+
+def report(visit: Visit) -> Response:
+    """Give a run's report as it is shown inside its page."""
+    path = Path(find_run(visit).folder) / "report.html"
+    if not path.is_file():
+        raise DeskError(404, "This run has no report yet.")
+    return Response(
+        path.read_bytes(),
+        media_type="text/html; charset=utf-8",
+        headers={"content-security-policy": REPORT_POLICY, "x-frame-options": "SAMEORIGIN"},
+    )
+
+
+def stop(visit: Visit) -> Response:
+    """Ask a run to stop in good order."""
+    found = find_run(visit)
+    facts = facts_of(visit, found)
+    if not facts["live"]:
+        raise DeskError(409, "This run is not under way; there is nothing to stop.")
+    visit.seat.starter.stop(found.run_id, facts["pid"])
+    visit.seat.audit.write(visit.name, "run stopped", run_id=found.run_id)
+    return onward(f"/runs/{found.run_id}")
+
+
+def resume(visit: Visit) -> Response:
+    """Resume a run that was stopped or killed, under another cap where one is given."""
+    found = find_run(visit)
+    if found.flow != SCREENING:
+        raise DeskError(409, "Only screenings are resumed here; the others by their command.")
+    if found.state not in {"stopped", KILLED}:
+        raise DeskError(409, "This run is not one that can be resumed.")
+    if found.run_id in {each.run_id for each in visit.seat.approvals.waiting()}:
+        raise DeskError(409, "This run waits for approval; it goes on once it is approved.")
+    given: dict[str, Any] = {"run": found.run_id}
+    cap = visit.text("max_spend", 20).replace(",", "").replace("₦", "")
+    if cap:
+        given["max_spend"] = cap
+    try:
+        parameters = ScreenBatch.model_validate(given)
+    except ValueError:
+        raise DeskError(400, "Write the most to spend in naira, such as 250000.") from None
+    start(visit, parameters)
+    visit.seat.audit.write(visit.name, "run resumed", run_id=found.run_id, max_spend=cap)
+    return onward(f"/runs/{found.run_id}")
+
+
+def start(visit: Visit, parameters: ScreenBatch) -> None:
+    """Start a run.
+
+    Raises:
+        DeskError: it cannot be started.
+    """
+    try:
+        visit.seat.starter.start(parameters)
+    except UsageError as error:
+        raise DeskError(503, str(error)) from None

@@ -1,0 +1,48 @@
+"""A desk over two nights that were screened in this process."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.desk.office import Office
+from tests.screening import CONSENT, World, customer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BRANCHES = ("Lagos", "Kano", "Ibadan")
+
+
+def borrowers(number: int) -> list[dict[str, str]]:
+    """Return made-up borrowers of three branches; every second one consented."""
+    return [
+        customer(
+            each,
+            Branch=BRANCHES[each % 3],
+            **{"Loan Officer": f"Officer {each % 4}"},
+            **(CONSENT if each % 2 else {"consent_reference": "", "consented_at": ""}),
+        )
+        for each in range(1, number + 1)
+    ]
+
+
+@pytest.fixture(scope="session")
+def screened(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A HOME and an output folder of two nights; copied by whoever changes it."""
+    folder = tmp_path_factory.mktemp("screened")
+    world = World(folder)
+    world.screen(borrowers(60), batch="portfolio")
+    world.screen(borrowers(60), batch="portfolio")
+    return folder
+
+
+@pytest.fixture
+def bank(screened: Path, tmp_path: Path) -> Iterator[Office]:
+    """A desk over a copy of the two nights' journal; the runs' folders are shared."""
+    shutil.copytree(screened / "home", tmp_path / "home")
+    with Office(tmp_path) as office:
+        yield office

@@ -1,0 +1,278 @@
+"""The pages an analyst works on: runs, decisions, a customer; what each role sees of them."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING
+
+import openpyxl
+import pytest
+
+if TYPE_CHECKING:
+    from tests.desk.office import Office
+
+ROW = re.compile(r'<tr><th scope="row"><a href="/customers/([^"?]+)')
+
+
+def newest(bank: Office) -> str:
+    """Return the id of the last run."""
+    return bank.journal.runs.newest(limit=1)[0].run_id
+
+
+def listed(page: str) -> list[str]:
+    """Return the customers of a list."""
+    return ROW.findall(page)
+
+
+def facet(page: str, name: str) -> dict[str, int]:
+    """Return a facet's values and rows."""
+    part = page.partition(f'id="f-{name}"')[2].partition("</ul>")[0]
+    found = re.findall(r">([^<>]+) <span>([\d,]+)</span>", part)
+    return {value: int(rows.replace(",", "")) for value, rows in found}
+
+
+def test_tonight_says_how_the_night_went_and_what_waits(bank: Office) -> None:
+    """Rows to review, naira and nights stand on the front page, with links to them."""
+    page = bank.browser("analyst").get("/").text
+    assert "<h1>Tonight</h1>" in page
+    assert "60 checked" in page
+    assert f"/runs/{newest(bank)}/decisions?decision=decline" in page
+    assert "Wallet lasts" in page
+    assert "Spend" in page
+
+
+def test_page_names_its_entry_in_the_navigation(bank: Office) -> None:
+    """The heading and the entry are one word, and the entry says that it is the present page."""
+    browser = bank.browser("approver", "auditor", "administrator")
+    for path, word in (("/", "Tonight"), ("/runs", "Runs"), ("/decisions", "Decisions")):
+        page = browser.get(path).text
+        assert f"<h1>{word}</h1>" in page
+        assert f'<a href="{path}" aria-current="page">{word}' in page
+
+
+def test_run_shows_numbers_report_and_files(bank: Office) -> None:
+    """Every file is a link of its name; the report stands inside the page under its own policy."""
+    run = newest(bank)
+    browser = bank.browser("analyst")
+    page = browser.get(f"/runs/{run}").text
+    assert f"<h1>{run}</h1>" in page
+    for name in ("decisions.csv", "report.json", "enriched/part-00000.parquet"):
+        assert f'<a href="/runs/{run}/files/{name}">{name}</a>' in page
+    report = browser.get(f"/runs/{run}/report")
+    assert "sandbox" in report.headers["content-security-policy"]
+    assert "script-src" not in report.headers["content-security-policy"]
+    taken = browser.get(f"/runs/{run}/files/decisions.csv")
+    assert taken.text.startswith("customer_id,")
+    assert "file taken out" in bank.actions()
+
+
+def test_files_with_identifiers_are_a_right_of_their_own(bank: Office) -> None:
+    """An auditor reads the report; taking rows out is refused and written down."""
+    run = newest(bank)
+    browser = bank.browser("auditor")
+    assert browser.get(f"/runs/{run}/files/report.json").status_code == 200
+    assert browser.get(f"/runs/{run}/files/decisions.csv").status_code == 403
+    assert browser.get(f"/runs/{run}/decisions.csv").status_code == 403
+    refused = bank.seat.audit.entries(action="refused")
+    assert [each["detail"]["needs"] for each in refused] == ["export", "export"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../report.json", "..%2f..%2fhome%2fdata.key", "%2fetc%2fpasswd", ".hidden", "enriched"],
+)
+def test_only_a_runs_own_files_are_given(bank: Office, name: str) -> None:
+    """No path leads out of a run's folder."""
+    answer = bank.browser("analyst").get(f"/runs/{newest(bank)}/files/{name}")
+    assert answer.status_code == 404
+
+
+def test_ids_of_no_run_and_no_customer_are_said_plainly(bank: Office) -> None:
+    """A made-up id is 404 with what to do, on every page that takes one."""
+    browser = bank.browser("analyst")
+    for path in ("/runs/none", "/runs/none/decisions", "/runs/none/report", "/customers/NOBODY"):
+        answer = browser.get(path)
+        assert answer.status_code == 404
+        assert 'role="alert"' in answer.text
+
+
+def test_facets_count_narrow_and_add_up(bank: Office) -> None:
+    """A facet's number is what its choice leaves; two values of one facet add up."""
+    browser, run = bank.browser("analyst"), newest(bank)
+    page = browser.get(f"/runs/{run}/decisions").text
+    decided, branches = facet(page, "decision"), facet(page, "branch")
+    assert sum(decided.values()) == 60
+    assert branches == {"Lagos": 20, "Kano": 20, "Ibadan": 20}
+    assert sum(facet(page, "officer").values()) == 60
+    kano = browser.get(f"/runs/{run}/decisions?branch=Kano").text
+    assert len(listed(kano)) == 20
+    assert facet(kano, "branch") == branches
+    assert sum(facet(kano, "decision").values()) == 20
+    both = browser.get(f"/runs/{run}/decisions?branch=Kano&branch=Lagos&decision=approve").text
+    assert set(facet(both, "decision")) == set(decided)
+    approved = facet(browser.get(f"/runs/{run}/decisions?branch=Lagos").text, "decision")
+    kanos = facet(kano, "decision")
+    assert len(listed(both)) == approved["Approve"] + kanos["Approve"]
+
+
+def test_list_is_sorted_searched_and_paged(bank: Office) -> None:
+    """Worst exposure first; by customer where asked; a search finds the beginning of an id."""
+    browser, run = bank.browser("analyst"), newest(bank)
+    page = browser.get(f"/runs/{run}/decisions").text
+    assert listed(page)[0] == "C60"
+    assert len(listed(page)) == 50
+    second = listed(browser.get(f"/runs/{run}/decisions?page=1").text)
+    assert len(second) == 10
+    assert not set(second) & set(listed(page))
+    by_id = listed(browser.get(f"/runs/{run}/decisions?sort=customer").text)
+    assert by_id == sorted(by_id)
+    found = listed(browser.get(f"/runs/{run}/decisions?search=c5&sort=customer").text)
+    assert found == ["C5", *(f"C5{digit}" for digit in range(10))]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "decision=' OR 1=1 --",
+        "branch='); DROP TABLE run; --",
+        "reason=x'] || (SELECT 1)",
+        "sort=customer_id;DROP TABLE run",
+        "page=-1",
+        "page=99999999",
+        "page=zzz",
+        "search=%25%00",
+    ],
+)
+def test_hostile_filters_are_values_and_nothing_else(bank: Office, query: str) -> None:
+    """What is written into an address is compared, never run."""
+    browser, run = bank.browser("analyst"), newest(bank)
+    assert browser.get(f"/runs/{run}/decisions?{query}").status_code == 200
+    assert sum(facet(browser.get(f"/runs/{run}/decisions").text, "decision").values()) == 60
+
+
+def test_what_is_taken_out_bears_who_when_and_the_filter(bank: Office) -> None:
+    """CSV and workbook hold the rows shown, and say whose they are; the audit has both."""
+    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
+    text = browser.get(f"/runs/{run}/decisions.csv?branch=Kano").text
+    lines = text.lstrip("\ufeff").splitlines()
+    assert lines[0].startswith("customer_id,decision,why")
+    assert sum(line.startswith("C") for line in lines[1:]) == 20
+    assert "# taken out by: Ada" in text
+    assert "# filter: branch: Kano" in text
+    book = openpyxl.load_workbook(
+        io.BytesIO(browser.get(f"/runs/{run}/decisions.xlsx?branch=Kano").content)
+    )
+    assert book["Decisions"].max_row == 21
+    about = {row[0].value: row[1].value for row in book["About"].iter_rows()}
+    assert about["taken out by"] == "Ada"
+    assert bank.actions().count("list taken out") == 2
+
+
+def test_customer_shows_the_decision_and_each_piece_of_evidence(bank: Office) -> None:
+    """Name, last digits, reasons in words, a card a check; the BVN itself stands nowhere."""
+    page = bank.browser("analyst").get("/customers/C59").text
+    assert "<h1>C59</h1>" in page
+    assert "BVN ending 0059" in page
+    assert "22000000059" not in page
+    for card in ("Karma blacklist", "Bank account", "Credit history"):
+        assert f'aria-label="{card}"' in page
+    assert "Lagos" in page or "Kano" in page or "Ibadan" in page
+    assert '<option value="">Choose' in page
+
+
+def test_evidence_closes_when_consent_ends(bank: Office) -> None:
+    """A year after consent the card of the credit history says so and shows nothing."""
+    browser = bank.browser("analyst")
+    open_card = browser.get("/customers/C59").text.partition('aria-label="Credit history"')[2]
+    assert "no consent" not in open_card.partition("</section>")[0]
+    bank.clock.forward(days=400)
+    later = bank.browser("analyst", name="later").get("/customers/C59").text
+    card = later.partition('aria-label="Credit history"')[2].partition("</section>")[0]
+    assert "no consent" in card
+    assert "ended on" in card
+    assert "<dl>" not in card
+
+
+def test_review_is_saved_and_the_next_customer_follows(bank: Office) -> None:
+    """A review stands in the journal under the reviewer's name, as one that came back in a list."""
+    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
+    work = browser.get(f"/runs/{run}/decisions?decision=review&decision=decline").text
+    first, second = listed(work)[:2]
+    page = browser.get(f"/customers/{first}?run={run}").text
+    assert f'action="/customers/{second}"' in page
+    saved = browser.post(
+        f"/customers/{first}/review",
+        f"/customers/{first}?run={run}",
+        run=run,
+        decision="approve",
+        reason="Settled since, proof seen",
+        note="letter of 3 March",
+    )
+    assert saved.status_code == 303, saved.text
+    assert "The review is saved." in browser.get(saved.headers["location"]).text
+    key = bank.journal.pseudonyms.customer("portfolio", first)
+    (stored,) = bank.seat.reviews.of_customer(key)
+    assert (stored.reviewer, stored.decision) == ("Ada", "approve")
+    assert stored.note == "Settled since, proof seen. letter of 3 March"
+    assert bank.seat.audit.entries(customer_id=first, action="review saved")
+
+
+def test_refused_review_keeps_what_was_typed(bank: Office) -> None:
+    """Without a decision, or overriding without a word why, nothing is saved and nothing lost."""
+    browser, run = bank.browser("analyst"), newest(bank)
+    first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
+    for decision, note in (("", "my long note"), ("approve", "")):
+        answer = browser.post(
+            f"/customers/{first}/review",
+            f"/customers/{first}",
+            run=run,
+            decision=decision,
+            reason="",
+            note=note,
+        )
+        assert answer.status_code == 400
+        assert f">{note}</textarea>" in answer.text
+    key = bank.journal.pseudonyms.customer("portfolio", first)
+    assert bank.seat.reviews.of_customer(key) == []
+
+
+def test_overriding_is_a_right_of_its_own(bank: Office) -> None:
+    """A reviewer from whom it was taken may agree with the policy and no more."""
+    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
+    bank.seat.accounts.change("Ada", [], {"override": False})
+    first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
+    fields = {"run": run, "reason": "The policy is right", "note": "seen"}
+    path = f"/customers/{first}/review"
+    assert (
+        browser.post(path, f"/customers/{first}", decision="approve", **fields).status_code == 403
+    )
+    assert (
+        browser.post(path, f"/customers/{first}", decision="decline", **fields).status_code == 303
+    )
+
+
+@pytest.mark.parametrize(
+    ("role", "seen", "refused"),
+    [
+        ("administrator", ["/", "/users"], ["/runs", "/decisions", "/customers/C1", "/audit"]),
+        ("privacy", ["/", "/runs", "/customers/C1"], ["/users", "/audit"]),
+        ("auditor", ["/", "/runs", "/customers/C1", "/audit"], ["/users"]),
+        ("analyst", ["/", "/runs", "/customers/C1"], ["/users", "/audit"]),
+    ],
+)
+def test_role_sees_its_pages_and_no_others(
+    bank: Office, role: str, seen: list[str], refused: list[str]
+) -> None:
+    """What a role may not see is 403, whether or not it is there."""
+    browser = bank.browser(role)
+    assert {path: browser.get(path).status_code for path in seen} == dict.fromkeys(seen, 200)
+    assert {path: browser.get(path).status_code for path in refused} == dict.fromkeys(refused, 403)
+
+
+def test_reader_changes_nothing(bank: Office) -> None:
+    """An auditor's forms are refused even where they bear the right token."""
+    browser, run = bank.browser("auditor"), newest(bank)
+    for path in (f"/runs/{run}/stop", f"/runs/{run}/resume", "/customers/C1/review"):
+        assert browser.post(path, "/", decision="approve").status_code == 403
+    assert bank.starts.started == []
