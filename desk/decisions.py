@@ -9,7 +9,7 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any, Final
 
-import xlsxwriter
+import xlsxwriter  # type: ignore[import-untyped]  # ships no types
 from starlette.responses import Response
 
 from nightscreen.desk.run_rows import FACETS, PAGE_ROWS, SORTS, Filter

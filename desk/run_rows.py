@@ -180,7 +180,8 @@ _VALUE = {
 
 def _where(asked: Filter, *, without: str = "") -> tuple[str, list[Any]]:
     """Return a condition and its values."""
-    said, values = ["true"], []
+    said = ["true"]
+    values: list[Any] = []
     for name, chosen in asked.chosen.items():
         if name == without or not chosen or name not in FACETS:
             continue
