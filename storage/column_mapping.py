@@ -14,11 +14,14 @@ from nightscreen.schemas.rows import KNOWN_COLUMNS, Header, SourceColumn
 from nightscreen.storage import headings as words
 from nightscreen.storage.mapping import Mapping, nearest
 from nightscreen.storage.quarantine import unescape_formula
+from nightscreen.storage.raw_table import MOST_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+LONGEST_HEADING = 120
+"""Characters of a column's name; what is longer is a note, or text that ran into the headings."""
 CONSENT_HINTS = ("consent", "withdraw", "revok", "optout")
 
 
@@ -74,8 +77,16 @@ class _Names:
     """The headings of a file, tidied and made unique; without the columns of a quarantine file."""
 
     def __init__(self, path: Path, raw: Sequence[str]) -> None:
+        if len(raw) > MOST_COLUMNS:
+            raise InputError(
+                f"{path}: {len(raw)} columns, over {MOST_COLUMNS}; leave out what is not needed"
+            )
         tidied = [words.tidy(heading) for heading in raw]
         self.findings: list[str] = []
+        long = sum(1 for heading in tidied if len(heading) > LONGEST_HEADING)
+        if long:
+            self.findings.append(f"{_count(long, 'heading')} cut to {LONGEST_HEADING} characters.")
+            tidied = [heading[:LONGEST_HEADING].rstrip() for heading in tidied]
         self.quarantine_at = _quarantine_columns(tidied)
         self.positions = list(range(len(tidied)))
         if self.quarantine_at is not None:

@@ -11,15 +11,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.schemas.rows import RefusedRow
+from nightscreen.storage.raw_table import BROKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MOST_LINES = 100
 """How many lines one record may span; a quote open for longer is a stray one."""
-
-BROKEN = "broken"
-"""The code of a row that cannot be split into the file's columns."""
 
 STRAY_QUOTE = 'a quotation mark is out of place; write "" for one inside a quoted value'
 STRAY_RETURN = "a line end inside a value without quotation marks"
@@ -48,6 +46,12 @@ def records(
     """
     at = 0
     while at < len(lines):
+        parts = _split_at_returns(lines[at], separator, width)
+        if parts:
+            for number, fields in enumerate(parts, start=1):
+                yield CsvRecord(first_line + at, int(number == len(parts)), fields, None)
+            at += 1
+            continue
         record = _next(lines, at, separator, width)
         if (
             record.fault
@@ -58,6 +62,18 @@ def records(
             return
         yield record._replace(line=first_line + at)
         at += record.taken
+
+
+def _split_at_returns(line: str, separator: str, width: int | None) -> list[list[str]]:
+    """Return the rows of a line in which carriage returns stand for line ends, or nothing.
+
+    They do where each part is a row by itself; else they stand inside a value.
+    """
+    bare = line.removesuffix("\r")
+    if "\r" not in bare or '"' in line or width is None:
+        return []
+    parts = [part.split(separator) for part in bare.split("\r") if part.strip()]
+    return parts if all(len(fields) == width for fields in parts) else []
 
 
 def _may_go_on(record: CsvRecord, at: int, lines: Sequence[str]) -> bool:

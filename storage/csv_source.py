@@ -18,6 +18,7 @@ import pyarrow.csv as pa_csv
 from nightscreen.schemas.rows import RefusedRow, SourceBatch
 from nightscreen.storage import csv_careful as careful
 from nightscreen.storage.raw_table import RawTable, numbered_names, regroup, text_batch
+from nightscreen.storage.text_stream import LONE_RETURN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 QUOTE, NEWLINE, RETURN = b'"\n\r'
+LONGEST_LINE = 16 << 20
+"""Bytes of a line: beyond it is no row, but a file without line ends."""
 TAIL_BYTES = 1 << 20
 """How much text may follow the last whole record before its open quote is judged a stray one."""
 
@@ -125,7 +128,7 @@ def _pieces(text: TextFile, shape: Shape) -> Iterator[SourceBatch]:
     """Yield the rows of a file, a segment at a time."""
     pending = b""
     line = shape.first_line
-    for block in _below_headings(text.blocks(), shape.first_line - 1):
+    for block in _bounded_lines(_below_headings(text.blocks(), shape.first_line - 1), shape):
         pending += block
         piece, used, lines = _segment(pending, line, shape, final=False)
         if piece is not None:
@@ -136,6 +139,27 @@ def _pieces(text: TextFile, shape: Shape) -> Iterator[SourceBatch]:
         if piece is not None:
             yield piece
         pending, line = pending[used:], line + lines
+
+
+def _bounded_lines(blocks: Iterator[bytes], shape: Shape) -> Iterator[bytes]:
+    """Cut lines that are longer than any row: they break as rows, and reading goes on below.
+
+    Where such a line has carriage returns alone, its program went over to them midway: each then
+    ends a line.
+    """
+    length = 0
+    for whole in blocks:
+        block = whole
+        end = block.find(b"\n")
+        if length + (len(block) if end < 0 else end) > LONGEST_LINE:
+            if LONE_RETURN.search(block[:-1]):
+                block = LONE_RETURN.sub(b"\n", block)
+            else:
+                first = shape.separator.encode() * shape.width if length <= LONGEST_LINE else b""
+                block = first + (b"" if end < 0 else block[end:])
+            end = block.find(b"\n")
+        length = length + len(whole) if end < 0 else len(block) - block.rfind(b"\n") - 1
+        yield block
 
 
 def _below_headings(blocks: Iterator[bytes], lines: int) -> Iterator[bytes]:

@@ -7,12 +7,12 @@ Numbers never pass through a float. What headings mean belongs to `understanding
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import RefusedRow, SourceBatch
-from nightscreen.storage.csv_careful import BROKEN
-from nightscreen.storage.raw_table import RawTable, regroup, text_batch
+from nightscreen.storage.raw_table import BROKEN, MOST_COLUMNS, RawTable, regroup, text_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 PIECE_ROWS = 2048
 LONGEST_LINE = 16 << 20
+SHOWN_OF_LONGEST = 1000
+"""How much of a line that is too long is kept."""
+BROKEN_OBJECT = "not one whole JSON object; put each value under its heading"
+HALF_CHARACTER = "half a character (\\ud800 to \\udfff alone); write the whole one"
+NEW_KEYS = (
+    f"keys beyond the {MOST_COLUMNS} different ones that a file may have; give every line the same"
+)
+_MAY_BE_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class _Number(str):
@@ -46,10 +54,15 @@ def read_jsonl(text: TextFile) -> RawTable:
     keys: dict[str, None] = {}
     for _, line in _lines(text):
         row = _parsed(line)
-        if row is not None:
-            keys.update(dict.fromkeys(row))
+        if isinstance(row, dict):
+            new = row.keys() - keys
+            if len(keys) + len(new) <= MOST_COLUMNS:
+                keys.update(dict.fromkeys(row))
     if not keys:
-        raise InputError(f"{text.path}: no line holds a JSON object; write one object a line")
+        raise InputError(
+            f"{text.path}: no line holds a JSON object of at most {MOST_COLUMNS} keys; write one "
+            "object a line"
+        )
     headings = tuple(keys)
     return RawTable(
         format="jsonl",
@@ -61,39 +74,55 @@ def read_jsonl(text: TextFile) -> RawTable:
 
 
 def _lines(text: TextFile) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not blank, with their numbers."""
+    """Yield the lines that are not blank, with their numbers.
+
+    Of a line that is too long only the beginning is given, which is no whole object any more.
+    """
     pending = b""
     number = 0
     for block in text.blocks():
-        *lines, pending = (pending + block).split(b"\n")
+        *lines, rest = block.split(b"\n")
+        if not lines:
+            pending += rest if len(pending) <= LONGEST_LINE else b""
+            continue
+        lines[0] = pending + lines[0]
+        pending = rest
         for number, line in enumerate(lines, start=number + 1):  # noqa: B020 - counts on from the last block
             if line.strip():
-                yield number, line.decode()
-        if len(pending) > LONGEST_LINE:
-            raise InputError(
-                f"{text.path}: line {number + 1} is over 16 MB; write one object a line"
-            )
+                yield number, _shortened(line).decode(errors="replace")
     if pending.strip():
-        yield number + 1, pending.decode()
+        yield number + 1, _shortened(pending).decode(errors="replace")
 
 
-def _parsed(line: str) -> dict[str, object] | None:
-    """Return the object of a line, or None where it is broken."""
+def _shortened(line: bytes) -> bytes:
+    return line if len(line) <= LONGEST_LINE else line[:SHOWN_OF_LONGEST]
+
+
+def _parsed(line: str) -> dict[str, object] | str:
+    """Return the object of a line, or what is wrong with it."""
     try:
         row = _DECODER.decode(line.strip())
+        if isinstance(row, dict):
+            if _MAY_BE_HALF.search(line):
+                json.dumps(row, ensure_ascii=False).encode()
+            return row
+    except UnicodeEncodeError:
+        return HALF_CHARACTER
     except (ValueError, RecursionError):
-        return None
-    return row if isinstance(row, dict) else None
+        pass
+    return BROKEN_OBJECT
 
 
 def _pieces(text: TextFile, headings: tuple[str, ...]) -> Iterator[SourceBatch]:
+    known = frozenset(headings)
     rows: list[list[str | None]] = []
     lines: list[int] = []
     broken: list[RefusedRow] = []
     for number, line in _lines(text):
         row = _parsed(line)
-        if row is None:
-            broken.append(_refused(number, line, len(headings)))
+        fault = row if isinstance(row, str) else None if known.issuperset(row) else NEW_KEYS
+        if isinstance(row, str) or fault:
+            broken.append(_refused(number, line, len(headings), fault or BROKEN_OBJECT))
         else:
             rows.append([_text(row.get(key)) for key in headings])
             lines.append(number)
@@ -110,10 +139,9 @@ def _piece(
     return SourceBatch(batch.lines, batch.columns, broken)
 
 
-def _refused(number: int, line: str, width: int) -> RefusedRow:
-    """Return a line that is no JSON object, whole in the first column."""
+def _refused(number: int, line: str, width: int, hint: str) -> RefusedRow:
+    """Return a line that cannot be used, whole in the first column."""
     values = (line.strip(), *[None] * (width - 1))
-    hint = "not one whole JSON object; put each value under its heading"
     return RefusedRow(line=number, column="", code=BROKEN, hint=hint, values=values)
 
 

@@ -16,6 +16,9 @@ from pathlib import Path
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import KNOWN_COLUMNS
 
+MOST_BYTES = 1 << 20
+"""A mapping file has a few lines; what is larger is another file, or has no end."""
+_SHOWN = 200
 DATE_ORDERS = ("dmy", "mdy", "ymd")
 KEYS = ("columns", "defaults", "date_order", "sheet", "drop")
 PERSONAL_COLUMNS = frozenset(
@@ -62,8 +65,12 @@ def read_mapping(path: Path) -> Mapping:
     text = _text(path)
     try:
         tree = tomllib.loads(text, parse_float=str)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path}: not valid TOML: {error}; correct that place") from error
+    except RecursionError:
+        raise SettingsError(f"{path}: nested too deeply; a mapping file has one level") from None
+    except ValueError as error:  # also of a number too long for tomllib
+        raise SettingsError(
+            f"{path}: not valid TOML: {str(error)[:_SHOWN]}; correct that place"
+        ) from None
     place = _Place(path, text)
     for key in tree:
         if key not in KEYS:
@@ -80,7 +87,11 @@ def read_mapping(path: Path) -> Mapping:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            start = file.read(MOST_BYTES + 1)
+        if len(start) > MOST_BYTES:
+            raise SettingsError(f"{path}: over {MOST_BYTES >> 20} MB, so no mapping file; name it")
+        return start.decode("utf-8-sig")
     except FileNotFoundError:
         raise SettingsError(f"{path}: there is no such mapping file; check the path") from None
     except IsADirectoryError:
@@ -110,7 +121,7 @@ class _Place:
         line = self._line(key, section)
         where = f"{self.path} line {line}" if line else f"{self.path}"
         table = f"[{section}] " if section else ""
-        return SettingsError(f"{where}: {table}{key} {trouble}")
+        return SettingsError(f"{where}: {table}{key[:_SHOWN]} {trouble}")
 
     def _line(self, key: str, section: str) -> int | None:
         quoted = re.escape(key)

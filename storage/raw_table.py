@@ -9,15 +9,22 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.schemas.rows import SourceBatch
+from nightscreen.schemas.rows import RefusedRow, SourceBatch
+from nightscreen.storage.arrow_bytes import inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from nightscreen.schemas.rows import RefusedRow
+
+BROKEN = "broken"
+"""The code of a row that cannot be split into the file's columns, or read."""
+NUL = "a zero byte inside a value; export the row again"
+MOST_COLUMNS = 2000
+"""Columns of a file; lenders' widest have a few hundred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,7 @@ def regroup(pieces: Iterator[SourceBatch], rows: int) -> Iterator[SourceBatch]:
     held: list[SourceBatch] = []
     size = 0
     for whole in pieces:
-        for piece in _slices(_without_blank_rows(whole), rows):
+        for piece in _slices(_without_nul(_without_blank_rows(whole)), rows):
             held.append(piece)
             size += _size(piece)
             while size >= rows:
@@ -130,6 +137,38 @@ def _without_blank_rows(batch: SourceBatch) -> SourceBatch:
         return batch
     lines = [line for line, kept in zip(batch.lines, keep.to_pylist(), strict=True) if kept]
     return SourceBatch(lines, batch.columns.filter(keep), batch.broken)
+
+
+def _without_nul(batch: SourceBatch) -> SourceBatch:
+    """Refuse rows with a zero byte, which other programs take for the end of a text."""
+    if not batch.columns.num_rows:
+        return batch
+    spoiled = [_has_nul(column) for column in batch.columns.columns]
+    found = [mask for mask in spoiled if mask is not None]
+    if not found:
+        return batch
+    bad = reduce(pc.or_, found)
+    lines = np.asarray(batch.lines)
+    at = np.asarray(bad)
+    values = zip(*(c.to_pylist() for c in batch.columns.filter(bad).columns), strict=True)
+    broken = [
+        RefusedRow(line=int(line), column="", code=BROKEN, hint=NUL, values=_without_zero(cells))
+        for line, cells in zip(lines[at], values, strict=True)
+    ]
+    columns = batch.columns.filter(pc.invert(bad))
+    return SourceBatch(lines[~at].tolist(), columns, [*batch.broken, *broken])
+
+
+def _has_nul(column: pa.Array[Any]) -> pa.Array[Any] | None:
+    """Return which cells hold a zero byte, or None where none does."""
+    ends, data = inside(column)
+    if data[ends[0] : ends[-1]].all():
+        return None
+    return cast("pa.BooleanArray", pc.match_substring(column.fill_null(""), "\0"))
+
+
+def _without_zero(cells: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    return tuple(cell and cell.replace("\0", "\N{REPLACEMENT CHARACTER}") for cell in cells)
 
 
 def _blank(column: pa.Array[Any]) -> pa.Array[Any]:

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BLOCK_BYTES = 256 * 1024
+MOST_SAMPLE_BYTES = 16 * BLOCK_BYTES
 GZIP_MAGIC = b"\x1f\x8b"
 MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
@@ -39,6 +41,11 @@ GARBLED_TOLD = (
     "Some letters look garbled, as when text passes through a wrong encoding before it is saved; "
     "check names with accents against the source."
 )
+LONE_RETURN = re.compile(rb"\r(?!\n)")
+CONTROLS = bytes(set(range(0x20)) - {*b"\t\n\f\r\x1b"})
+"""Bytes that a text hardly has."""
+BINARY_SHARE = 0.1
+"""Share of such bytes from which a file is no text; a stray one breaks its row only."""
 DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
@@ -48,10 +55,10 @@ class TextFile:
 
     Attributes:
         path: the file.
-        encoding: `utf-8`, `utf-16-le`, `utf-16-be`, `utf-32-le` or `windows-1252`.
+        encoding: `utf-8`, UTF-16 or UTF-32 in either order, or `windows-1252`.
         mark_bytes: length of the byte order mark.
         gzipped: whether it is compressed.
-        old_line_ends: whether lines end in a carriage return alone.
+        old_line_ends: whether lines, or some of them, end in a carriage return alone.
         findings: what is to be said about it.
     """
 
@@ -67,12 +74,16 @@ class TextFile:
         blocks = _raw_blocks(self.path, self.mark_bytes, gzipped=self.gzipped)
         if self.encoding != "utf-8":
             blocks = _as_utf8(blocks, self.encoding)
-        for block in blocks:
-            yield block.replace(b"\r", b"\n") if self.old_line_ends else block
+        yield from _with_line_feeds(blocks) if self.old_line_ends else blocks
 
     def sample(self) -> bytes:
-        """Return the first block of the text as UTF-8."""
-        return next(self.blocks(), b"")
+        """Return the beginning of the text as UTF-8: a block, or more where no line ends in it."""
+        start = b""
+        for block in self.blocks():
+            start += block
+            if b"\n" in block or b"\r" in block or len(start) >= MOST_SAMPLE_BYTES:
+                break
+        return start
 
 
 def open_text(path: Path, start: bytes) -> TextFile:
@@ -95,10 +106,36 @@ def open_text(path: Path, start: bytes) -> TextFile:
     if GARBLED.search(sample):
         findings = (*findings, GARBLED_TOLD)
         text = replace(text, findings=findings)
-    if b"\r" in sample and b"\n" not in sample:
-        told = "Lines end in a carriage return alone, as on old Macs."
-        return replace(text, old_line_ends=True, findings=(*findings, told))
+    finding = _about_line_ends(sample)
+    if finding:
+        return replace(text, old_line_ends=True, findings=(*findings, finding))
     return text
+
+
+def _about_line_ends(sample: bytes) -> str | None:
+    """Say where lines end in a carriage return alone, all of them or as many as do not.
+
+    A single one amid other line ends stands inside a value, and breaks its row only.
+    """
+    outside = b'"'.join(sample.split(b'"')[::2])  # in quotes a return is part of a value
+    lone = len(LONE_RETURN.findall(outside))
+    feeds = outside.count(b"\n")
+    if not lone or (feeds > lone and not LONE_RETURN.search(outside[: outside.find(b"\n")])):
+        return None
+    if feeds:
+        return "Line ends are mixed: some are a carriage return alone; each ends a line."
+    return "Lines end in a carriage return alone, as on old Macs."
+
+
+def _with_line_feeds(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Make each carriage return that stands alone a line feed."""
+    held = b""
+    for block in blocks:
+        whole = held + block
+        held = b"\r" if whole.endswith(b"\r") else b""
+        yield LONE_RETURN.sub(b"\n", whole.removesuffix(b"\r") if held else whole)
+    if held:
+        yield b"\n"
 
 
 @contextmanager
@@ -139,15 +176,26 @@ def _encoding(path: Path, start: bytes, *, gzipped: bool) -> tuple[str, int, tup
     if wide := _unmarked_wide(start):
         _require_valid(path, wide, 0, gzipped=gzipped)
         return wide, 0, (f"The file is {wide.upper()} text without a byte order mark.",)
-    if b"\0" in start:
+    if b"\0" in start and _share_of_controls(start) >= BINARY_SHARE:
         raise InputError(f"{path}: not a text file; give CSV, XLSX, Parquet or JSON Lines")
     if _first_fault(_raw_blocks(path, 0, gzipped=gzipped), "utf-8") is None:
         return "utf-8", 0, ()
     return "windows-1252", 0, (_judge_windows(path, gzipped=gzipped),)
 
 
+def _share_of_controls(start: bytes) -> float:
+    return 1 - len(start.translate(None, CONTROLS)) / len(start)
+
+
 def _unmarked_wide(start: bytes) -> str | None:
-    """Return the encoding of UTF-16 text without a mark: every other byte is mostly zero."""
+    """Return the encoding of wide text without a mark.
+
+    Every other byte of UTF-16, three of four bytes of UTF-32 are mostly zero.
+    """
+    fours = len(start) // 4
+    zeros = [start[at::4].count(0) > 0.7 * fours for at in range(4)] if fours else []
+    if zeros[1:3] == [True, True] and zeros[0] != zeros[3]:
+        return "utf-32-be" if zeros[0] else "utf-32-le"
     pairs = len(start) // 2
     mostly = 0.7 * pairs
     if pairs and start[1::2].count(0) > mostly:

@@ -18,13 +18,20 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 from xml.etree.ElementTree import ParseError
 
-import openpyxl
+from openpyxl.reader.excel import ExcelReader
 from openpyxl.utils.exceptions import InvalidFileException
 
 from nightscreen.schemas.errors import InputError
-from nightscreen.storage.headings import HEADER_SEARCH_ROWS
+from nightscreen.schemas.rows import RefusedRow, SourceBatch
+from nightscreen.storage.bounded_workbook import (
+    LAST_ROW,
+    LONGEST_CELL,
+    BoundedArchive,
+    SwollenWorkbookError,
+)
+from nightscreen.storage.headings import HEADER_SEARCH_ROWS, ID_WEIGHT
 from nightscreen.storage.mapping import Mapping, nearest
-from nightscreen.storage.raw_table import RawTable, regroup, text_batch
+from nightscreen.storage.raw_table import BROKEN, RawTable, regroup, text_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,7 +39,6 @@ if TYPE_CHECKING:
 
     from openpyxl.workbook import Workbook
 
-    from nightscreen.schemas.rows import SourceBatch
     from nightscreen.storage.headings import Vocabulary
 
 PIECE_ROWS = 2048
@@ -71,7 +77,7 @@ def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -
     _require_workbook(path)
     with _open(path) as book:
         filled = [name for name in _visible(book) if _first_rows(book, name, 1, skip_blank=True)]
-        sheet, findings = _choose(path, book, filled, mapping)
+        sheet, findings = _choose(path, book, filled, vocabulary, mapping)
         first = _first_rows(book, sheet, HEADER_SEARCH_ROWS)
     rows = [[cell or "" for cell in row] for row in first]
     at, score = vocabulary.header_row(rows)
@@ -123,9 +129,18 @@ def _open(path: Path) -> Iterator[Workbook]:
         try:
             with (
                 path.open("rb") as file,  # by name openpyxl refuses a .csv that is a workbook
-                closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as book,
+                BoundedArchive(file) as archive,
             ):
-                yield book
+                reader = ExcelReader(file, read_only=True, data_only=True)
+                reader.archive = archive
+                reader.read()
+                with closing(reader.wb) as book:
+                    yield book
+        except SwollenWorkbookError as error:
+            raise InputError(
+                f"{path}: {error} unpacks to far more than a sheet holds; save the rows alone as "
+                '"CSV UTF-8"'
+            ) from None
         except UNREADABLE:
             raise _damaged(path) from None
 
@@ -135,9 +150,17 @@ def _visible(book: Workbook) -> list[str]:
 
 
 def _choose(
-    path: Path, book: Workbook, filled: list[str], mapping: Mapping | None
+    path: Path,
+    book: Workbook,
+    filled: list[str],
+    vocabulary: Vocabulary,
+    mapping: Mapping | None,
 ) -> tuple[str, list[str]]:
-    """Return the sheet to read, and what is to be said about the others."""
+    """Return the sheet to read, and what is to be said about the others.
+
+    It is the first that has a heading for `customer_id`, so that a cover sheet before the data is
+    passed over; where none has, the first.
+    """
     wanted = mapping.sheet if mapping else None
     if mapping and wanted:
         titles = {sheet.title.casefold(): sheet.title for sheet in book.worksheets}
@@ -149,12 +172,19 @@ def _choose(
         raise InputError(f"{path}: no visible sheet holds anything; export it again")
     if len(filled) == 1:
         return filled[0], []
-    others = ", ".join(filled[1:])
-    told = (
-        f'The sheet "{filled[0]}" is read; {others} also hold rows. '
+    chosen = next((name for name in filled if _has_id(book, name, vocabulary)), filled[0])
+    others = ", ".join(name for name in filled if name != chosen)
+    finding = (
+        f'The sheet "{chosen}" is read; {others} also hold rows. '
         'Name another in a mapping file: sheet = "...".'
     )
-    return filled[0], [told]
+    return chosen, [finding]
+
+
+def _has_id(book: Workbook, sheet: str, vocabulary: Vocabulary) -> bool:
+    rows = _first_rows(book, sheet, HEADER_SEARCH_ROWS)
+    _, score = vocabulary.header_row([[cell or "" for cell in row] for row in rows])
+    return score >= ID_WEIGHT
 
 
 def _first_rows(
@@ -180,16 +210,39 @@ def _pieces(path: Path, sheet: str, skip: int, width: int) -> Iterator[SourceBat
     with _open(path) as book:
         rows: list[list[str | None]] = []
         lines: list[int] = []
+        broken: list[RefusedRow] = []
         blank: list[str | None] = [None] * width
         for line, row in enumerate(_texts(book, sheet), start=1):
+            if line > LAST_ROW:
+                raise InputError(
+                    f"{path}: a row beyond the last that a sheet can have; open it in a "
+                    "spreadsheet and save it again"
+                )
             if line <= skip or not any(row):
+                continue
+            if any(cell and len(cell) > LONGEST_CELL for cell in row):
+                broken.append(_swollen_row(line, [*row, *blank][:width]))
                 continue
             rows.append([*row, *blank][:width])
             lines.append(line)
             if len(rows) == PIECE_ROWS:
-                yield text_batch(rows, lines, width)
-                rows, lines = [], []
-        yield text_batch(rows, lines, width)
+                yield _piece(rows, lines, broken, width)
+                rows, lines, broken = [], [], []
+        yield _piece(rows, lines, broken, width)
+
+
+def _piece(
+    rows: list[list[str | None]], lines: list[int], broken: list[RefusedRow], width: int
+) -> SourceBatch:
+    batch = text_batch(rows, lines, width)
+    return SourceBatch(batch.lines, batch.columns, broken)
+
+
+def _swollen_row(line: int, row: list[str | None]) -> RefusedRow:
+    """Return a row for quarantine; of the cell that is too long only the beginning stays."""
+    values = tuple(cell and cell[:LONGEST_CELL] for cell in row)
+    hint = f"a cell of over {LONGEST_CELL} characters, which no workbook holds; shorten it"
+    return RefusedRow(line=line, column="", code=BROKEN, hint=hint, values=values)
 
 
 def _texts(book: Workbook, sheet: str) -> Iterator[list[str | None]]:

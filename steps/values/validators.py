@@ -11,10 +11,11 @@ import re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import Action, Flaw, Problem
@@ -30,7 +31,7 @@ from nightscreen.steps.values.columns import (
     stripped,
     where,
 )
-from nightscreen.storage.arrow_bytes import Edges, table_of
+from nightscreen.storage.arrow_bytes import Edges, inside, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +46,12 @@ T_co = TypeVar("T_co", covariant=True)
 
 _EDGE_QUOTES = "='\"`‘’"  # noqa: RUF001  # spreadsheets write '0123 and ="0123" to keep zeros
 _INVISIBLE = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+_MARKS = (
+    r"[\x{ad}\x{180e}\x{200b}\x{200e}\x{200f}\x{202a}-\x{202e}\x{2060}-\x{2064}"
+    r"\x{2066}-\x{2069}\x{feff}]"
+)
+"""RE2 pattern of marks not to be seen; those that join letters of some scripts stay."""
+_FIRST_OF_MARKS = 0xC2
 _UNSEEN = re.compile(f"[{_INVISIBLE}]+")
 _SPACING = re.compile(rf"[\s\-\u2010-\u2015\u2212{_INVISIBLE}]+")
 _GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.0+)?")
@@ -128,8 +135,11 @@ def is_absent(text: str, *, zero_is_value: bool = False) -> bool:
 
 
 def trimmed(text: Column, *, zero_is_value: bool = False) -> Column:
-    """Return a column without outer blanks, and with null where a cell stands for nothing."""
-    bare = stripped(text)
+    """Return a column without outer blanks, and with null where a cell stands for nothing.
+
+    Marks that turn the direction of writing, and others not to be seen, are no part of a value.
+    """
+    bare = stripped(_without_marks(text))
     edges, begins = Edges.of(bare), _absent_begins()
     looks = begins.table[edges.first]
     worded = (looks & begins.WORD > 0) & (edges.lengths <= begins.longest)
@@ -138,6 +148,15 @@ def trimmed(text: Column, *, zero_is_value: bool = False) -> Column:
     if not zero_is_value:
         absent |= matching(bare, r"^0*(?:\.0+)?$", looks & begins.ZERO > 0)
     return where(~absent, bare)
+
+
+def _without_marks(text: Column) -> Column:
+    ends, data = inside(text)
+    if not (data[ends[0] : ends[-1]] >= _FIRST_OF_MARKS).any():
+        return text
+    if not pc.any(pc.match_substring_regex(text, _MARKS)).as_py():
+        return text
+    return cast("Column", pc.replace_substring_regex(text, pattern=_MARKS, replacement=""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,146 @@
+"""A workbook's parts, unpacked with a bound on each text, row and table.
+
+A workbook is an archive, and a few megabytes of it can unpack to more than any machine holds. Here
+no text of a cell, no row and no table of texts grows beyond what an honest workbook has. What the
+cells mean belongs to `workbook_source`.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from typing import IO, TYPE_CHECKING, Any, Literal, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+LONGEST_CELL = 32_767
+"""Characters that a cell of a workbook can hold."""
+LAST_ROW = 1_048_576
+"""The number of the last row that a sheet can have."""
+
+_TEXT_BYTES = 6 * LONGEST_CELL
+"""What a cell's text takes at most where every character is written as `&quot;`."""
+_ROW_BYTES = 4 << 20
+"""Two thousand columns of 2 kB each; the parser holds about forty times as much."""
+_WHOLE_BYTES = 64 << 20
+"""Of a part that is read whole: styles, names of sheets, relations."""
+_STRINGS_BYTES = 512 << 20
+"""Of the table of texts, which the parser keeps in memory: a million rows of 20 such columns."""
+_STRINGS_RATIO = 100
+"""Different texts do not compress so well; only counted from `_WHOLE_BYTES` on."""
+_STRINGS = "sharedStrings"
+_ROW = re.compile(rb"</?(?:\w+:)?(?:row|si)[\s>/]")
+_LONGEST_ENTITY = 16
+_CONTINUED = range(0x80, 0xC0)
+"""Bytes inside a character of UTF-8."""
+
+
+class SwollenWorkbookError(Exception):
+    """A part unpacks to more than an honest workbook has; its text says which part."""
+
+
+class BoundedArchive(zipfile.ZipFile):
+    """A workbook's archive whose parts are read with bounds."""
+
+    def open(
+        self,
+        name: str | zipfile.ZipInfo,
+        mode: Literal["r", "w"] = "r",
+        pwd: bytes | None = None,
+        *,
+        force_zip64: bool = False,
+    ) -> IO[bytes]:
+        """Open a part for reading."""
+        info = name if isinstance(name, zipfile.ZipInfo) else self.getinfo(name)
+        part: Any = _BoundedPart(super().open(info, mode, pwd, force_zip64=force_zip64), info)
+        opened: IO[bytes] = part
+        return opened
+
+
+class _BoundedPart:
+    """One part as a stream: what a text has beyond the bound is left out, the rest refused."""
+
+    def __init__(self, raw: IO[bytes], info: zipfile.ZipInfo) -> None:
+        self._raw = raw
+        self._name = info.filename
+        self._packed = max(1, info.compress_size)
+        self._strings = _STRINGS in info.filename
+        self._total = 0
+        self._since_row = 0
+        self._run = 0  # bytes since the last tag began
+        self._in_tag = False
+        self._leaving_out = False
+        self._tail = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the part."""
+        self._raw.close()
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes; all of them only of a part of moderate size."""
+        if size is None or size < 0:
+            whole = self._raw.read(_WHOLE_BYTES + 1)
+            if len(whole) > _WHOLE_BYTES:
+                raise self._swollen()
+            return whole
+        while block := self._raw.read(min(size, _TEXT_BYTES // 2)):
+            if bounded := self._bounded(block):
+                return bounded
+        return b""
+
+    def _bounded(self, block: bytes) -> bytes:
+        tag = block.find(b"<")
+        if tag < 0:
+            self._run += len(block)
+            self._in_tag = self._in_tag and b">" not in block
+            if self._run > _TEXT_BYTES:
+                block = self._cut(block)
+        else:
+            if self._leaving_out:
+                block, self._leaving_out = block[tag:], False
+            last = block.rfind(b"<")
+            self._run = len(block) - last
+            self._in_tag = block.find(b">", last) < 0
+        self._count(block)
+        self._tail = (self._tail + block)[-_LONGEST_ENTITY:]
+        return block
+
+    def _cut(self, block: bytes) -> bytes:
+        """Return what of a text too long still goes on: up to where no character is broken."""
+        if self._in_tag:
+            raise self._swollen()
+        if self._leaving_out:
+            return b""
+        self._leaving_out = True
+        before = len(self._tail)
+        window = self._tail + block
+        for end in range(before, min(len(window), before + 2 * _LONGEST_ENTITY)):
+            entity = window.rfind(b"&", 0, end)
+            whole = entity < 0 or window.find(b";", entity, end) >= 0
+            if whole and window[end] not in _CONTINUED:
+                return block[: end - before]
+        return b""
+
+    def _count(self, block: bytes) -> None:
+        self._total += len(block)
+        self._since_row = 0 if _ROW.search(block) else self._since_row + len(block)
+        crowded = self._total > _WHOLE_BYTES and self._total > _STRINGS_RATIO * self._packed
+        if self._since_row > _ROW_BYTES or (
+            self._strings and (crowded or self._total > _STRINGS_BYTES)
+        ):
+            raise self._swollen()
+
+    def _swollen(self) -> SwollenWorkbookError:
+        return SwollenWorkbookError(self._name)

@@ -1,0 +1,302 @@
+"""Files made to harm, or mangled beyond reason: each has a bound and one line, other rows go on."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import re
+import tracemalloc
+import zipfile
+from typing import TYPE_CHECKING
+
+import openpyxl
+import pytest
+
+from nightscreen.schemas.errors import InputError, SettingsError
+from nightscreen.steps.intake import Intake
+from nightscreen.storage.mapping import read_mapping
+from nightscreen.storage.tables import TableSource, open_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADINGS = "customer_id,bvn,surname\n"
+MB = 1 << 20
+SHEET_NAMES = b"http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+STRINGS_TYPE = (
+    b'<Override PartName="/xl/sharedStrings.xml" ContentType="application/vnd.openxmlformats-'
+    b'officedocument.spreadsheetml.sharedStrings+xml"/>'
+)
+
+
+def rows(source: TableSource) -> tuple[list[str], list[tuple[int, str]]]:
+    """Return the customer ids that go on, and line and hint of each row that does not."""
+    ids: list[str] = []
+    broken: list[tuple[int, str]] = []
+    at = [column.known for column in source.header.columns].index("customer_id")
+    for batch in source.batches():
+        ids += batch.columns.column(at).to_pylist()
+        broken += [(row.line, row.hint) for row in batch.broken]
+    return ids, broken
+
+
+def swollen_workbook(path: Path, *, megabytes: int, into: str) -> None:
+    """Write a workbook of three customers; the text SWOLLEN becomes so many megabytes of text."""
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    for row in (["customer_id", "bvn", "surname"], ["C1", 1, "Ade"], ["C2", 2, "SWOLLEN"]):
+        sheet.append(row)
+    sheet.append(["C3", 3, "Bola"])
+    plain = io.BytesIO()
+    book.save(plain)
+    text = ("é&amp;" * 5000).encode()
+    with (
+        zipfile.ZipFile(plain) as source,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target,
+    ):
+        for part in source.infolist():
+            content, name = source.read(part), part.filename
+            if into == "one cell" and b"SWOLLEN" in content:
+                before, after = content.split(b"SWOLLEN")
+                filling: bytes = text
+            elif into == "the strings" and part.filename == "[Content_Types].xml":
+                target.writestr(part, content.replace(b"</Types>", STRINGS_TYPE + b"</Types>"))
+                name = "xl/sharedStrings.xml"
+                before, after = b'<sst xmlns="%s">' % SHEET_NAMES, b"</sst>"
+                filling = b"<si><t>Ade</t></si>" * 2000
+            elif into == "one row" and b"<sheetData>" in content:
+                before, _, after = content.partition(b"</row>")
+                filling, after = b"<c/>" * 9000, b"</row>" + after
+            elif into == "a tag" and b"<sheetData>" in content:
+                before, _, after = content.partition(b"<sheetData>")
+                before, filling, after = before + b'<sheetData a="', b"a" * 40_000, b'">' + after
+            else:
+                target.writestr(part, content)
+                continue
+            with target.open(name, "w") as out:
+                out.write(before)
+                for _ in range(megabytes * MB // len(filling)):
+                    out.write(filling)
+                out.write(after)
+
+
+def test_a_swollen_cell_takes_no_memory_and_refuses_its_row_only(tmp_path: Path) -> None:
+    """A cell of 300 MB in an archive of half a megabyte: its row is refused, the others go on."""
+    path = tmp_path / "swollen.xlsx"
+    swollen_workbook(path, megabytes=300, into="one cell")
+    tracemalloc.start()
+    source = open_source(path)
+    ids, broken = rows(source)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert ids == ["C1", "C3"]
+    assert [line for line, _ in broken] == [3]
+    assert "32767 characters" in broken[0][1]
+    assert peak < 40 * MB
+
+
+@pytest.mark.parametrize("into", ["the strings", "one row", "a tag"])
+def test_a_workbook_that_swells_elsewhere_is_refused_in_one_line(tmp_path: Path, into: str) -> None:
+    """What has no row to give way for ends the reading before memory fills."""
+    path = tmp_path / "swollen.xlsx"
+    swollen_workbook(path, megabytes=70, into=into)
+    with pytest.raises(InputError, match="unpacks to far more than a sheet holds") as caught:
+        rows(open_source(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_row_number_beyond_every_sheet_ends_the_reading(tmp_path: Path) -> None:
+    """A row said to be the two billionth does not bring two billion empty ones before it."""
+    path = tmp_path / "far.xlsx"
+    swollen_workbook(path, megabytes=0, into="one cell")
+    far = tmp_path / "further.xlsx"
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(far, "w") as target:
+        for part in source.infolist():
+            content = re.sub(rb'r="([ABC]?)4"', rb'r="\g<1>2000000000"', source.read(part))
+            target.writestr(part, content)
+    with pytest.raises(InputError, match="beyond the last that a sheet can have"):
+        rows(open_source(far))
+
+
+def test_a_cover_sheet_before_the_data_is_passed_over(tmp_path: Path) -> None:
+    """The first sheet with a heading for customer_id is read, and the others are named."""
+    path = tmp_path / "cover.xlsx"
+    book = openpyxl.Workbook()
+    cover = book.active
+    assert cover is not None
+    cover.title = "Cover"
+    for row in (["Loan book"], ["Prepared by", "Risk"], ["Date", "2026-01-01"]):
+        cover.append(row)
+    data = book.create_sheet("Data")
+    for row in (["Customer ID", "BVN"], ["C1", 1], ["C2", 2]):
+        data.append(row)
+    book.save(path)
+    source = open_source(path)
+    assert rows(source) == (["C1", "C2"], [])
+    assert 'The sheet "Data" is read; Cover also hold' in " ".join(source.header.findings)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [("\\ud800", "half a character"), ("a\\u0000b", "a zero byte"), ("\\ud83d\\ude00", "")],
+)
+def test_a_line_that_no_text_can_hold_refuses_that_row_only(
+    tmp_path: Path, value: str, words: str
+) -> None:
+    """Half a character or a zero byte in one line of JSON; a whole pair of halves is a letter."""
+    path = tmp_path / "batch.jsonl"
+    lines = [f'{{"customer_id": "C{n}", "bvn": "{n}", "surname": "Ade"}}' for n in range(5)]
+    lines[2] = lines[2].replace("Ade", value)
+    path.write_text("\n".join(lines))
+    ids, broken = rows(open_source(path))
+    assert ids == (["C0", "C1", "C3", "C4"] if words else ["C0", "C1", "C2", "C3", "C4"])
+    assert [line for line, _ in broken] == ([3] if words else [])
+    assert all(words in hint for _, hint in broken)
+
+
+@pytest.mark.parametrize("at", [1, 30_000])
+@pytest.mark.parametrize("quoted", [False, True])
+def test_a_zero_byte_refuses_its_row_wherever_it_stands(
+    tmp_path: Path, at: int, *, quoted: bool
+) -> None:
+    """Early it does not refuse the file, late it does not reach the outputs."""
+    path = tmp_path / "batch.csv"
+    name = '"Ade"' if quoted else "Ade"
+    lines = [f"C{n},2,{name}" for n in range(40_000)]
+    lines[at] = lines[at].replace("Ade", "A\0de")
+    path.write_text(HEADINGS + "\n".join(lines))
+    ids, broken = rows(open_source(path))
+    assert len(ids) == 39_999
+    assert f"C{at}" not in ids
+    assert [line for line, _ in broken] == [at + 2]
+    assert "a zero byte" in broken[0][1]
+
+
+@pytest.mark.parametrize("mark", [True, False])
+@pytest.mark.parametrize("encoding", ["utf-32-be", "utf-32-le", "utf-16-be", "utf-16-le"])
+def test_wide_text_is_read_in_either_order(tmp_path: Path, encoding: str, *, mark: bool) -> None:
+    """UTF-32 and UTF-16, with their mark and without."""
+    marks = {"utf-32-be": codecs.BOM_UTF32_BE, "utf-32-le": codecs.BOM_UTF32_LE}
+    marks |= {"utf-16-be": codecs.BOM_UTF16_BE, "utf-16-le": codecs.BOM_UTF16_LE}
+    path = tmp_path / "batch.csv"
+    text = HEADINGS + "C1,22212345678,Adé\nC2,22212345679,Bọ́lá\n"
+    path.write_bytes((marks[encoding] if mark else b"") + text.encode(encoding))
+    source = open_source(path)
+    assert rows(source) == (["C1", "C2"], [])
+    assert source.table.encoding == encoding
+
+
+@pytest.mark.parametrize("switch", [0, 1, 5, 30_000])
+def test_mixed_line_ends_lose_no_row(tmp_path: Path, switch: int) -> None:
+    """Carriage returns alone from the first line, from a later one, or from far down the file."""
+    path = tmp_path / "batch.csv"
+    lines = [f"C{n},2,Ade" for n in range(60_000)]
+    text = HEADINGS.strip() + ("\r" if switch == 0 else "\n")
+    text += "\n".join(lines[:switch]) + ("\n" if switch else "") + "\r".join(lines[switch:])
+    path.write_text(text, newline="")
+    ids, broken = rows(open_source(path))
+    assert len(ids) == 60_000
+    assert ids[-1] == "C59999"
+    assert broken == []
+
+
+def test_a_line_without_end_refuses_itself_only(tmp_path: Path) -> None:
+    """Forty megabytes without a line end are one broken row, and what follows goes on."""
+    path = tmp_path / "batch.csv"
+    path.write_text(HEADINGS + "C1,2,Ade\nC2,3," + "x" * (40 * MB) + "\nC3,4,Bola\n")
+    tracemalloc.start()
+    ids, broken = rows(open_source(path))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert ids == ["C1", "C3"]
+    assert [line for line, _ in broken] == [3]
+    assert peak < 200 * MB
+    path = tmp_path / "batch.jsonl"
+    row = '{"customer_id": "%s", "bvn": "2"}\n'
+    path.write_text(row % "C1" + row % ("x" * 20 * MB) + row % "C3")
+    ids, broken = rows(open_source(path))
+    assert ids == ["C1", "C3"]
+    assert [line for line, _ in broken] == [2]
+
+
+def test_keys_without_number_refuse_the_rows_that_bring_them(tmp_path: Path) -> None:
+    """One line with 20,000 keys of its own does not widen the table for the others."""
+    path = tmp_path / "batch.jsonl"
+    many = {"customer_id": "C2"} | {f"key {n}": "x" for n in range(20_000)}
+    lines = [{"customer_id": "C1", "bvn": "2"}, many, {"customer_id": "C3", "consent": "x"}]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    source = open_source(path)
+    ids, broken = rows(source)
+    assert ids == ["C1", "C3"]
+    assert [line for line, _ in broken] == [2]
+    assert "2000 different ones" in broken[0][1]
+    assert len(source.header.columns) == 3
+
+
+def test_columns_without_number_are_refused_in_one_line(tmp_path: Path) -> None:
+    """A file of 20,000 columns is no list of customers."""
+    path = tmp_path / "batch.csv"
+    path.write_text("customer_id," + ",".join(f"c{n}" for n in range(20_000)) + "\nC1\n")
+    with pytest.raises(InputError, match="20001 columns, over 2000"):
+        open_source(path)
+
+
+def test_an_endless_heading_is_cut_wherever_it_is_shown(tmp_path: Path) -> None:
+    """300 kB of heading are neither a column's name nor part of a message."""
+    path = tmp_path / "batch.csv"
+    path.write_text(f"{'x' * 300_000},bvn\nC1,2\n")
+    with pytest.raises(InputError, match="no customer_id column") as caught:
+        open_source(path)
+    assert len(str(caught.value)) < 1000
+    path.write_text(f"customer_id,{'x' * 300_000},{'x' * 300_000}\nC1,2,3\n")
+    header = open_source(path).header
+    assert all(len(column.output) < 200 for column in header.columns)
+    assert len({column.output for column in header.columns}) == 3
+    assert all(len(finding) < 1000 for finding in header.findings)
+    assert "2 headings cut to 120 characters." in header.findings
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("columns = " + "[" * 50_000, "nested too deeply"),
+        ("x = " + "{a = " * 50_000, "nested too deeply"),
+        ("date_order = " + "9" * 10_000, "not valid TOML"),
+        ("x" * 600_000 + " = 1", "is no key of a mapping file"),
+    ],
+)
+def test_a_hostile_mapping_is_one_line(tmp_path: Path, content: str, words: str) -> None:
+    """Neither depth nor a number without end is an unexpected fault."""
+    path = tmp_path / "mapping.toml"
+    path.write_text(content)
+    with pytest.raises(SettingsError, match=words) as caught:
+        read_mapping(path)
+    assert len(str(caught.value)) < 1000
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mapping_without_end_is_not_read_to_its_end() -> None:
+    """A device that never ends is refused after the first megabyte."""
+    from pathlib import Path  # noqa: PLC0415 - the only path of the module that is no fixture's
+
+    with pytest.raises(SettingsError, match="over 1 MB"):
+        read_mapping(Path("/dev/zero"))
+
+
+def test_marks_of_direction_are_no_part_of_a_value(tmp_path: Path) -> None:
+    """A mark that turns writing round neither makes another customer nor hides a name's letters."""
+    path = tmp_path / "batch.csv"
+    path.write_text(
+        "\u200fcustomer_id\u200e,bvn,first_name,last_name,branch\n"
+        "\u202eC1\u202c,\u200f22212345678\u200e,\u202eAde\u202c,\u200eBello,Ikeja\n"
+        "C1,22212345679,Bola,Ola,Ikeja\n"
+    )
+    source = open_source(path)
+    batch = next(source.batches())
+    judged = Intake(source.header).take(batch)
+    assert judged.rows.column("customer_id").to_pylist() == ["C1"]
+    assert judged.rows.column("bvn").to_pylist() == ["22212345678"]
+    assert judged.rows.column("first_name").to_pylist() == ["Ade"]
+    assert [row.code for row in judged.refused] == ["customer_id_repeated"]
