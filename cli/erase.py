@@ -17,7 +17,7 @@ from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer rea
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.summary import naira
 from nightscreen.cli.time_format import lagos_time
-from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.money import naira_text
 from nightscreen.storage.clock import instant_text
 
@@ -38,10 +38,17 @@ def register(app: typer.Typer) -> None:
 
 def erase(
     customer_id: Annotated[
-        str, typer.Option(help="As the file has it, leading zeros included.")
+        str,
+        typer.Option(
+            help="As the file has it, leading zeros included; - reads one a line from standard "
+            "input."
+        ),
     ] = "",
     batch: Annotated[str, typer.Option(help="Batch name the customer is meant in.")] = "",
-    bvn: Annotated[str, typer.Option(help="Erase every row with this BVN.")] = "",
+    bvn: Annotated[
+        str,
+        typer.Option(help="Erase every row with this BVN; - reads one a line from standard input."),
+    ] = "",
     list_: Annotated[
         bool, typer.Option("--list", help="Show what was erased and purged, in numbers.")
     ] = False,
@@ -54,10 +61,57 @@ def erase(
         return
     if not customer_id and not bvn:
         raise UsageError("say who is to be erased: --customer-id as the file has it, or --bvn")
-    if bvn and _BVN.fullmatch(bvn) is None:
-        raise UsageError("--bvn takes the 11 digits of a BVN")
     if batch and not customer_id:
         raise UsageError("--batch narrows --customer-id; a BVN is erased everywhere")
+    if "-" in (customer_id, bvn):
+        _erase_listed(customer_id, bvn, batch, yes=yes, json_output=json_output)
+        return
+    done = _erase_one(customer_id, bvn, batch, yes=yes)
+    if json_output:
+        _print_json(done)
+        return
+    for line in _erased(done):
+        typer.echo(line)
+
+
+def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_output: bool) -> None:
+    """Erase everyone whom standard input names, so that no identifier is in a command's history.
+
+    Raises:
+        UsageError: it names nobody, or too much is left open.
+        InputError: nothing is held of some of them; the others are erased.
+    """
+    if customer_id and bvn:
+        raise UsageError("standard input names either customers or BVNs: give one of the two as -")
+    if not yes:
+        raise UsageError("standard input is the list, so nobody can be asked: add --yes")
+    named = list(dict.fromkeys(line.strip() for line in sys.stdin if line.strip()))
+    if not named:
+        raise UsageError("standard input names nobody; give one identifier a line")
+    if bvn and any(_BVN.fullmatch(each) is None for each in named):
+        raise UsageError("standard input holds a line that is no BVN of 11 digits; nothing erased")
+    done: list[dict[str, Any]] = []
+    failed: list[str] = []
+    for number, each in enumerate(named, start=1):
+        whom = ("", each) if bvn else (each, "")
+        try:
+            done.append(_erase_one(*whom, batch, yes=True))
+        except InputError as error:
+            failed.append(f"line {number}: {error}")
+    if json_output:
+        _print_json({"erased": done, "failed": failed})
+    else:
+        rows = sum(int(each["rows"]) for each in done)
+        typer.echo(f"{len(done):,} of {len(named):,} erased, {rows:,} rows.")
+        for line in failed:
+            typer.echo(line)
+    if failed:
+        raise typer.Exit(2)
+
+
+def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str, Any]:
+    if bvn and _BVN.fullmatch(bvn) is None:
+        raise UsageError("--bvn takes the 11 digits of a BVN")
     from nightscreen.steps.privacy.erasure import Whom, look, mend
     from nightscreen.steps.privacy.erasure import erase as erase_person
     from nightscreen.storage.journal.customers import Customers
@@ -67,12 +121,7 @@ def erase(
         whom = Whom(customer_id=customer_id, batch=batch, bvn=bvn)
         found = look(journal, Customers.of(journal), whom)
         _confirm(_would_erase(found), yes=yes)
-        done = erase_person(journal, found)
-    if json_output:
-        _print_json(done)
-        return
-    for line in _erased(done):
-        typer.echo(line)
+        return erase_person(journal, found)
 
 
 def _would_erase(found: Found) -> str:

@@ -142,27 +142,74 @@ def read_again(*, json_output: bool) -> None:
         typer.echo("The next run uses what is still fresh: run again, or resume with --run.")
 
 
-def back_up(folder: Path, *, json_output: bool) -> None:
-    """Copy journal and key into a new folder while runs go on."""
+def back_up(folder: Path, passphrase_file: Path | None, *, json_output: bool) -> None:
+    """Copy the journal into a new folder while runs go on, its key only sealed."""
     from nightscreen.storage.journal.copying import back_up as copy_journal
 
+    passphrase = _passphrase(passphrase_file)
     with opened_journal() as journal:
-        copy_journal(journal, folder)
-        document = {"folder": str(folder), "journal_id": journal.journal_id}
+        copy_journal(journal, folder, passphrase=passphrase)
+        key = "sealed" if passphrase else "absent"
+        document = {"folder": str(folder), "journal_id": journal.journal_id, "key": key}
     if json_output:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
         return
-    typer.echo(f"Journal and key are in {folder}; whoever has it can read every stored answer.")
-    typer.echo(f"Look into it: NIGHTSCREEN_HOME={folder} nightscreen journal verify")
+    typer.echo(f"The journal is in {folder}.")
+    if passphrase:
+        typer.echo("Its data key is sealed to the passphrase: without that nothing can be read.")
+    else:
+        typer.echo(
+            "Its data key is not: keep a copy of it somewhere else, nothing can be read without it."
+        )
 
 
-def restore(folder: Path, *, json_output: bool) -> None:
+def _passphrase(file: Path | None) -> str:
+    """Return the first line of a file, or of standard input where it is `-`; empty for none.
+
+    Raises:
+        UsageError: the file cannot be read, or its first line is empty.
+    """
+    if file is None:
+        return ""
+    try:
+        line = sys.stdin.readline() if str(file) == "-" else file.read_text().partition("\n")[0]
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(f"--passphrase-file: {file} cannot be read as text") from None
+    if not line.strip():
+        raise UsageError(f"--passphrase-file: the first line of {file} is empty")
+    return line.rstrip("\r\n")
+
+
+def rotate_links(*, at_once: bool, json_output: bool) -> None:
+    """Sign links with a new key from now on."""
+    from nightscreen.storage.journal.keyring import LINKS_LAST, rotate_link_key
+
+    with opened_journal() as journal:
+        rotate_link_key(journal, at_once=at_once)
+    if json_output:
+        sys.stdout.write(json.dumps({"links_out": "ended" if at_once else "go on"}) + "\n")
+    elif at_once:
+        typer.echo("Links are signed with a new key; every link that was out has ended.")
+    else:
+        typer.echo(
+            "Links are signed with a new key; those that are out go on until they end, for "
+            f"{LINKS_LAST.days} days at most."
+        )
+
+
+def restore(folder: Path, passphrase_file: Path | None, *, json_output: bool) -> None:
     """Bring a backup back as the journal of the settings, where there is none."""
     from nightscreen.storage.journal.copying import restore as restore_journal
 
     settings = read_settings()
     key = settings.data_key.get_secret_value()
-    restore_journal(folder, settings.home, url=settings.journal_url, configured=key)
+    restore_journal(
+        folder,
+        settings.home,
+        url=settings.journal_url,
+        configured=key,
+        passphrase=_passphrase(passphrase_file),
+    )
     if json_output:
         sys.stdout.write(json.dumps({"restored": str(folder)}, indent=2) + "\n")
         return

@@ -234,26 +234,49 @@ def journal_reread(json_output: JsonOption = False) -> None:
     read_again(json_output=json_output)
 
 
+PassphraseOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="File whose first line is the passphrase of the data key; - is standard input."
+    ),
+]
+
+
 @journal_app.command("backup", epilog="Example: nightscreen journal backup backups/2026-03-01")
 def journal_backup(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the copy.")],
+    passphrase_file: PassphraseOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Copy journal and key while runs go on; the copy is itself a HOME."""
+    """Copy the journal while runs go on, without its data key or with it sealed to a passphrase."""
     from nightscreen.cli.journal import back_up
 
-    back_up(folder, json_output=json_output)
+    back_up(folder, passphrase_file, json_output=json_output)
 
 
 @journal_app.command("restore", epilog="Example: nightscreen journal restore backups/2026-03-01")
 def journal_restore(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="What backup made.")],
+    passphrase_file: PassphraseOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Bring a backup back as the journal of the settings, where there is none."""
     from nightscreen.cli.journal import restore
 
-    restore(folder, json_output=json_output)
+    restore(folder, passphrase_file, json_output=json_output)
+
+
+@journal_app.command("rotate-links", epilog="Example: nightscreen journal rotate-links --at-once")
+def journal_rotate_links(
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="End every link that is out, as after a leak.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Sign links to customers with a new key; pseudonyms and answers stay as they are."""
+    from nightscreen.cli.journal import rotate_links
+
+    rotate_links(at_once=at_once, json_output=json_output)
 
 
 @journal_app.command("rotate-key", epilog="Example: nightscreen journal rotate-key")

@@ -34,9 +34,15 @@ def portal(
     ] = None,
 ) -> None:
     """Serve the web pages customers meet: consent, callback, one-time password."""
-    from nightscreen.portal.server import serve
+    from nightscreen.portal.server import is_open_to_others, serve
 
     settings = settings_of_command()
+    if is_open_to_others(host):
+        typer.echo(
+            f"Other machines reach {host}, and the portal speaks no https: let them reach only a "
+            "proxy that does, and keep this port behind it.",
+            err=True,
+        )
     if settings.redirect_uri or settings.consent_url or settings.client_id:
         require_consent(settings)
     with made_journal(settings) as journal:

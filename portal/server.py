@@ -9,15 +9,19 @@ from __future__ import annotations
 import signal
 import socket
 import sys
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nightscreen.portal.app import application
 from nightscreen.portal.config import place_of
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
     from types import FrameType
 
@@ -30,6 +34,53 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE = 200
 _END_WITHIN_S = 45
 """A little more than an exchange under way may take."""
+
+
+_REQUEST_WITHIN_S = 10.0
+"""A form is a few hundred bytes; also a telephone on the edge of its network sends it in that."""
+
+
+class ImpatientProtocol(H11Protocol):
+    """Closes a connection on which a request has begun, or none has, and does not come whole.
+
+    The places of `_AT_ONCE` are otherwise held for ever by whoever opens connections and waits.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+    within_s = _REQUEST_WITHIN_S
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait on until the request is whole."""
+        super().data_received(data)
+        if self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
+            self._wait()
+        else:
+            self._wait_no_more()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(self.within_s, self._give_up)
+
+    def _wait_no_more(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        answered = self.cycle is None or self.cycle.response_complete
+        if answered or self.conn.their_state is h11.SEND_BODY:
+            self.transport.close()
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -102,7 +153,7 @@ def serve_app(
         at = f"http://{shown}:{listener.getsockname()[1]}"
         config = uvicorn.Config(
             build(at),
-            http="h11",
+            http=ImpatientProtocol,
             ws="none",
             log_config=None,
             log_level="critical",
@@ -120,6 +171,14 @@ def serve_app(
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def is_open_to_others(host: str) -> bool:
+    """Tell whether other machines reach an address that is listened on."""
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
 
 
 def _ignore(_signal: int, _frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
 """What the portal knows of a browser: a random word in a cookie, and what it was last told.
 
-The word ties forms and redirects to the browser that began them; it names nobody. What is told is
-signed, since a page is made of it. Neither outlives its use by much.
+The word ties forms and redirects to the browser that began them; it names nobody. Both are signed:
+a page is made of what is told, and a word that somebody else put into the browser is none.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ class Browsers:
         self._clock = journal.clock
         self._forms = Signing(journal, "form")
         self._tellings = Signing(journal, "told")
+        self._words = Signing(journal, "browser")
 
     def word(self, request: Request) -> str | None:
         """Return what tells this browser from others; None where it brings nothing of the kind."""
-        word = request.cookies.get(self._word, "")
-        return word if _WORD.fullmatch(word) else None
+        word = self._words.verified(request.cookies.get(self._word, ""))
+        return word if word and _WORD.fullmatch(word) else None
 
     def word_or_new(self, request: Request) -> str:
         """Return the browser's word, or one it does not have yet."""
@@ -55,7 +56,7 @@ class Browsers:
 
     def remember(self, response: Response, word: str) -> None:
         """Have a browser keep its word for an hour from now."""
-        self._set(response, self._word, word, WORD_S)
+        self._set(response, self._word, self._words.sign(word), WORD_S)
 
     def mark(self, word: str, path: str) -> str:
         """Return what a form must bring back from this browser."""

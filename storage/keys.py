@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import os
 import secrets
 from typing import TYPE_CHECKING
 
-from nightscreen.schemas.errors import JournalKeyError, SettingsError
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from nightscreen.schemas.errors import JournalKeyError, SettingsError, UsageError
 from nightscreen.storage.files import make_private_folder, write_private, write_private_once
 
 if TYPE_CHECKING:
@@ -19,6 +23,12 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 32
 KEY_FILE = "data.key"
+SEALED_KEY_FILE = "data.key.sealed"
+LEAST_PASSPHRASE = 12
+_COST = {"n": 2**17, "r": 8, "p": 1, "maxmem": 2**28}
+"""Of scrypt: 128 MB and about half a second a guess."""
+_SEALED_AS = b"scrypt-131072-8-1"
+_SALT_BYTES, _NONCE_BYTES = 16, 12
 
 
 def decode_key(text: str, source: str) -> bytes:
@@ -42,6 +52,42 @@ def decode_key(text: str, source: str) -> bytes:
 def encode_key(key: bytes) -> bytes:
     """Return a key as the line a key file holds."""
     return base64.b64encode(key) + b"\n"
+
+
+def seal_key(key: bytes, passphrase: str) -> bytes:
+    """Return a key sealed to a passphrase, as the line of a file.
+
+    Raises:
+        UsageError: the passphrase is too short.
+    """
+    if len(passphrase) < LEAST_PASSPHRASE:
+        raise UsageError(f"the passphrase has under {LEAST_PASSPHRASE} characters; take a longer")
+    salt, nonce = secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_NONCE_BYTES)
+    sealed = AESGCM(_stretched(passphrase, salt)).encrypt(nonce, key, _SEALED_AS)
+    return _SEALED_AS + b" " + base64.b64encode(salt + nonce + sealed) + b"\n"
+
+
+def unseal_key(line: bytes, passphrase: str) -> bytes:
+    """Return the key that `seal_key` sealed.
+
+    Raises:
+        JournalKeyError: the passphrase is another, or the line is damaged.
+    """
+    try:
+        form, text = line.split()
+        held = base64.b64decode(text, validate=True)
+        salt, nonce = held[:_SALT_BYTES], held[_SALT_BYTES : _SALT_BYTES + _NONCE_BYTES]
+        sealed = held[_SALT_BYTES + _NONCE_BYTES :]
+        return AESGCM(_stretched(passphrase, salt)).decrypt(nonce, sealed, form)
+    except (ValueError, InvalidTag):
+        raise JournalKeyError(
+            "the passphrase does not open the backup's key, or the file was changed; give the one "
+            "the backup was made with"
+        ) from None
+
+
+def _stretched(passphrase: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(passphrase.encode(), salt=salt, dklen=KEY_BYTES, **_COST)
 
 
 def read_key(file: Path) -> bytes | None:

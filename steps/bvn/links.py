@@ -32,6 +32,7 @@ from nightscreen.steps.report.call_log import write_call_sheet
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.bvn_consents import BvnConsents
+from nightscreen.storage.journal.keyring import link_keys
 
 if TYPE_CHECKING:
     from nightscreen.client.transport import Transport
@@ -91,15 +92,16 @@ _ENDED = {
 }
 
 
-def _signer(journal: Journal) -> Signer:
-    key = hmac.digest(journal.pseudonyms.key, b"nightscreen BVN links", "sha256")
-    return Signer(key, salt="bvn request", digest_method=hashlib.sha256)
+def _signers(journal: Journal) -> list[Signer]:
+    """Return a signer for each key of links that is accepted; the first signs."""
+    derived = (hmac.digest(key, b"nightscreen BVN links", "sha256") for key in link_keys(journal))
+    return [Signer(key, salt="bvn request", digest_method=hashlib.sha256) for key in derived]
 
 
 def token_for(journal: Journal, request: BvnRequest) -> str:
-    """Return the token of a request's link; always the same for the same request."""
+    """Return the token of a request's link; the same for the same request and key of links."""
     name = base64.urlsafe_b64encode(request.request_id).rstrip(b"=")
-    return _signer(journal).sign(name).decode()
+    return _signers(journal)[0].sign(name).decode()
 
 
 def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
@@ -111,12 +113,14 @@ def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
 
 def find_request(journal: Journal, token: str) -> BvnRequest | None:
     """Return the request of a token; None where it was not made here, or the request is gone."""
-    try:
-        name = _signer(journal).unsign(token.encode())
-        request_id = base64.urlsafe_b64decode(name + b"=" * (-len(name) % 4))
-    except (BadSignature, ValueError):
-        return None
-    return BvnConsents.of(journal).find(request_id)
+    for signer in _signers(journal):
+        try:
+            name = signer.unsign(token.encode())
+            request_id = base64.urlsafe_b64decode(name + b"=" * (-len(name) % 4))
+        except (BadSignature, ValueError):
+            continue
+        return BvnConsents.of(journal).find(request_id)
+    return None
 
 
 def look_at_link(journal: Journal, settings: Settings, token: str) -> LinkView:

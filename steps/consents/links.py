@@ -23,7 +23,7 @@ from nightscreen.schemas.errors import ConsentStateError, JournalError, UsageErr
 from nightscreen.steps.values.customer_ids import judge_customer_id
 from nightscreen.storage.journal.calls import SEAL_KEY
 from nightscreen.storage.journal.engine import reading
-from nightscreen.storage.journal.keyring import read_meta
+from nightscreen.storage.journal.keyring import LINKS_LAST, link_keys, read_meta
 from nightscreen.storage.vault import Vault
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 DEPARTURE = timedelta(minutes=10)
 """How long a customer may take on the consent screen."""
 USUAL = timedelta(days=7)
-LONGEST = timedelta(days=90)
+LONGEST = LINKS_LAST
 _LONGEST_TOKEN = 1000
 _REFERENCE_DIGITS = 12
 _STATE = b"consent departure"
@@ -82,10 +82,10 @@ class Asked:
 
 
 class Signing:
-    """Signs and verifies short texts for one purpose each, with a key of the journal's own.
+    """Signs and verifies short texts for one purpose each, with the journal's key of links.
 
-    The key is derived from the pseudonym key: all processes of a journal agree, and links in
-    somebody's mail survive a rotation of the data key.
+    All processes of a journal agree on it; links in somebody's mail survive its rotation until they
+    end, unless it was rotated at once.
 
     Args:
         journal: whose key it is.
@@ -93,14 +93,24 @@ class Signing:
     """
 
     def __init__(self, journal: Journal, purpose: str) -> None:
-        key = hmac.digest(journal.pseudonyms.key, b"nightscreen portal signing key", "sha256")
-        self._signer = Signer(
-            key, salt=purpose, key_derivation="hmac", digest_method=staticmethod(hashlib.sha256)
-        )
+        self._journal = journal
+        self._purpose = purpose
+
+    def _signers(self) -> list[Signer]:
+        """Return a signer for each key that is accepted; the first signs."""
+        return [
+            Signer(
+                hmac.digest(key, b"nightscreen portal signing key", "sha256"),
+                salt=self._purpose,
+                key_derivation="hmac",
+                digest_method=staticmethod(hashlib.sha256),
+            )
+            for key in link_keys(self._journal)
+        ]
 
     def sign(self, text: str) -> str:
         """Return a text with its signature."""
-        return self._signer.sign(text).decode("ascii")
+        return self._signers()[0].sign(text).decode("ascii")
 
     def verified(self, signed: str) -> str | None:
         """Return the text that was signed; None where it was not, or was changed since.
@@ -109,15 +119,18 @@ class Signing:
         """
         if len(signed) > _LONGEST_TOKEN or not signed.isascii():
             return None
-        try:
-            text = self._signer.unsign(signed).decode("ascii")
-        except BadSignature:
-            return None
-        return text if hmac.compare_digest(self.sign(text), signed) else None
+        for signer in self._signers():
+            try:
+                text = signer.unsign(signed)
+            except BadSignature:
+                continue
+            if hmac.compare_digest(signer.sign(text), signed.encode()):
+                return text.decode("ascii")
+        return None
 
     def mark(self, text: str) -> str:
         """Return the signature of a text alone."""
-        return self._signer.get_signature(text).decode("ascii")
+        return self._signers()[0].get_signature(text).decode("ascii")
 
 
 class ConsentLinks:

@@ -24,9 +24,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PURPOSE = "purpose"
-SENSITIVE = ("gender", "marital status", "state of origin")
-_SENSITIVE_PARTS = ("gender", "marital", "stateoforigin", "originstate", "lgaoforigin")
-_SENSITIVE_WORDS = frozenset({"sex", "married", "spouse"})
+SENSITIVE = (
+    *("gender", "marital status", "state of origin", "religion", "tribe or ethnic group"),
+    *("nationality", "mother tongue", "disability or health", "political or union membership"),
+)
+"""What no decision on credit may rest on: the constitution, the Nigeria Data Protection Act."""
+_SENSITIVE_PARTS = (
+    *("gender", "marital", "stateoforigin", "originstate", "lgaoforigin", "birthplace"),
+    *(
+        "placeofbirth",
+        "countryofbirth",
+        "religi",
+        "ethnic",
+        "tribe",
+        "tribal",
+        "nationalit",
+        "citizenship",
+    ),
+    *("mothertongue", "nativelanguage", "firstlanguage", "spokenlanguage", "languagespoken"),
+    *("disabilit", "handicap", "pregnan", "genotype", "bloodgroup", "medical", "healthstatus"),
+    *("politic", "tradeunion", "sexualorientation", "hometown"),
+)
+_SENSITIVE_WORDS = frozenset(
+    {
+        *("sex", "married", "spouse", "race", "racial", "creed", "church", "mosque", "muslim"),
+        *("christian", "tongue", "hiv", "disabled"),
+    }
+)
 _NAIVE_INSTANT = pa.timestamp("us")
 _BVN_HIDDEN = frozenset({"bvn", "reference", "extra", "accounts"})
 
@@ -117,7 +141,7 @@ def may_be_absent(name: str) -> bool:
 
 
 def is_sensitive(text: str) -> bool:
-    """Return whether a name of a column or field speaks of gender, marital status or origin."""
+    """Return whether a name of a column or field speaks of what no decision may rest on."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
     tokens = re.findall(r"[a-z]+", spaced.casefold())
     joined = "".join(tokens)

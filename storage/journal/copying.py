@@ -1,8 +1,10 @@
-"""Backup and restore: a whole copy of a journal with its key, made while runs go on.
+"""Backup and restore: a whole copy of a journal, made while runs go on.
 
-A backup is a folder that is itself a HOME: an SQLite journal, its data key and the note of which
-journal it is. That holds for a PostgreSQL journal too, so that a backup needs no server tools of
-the right version, can be opened anywhere, and is restored by the code that wrote it.
+A backup is a folder that is itself a HOME but for its data key: an SQLite journal and the note of
+which journal it is. Whoever has journal and key can read every answer and try out every BVN, so the
+key is not in it, or sealed to a passphrase. That holds for a PostgreSQL journal too, so that a
+backup needs no server tools of the right version, can be opened anywhere, and is restored by the
+code that wrote it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, insert, inspect, select, text
 
-from nightscreen.schemas.errors import JournalDamagedError, JournalError, OutputError
+from nightscreen.schemas.errors import (
+    JournalDamagedError,
+    JournalError,
+    JournalKeyError,
+    OutputError,
+)
 from nightscreen.storage.files import (
     make_private_folder,
     sync_folder,
@@ -40,7 +47,15 @@ from nightscreen.storage.journal.opening import (
     make_private_file,
 )
 from nightscreen.storage.journal.tables import meta, metadata
-from nightscreen.storage.keys import KEY_FILE, encode_key, keeps_key
+from nightscreen.storage.keys import (
+    KEY_FILE,
+    SEALED_KEY_FILE,
+    encode_key,
+    keeps_key,
+    read_key,
+    seal_key,
+    unseal_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,10 +68,16 @@ if TYPE_CHECKING:
 _BLOCK = 1000
 
 
-def back_up(journal: Journal, folder: Path) -> None:
-    """Copy journal and key into a new folder, whole or not at all; folder 0700, files 0600.
+def back_up(journal: Journal, folder: Path, *, passphrase: str = "") -> None:
+    """Copy a journal into a new folder, whole or not at all; folder 0700, files 0600.
+
+    Args:
+        journal: an open journal.
+        folder: where to; new or empty.
+        passphrase: seals a copy of the data key beside it; empty for none.
 
     Raises:
+        UsageError: the passphrase is too short.
         OutputError: the folder holds something already, or cannot be written.
         JournalError: the journal cannot be read.
     """
@@ -69,7 +90,8 @@ def back_up(journal: Journal, folder: Path) -> None:
             _copy_out(journal.engine, file)
         (partial / f"{JOURNAL_FILE}-wal").unlink(missing_ok=True)
         (partial / f"{JOURNAL_FILE}-shm").unlink(missing_ok=True)
-        write_private(partial / KEY_FILE, encode_key(journal.sealer.key))
+        if passphrase:
+            write_private(partial / SEALED_KEY_FILE, seal_key(journal.sealer.key, passphrase))
         write_private(partial / MARKER, f'{{"journal_id": "{journal.journal_id}"}}'.encode())
 
 
@@ -98,17 +120,22 @@ def _copy_out(engine: Engine, file: Path) -> None:
         copy.dispose()
 
 
-def restore(folder: Path, home: Path, *, url: str = "", configured: str = "") -> None:
+def restore(
+    folder: Path, home: Path, *, url: str = "", configured: str = "", passphrase: str = ""
+) -> None:
     """Bring a backup back as the journal of a HOME, whole or not at all.
 
     Args:
         folder: what `back_up` made.
-        home: where it is to be used from; gets the backup's key unless one is configured.
+        home: where it is to be used from; gets the backup's key unless it has one, or one is
+            configured.
         url: where the journal is to lie; SQLite under HOME by default.
         configured: the data key of the settings, if any.
+        passphrase: opens the key that is sealed in the backup.
 
     Raises:
         JournalError: there is no backup there, or there is a journal already.
+        JournalKeyError: the data key is nowhere to be had.
     """
     if not (folder / JOURNAL_FILE).exists():
         raise JournalError(f"{folder} is no backup of a journal: it has no {JOURNAL_FILE}")
@@ -116,6 +143,7 @@ def restore(folder: Path, home: Path, *, url: str = "", configured: str = "") ->
     try:
         look_first(source)
         make_private_folder(home)
+        key = b"" if configured or keeps_key(home) else _key_of(folder, home, passphrase)
         file = sqlite_file(target)
         if file is not None:
             make_private_file(file)
@@ -124,13 +152,32 @@ def restore(folder: Path, home: Path, *, url: str = "", configured: str = "") ->
                 "there is a journal already where the backup should go; nothing was changed: move "
                 "it away first, or set NIGHTSCREEN_HOME or NIGHTSCREEN_JOURNAL_URL to another place"
             )
-        if not configured and not keeps_key(home):
-            write_private_once(home / KEY_FILE, (folder / KEY_FILE).read_bytes())
+        if key:
+            write_private_once(home / KEY_FILE, encode_key(key))
         with reading(source) as old, writing(target) as new:
             _copy_tables(old, new)
     finally:
         source.dispose()
         target.dispose()
+
+
+def _key_of(folder: Path, home: Path, passphrase: str) -> bytes:
+    """Return the data key that lies in a backup; those made earlier have it in clear."""
+    key = read_key(folder / KEY_FILE)
+    if key is not None:
+        return key
+    sealed = folder / SEALED_KEY_FILE
+    if not sealed.exists():
+        raise JournalKeyError(
+            f"the backup holds no data key: put yours back as {home / KEY_FILE} or set "
+            "NIGHTSCREEN_DATA_KEY, then restore again"
+        )
+    if not passphrase:
+        raise JournalKeyError(
+            "the backup's data key is sealed to a passphrase: name a file that holds it with "
+            "--passphrase-file"
+        )
+    return unseal_key(sealed.read_bytes(), passphrase)
 
 
 def _copy_tables(source: Connection, target: Connection) -> None:

@@ -2,22 +2,26 @@
 
 While a key is rotated, the journal holds the new key sealed under the old one and the old one
 sealed under the new, so that whoever has either can read everything. Rotating itself is in
-`rotation`, keys on disk are in `storage.keys`.
+`rotation`, keys on disk are in `storage.keys`. The key that signs links is a third, of its own: it
+can be replaced without touching pseudonyms, and whoever learns it learns no pseudonym.
 """
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode, b64encode
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, insert, select
 
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError, SettingsError
+from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.calls import SEAL_KEY
-from nightscreen.storage.journal.engine import reading
+from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.tables import meta, seal_keys
-from nightscreen.storage.keys import KEY_FILE, read_key
+from nightscreen.storage.keys import KEY_FILE, new_key, read_key
 from nightscreen.storage.sealing import Sealer, fingerprint
 
 if TYPE_CHECKING:
@@ -25,7 +29,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
 
+    from nightscreen.storage.journal.opening import Journal
+
 PSEUDONYM_KEY = "pseudonym_key"
+LINK_KEYS = "link_keys"
+LINKS_LAST = timedelta(days=90)
+"""How long a link may be valid, and so how long the key before the present one is accepted."""
 _NEXT, _PREVIOUS = "next_key", "previous_key"
 
 
@@ -54,6 +63,56 @@ def put_meta(connection: Connection, name: str, value: str | None) -> None:
     connection.execute(delete(meta).where(meta.c.name == name))
     if value is not None:
         connection.execute(insert(meta), {"name": name, "value": value})
+
+
+def new_link_keys(key: bytes, before: bytes | None, until: int) -> bytes:
+    """Return what `meta` keeps of the keys of links, not sealed yet.
+
+    Args:
+        key: signs links from now on.
+        before: is accepted too, until the instant `until`.
+        until: microseconds.
+    """
+    kept = {"key": b64encode(key).decode(), "until": until}
+    return json.dumps(kept | ({"before": b64encode(before).decode()} if before else {})).encode()
+
+
+def link_keys(journal: Journal) -> list[bytes]:
+    """Return the keys whose signatures on links are accepted; the first signs.
+
+    A journal from before links had a key of their own gets one now; links that were signed under
+    the pseudonyms' key go on until they end.
+    """
+    with reading(journal.engine) as connection:
+        sealed = read_meta(connection).get(LINK_KEYS)
+    if sealed is None:
+        rotate_link_key(journal, unless_made=True)
+        return link_keys(journal)
+    kept = json.loads(open_text(journal.sealer, sealed, LINK_KEYS))
+    found = [b64decode(kept["key"])]
+    if "before" in kept and journal.clock() < kept["until"]:
+        found.append(b64decode(kept["before"]))
+    return found
+
+
+def rotate_link_key(journal: Journal, *, at_once: bool = False, unless_made: bool = False) -> None:
+    """Sign links with a new key from now on.
+
+    Args:
+        journal: whose links.
+        at_once: links that are out end now; else the key before is accepted until they have ended.
+        unless_made: leave it where the journal has a key, which another process has just made.
+    """
+    with writing(journal.engine) as connection:
+        sealed = read_meta(connection).get(LINK_KEYS)
+        before = journal.pseudonyms.key
+        if sealed is not None:
+            if unless_made:
+                return
+            before = b64decode(json.loads(open_text(journal.sealer, sealed, LINK_KEYS))["key"])
+        until = journal.clock() + int(LINKS_LAST.total_seconds()) * MICROS
+        kept = new_link_keys(new_key(), None if at_once else before, until)
+        put_meta(connection, LINK_KEYS, sealed_text(journal.sealer, kept, LINK_KEYS))
 
 
 def make_sealer(engine: Engine, key: bytes | None, home: Path) -> Sealer:
@@ -116,6 +175,10 @@ def under_way(connection: Connection) -> bool:
 def end_rotation(connection: Connection, sealer: Sealer, pseudonym_key: bytes, now: int) -> None:
     """Accept the new key alone; nothing in the journal leads from one key to the other any more."""
     put_meta(connection, PSEUDONYM_KEY, sealed_text(sealer, pseudonym_key, PSEUDONYM_KEY))
+    links = read_meta(connection).get(LINK_KEYS)
+    if links is not None:
+        opened = open_text(sealer, links, LINK_KEYS)
+        put_meta(connection, LINK_KEYS, sealed_text(sealer, opened, LINK_KEYS))
     put_meta(connection, _NEXT, None)
     put_meta(connection, _PREVIOUS, None)
     connection.execute(

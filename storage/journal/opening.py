@@ -34,8 +34,10 @@ from nightscreen.storage.journal.engine import (
     writing,
 )
 from nightscreen.storage.journal.keyring import (
+    LINK_KEYS,
     PSEUDONYM_KEY,
     make_sealer,
+    new_link_keys,
     open_text,
     put_meta,
     read_meta,
@@ -278,6 +280,8 @@ def _create(engine: Engine, home: Path, data_key: str, clock: Clock) -> None:
         put_meta(connection, SEAL_KEY, fingerprint(key))
         pseudonym_key = sealed_text(Sealer(key), new_key(), PSEUDONYM_KEY)
         put_meta(connection, PSEUDONYM_KEY, pseudonym_key)
+        links = sealed_text(Sealer(key), new_link_keys(new_key(), None, 0), LINK_KEYS)
+        put_meta(connection, LINK_KEYS, links)
         connection.execute(
             insert(tables.seal_keys), {"fingerprint": fingerprint(key), "created_at": clock()}
         )

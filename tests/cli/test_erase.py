@@ -29,9 +29,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return screened(tmp_path).path
 
 
-def run(*arguments: str) -> Result:
+def run(*arguments: str, given: str = "") -> Result:
     """Run the command in this process, with nobody at the terminal."""
-    return CliRunner().invoke(app, [*arguments])
+    return CliRunner().invoke(app, [*arguments], input=given)
 
 
 def ids(folder: Path) -> list[str]:
@@ -49,6 +49,43 @@ def test_one_person_is_erased_and_told_in_numbers(folder: Path) -> None:
     assert not [secret for secret in SECRETS if secret in ended.output]
     assert ids(folder) == ["=1+1", "C"]
     assert "0007" not in (folder / "decisions.csv").read_text("utf-8")
+
+
+def test_whom_to_erase_may_come_from_standard_input(folder: Path) -> None:
+    """No identifier stands in the command's history, and what is said holds none."""
+    ended = run("erase", "--customer-id", "-", "--yes", given="0007\n\nC\n0007\n")
+    assert ended.exit_code == 0
+    assert "2 of 2 erased" in ended.output
+    assert not [secret for secret in SECRETS if secret in ended.output]
+    assert ids(folder) == ["=1+1"]
+
+
+def test_nobody_of_a_list_stops_the_others(folder: Path) -> None:
+    """Whoever is not known is named by the line, and the status says that something is left."""
+    ended = run("erase", "--customer-id", "-", "--yes", given="nobody\nC\n")
+    assert ended.exit_code == 2
+    assert "1 of 2 erased" in ended.output
+    assert "line 1: " in ended.output
+    assert ids(folder) == ["0007", "=1+1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "match"),
+    [
+        (("--bvn", "-"), "22212345678\n", "add --yes"),
+        (("--bvn", "-", "--yes"), "\n", "names nobody"),
+        (("--bvn", "-", "--yes"), "22212345678\n123\n", "no BVN of 11 digits"),
+        (("--bvn", "-", "--customer-id", "-", "--yes"), "1\n", "either customers or BVNs"),
+    ],
+)
+def test_a_list_that_is_none_erases_nobody(
+    folder: Path, arguments: tuple[str, ...], given: str, match: str
+) -> None:
+    """Whatever is wrong with the list, nothing goes."""
+    ended = run("erase", *arguments, given=given)
+    assert isinstance(ended.exception, UsageError)
+    assert match in str(ended.exception)
+    assert len(ids(folder)) == 3
 
 
 def test_erasing_is_one_json_document(folder: Path) -> None:

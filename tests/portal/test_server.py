@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -16,8 +18,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+import uvicorn
 
 from nightscreen.portal.config import place_of
+from nightscreen.portal.server import ImpatientProtocol, is_open_to_others
 from nightscreen.steps.consents.links import ConsentLinks
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.vault import Vault
@@ -27,6 +31,8 @@ from tests.portal.visiting import MARK, settings_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from starlette.types import Receive, Scope, Send
 
 TOKEN = {"access_token": "acc", "refresh_token": "ref", "scope": "transaction:list"}
 
@@ -164,3 +170,57 @@ def test_place_is_read_off_the_settings(
     """The portal answers at whatever path was registered, where it is the portal's host."""
     place = place_of(settings_in(tmp_path, redirect_uri=redirect, portal_url=portal))
     assert (place.origin, place.callback_path, place.port) == (origin, callback, port)
+
+
+async def test_a_connection_that_brings_no_whole_request_is_closed() -> None:
+    """Half a header, half a body and no byte at all are given up; a whole request is answered."""
+
+    class Hasty(ImpatientProtocol):
+        within_s = 0.2
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    config = uvicorn.Config(answer, http=Hasty, ws="none", lifespan="off", log_config=None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(config)
+        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+        port = listener.getsockname()[1]
+        for half in (b"", b"GET / HT", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\na"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(half)
+            assert b"204" not in await reader.read()
+            writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b"204" in await reader.readline()
+        writer.close()
+        server.should_exit = True
+        await serving
+
+
+def test_a_portal_that_others_reach_warns(tmp_path: Path) -> None:
+    """Without https the link in an address is everybody's on the way."""
+    assert is_open_to_others("0.0.0.0")  # noqa: S104 - the address in question
+    assert is_open_to_others("::")
+    assert is_open_to_others("10.0.0.7")
+    assert not is_open_to_others("127.0.0.1")
+    assert not is_open_to_others("localhost")
+    assert not is_open_to_others("::1")
+    settings = {
+        "NIGHTSCREEN_HOME": str(tmp_path / "home"),
+        "NIGHTSCREEN_PORTAL_URL": "https://consent.lender.example",
+    }
+    with socket.create_server(("0.0.0.0", 0)) as taken:  # noqa: S104 - so that it ends at once
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [COMMAND, "portal", "--host", "0.0.0.0", "--port", port],  # noqa: S104
+            env=surroundings(tmp_path) | settings,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert "the portal speaks no https" in done.stderr

@@ -22,6 +22,7 @@ from nightscreen.storage.journal.identifier_history import (
 )
 from nightscreen.storage.journal.opening import JOURNAL_FILE, journal_url, open_journal
 from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.storage.keys import encode_key
 from tests.storage.conftest import subject
 from tests.storage.test_journal_opening import FirstVersion
 
@@ -129,7 +130,8 @@ def test_a_copy_holds_them(journal: Journal, tmp_path: Path) -> None:
     """A backup is a journal of its own that knows the same, from either database."""
     Sightings.of(journal).keep("nuban", "book", seen((1, 1), bvn=5), at=10)
     back_up(journal, tmp_path / "copy")
-    with open_journal(tmp_path / "copy") as copy:
+    key = encode_key(journal.sealer.key).decode()
+    with open_journal(tmp_path / "copy", data_key=key) as copy:
         with Sightings.of(copy).reading_of("nuban") as read:
             found = list(read.accounts([subject(1)]))
         assert found == [(subject(1), subject(1), "book", subject(5))]

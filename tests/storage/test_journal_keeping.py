@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import select
 
-from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError
+from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError, UsageError
+from nightscreen.storage.files import write_private
 from nightscreen.storage.journal import open_journal, rotation
 from nightscreen.storage.journal.copying import back_up, restore
 from nightscreen.storage.journal.engine import reading
 from nightscreen.storage.journal.rotation import rotate_key
 from nightscreen.storage.journal.tables import answers, meta, seal_keys
 from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.storage.keys import encode_key, replace_key
 from nightscreen.storage.sealing import key_id
 from tests.storage.conftest import Place, ended, reserve, subject
 
@@ -66,6 +68,7 @@ def test_rotation_reseals_everything_and_retires_the_old_key(place: Place) -> No
     with reading(again.engine) as connection:
         assert set(connection.execute(select(meta.c.name)).scalars()) == {
             "journal_id",
+            "link_keys",
             "pseudonym_key",
             "schema_version",
             "seal_key",
@@ -180,7 +183,7 @@ def test_a_key_of_the_settings_is_retired_once_the_settings_hold_the_new_one(pla
 def test_a_backup_made_while_a_run_goes_on_is_a_home_of_its_own(
     place: Place, tmp_path: Path
 ) -> None:
-    """It holds what was committed, opens with its own key, and what was in flight is in doubt."""
+    """It holds what was committed, and what was in flight is in doubt; the key is not in it."""
     journal = place.open()
     fill(journal, 0, 30)
     reserve(journal, 90)
@@ -188,13 +191,16 @@ def test_a_backup_made_while_a_run_goes_on_is_a_home_of_its_own(
     back_up(journal, folder)
     fill(journal, 30, 5)
     assert sorted(each.name for each in folder.iterdir()) == [
-        "data.key",
         "journal.json",
         "journal.sqlite",
     ]
     modes = {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()}
     assert (modes, stat.S_IMODE(folder.stat().st_mode)) == ({0o600}, 0o700)
-    with open_journal(folder, clock=place.clock) as copy:
+    with pytest.raises(JournalKeyError, match="data key is missing"):
+        open_journal(folder, clock=place.clock)
+    key = encode_key(journal.sealer.key).decode()
+    assert key.strip().encode() not in (folder / "journal.sqlite").read_bytes()
+    with open_journal(folder, data_key=key, clock=place.clock) as copy:
         assert copy.journal_id == journal.journal_id
         assert bodies(copy, 40) == list(range(30))
         assert copy.pseudonyms.subject("bvn", "1") == journal.pseudonyms.subject("bvn", "1")
@@ -231,6 +237,9 @@ def test_a_backup_is_restored_into_either_database(
     back_up(journal, tmp_path / "copy")
     for number, url in enumerate(("", schema_url if not place.url else "")):
         target = Place(tmp_path / f"new-{number}", url)
+        with pytest.raises(JournalKeyError, match="holds no data key: put yours back as"):
+            restore(tmp_path / "copy", target.home, url=target.url)
+        replace_key(target.home, journal.sealer.key)
         restore(tmp_path / "copy", target.home, url=target.url)
         found = target.open()
         assert bodies(found, 20) == list(range(10))
@@ -241,6 +250,38 @@ def test_a_backup_is_restored_into_either_database(
         target.close()
         with pytest.raises(JournalError, match="there is a journal already"):
             restore(tmp_path / "copy", target.home, url=target.url)
+
+
+def test_a_backup_with_a_passphrase_brings_its_key_along(place: Place, tmp_path: Path) -> None:
+    """The key is in it, but only the passphrase opens it; another, a short or none does not."""
+    journal = place.open()
+    fill(journal, 0, 10)
+    folder = tmp_path / "copy"
+    with pytest.raises(UsageError, match="under 12 characters"):
+        back_up(journal, folder, passphrase="too short")
+    back_up(journal, folder, passphrase="a walk by the lagoon")
+    everything = b"".join(each.read_bytes() for each in folder.iterdir())
+    assert encode_key(journal.sealer.key).strip() not in everything
+    assert journal.sealer.key not in everything
+    target = Place(tmp_path / "new", "")
+    for given, words in (("", "--passphrase-file"), ("a walk by the sea", "does not open")):
+        with pytest.raises(JournalKeyError, match=words):
+            restore(folder, target.home, passphrase=given)
+    restore(folder, target.home, passphrase="a walk by the lagoon")
+    assert bodies(target.open(), 20) == list(range(10))
+    target.close()
+
+
+def test_a_backup_made_by_an_earlier_version_still_restores(place: Place, tmp_path: Path) -> None:
+    """It has the key in clear."""
+    journal = place.open()
+    fill(journal, 0, 10)
+    back_up(journal, tmp_path / "copy")
+    write_private(tmp_path / "copy" / "data.key", encode_key(journal.sealer.key))
+    target = Place(tmp_path / "new", "")
+    restore(tmp_path / "copy", target.home)
+    assert bodies(target.open(), 20) == list(range(10))
+    target.close()
 
 
 def test_what_is_no_backup_is_not_restored(place: Place, tmp_path: Path) -> None:

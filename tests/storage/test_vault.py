@@ -22,6 +22,7 @@ from nightscreen.storage.journal.keyring import put_meta
 from nightscreen.storage.journal.rotation import rotate_key
 from nightscreen.storage.journal.tables import metadata
 from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.storage.keys import encode_key
 from nightscreen.storage.vault import REPLACED, GrantState, Vault
 
 if TYPE_CHECKING:
@@ -263,8 +264,9 @@ def test_backup_brings_grants_along(place: Place, tmp_path: Path) -> None:
     journal = place.open()
     kept(Vault.of(journal))
     back_up(journal, tmp_path / "backup")
-    restore(tmp_path / "backup", tmp_path / "other")
-    with place.open(home=tmp_path / "other", url="") as other:
+    key = encode_key(journal.sealer.key).decode()
+    restore(tmp_path / "backup", tmp_path / "other", configured=key)
+    with place.open(home=tmp_path / "other", url="", data_key=key) as other:
         (grant,) = Vault.of(other).grants()
         tokens = Vault.of(other).tokens(grant.grant_id)
     assert tokens is not None

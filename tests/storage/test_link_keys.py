@@ -1,0 +1,78 @@
+"""The key that signs links: apart from pseudonyms, replaced without them, gone when it must be."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from itsdangerous import Signer
+from sqlalchemy import delete
+
+from nightscreen.steps.consents.links import Asked, ConsentLinks, Refusal
+from nightscreen.storage.journal.engine import writing
+from nightscreen.storage.journal.keyring import LINK_KEYS, link_keys, rotate_link_key
+from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.storage.journal.tables import meta
+
+if TYPE_CHECKING:
+    from tests.storage.conftest import Place
+
+WEEK = timedelta(days=7)
+
+
+def test_links_are_signed_with_no_key_of_pseudonyms(place: Place) -> None:
+    """Whoever learns the one cannot make the other."""
+    journal = place.open()
+    token = ConsentLinks(journal).make("C1", ["transaction:list"], WEEK).token
+    keys = link_keys(journal)
+    assert len(keys) == 1
+    assert keys[0] != journal.pseudonyms.key
+    derived = hmac.digest(journal.pseudonyms.key, b"nightscreen portal signing key", "sha256")
+    forged = Signer(
+        derived,
+        salt="consent link",
+        key_derivation="hmac",
+        digest_method=staticmethod(hashlib.sha256),
+    ).sign(token.rpartition(".")[0])
+    assert ConsentLinks(journal).look(forged.decode()) is Refusal.TAMPERED
+    assert isinstance(ConsentLinks(journal).look(token), Asked)
+
+
+def test_a_new_key_lets_links_go_on_or_ends_them_at_once(place: Place) -> None:
+    """Links in somebody's mail work on after a rotation; after a leak none does."""
+    journal = place.open()
+    pseudonym = journal.pseudonyms.subject("bvn", "22212345678")
+    links = ConsentLinks(journal)
+    token = links.make("C1", ["transaction:list"], WEEK).token
+    rotate_link_key(journal)
+    newer = links.make("C1", ["transaction:list"], WEEK).token
+    assert isinstance(links.look(token), Asked)
+    assert isinstance(links.look(newer), Asked)
+    rotate_link_key(journal, at_once=True)
+    assert links.look(token) is Refusal.TAMPERED
+    assert links.look(newer) is Refusal.TAMPERED
+    assert journal.pseudonyms.subject("bvn", "22212345678") == pseudonym
+
+
+def test_links_outlive_a_rotation_of_the_data_key(place: Place) -> None:
+    """The key of links is sealed anew; a process that opens the journal later reads it."""
+    journal = place.open()
+    token = ConsentLinks(journal).make("C1", ["transaction:list"], WEEK).token
+    assert rotate_key(journal).finished
+    assert isinstance(ConsentLinks(journal).look(token), Asked)
+    place.close()
+    assert isinstance(ConsentLinks(place.open()).look(token), Asked)
+
+
+def test_links_of_an_earlier_version_work_until_they_end(place: Place) -> None:
+    """A journal without a key of links gets one, and accepts what it signed before meanwhile."""
+    journal = place.open()
+    with writing(journal.engine) as connection:
+        connection.execute(delete(meta).where(meta.c.name == LINK_KEYS))
+    keys = link_keys(journal)
+    assert keys[1:] == [journal.pseudonyms.key]
+    assert link_keys(journal) == keys
+    place.clock.now += int(timedelta(days=91) / timedelta(microseconds=1))
+    assert link_keys(journal) == keys[:1]
