@@ -9,9 +9,9 @@ FREEZE := build/lock/bin/python -m pip list --format=freeze --exclude nightscree
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=20
-CODE := schemas client storage steps tasks flows cli portal desk sandbox tests benchmarks
+CODE := deploy schemas client storage steps tasks flows cli portal desk sandbox tests benchmarks
 
-.PHONY: help setup demo test test-all test-sample check docs bench package lock clean
+.PHONY: help setup demo test test-all test-sample check docs bench package lock audit clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -71,8 +71,16 @@ lock: ## write requirements.lock (what a run needs) and requirements-dev.lock (a
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --upgrade 'setuptools>=77' -e .
 	{ echo '# Written by make lock: what a run needs, pinned.'; $(FREEZE); } > requirements.lock
+	build/lock/bin/python deploy/lock_hashes.py
 	build/lock/bin/python -m pip install --quiet --upgrade -c requirements.lock -e '.[dev]'
 	{ echo '# Written by make lock: what checks and tests need beside a run, pinned.'; $(FREEZE); } > requirements-dev.lock
+
+audit: ## look what is known against the locked packages, where the network allows it
+	@$(PYTHON) -m venv build/audit
+	@build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit \
+	  && { build/audit/bin/pip-audit --require-hashes --disable-pip -r requirements-hashed.lock; found=$$?; \
+	       [ $$found -le 1 ] || echo "not audited: the list of what is known cannot be reached"; exit $$((found == 1)); } \
+	  || { [ -x build/audit/bin/pip-audit ] && exit 1 || echo "not audited: pip-audit cannot be installed from here"; }
 
 clean: ## remove what setup and demo made
 	rm -rf $(VENV) build .nightscreen-demo out

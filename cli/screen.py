@@ -43,6 +43,7 @@ def screen_file(
     from nightscreen.cli import event_loop
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.preflight import check_before_engine
+    from nightscreen.steps.values.file_names import without_names
     from nightscreen.tasks.logs import set_up_logs
 
     settings = settings_of_command()
@@ -54,7 +55,7 @@ def screen_file(
         if parameters.workers > 1:
             require_engine()
         prepare_engine()
-        report = event_loop.run(run_flow(parameters))
+        report = event_loop.run(run_flow(without_names(parameters, settings.home)))
     if json_output:
         sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     else:

@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.parameters import ScreenBatch, batch_name
+from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps import finalize
 from nightscreen.steps.calling.coordinator import ask_round, let_go
@@ -20,6 +20,7 @@ from nightscreen.steps.calling.funding_rounds import Asking, next_round, open_as
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.quoting import quote_document
 from nightscreen.steps.screening_run import open_line
+from nightscreen.steps.values.file_names import batch_of
 from nightscreen.tasks import run_registry, stations
 from nightscreen.tasks.approval import approved
 from nightscreen.tasks.artifacts import tag_run
@@ -51,7 +52,7 @@ def run_name() -> str:
     if values.get("run"):
         return f"resume-{values['run']}"
     source = values.get("input")
-    batch = values.get("batch") or (batch_name(Path(source)) if source else "batch")
+    batch = values.get("batch") or (batch_of(Path(source)) if source else "batch")
     batch, purpose = batch.rstrip("-*"), str(values.get("purpose", "portfolio"))
     return batch if purpose in batch else f"{batch}-{purpose}"
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from nightscreen.schemas.api_runs import ApiRunParameters
-from nightscreen.schemas.parameters import Option
+from nightscreen.schemas.parameters import Option, refuse_identifiers
 
 if TYPE_CHECKING:
     from datetime import date
@@ -138,6 +138,8 @@ class RequestBvns(ApiRunParameters):
         "date.",
         max_length=80,
     )
+    _nobodys_name = field_validator("batch")(refuse_identifiers)
+
     mapping: str = Field(
         "", title="Mapping file", description="TOML file that renames, merges or defaults columns."
     )

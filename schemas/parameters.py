@@ -60,6 +60,16 @@ def _in_order(schema: dict[str, Any]) -> None:
             fields[name] = fields.pop(name)
 
 
+def refuse_identifiers(batch: str) -> str:
+    """Refuse a batch name that the engine, the journal and reports must not keep."""
+    if contains_identifier(batch):
+        raise ValueError(
+            "holds what looks like a customer's number or email address, and is shown everywhere: "
+            "name the list, such as portfolio"
+        )
+    return batch
+
+
 class _Screening(BaseModel):
     """What every screening may be told, whatever it reads."""
 
@@ -127,6 +137,8 @@ class _Screening(BaseModel):
             examples=["06:00"],
         )
     )
+
+    _nobodys_name = field_validator("batch", check_fields=False)(refuse_identifiers)
 
     @field_validator("karma_identities", mode="before")
     @classmethod

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from prefect.events import emit_event
 
-from nightscreen.schemas.parameters import batch_name
 from nightscreen.steps.finalize import LOW_BALANCE
 from nightscreen.steps.ops.alerts import Alarm
+from nightscreen.steps.values.file_names import batch_of
 from nightscreen.storage.clock import instant_text
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def tell_alarm(alarm: Alarm, signs: Mapping[str, Any]) -> None:
 
 def tell_false_start(parameters: ScreenBatch, error: NightscreenError) -> None:
     """Emit the page for a run that could not begin: settings, input or journal are in the way."""
-    batch = parameters.batch or (batch_name(Path(parameters.input)) if parameters.input else "")
+    batch = parameters.batch or (batch_of(Path(parameters.input)) if parameters.input else "")
     emit_event(
         event=f"{PAGE}.{Alarm.NOT_STARTED.value}",
         resource=_resource(batch.rstrip("-*") or "unnamed"),

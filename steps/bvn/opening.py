@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.errors import InputError
+from nightscreen.steps.values.file_names import without_names
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 from nightscreen.storage.journal.opening import journal_exists
@@ -47,7 +48,7 @@ def remembered(parameters: P, settings: Settings, flow: str, *, clock: Clock) ->
     absolute = {
         name: str(Path(getattr(found, name)).absolute()) for name in _PATHS if getattr(found, name)
     }
-    return found.model_copy(update=absolute)
+    return without_names(found.model_copy(update=absolute), settings.home)
 
 
 def keyed_digest(journal: Journal, path: Path) -> str:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import ScreenBatch, batch_name, contains_identifier
+from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.steps.control import COMPLETED, StopReason
 from nightscreen.steps.inbox import notifications
 from nightscreen.steps.quoting import quote_batch
+from nightscreen.steps.values.file_names import batch_of, names_somebody
 from nightscreen.storage.clock import LAGOS, spending_day, to_instant
 from nightscreen.storage.inbox import (
     INPUT,
@@ -73,7 +74,7 @@ class Examined:
 
 def told_name(name: str) -> str:
     """Return the name a file goes by in paths and messages: its own, unless it names somebody."""
-    if contains_identifier(name) or name in OURS:
+    if names_somebody(name) or name in OURS:
         return f"file{Path(name).suffix[:8]}"
     return name
 
@@ -88,7 +89,7 @@ def screening_of(options: WatchInbox, ticket: Ticket, inbox: Inbox) -> ScreenBat
     return ScreenBatch(
         **options.screening(),
         input=str(ticket.file),
-        batch=batch_name(Path(ticket.name))[:80],
+        batch=batch_of(Path(ticket.name))[:80],
         output=str(inbox.done),
     )
 

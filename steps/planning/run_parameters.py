@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import ScreenBatch, batch_name, new_run_id
+from nightscreen.schemas.parameters import ScreenBatch, new_run_id
 from nightscreen.steps.planning.plan import Wanted
+from nightscreen.steps.values.file_names import batch_of, without_names
 from nightscreen.storage.clock import LAGOS, to_instant
 from nightscreen.storage.filesystem import is_url
 
@@ -53,6 +54,7 @@ def resolve(parameters: ScreenBatch, journal: Journal) -> Resolved:
                 "wait for it or stop it"
             )
         parameters = _with_earlier(parameters, earlier)
+    parameters = without_names(parameters, journal.home)
     if not parameters.input:
         raise InputError("no input file was given; name a CSV, XLSX, Parquet or JSON Lines file")
     purpose = Purpose(parameters.purpose)
@@ -68,7 +70,7 @@ def resolve(parameters: ScreenBatch, journal: Journal) -> Resolved:
         run_id,
         stop_at_first=parameters.karma_stop_at_first,
     )
-    batch = parameters.batch or batch_name(path)
+    batch = parameters.batch or batch_of(path)
     return Resolved(parameters, earlier, wanted, earlier.batch if earlier else batch, path)
 
 

@@ -15,6 +15,7 @@ from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
 from nightscreen.steps.privacy.erasure_files import CALLS_FILE
 from nightscreen.steps.results.changes import CHANGES_FILE
+from nightscreen.steps.values.file_names import forget_names
 from nightscreen.storage import outputs
 from nightscreen.storage.clock import DAY_MICROS, instant_text
 from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
@@ -181,6 +182,7 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
     if not found.anything:
         return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
     sweep_workspaces(journal.home, journal.holders.alive)
+    forget_names(journal.home)
     drop_evidence(journal.home, before=found.answered)
     erasures = Erasures.of(journal)
     waits = bool(found.journal_waits)
