@@ -93,9 +93,9 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_out
     done: list[dict[str, Any]] = []
     failed: list[str] = []
     for number, each in enumerate(named, start=1):
-        whom = ("", each) if bvn else (each, "")
+        customer, of_bvn = ("", each) if bvn else (each, "")
         try:
-            done.append(_erase_one(*whom, batch, yes=True))
+            done.append(_erase_one(customer, of_bvn, batch, yes=True))
         except InputError as error:
             failed.append(f"line {number}: {error}")
     if json_output:

@@ -36,6 +36,7 @@ def lay_out(folder: Path) -> None:
         shutil.copy(ROOT / "data" / "policy.toml", folder / name)
     mapping = next(each for each in blocks() if "[columns]" in each.text)
     (folder / "mapping.toml").write_text(mapping.text, encoding="utf-8")
+    (folder / "passphrase.txt").write_text("a walk by the lagoon\n", encoding="utf-8")
     new_key = base64.b64encode(secrets.token_bytes(32))
     (folder / "new.key").write_bytes(new_key + b"\n")
     (folder / "new.key").chmod(0o600)

@@ -47,12 +47,17 @@ ONLY_QUOTED = re.compile(r"^nightscreen screen (?!customers\.csv --max-spend 250
 """Screenings beyond the first: their options, file and plan are tried, the asking is not."""
 LAST = (
     *("nightscreen consent revoke", "nightscreen journal backup", "nightscreen journal restore"),
-    *("nightscreen journal rotate-key", "nightscreen purge", "nightscreen erase"),
+    *("nightscreen journal rotate-links", "nightscreen journal rotate-key"),
+    *("nightscreen purge", "nightscreen erase"),
     "nightscreen screen customers.csv --log-format",
 )
 """Lines that take something away, or change the log, as they are typed at the end."""
 SURROUNDED = {
-    "nightscreen journal restore": {"NIGHTSCREEN_HOME": "restored"},
+    "nightscreen journal restore backups/2026-03-02": {"NIGHTSCREEN_HOME": "restored"},
+    "nightscreen journal restore backups/2026-03-01": {
+        "NIGHTSCREEN_HOME": "restored with its key",
+        "NIGHTSCREEN_DATA_KEY": "@.nightscreen/data.key",
+    },
     "nightscreen journal rotate-key --new-key": {
         "NIGHTSCREEN_HOME": "restored",
         "NIGHTSCREEN_DATA_KEY": "@restored/data.key",
