@@ -17,14 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
     from rich.console import Console
 
     from nightscreen.schemas.plan import CheckIdentity
     from nightscreen.schemas.rows import Problem, RowBatch, SourceBatch
+    from nightscreen.steps.values.customer_ids import CustomerNumbers
     from nightscreen.storage.tables import TableSource
 
 MOST_PROBLEMS = 12
+REPEATED = "customer_id_repeated"
+MANY_REPEATED = 1 / 3
+"""Of customers with two rows each, one row in two repeats; with some of one row, fewer do."""
 HIDDEN_HEADING = "(heading not shown: it looks like data)"
 
 
@@ -88,33 +93,53 @@ def inspect(
     mapping: Annotated[
         Path | None, typer.Option(help="TOML file that says what the headings mean.")
     ] = None,
+    merge_rows: Annotated[
+        bool,
+        typer.Option("--merge-rows", help="The rows of one customer_id are one customer."),
+    ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Show how a file is understood and what is wrong with it; nothing is spent.
 
+    Ends with 2 where no row of it would be screened.
+
     Example: nightscreen inspect customers.xlsx --mapping acme.toml
     """
-    diagnosis = diagnose(input, mapping)
+    diagnosis = diagnose(input, mapping, merge_rows=merge_rows)
     if json_output:
         typer.echo(json.dumps(asdict(diagnosis), ensure_ascii=False, indent=2))
     else:
         _show(diagnosis)
+    if not diagnosis.rows["screened"]:
+        typer.echo("No row would be screened: see the problems above.", err=True)
+        raise typer.Exit(2)
 
 
-def diagnose(path: Path, mapping_path: Path | None = None) -> FileDiagnosis:
+def diagnose(
+    path: Path, mapping_path: Path | None = None, *, merge_rows: bool = False
+) -> FileDiagnosis:
     """Read a whole file and say how it is understood.
 
     Raises:
-        UsageError: the file or the mapping cannot be used.
+        UsageError: the file, the mapping or the settings cannot be used.
     """
+    from nightscreen.schemas.settings import read_settings
     from nightscreen.steps.intake import Intake
+    from nightscreen.steps.values.customer_ids import CustomerNumbers
     from nightscreen.storage.mapping import read_mapping
     from nightscreen.storage.tables import open_source
 
     mapping = read_mapping(mapping_path) if mapping_path else None
     source = open_source(path, mapping=mapping)
-    intake = Intake(source.header)
-    tally = _Tally(source)
+    merge_rows |= (mapping is not None and mapping.merge_rows) or read_settings().merge_rows
+    customers = CustomerNumbers() if merge_rows else None
+    if customers is not None:
+        counting = Intake(source.header, customers)
+        for batch in source.batches():
+            counting.take(batch)
+        customers.settle()
+    intake = Intake(source.header, customers)
+    tally = _Tally(source, customers)
     for batch in source.batches():
         tally.add(batch, intake.take(batch))
     return tally.diagnosis()
@@ -123,8 +148,11 @@ def diagnose(path: Path, mapping_path: Path | None = None) -> FileDiagnosis:
 class _Tally:
     """Counts over the batches of one file."""
 
-    def __init__(self, source: "TableSource") -> None:
+    def __init__(self, source: "TableSource", customers: "CustomerNumbers | None" = None) -> None:
         self._source = source
+        self._customers = customers
+        self._to_merge: list[pa.Table] = []
+        self._merged: int | None = None
         self._filled: Counter[int] = Counter()
         self._read = self._screened = self._refused = self._split = self._consented = 0
         self._problems: dict[tuple[str, str, str], ProblemView] = {}
@@ -140,7 +168,46 @@ class _Tally:
         for at, column in enumerate(self._source.header.columns):
             self._filled[at] += _filled(batch, at, column.known)
         self._add_problems(taken.problems)
-        self._add_checks(taken)
+        if self._customers is None:
+            self._add_checks(taken.rows)
+        else:
+            self._keep(taken.rows, self._customers)
+
+    def _keep(self, rows: "pa.RecordBatch", customers: "CustomerNumbers") -> None:
+        """Keep rows until all of their customers are there; what is only carried stays out."""
+        import pyarrow as pa
+
+        from nightscreen.schemas.rows import CUSTOMER, EXTRA_PREFIX
+
+        numbers = customers.numbers(rows["customer_id"].to_pylist())
+        table = pa.Table.from_batches([rows]).append_column(CUSTOMER, pa.array(numbers))
+        status = self._status()
+        kept = [
+            name
+            for name in table.column_names
+            if name == status or not name.startswith(EXTRA_PREFIX)
+        ]
+        self._to_merge.append(table.select(kept))
+
+    def _status(self) -> str | None:
+        from nightscreen.steps.values.merge_rows import status_name
+
+        return status_name(self._source.header.columns, self._source.header.loan_status)
+
+    def _merge(self) -> None:
+        """Count what was kept as customers."""
+        import pyarrow as pa
+
+        from nightscreen.steps.values.merge_rows import merge_rows
+
+        self._merged = 0
+        if not any(table.num_rows for table in self._to_merge):
+            return
+        rows, problems = merge_rows(pa.concat_tables(self._to_merge), self._status())
+        self._merged = rows.num_rows
+        self._add_problems(problems)
+        for batch in rows.combine_chunks().to_batches():
+            self._add_checks(batch)
 
     def _add_problems(self, problems: "Sequence[Problem]") -> None:
         for found in problems:
@@ -148,15 +215,15 @@ class _Tally:
             view = self._problems.setdefault(key, ProblemView(*key, found.hint, found.line))
             view.count += 1
 
-    def _add_checks(self, taken: "RowBatch") -> None:
+    def _add_checks(self, taken: "pa.RecordBatch") -> None:
         import pyarrow as pa
 
         from nightscreen.steps.planning.consent import consent_column
         from nightscreen.steps.planning.eligibility import why_not
 
-        consent = consent_column(taken.rows, at=self._now).to_numpy(zero_copy_only=False)
+        consent = consent_column(taken, at=self._now).to_numpy(zero_copy_only=False)
         self._consented += int(consent.sum())
-        rows = pa.Table.from_batches([taken.rows])
+        rows = pa.Table.from_batches([taken])
         for slot, view in self._slots.items():
             _count(why_not(rows, slot, consent.astype(bool)), view)
 
@@ -165,6 +232,11 @@ class _Tally:
         from nightscreen.schemas.checks import Check, IdentityKind
 
         table, header = self._source.table, self._source.header
+        if self._customers is not None:
+            self._merge()
+        rows = {"read": self._read, "screened": self._screened, "refused": self._refused}
+        if self._merged is not None:
+            rows["customers"] = self._merged
         karma = {s.kind.value: view for s, view in self._slots.items() if s.check is Check.KARMA}
         others = {s.check.value: v for s, v in self._slots.items() if s.check is not Check.KARMA}
         checks = {check.value: others.get(check.value) for check in Check}
@@ -174,14 +246,29 @@ class _Tally:
             encoding=table.encoding,
             separator=table.separator,
             sheet=table.sheet,
-            findings=list(header.findings),
+            findings=[*self._proposal(), *header.findings],
             columns=self._columns(),
-            rows={"read": self._read, "screened": self._screened, "refused": self._refused},
+            rows=rows,
             checks={name: view or karma[IdentityKind.BVN.value] for name, view in checks.items()},
             karma_identities=karma,
             rows_with_valid_consent=self._consented,
             problems=sorted(self._problems.values(), key=lambda p: (-p.count, p.line)),
         )
+
+    def _proposal(self) -> list[str]:
+        """Say what to do where most rows repeat a customer: the file has a row a loan."""
+        repeated = sum(
+            view.count for (code, *_), view in self._problems.items() if code == REPEATED
+        )
+        if self._read == 0 or repeated < self._read * MANY_REPEATED:
+            return []
+        said = (
+            f"{100 * repeated // self._read} % of the rows repeat a customer_id and would be "
+            "refused. If the file has a row a loan, give --merge-rows (or write merge_rows = true "
+            "in the mapping file): the rows of one customer_id are then one customer, and the "
+            "exposure of open loans is summed."
+        )
+        return [said]
 
     def _columns(self) -> list[ColumnView]:
         from nightscreen.storage.headings import looks_like_value
@@ -236,8 +323,9 @@ def _show(diagnosis: FileDiagnosis) -> None:
     ]
     rows = diagnosis.rows
     console.print(Text(f"{diagnosis.file}: {', '.join(each for each in said if each)}"))
+    customers = f" as {rows['customers']:,} customers" if "customers" in rows else ""
     console.print(
-        f"{rows['read']:,} rows: {rows['screened']:,} would be screened, "
+        f"{rows['read']:,} rows: {rows['screened']:,} would be screened{customers}, "
         f"{rows['refused']:,} refused; "
         f"{diagnosis.rows_with_valid_consent:,} hold valid consent."
     )

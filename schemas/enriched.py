@@ -12,7 +12,15 @@ import pyarrow as pa
 
 from nightscreen.schemas.answers import Count, Day, EcosystemRecord, Instant, Number, Text
 from nightscreen.schemas.checks import Check, IdentityKind
-from nightscreen.schemas.rows import EXTRA_PREFIX, INSTANT, NAIRA, SourceColumn, row_schema
+from nightscreen.schemas.rows import (
+    CUSTOMER_EXPOSURE,
+    CUSTOMER_ROW,
+    EXTRA_PREFIX,
+    INSTANT,
+    NAIRA,
+    SourceColumn,
+    row_schema,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,8 +143,14 @@ def extra_names(columns: Sequence[SourceColumn]) -> list[str]:
     return [column.output for column in columns if column.known is None]
 
 
-def enriched_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
-    """Return the schema of `enriched/part-*.parquet` for an input of these columns."""
+def enriched_schema(columns: Sequence[SourceColumn], *, merged: bool = False) -> pa.Schema:
+    """Return the schema of `enriched/part-*.parquet` for an input of these columns.
+
+    Args:
+        columns: the input's.
+        merged: the rows of one customer id are one customer: `customer_row` numbers them, and
+            `customer_exposure` is what its open loans come to, where the input has exposures.
+    """
     rows = row_schema(extra_names(columns))
     fields = [pa.field(name, rows.field(source).type) for name, source in input_columns(columns)]
     for check in Check:
@@ -144,6 +158,10 @@ def enriched_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
     fields += [pa.field(name, kind) for name, kind in BVN_FIELDS]
     fields += [pa.field(name, pa.int64()) for name in SIGNALS]
     fields += [pa.field(name, kind) for name, kind in DECISION_FIELDS]
+    if merged:
+        fields.append(pa.field(CUSTOMER_ROW, pa.int64()))
+        if any(name == "exposure" for name, _ in input_columns(columns)):
+            fields.append(pa.field(CUSTOMER_EXPOSURE, NAIRA))
     return pa.schema(fields)
 
 

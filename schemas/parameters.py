@@ -46,7 +46,8 @@ class Option:
 
 _FORM = (
     *("input", "checks", "purpose", "max_spend", "deadline", "quote_only", "run", "batch"),
-    *("karma_identities", "karma_stop_at_first", "freshness", "policy", "mapping", "output", "yes"),
+    *("karma_identities", "karma_stop_at_first", "freshness", "policy", "mapping", "merge_rows"),
+    *("output", "yes"),
     "workers",
 )
 """The order of the form: what is asked of every run first, what is seldom touched last."""
@@ -120,6 +121,12 @@ class _Screening(BaseModel):
         "",
         title="Policy file",
         description="Path of a TOML file with the rules for decisions. Empty: the built-in ones.",
+    )
+    merge_rows: bool = Field(
+        default=False,
+        title="Merge rows",
+        description="The rows of one customer_id are one customer, as in a loan book of a row a "
+        "loan: screened once, with the exposure of all open loans. Every row stays in the output.",
     )
     max_spend: Annotated[str, Field(pattern=r"^(\d{1,12}(\.\d{1,6})?)?$")] = Field(
         "",

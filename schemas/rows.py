@@ -40,6 +40,12 @@ KNOWN_COLUMNS = (*TEXT_COLUMNS, "date_of_birth", "exposure", *INSTANT_COLUMNS)
 
 INSTANT = pa.timestamp("us", tz="UTC")
 NAIRA = pa.decimal128(20, 2)
+CUSTOMER = "customer"
+"""Where rows are merged: number of each row's customer, in the order of first rows."""
+CUSTOMER_ROW = "customer_row"
+"""1 for a customer's first row in `enriched`, 2 for the second and so on."""
+CUSTOMER_EXPOSURE = "customer_exposure"
+"""What a customer's open loans come to, on each of its rows in `enriched`."""
 EXTRA_PREFIX = "x:"
 """Columns that are only carried through stand in a row batch under this prefix."""
 
@@ -169,6 +175,7 @@ class Header:
         defaults: values for known columns that the file does not have, from the mapping.
         date_order: `dmy`, `mdy` or `ymd` for dates that are not ISO; None where not declared.
         fed_back: the file is a quarantine file that was fixed: a part of its batch.
+        loan_status: place of the column that says how a loan stands; None where there is none.
     """
 
     columns: tuple[SourceColumn, ...]
@@ -176,3 +183,4 @@ class Header:
     defaults: Mapping[str, str] = field(default_factory=dict)
     date_order: str | None = None
     fed_back: bool = False
+    loan_status: int | None = None

@@ -370,6 +370,9 @@ class Settings(BaseSettings):
     freshness: FreshnessOverrides = Field(
         FreshnessOverrides(), description="How old an answer may be."
     )
+    merge_rows: bool = Field(
+        default=False, description="The rows of one customer_id are one customer, in every run."
+    )
     tolerated_failure_pct: float = Field(
         5.0, ge=0, le=100, description="Failed lookups tolerated, in percent, once 200 are done."
     )

@@ -36,11 +36,12 @@ from nightscreen.steps.report.page import report_page
 from nightscreen.steps.report.report_json import RowTally, RunFacts, check_report, make_report
 from nightscreen.steps.results.assemble import Assembly, Chunk
 from nightscreen.steps.results.cached_bvn_details import BvnsAtHand
+from nightscreen.steps.results.customer_rows import Expansion
 from nightscreen.steps.results.decide import decide
 from nightscreen.steps.results.evidence import Evidence
 from nightscreen.steps.results.publish_results import tell, withdraw
 from nightscreen.steps.results.replay import PURPOSE_KEY
-from nightscreen.steps.screening_run import PROBLEMS, read_chunk
+from nightscreen.steps.screening_run import CHUNK_ROWS, PROBLEMS, read_chunk
 from nightscreen.storage.clock import instant_text, spending_day, spending_month
 from nightscreen.storage.journal.repeat_outcomes import earlier_outcomes
 from nightscreen.storage.memory_tuning import trim_memory
@@ -84,8 +85,11 @@ def write_rows(line: ScreeningRun) -> RowTally:
         bvns=BvnsAtHand.of(line.journal, line.freshness.at),
     )
     tally = RowTally(coverage=Coverage(at=line.freshness.at))
+    schema = enriched_schema(line.columns, merged=line.merging)
+    schema = schema.with_metadata({PURPOSE_KEY: line.wanted.purpose.value})
     tables = _enriched(line, assembly, tally)
-    schema = enriched_schema(line.columns).with_metadata({PURPOSE_KEY: line.wanted.purpose.value})
+    if line.merging:
+        tables = _expanded(line, tables, schema)
     line.folder.write_parts("enriched", schema, tables)
     if not assembly.test_mode:
         assembly.evidence.close()
@@ -115,6 +119,23 @@ def _enriched(line: ScreeningRun, assembly: Assembly, tally: RowTally) -> Iterat
             tally.take(table)
             yield table
             del table  # before the next is made
+
+
+def _expanded(
+    line: ScreeningRun, customers: Iterator[pa.Table], schema: pa.Schema
+) -> Iterator[pa.Table]:
+    """Yield a row for each of the input's, once all customers are decided."""
+    for number, table in enumerate(customers):
+        line.workspace.put(f"decided-{number:05d}", table)
+    expansion = Expansion(
+        line.columns,
+        schema,
+        line.customers,
+        CHUNK_ROWS,
+        lambda number: line.workspace.get(f"decided-{number:05d}"),
+    )
+    for number in range(line.input_chunks):
+        yield expansion.expand(line.workspace.get(f"input-{number:05d}"))
 
 
 def _assembled(line: ScreeningRun, assembly: Assembly, tally: RowTally, number: int) -> pa.Table:
@@ -242,6 +263,7 @@ def run_facts(line: ScreeningRun, state: str, stop_reason: str | None) -> RunFac
         finished_at=instant_text(line.clock()) or "",
         rows_read=line.rows_read,
         rows_quarantined=line.rows_quarantined,
+        customers=line.customers if line.merging else None,
         cap_micro=line.caps.run_micro,
         spent_before_micro=line.spent_before_micro,
         nightly_micro=nightly_spend(line),

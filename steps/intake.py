@@ -40,6 +40,7 @@ from nightscreen.steps.values.customer_ids import (
     ID_MISSING,
     ID_REPEATED,
     SUSPECT_PATTERN,
+    CustomerNumbers,
     SeenIds,
     judge_customer_id,
     suspects,
@@ -70,10 +71,13 @@ class Intake:
 
     Args:
         header: the file's columns as understood, with defaults and the declared date order.
+        customers: where the rows of one id are one customer: repeats are no fault then, and a row
+            without an identifier of its own goes with its customer's others.
     """
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: Header, customers: CustomerNumbers | None = None) -> None:
         self._header = header
+        self._customers = customers
         self._seen = SeenIds()
         self._extra = [column.output for column in header.columns if column.known is None]
         self._schema = row_schema(self._extra)
@@ -111,11 +115,27 @@ class Intake:
             if finding:
                 reasons[row] = ("customer_id", finding)
         rows = np.flatnonzero(named)
-        for row in rows[self._seen.repeats(at(ids, rows))].tolist():
-            reasons.setdefault(row, ("customer_id", ID_REPEATED))
-        for row in np.flatnonzero(~_identifiable(columns, notes)).tolist():
+        usable = _identifiable(columns, notes)
+        if self._customers is None:
+            for row in rows[self._seen.repeats(at(ids, rows))].tolist():
+                reasons.setdefault(row, ("customer_id", ID_REPEATED))
+        else:
+            usable = self._of_customers(ids, usable, reasons)
+        for row in np.flatnonzero(~usable).tolist():
             reasons.setdefault(row, ("", NO_IDENTIFIER))
         return reasons
+
+    def _of_customers(self, ids: Column, usable: Mask, reasons: Mapping[int, object]) -> Mask:
+        """Return which rows belong to a customer with an identifier, as far as is known yet."""
+        if self._customers is None or len(reasons) == len(usable):
+            return usable
+        rows = np.array([row for row in range(len(usable)) if row not in reasons], np.int64)
+        if not self._customers.settled:
+            self._customers.note(at(ids, rows), usable[rows])
+            return usable
+        found = usable.copy()
+        found[rows] = self._customers.numbers(at(ids, rows)) >= 0
+        return found
 
     def _accepted(
         self,

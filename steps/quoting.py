@@ -34,6 +34,7 @@ def quote_document(line: ScreeningRun) -> dict[str, Any]:
             "read": line.rows_read,
             "screened": line.rows_read - line.rows_quarantined,
             "quarantined": line.rows_quarantined,
+            **({"customers": line.customers} if line.merging else {}),
         },
         "calls": quote.calls,
         "cap": naira_text(quote.cap_micro),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
+import pyarrow as pa
 
 from nightscreen.client.prices import PRICES, load_prices
 from nightscreen.client.resolving import Resolver, resolve_host
@@ -28,6 +29,7 @@ from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.plan import LookupStatus, Plan
 from nightscreen.schemas.prices import max_cost, price_limit
+from nightscreen.schemas.rows import CUSTOMER
 from nightscreen.schemas.settings import Settings, max_ages, overridden
 from nightscreen.steps.control import (
     UNREADABLE_AFTER,
@@ -58,7 +60,9 @@ from nightscreen.steps.planning.shared_identifiers import (
 )
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.results.evidence import AccountJudge, Evidence
+from nightscreen.steps.values.customer_ids import CustomerNumbers
 from nightscreen.steps.values.images import ImageJudge
+from nightscreen.steps.values.merge_rows import merge_rows, status_name
 from nightscreen.storage.clock import LAGOS, Clock, system_clock, to_instant, to_micros
 from nightscreen.storage.filesystem import is_url
 from nightscreen.storage.journal import Journal, journal_of
@@ -72,7 +76,8 @@ from nightscreen.storage.tables import file_digest, open_source
 from nightscreen.storage.workspace import Workspace, sweep_workspaces
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
     from nightscreen.client.response_rules import ResponseRules
@@ -80,8 +85,9 @@ if TYPE_CHECKING:
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.policy import Policy
     from nightscreen.schemas.quote import Quote
-    from nightscreen.schemas.rows import SourceColumn
+    from nightscreen.schemas.rows import Problem, SourceColumn
     from nightscreen.steps.planning.short_circuit import Chains
+    from nightscreen.storage.tables import TableSource
 
 CHUNK_ROWS = 16_384
 """Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""
@@ -98,6 +104,8 @@ class ScreeningRun:
     Attributes:
         columns: the input's columns as understood.
         chunks: number of row chunks in the workspace.
+        merging: the rows of one customer id are one customer, and a chunk's rows are customers;
+            `input_chunks` chunks of the input's own rows lie beside them.
         rows_read: rows of the file; `rows_quarantined` of them were refused.
         plan: what the rows need.
         needed: the needed lookups, sealed.
@@ -131,6 +139,9 @@ class ScreeningRun:
     fed_back: bool
     columns: tuple[SourceColumn, ...] = ()
     chunks: int = 0
+    merging: bool = False
+    input_chunks: int = 0
+    customers: int = 0
     rows_read: int = 0
     rows_quarantined: int = 0
     plan: Plan | None = None
@@ -228,6 +239,12 @@ def _open(
             "give the file it was begun with, or start a new run"
         )
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
+    if resolved.earlier is None:
+        merging = (
+            parameters.merge_rows or settings.merge_rows or bool(mapping and mapping.merge_rows)
+        )
+        parameters = parameters.model_copy(update={"merge_rows": merging})
+        resolved = replace(resolved, parameters=parameters)
     policy = load_policy(Path(parameters.policy) if parameters.policy else None)
     manners = load_response_rules(settings.own_table("manners"))
     load_prices(settings.own_table("prices"))  # a mistake in it is reported before anything is read
@@ -279,6 +296,7 @@ def _open(
         is_new=resolved.earlier is None,
         fed_back=source.header.fed_back,
         columns=source.header.columns,
+        merging=parameters.merge_rows,
     )
 
 
@@ -371,7 +389,9 @@ def deadline_instant(text: str, now: int) -> int | None:
 def take_in(line: ScreeningRun) -> None:
     """Read the input into sealed chunks of rows; write quarantine and problems."""
     source = open_source(line.input, mapping=line.mapping)
-    intake = Intake(source.header)
+    customers = _numbered(line, source) if line.merging else None
+    intake = Intake(source.header, customers)
+    merging = None if customers is None else RowsToMerge(line.workspace, customers)
     line.folder.begin()
     quarantine = QuarantineWriter(line.folder.path / QUARANTINE, source.header.columns)
     problems = ProblemsWriter(line.folder.path / PROBLEMS)
@@ -385,13 +405,65 @@ def take_in(line: ScreeningRun) -> None:
             found += len(result.problems)
             line.rows_read += result.read
             line.rows_quarantined += len(result.refused)
-            if result.rows.num_rows:
+            if merging is not None:
+                merging.add(result.rows)
+            elif result.rows.num_rows:
                 line.workspace.put(f"rows-{line.chunks:05d}", result.rows)
+                line.chunks += 1
+        if merging is not None:
+            line.input_chunks = len(merging.spans)
+            status = status_name(source.header.columns, source.header.loan_status)
+            for merged, problems_of in merging.merged(line.customers, status):
+                problems.write(problems_of)
+                found += len(problems_of)
+                line.workspace.put(f"rows-{line.chunks:05d}", merged)
                 line.chunks += 1
     line.folder.rows[QUARANTINE] = line.rows_quarantined
     line.folder.rows[PROBLEMS] = found
     if line.rows_read == 0:
         raise InputError(f"{line.input.name} holds no rows below its header")
+
+
+def _numbered(line: ScreeningRun, source: TableSource) -> CustomerNumbers:
+    """Read the input once to number its customers, before their rows are taken in."""
+    customers = CustomerNumbers()
+    counting = Intake(source.header, customers)
+    for batch in source.batches(CHUNK_ROWS):
+        counting.take(batch)
+    line.customers = customers.settle()
+    return customers
+
+
+class RowsToMerge:
+    """The input's own rows in the workspace, with the number of each one's customer."""
+
+    def __init__(self, workspace: Workspace, customers: CustomerNumbers) -> None:
+        self._workspace = workspace
+        self._customers = customers
+        self.spans: list[tuple[int, int]] = []
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Put some rows aside."""
+        if not rows.num_rows:
+            return
+        numbers = self._customers.numbers(rows["customer_id"].to_pylist())
+        table = pa.Table.from_batches([rows]).append_column(CUSTOMER, pa.array(numbers))
+        self._workspace.put(f"input-{len(self.spans):05d}", table)
+        self.spans.append((int(numbers.min()), int(numbers.max())))
+
+    def merged(
+        self, customers: int, status: str | None
+    ) -> Iterator[tuple[pa.Table, Sequence[Problem]]]:
+        """Yield the customers, a chunk at a time, and what was found about them."""
+        for start in range(0, customers, CHUNK_ROWS):
+            end = start + CHUNK_ROWS
+            pieces = []
+            for place, (least, most) in enumerate(self.spans):
+                if least < end and most >= start:
+                    table = self._workspace.get(f"input-{place:05d}")
+                    number = table[CUSTOMER].to_numpy()
+                    pieces.append(table.filter(pa.array((number >= start) & (number < end))))
+            yield merge_rows(pa.concat_tables(pieces), status)
 
 
 def read_chunk(line: ScreeningRun, number: int) -> pa.Table:

@@ -69,6 +69,7 @@ def understand(
         defaults={k: v for k, v in meaning.mapping.defaults.items() if k not in found.values()},
         date_order=meaning.mapping.date_order,
         fed_back=names.quarantine_at is not None,
+        loan_status=meaning.loan_status(kept),
     )
     return ColumnMapping(header=header, order=tuple(kept), guarded=names.quarantine_at is not None)
 
@@ -208,20 +209,39 @@ class _Meaning:
         taken = set(self.mapping.columns)
         claims: dict[str, list[int]] = {}
         undecided: list[tuple[int, tuple[str, ...]]] = []
+        last: list[tuple[words.LastChoice, int]] = []
         for at in self.names.positions:
             possible = words.meanings(self.names.tidied[at])
             if at in self.found or at in self.dropped or not possible:
                 continue
-            if len(possible) > 1:
+            choice = words.last_choices().get(words.fold(self.names.tidied[at]))
+            if choice is not None:
+                last.append((choice, at))
+            elif len(possible) > 1:
                 undecided.append((at, possible))
             elif possible[0] not in taken:
                 claims.setdefault(possible[0], []).append(at)
         for at, possible in undecided:
             free = [known for known in possible if known not in claims and known not in taken]
             claims.setdefault(free[0] if free else possible[-1], []).append(at)
+        self._choose_last(last, {*claims, *taken})
         for known, places in claims.items():
             if known not in taken:
                 self.found[self._only(known, places)] = known
+
+    def _choose_last(self, last: Sequence[tuple[words.LastChoice, int]], meant: set[str]) -> None:
+        """Give columns that nothing else means to the headings that count only then."""
+        for choice, at in sorted(last, key=lambda each: each[0].rank):
+            if choice.column in meant or (choice.unless and self._has(choice.unless)):
+                continue
+            meant.add(choice.column)
+            self.found[at] = choice.column
+            self.told.append(f'"{self.names.unique[at]}" is taken for {choice.column}.')
+
+    def _has(self, meaning: str) -> bool:
+        """Tell whether a column of the file has such a meaning in a loan book."""
+        tidied = (self.names.tidied[at] for at in self.names.positions)
+        return any(words.loan_headings().get(words.fold(each)) == meaning for each in tidied)
 
     def _only(self, known: str, places: Sequence[int]) -> int:
         if len(places) == 1:
@@ -266,6 +286,22 @@ class _Meaning:
                     f'{near} = "{name}" under [columns] of a mapping file.'
                 )
         return said + self._about_defaults()
+
+    def loan_status(self, kept: Sequence[int]) -> int | None:
+        """Return the place, among the columns kept, of the one that says how a loan stands."""
+        if self.mapping.loan_status:
+            at = self._position(self.mapping.loan_status, "loan_status")
+            return kept.index(at) if at in kept else None
+        named = words.loan_headings()
+        places = [
+            place
+            for place, at in enumerate(kept)
+            if named.get(words.fold(self.names.tidied[at])) == "status"
+        ]
+        plain = [
+            place for place in places if words.fold(self.names.tidied[kept[place]]) != "status"
+        ]
+        return next(iter(plain or places), None)
 
     def _about_defaults(self) -> list[str]:
         return [

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from nightscreen.storage.mapping import Mapping
 
-HEADINGS_FILE = Path(__file__).resolve().parents[1] / "data" / "headings.csv"
+_DATA = Path(__file__).resolve().parents[1] / "data"
+HEADINGS_FILE = _DATA / "headings.csv"
+LAST_CHOICES_FILE = _DATA / "headings_last.csv"
+LOAN_HEADINGS_FILE = _DATA / "loan_headings.csv"
 CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORECASE)
 QUARANTINE_COLUMNS = ("line", "column", "code", "hint")
 HEADER_SEARCH_ROWS = 30
@@ -31,7 +34,10 @@ HEADER_SEARCH_ROWS = 30
 CHECKS = ("bank_account", "karma", "ecosystem", "selfie")
 OUTPUT_PREFIXES = (*(f"{check}_" for check in CHECKS), "batch_same_", "bvn_")
 OUTPUT_COLUMNS = frozenset(
-    {"name_match", "name_explained", "cost", "decision", "reasons", "policy", "batch_account_bvns"}
+    {
+        *("name_match", "name_explained", "cost", "decision", "reasons", "policy"),
+        *("batch_account_bvns", "customer_row", "customer_exposure"),
+    }
 )
 ID_WEIGHT = 1000
 SHORT_WORD = 3
@@ -73,7 +79,40 @@ def heading_words() -> dict[str, tuple[str, ...]]:
     with HEADINGS_FILE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             words.setdefault(fold(row["heading"]), tuple(filter(None, row["column"].split("|"))))
+    for word, choice in last_choices().items():
+        words.setdefault(word, (choice.column,))
     return words
+
+
+@dataclass(frozen=True, slots=True)
+class LastChoice:
+    """What a heading means where no other heading of the file does.
+
+    Attributes:
+        rank: of several for one column the least counts.
+        unless: a meaning of `loan_headings.csv`: beside such a column the heading means nothing.
+    """
+
+    column: str
+    rank: int
+    unless: str
+
+
+@lru_cache(maxsize=1)
+def last_choices() -> dict[str, LastChoice]:
+    """Return the folded headings that count only where nothing else means their column."""
+    with LAST_CHOICES_FILE.open(encoding="utf-8", newline="") as file:
+        return {
+            fold(row["heading"]): LastChoice(row["column"], rank, row["unless"])
+            for rank, row in enumerate(csv.DictReader(file))
+        }
+
+
+@lru_cache(maxsize=1)
+def loan_headings() -> dict[str, str]:
+    """Return folded headings of loan books with their meaning: `status` or `paid`."""
+    with LOAN_HEADINGS_FILE.open(encoding="utf-8", newline="") as file:
+        return {fold(row["heading"]): row["means"] for row in csv.DictReader(file)}
 
 
 def meanings(heading: str) -> tuple[str, ...]:

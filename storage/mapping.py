@@ -20,7 +20,7 @@ MOST_BYTES = 1 << 20
 """A mapping file has a few lines; what is larger is another file, or has no end."""
 _SHOWN = 200
 DATE_ORDERS = ("dmy", "mdy", "ymd")
-KEYS = ("columns", "defaults", "date_order", "sheet", "drop")
+KEYS = ("columns", "defaults", "date_order", "sheet", "drop", "merge_rows", "loan_status")
 PERSONAL_COLUMNS = frozenset(
     {"customer_id", "bvn", "account_number", "phone", "email", "image_url", "date_of_birth"}
 )
@@ -39,6 +39,8 @@ class Mapping:
         date_order: `dmy`, `mdy`, `ymd`, or None where not declared.
         sheet: the sheet of a workbook to read.
         drop: headings to leave out entirely.
+        merge_rows: the rows of one `customer_id` are one customer.
+        loan_status: heading of the column that says how a loan stands; empty where not named.
     """
 
     path: Path = Path("mapping.toml")
@@ -47,6 +49,8 @@ class Mapping:
     date_order: str | None = None
     sheet: str | None = None
     drop: tuple[str, ...] = ()
+    merge_rows: bool = False
+    loan_status: str = ""
 
 
 def nearest(word: str, words: tuple[str, ...]) -> str:
@@ -82,6 +86,8 @@ def read_mapping(path: Path) -> Mapping:
         date_order=_date_order(tree.get("date_order"), place),
         sheet=_sheet(tree.get("sheet"), place),
         drop=_headings("drop", tree.get("drop", []), place),
+        merge_rows=_merge_rows(tree.get("merge_rows", False), place),
+        loan_status=_heading("loan_status", tree.get("loan_status", ""), place),
     )
 
 
@@ -198,3 +204,15 @@ def _sheet(value: object, place: _Place) -> str | None:
     if value is None or (isinstance(value, str) and value):
         return value
     raise place.error("sheet", "must be the name of a sheet in quotes")
+
+
+def _merge_rows(value: object, place: _Place) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise place.error("merge_rows", "must be true or false")
+
+
+def _heading(name: str, value: object, place: _Place) -> str:
+    if isinstance(value, str):
+        return value
+    raise place.error(name, 'must be one heading: "Their Heading"')

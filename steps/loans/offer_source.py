@@ -18,6 +18,7 @@ from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.errors import InputError
 from nightscreen.steps.control import COMPLETED, STOPPED, TEST_MODE
 from nightscreen.steps.report.anomaly_check import HELD, RELEASED
+from nightscreen.steps.results.customer_rows import customer_batches
 from nightscreen.steps.results.decision_list import customer_name
 from nightscreen.steps.results.reviews import active_reviews
 from nightscreen.steps.results.tracked_state import evidence_digest
@@ -165,11 +166,9 @@ def candidates(
     found: list[Candidate] = []
     for part in source.parts:
         with pq.ParquetFile(part) as file:
-            there = file.schema_arrow.names
-            columns = [name for name in _READ if name in there]
-            for batch in file.iter_batches(BLOCK_ROWS, columns=columns):
-                rows += batch.num_rows
-                found += judge.block(batch.to_pylist())
+            for customers in customer_batches(file, _READ, BLOCK_ROWS):
+                rows += customers.num_rows
+                found += judge.block(customers.to_pylist())
     return found, rows
 
 

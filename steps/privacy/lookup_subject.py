@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.rows import CUSTOMER_EXPOSURE
 from nightscreen.steps.bvn.access import requests_of
 from nightscreen.steps.results.changes import CHANGES_FILE
 from nightscreen.storage.decision_files import CSV_FILE
@@ -84,7 +85,11 @@ def find_row(run: RunRecord, customer_id: str) -> dict[str, Any] | None:
     dataset = ds.dataset([str(part) for part in parts], format="parquet")
     table = dataset.scanner(filter=ds.field("customer_id") == customer_id).head(1)
     rows: list[dict[str, Any]] = table.to_pylist()
-    return rows[0] if rows else None
+    if not rows:
+        return None
+    if CUSTOMER_EXPOSURE in rows[0]:
+        rows[0]["exposure"] = rows[0][CUSTOMER_EXPOSURE]
+    return rows[0]
 
 
 def newest_row(person: Subject) -> tuple[RunRecord, dict[str, Any]] | None:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from nightscreen.schemas.decisions import ChangeKind
 from nightscreen.schemas.policy import Decision
 from nightscreen.steps.report.coverage import ExposureTotal, kobo_text, together, weigh
+from nightscreen.steps.results.customer_rows import customer_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,10 +94,9 @@ def news_of(parts: Sequence[Path], compared: ChangeSet) -> News:
     news, start = News(), 0
     for part in parts:
         with pq.ParquetFile(part) as file:
-            names = [*_COLUMNS, *({"exposure"} & set(file.schema_arrow.names))]
-            for batch in file.iter_batches(_BLOCK_ROWS, columns=names):
-                news.take(pa.Table.from_batches([batch]), compared, start)
-                start += batch.num_rows
+            for customers in customer_batches(file, {*_COLUMNS, "exposure"}, _BLOCK_ROWS):
+                news.take(customers, compared, start)
+                start += customers.num_rows
     if start != len(compared.change):
         raise ValueError(f"{start} enriched rows, but {len(compared.change)} were compared")
     return news

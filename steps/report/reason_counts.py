@@ -13,12 +13,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nightscreen.steps.report.format import DECISIONS, count, naira, sentence
+from nightscreen.steps.results.customer_rows import customer_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
 NO_REASON = "without a reason: evidence is missing, or no rule applies"
+
+_READ = frozenset({"decision", "reasons", "exposure"})
+_BLOCK_ROWS = 65_536
 
 
 def reason_rows(parts: Iterable[Path]) -> list[dict[str, str]]:
@@ -27,9 +31,8 @@ def reason_rows(parts: Iterable[Path]) -> list[dict[str, str]]:
     kobo: Counter[tuple[str, str]] = Counter()
     for part in parts:
         with pq.ParquetFile(part) as file:
-            names = {"decision", "reasons", "exposure"} & set(file.schema_arrow.names)
-            for batch in file.iter_batches(columns=sorted(names)):
-                _take(pa.Table.from_batches([batch]), rows, kobo)
+            for customers in customer_batches(file, _READ, _BLOCK_ROWS):
+                _take(customers, rows, kobo)
     order = {word: place for place, word in enumerate(DECISIONS)}
     found = sorted(rows, key=lambda key: (order.get(key[0], len(order)), -rows[key], key[1]))
     return [

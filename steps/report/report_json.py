@@ -123,6 +123,7 @@ class RunFacts:
     rows_read: int
     rows_quarantined: int
     cap_micro: int | None
+    customers: int | None = None
     spent_before_micro: int = 0
     nightly_micro: int | None = None
     last_balance_micro: int | None = None
@@ -228,6 +229,7 @@ def make_report(
             "read": facts.rows_read,
             "screened": facts.rows_read - facts.rows_quarantined,
             "quarantined": facts.rows_quarantined,
+            **({} if facts.customers is None else {"customers": facts.customers}),
         },
         "coverage": {
             "due_rows": rows.coverage.due_rows,

@@ -29,6 +29,7 @@ from nightscreen.schemas.decisions import (
     State,
 )
 from nightscreen.schemas.policy import Decision
+from nightscreen.steps.results.customer_rows import customer_batches
 from nightscreen.steps.results.row_digest import Unchanged
 from nightscreen.steps.results.tracked_state import (
     LISTINGS,
@@ -273,8 +274,8 @@ class _Comparison:
         """Yield the changes of the rows, block by block, then the customers that are gone."""
         for part in parts:
             with pq.ParquetFile(part) as file:
-                for batch in file.iter_batches(BLOCK_ROWS, columns=READ):
-                    table = self._block(pa.Table.from_batches([batch]))
+                for customers in customer_batches(file, READ, BLOCK_ROWS):
+                    table = self._block(customers)
                     if table.num_rows:
                         yield table
         yield from self._gone(whole=whole)

@@ -27,6 +27,7 @@ from nightscreen.schemas.decisions import DECISION_COLUMNS, FIX_COLUMNS, LISTED,
 from nightscreen.schemas.errors import OutputError
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.rows import INSTANT, NAIRA
+from nightscreen.steps.results.customer_rows import customer_batches
 from nightscreen.steps.results.list_columns import NAMES, Columns, words_of
 from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE, Cell, DecisionFiles, Listed
 from nightscreen.storage.external_sort import SortedFile
@@ -283,10 +284,9 @@ class _Builder:
         """Yield the rows that are on the list."""
         for part in parts:
             with pq.ParquetFile(part) as file:
-                columns = [name for name in file.schema_arrow.names if name in _READ]
-                for batch in file.iter_batches(BLOCK_ROWS, columns=columns):
-                    yield self._table(pa.Table.from_batches([batch]))
-                    self._start += batch.num_rows
+                for customers in customer_batches(file, _READ, BLOCK_ROWS):
+                    yield self._table(customers)
+                    self._start += customers.num_rows
 
     def _table(self, rows: pa.Table) -> pa.Table:
         places = self._places(rows)

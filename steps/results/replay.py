@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from nightscreen.schemas.checks import Check, Purpose
 from nightscreen.schemas.errors import InputError
+from nightscreen.steps.results.customer_rows import customer_batches
 from nightscreen.steps.results.decide import columns_of, decide
 from nightscreen.storage.outputs import REPORT
 
@@ -103,9 +104,7 @@ def rows_of(run: PastRun, policies: Sequence[Policy]) -> Iterator[pa.Table]:
         there = file.schema_arrow.names
         if "customer_id" not in there or "decision" not in there:
             raise InputError(f"{part} is no part of an enriched table")
-        columns = [name for name in there if name in wanted]
-        for batch in file.iter_batches(_BLOCK_ROWS, columns=columns):
-            yield pa.Table.from_batches([batch])
+        yield from customer_batches(file, wanted, _BLOCK_ROWS)
 
 
 def decide_again(run: PastRun, policy: Policy) -> Iterator[pa.Table]:

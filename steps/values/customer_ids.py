@@ -115,3 +115,43 @@ class SeenIds:
             run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")
         if len(run):
             self._runs.append(run)
+
+
+class CustomerNumbers:
+    """Numbers the customers of a file whose rows are merged, by 64-bit digests as `SeenIds`.
+
+    The file is read once to note its ids, then again: only then is it known whether any row of a
+    customer has a usable identifier.
+    """
+
+    def __init__(self) -> None:
+        self._noted: list[npt.NDArray[np.int64]] = []
+        self._usable: list[Mask] = []
+        self._digests = np.zeros(0, np.int64)
+        self._numbers = np.zeros(0, np.int64)
+        self.settled = False
+
+    def note(self, ids: Iterable[str], usable: Mask) -> None:
+        """Take note of some rows' ids, and of which rows have a usable identifier."""
+        self._noted.append(np.fromiter(map(hash, ids), np.int64))
+        self._usable.append(usable)
+
+    def settle(self) -> int:
+        """Number the customers with an identifier in the order of their first rows."""
+        noted = np.concatenate([*self._noted, np.zeros(0, np.int64)])
+        usable = np.concatenate([*self._usable, np.zeros(0, bool)])
+        self._noted, self._usable, self.settled = [], [], True
+        wanted = np.isin(noted, np.unique(noted[usable]))
+        self._digests, first = np.unique(noted[wanted], return_index=True)
+        self._numbers = np.empty(len(first), np.int64)
+        self._numbers[np.argsort(first, kind="stable")] = np.arange(len(first))
+        return len(first)
+
+    def numbers(self, ids: Iterable[str]) -> npt.NDArray[np.int64]:
+        """Return the number of each id's customer, -1 of those without a usable identifier."""
+        digests = np.fromiter(map(hash, ids), np.int64)
+        if not len(self._digests):
+            return np.full(len(digests), -1, np.int64)
+        places = np.minimum(np.searchsorted(self._digests, digests), len(self._digests) - 1)
+        known = self._digests[places] == digests
+        return np.where(known, self._numbers[places], -1)

@@ -145,3 +145,52 @@ def test_a_workbook_under_another_name_is_named_for_what_it_is(tmp_path: Path) -
     ]
     book.save(tmp_path / "book.xlsx")
     assert diagnose(tmp_path / "book.xlsx").findings == []
+
+
+BOOK = """IPPIS No,BVN,Loan ID,Loan Status,Total Due,Balance
+S1,22212345678,L1,Running,100,9
+S1,22212345678,L2,Settled,200,9
+S2,22212345679,L3,Running,300,9
+S2,22212345679,L4,Running,400,9
+"""
+
+
+def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(tmp_path: Path) -> None:
+    """The first finding says what to type; then each customer counts once for every check."""
+    path = tmp_path / "book.csv"
+    path.write_text(BOOK, encoding="utf-8")
+    plain = diagnose(path)
+    assert plain.findings[0].startswith("50 % of the rows repeat a customer_id")
+    assert "--merge-rows" in plain.findings[0]
+    assert {view.heading: view.meaning for view in plain.columns} == {
+        "IPPIS No": "customer_id",
+        "BVN": "bvn",
+        "Loan ID": None,
+        "Loan Status": None,
+        "Total Due": "exposure",
+        "Balance": None,
+    }
+    merged = diagnose(path, merge_rows=True)
+    assert merged.rows == {"read": 4, "screened": 4, "refused": 0, "customers": 2}
+    assert merged.checks["karma"].eligible == 2
+    assert not any("--merge-rows" in finding for finding in merged.findings)
+    assert "4 would be screened as 2 customers" in run(str(path), "--merge-rows")
+
+
+def test_a_file_of_which_nothing_would_be_screened_ends_with_2(tmp_path: Path) -> None:
+    """A script that inspects before it screens learns it from the exit status."""
+    path = tmp_path / "none.csv"
+    path.write_text("customer_id,bvn\nC1,NIL\nC2,\n", encoding="utf-8")
+    app = typer.Typer()
+    app.command()(inspect)
+    result = CliRunner().invoke(app, [str(path), "--json"])
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["rows"] == {"read": 2, "screened": 0, "refused": 2}
+
+
+def test_what_was_paid_beside_a_total_due_makes_it_no_exposure(tmp_path: Path) -> None:
+    """A total that was due once is not what is owed; without a paid column it is taken for it."""
+    path = tmp_path / "paid.csv"
+    path.write_text(BOOK.replace("Balance", "Amount Paid"), encoding="utf-8")
+    meanings = {view.heading: view.meaning for view in diagnose(path).columns}
+    assert meanings["Total Due"] is None

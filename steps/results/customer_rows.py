@@ -1,0 +1,120 @@
+"""Customer rows: enriched rows on disk read as customers, each once.
+
+Where the rows of one customer id were merged, `enriched` has a row for each of the input's;
+whatever counts customers reads the first of each, with the customer's whole exposure.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nightscreen.schemas.enriched import COST, input_columns
+from nightscreen.schemas.rows import CUSTOMER, CUSTOMER_EXPOSURE, CUSTOMER_ROW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    import pyarrow.parquet as pq
+    from numpy.typing import NDArray
+
+    from nightscreen.schemas.rows import SourceColumn
+
+_KEPT_CHUNKS = 4
+
+
+def customer_batches(
+    file: pq.ParquetFile, columns: Collection[str], size: int
+) -> Iterator[pa.Table]:
+    """Yield a part's customers in order, with those of the columns that it has."""
+    there = file.schema_arrow.names
+    wanted = [name for name in there if name in columns]
+    if CUSTOMER_ROW not in there:
+        for batch in file.iter_batches(size, columns=wanted):
+            yield pa.Table.from_batches([batch])
+        return
+    exposed = "exposure" in wanted and CUSTOMER_EXPOSURE in there
+    read = {*wanted, CUSTOMER_ROW, *([CUSTOMER_EXPOSURE] if exposed else [])}
+    for batch in file.iter_batches(size, columns=[name for name in there if name in read]):
+        rows = pa.Table.from_batches([batch])
+        rows = rows.filter(pc.equal(rows[CUSTOMER_ROW], 1))
+        if exposed:
+            place = rows.column_names.index("exposure")
+            rows = rows.set_column(place, "exposure", rows[CUSTOMER_EXPOSURE])
+        yield rows.select(wanted).combine_chunks()
+
+
+class Expansion:
+    """Gives each input row what was found of its customer.
+
+    Args:
+        columns: the input's.
+        schema: of the enriched rows.
+        customers: how many there are.
+        chunk_rows: customers of a chunk.
+        chunk: reads a chunk of enriched customers.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[SourceColumn],
+        schema: pa.Schema,
+        customers: int,
+        chunk_rows: int,
+        chunk: Callable[[int], pa.Table],
+    ) -> None:
+        self._input = input_columns(columns)
+        self._schema = schema
+        self._rows_before = np.zeros(customers, np.int64)
+        self._chunk_rows = chunk_rows
+        self._chunk = chunk
+        self._kept: dict[int, pa.Table] = {}
+
+    def expand(self, rows: pa.Table) -> pa.Table:
+        """Return enriched rows for some rows of the input."""
+        numbers = rows[CUSTOMER].to_numpy()
+        found = self._of_customers(numbers)
+        place = self._numbered(numbers)
+        columns = {name: found[name] for name in found.column_names}
+        if CUSTOMER_EXPOSURE in self._schema.names:
+            columns[CUSTOMER_EXPOSURE] = found["exposure"]
+        columns |= {name: rows[source] for name, source in self._input}
+        nothing = pa.scalar(Decimal(0), COST)
+        columns["cost"] = pc.if_else(pa.array(place == 1), found["cost"], nothing)
+        columns[CUSTOMER_ROW] = pa.array(place)
+        return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
+
+    def _numbered(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return which row of its customer each row is, from 1; count them."""
+        order = np.argsort(numbers, kind="stable")
+        ordered = numbers[order]
+        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        counts = np.diff(starts, append=len(ordered))
+        within = np.arange(len(ordered)) - np.repeat(starts, counts)
+        place = np.empty(len(numbers), np.int64)
+        place[order] = within + 1
+        place += self._rows_before[numbers]
+        self._rows_before[ordered[starts]] += counts
+        return place
+
+    def _of_customers(self, numbers: NDArray[np.int64]) -> pa.Table:
+        """Return the enriched customer of each row."""
+        chunks = numbers // self._chunk_rows
+        tables, places = [], []
+        for number in np.unique(chunks).tolist():
+            at = np.flatnonzero(chunks == number)
+            tables.append(self._read(number).take(pa.array(numbers[at] % self._chunk_rows)))
+            places.append(at)
+        order = np.argsort(np.concatenate(places), kind="stable")
+        return pa.concat_tables(tables).unify_dictionaries().take(pa.array(order)).combine_chunks()
+
+    def _read(self, number: int) -> pa.Table:
+        if number not in self._kept:
+            while len(self._kept) >= _KEPT_CHUNKS:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[number] = self._chunk(number)
+        return self._kept[number]

@@ -1,0 +1,215 @@
+"""Loan books of a row a loan: the rows of one customer id screened as one customer."""
+
+from __future__ import annotations
+
+import csv
+from decimal import Decimal
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.rows import CUSTOMER, Flaw, SourceBatch
+from nightscreen.steps import screening_run
+from nightscreen.steps.intake import Intake
+from nightscreen.steps.values.customer_ids import CustomerNumbers
+from nightscreen.steps.values.merge_rows import loan_statuses, merge_rows, status_name
+from nightscreen.storage.column_mapping import understand
+from nightscreen.storage.headings import fold
+from nightscreen.storage.mapping import read_mapping
+from tests.screening import CONSENT, World, customer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _loans(*rows: tuple[int, str, str, dict[str, str]]) -> list[dict[str, str]]:
+    """Return rows of a loan book: customer's number, amount, status, and what else differs."""
+    return [
+        {**customer(number, **CONSENT), "exposure": amount, "Loan Status": status} | other
+        for number, amount, status, other in rows
+    ]
+
+
+BOOK = _loans(
+    (1, "1000", "Running", {}),
+    (2, "500", "Running", {}),
+    (1, "250.50", "Overdue", {}),
+    (3, "70", "Settled", {}),
+    (1, "9000", "Settled", {}),
+    (2, "40", "WRITTEN-OFF", {}),
+    (3, "80", "cancelled", {}),
+)
+OWED = {1: Decimal("1250.50"), 2: Decimal(500), 3: Decimal(0)}
+
+
+def _problems(folder: Path) -> list[dict[str, str]]:
+    with (folder / "problems.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_row_stays_and_the_customer_counts_once(world: World) -> None:
+    """Rows keep their amounts and bear their customer's answers; every figure counts customers."""
+    night = world.screen(BOOK, merge_rows=True)
+    ids = [row["customer_id"] for row in BOOK]
+    assert night.column("customer_id") == ids
+    assert night.report["rows"] == {"read": 7, "screened": 7, "quarantined": 0, "customers": 3}
+    assert night.column("exposure") == [Decimal(row["exposure"]) for row in BOOK]
+    first = {customer_id: ids.index(customer_id) for customer_id in ids}
+    for name in ("decision", "reasons", "karma_status", "bank_account_status", "customer_exposure"):
+        column = night.column(name)
+        assert column == [column[first[customer_id]] for customer_id in ids]
+    assert night.column("customer_row") == [1, 1, 2, 1, 3, 2, 2]
+    assert night.column("customer_exposure")[:2] == [OWED[1], OWED[2]]
+    assert sum(night.report["decisions"].values()) == 3
+    assert night.report["exposure"]["total"] == "1750.50"
+    assert night.report["changes"]["customers"] == 3
+    assert sum(night.column("cost")) == Decimal(world.charged)
+    assert night.report["checks"]["karma"]["lookups"] == 3
+
+
+def test_the_list_has_a_customer_once_with_all_that_is_owed(world: World) -> None:
+    """Exposure on the list is that of the open loans, and nobody stands there twice."""
+    without = dict.fromkeys(CONSENT, "")
+    book = [row | without for row in BOOK if row["customer_id"] != BOOK[3]["customer_id"]]
+    night = world.screen(book, merge_rows=True)
+    with (night.folder / "decisions.csv").open(encoding="utf-8-sig") as file:
+        listed = list(csv.DictReader(file))
+    assert len({row["customer_id"] for row in listed}) == len(listed)
+    owed = {customer(number)["customer_id"]: amount for number, amount in OWED.items()}
+    assert all(Decimal(row["exposure"]) == owed[row["customer_id"]] for row in listed)
+
+
+def test_a_merged_book_of_a_row_a_customer_is_what_it_was(world: World) -> None:
+    """Where no row repeats, merging changes no answer, decision, exposure or figure."""
+    rows = [{**customer(number, **CONSENT), "exposure": "100"} for number in range(1, 30)]
+    plain = world.screen(rows, batch="plain")
+    merged = world.screen(rows, batch="merged", merge_rows=True)
+    for name in ("customer_id", "decision", "reasons", "exposure", "karma_status"):
+        assert merged.column(name) == plain.column(name)
+    assert merged.report["decisions"] == plain.report["decisions"]
+    assert merged.report["exposure"] == plain.report["exposure"]
+
+
+def test_customers_scattered_over_many_chunks_are_put_together(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the order of the file and however it is cut into chunks."""
+    for module in (screening_run, __import__("nightscreen.steps.finalize", fromlist=["x"])):
+        monkeypatch.setattr(module, "CHUNK_ROWS", 5)
+    book = _loans(*((number % 23, str(number), "Active", {}) for number in range(1, 120)))
+    Random(4).shuffle(book)
+    night = world.screen(book, merge_rows=True)
+    owed: dict[str, Decimal] = {}
+    for row in book:
+        owed[row["customer_id"]] = owed.get(row["customer_id"], Decimal(0)) + Decimal(
+            row["exposure"]
+        )
+    assert night.column("customer_id") == [row["customer_id"] for row in book]
+    assert night.column("customer_exposure") == [owed[row["customer_id"]] for row in book]
+    assert night.report["rows"]["customers"] == 23
+    assert sum(place == 1 for place in night.column("customer_row")) == 23
+
+
+def test_an_identifier_that_differs_is_named_and_not_used(world: World) -> None:
+    """A customer with two BVNs is asked about by neither; the account on which rows agree is."""
+    other = customer(9)["bvn"]
+    night = world.screen(
+        _loans((1, "10", "Active", {}), (1, "20", "Active", {"bvn": other})), merge_rows=True
+    )
+    assert night.column("karma_status") == ["invalid", "invalid"]
+    assert night.column("bank_account_source") == ["asked", "asked"]
+    found = [row for row in _problems(night.folder) if row["code"] == "differs_between_rows"]
+    assert [(row["line"], row["column"], row["action"]) for row in found] == [
+        ("2", "bvn", "invalid")
+    ]
+
+
+def test_an_identifier_of_any_row_is_the_customers(world: World) -> None:
+    """A row without identifiers is screened by those of the customer's other rows."""
+    bare = dict.fromkeys(("bvn", "account_number", "bank_code", "phone", "email"), "")
+    night = world.screen(
+        _loans((1, "10", "Active", bare), (1, "20", "Active", {}), (2, "5", "Active", bare)),
+        merge_rows=True,
+    )
+    assert night.report["rows"] == {"read": 3, "screened": 2, "quarantined": 1, "customers": 1}
+    assert set(night.column("karma_status")) <= {"listed", "clear"}
+
+
+def test_a_withdrawal_on_any_row_holds_for_the_customer(world: World) -> None:
+    """Consent of the newest row is no consent where another row withdraws it later."""
+    withdrawn = {**CONSENT, "consent_withdrawn_at": CONSENT["consented_at"]}
+    night = world.screen(
+        _loans((1, "10", "Active", {}), (1, "20", "Active", withdrawn)), merge_rows=True
+    )
+    assert night.column("ecosystem_status") == ["refused", "refused"]
+
+
+def test_the_mapping_and_the_setting_say_it_too(world: World, tmp_path: Path) -> None:
+    """`merge_rows = true` in the mapping file, or the setting, is the option."""
+    mapping = tmp_path / "book.toml"
+    mapping.write_text('merge_rows = true\nloan_status = "Loan Status"\n')
+    by_mapping = world.screen(BOOK, mapping=str(mapping), batch="one")
+    world.settings = {"merge_rows": True}
+    by_setting = world.screen(BOOK, batch="two")
+    assert by_mapping.report["rows"] == by_setting.report["rows"]
+    assert by_setting.report["rows"]["customers"] == 3
+
+
+def test_a_resumed_run_merges_as_it_began(world: World) -> None:
+    """What a run was begun with holds, whatever is typed when it is resumed."""
+    night = world.screen(BOOK, merge_rows=True)
+    again = world.screen(BOOK, run=night.report["run_id"])
+    assert again.report["rows"] == night.report["rows"]
+    assert again.rows == night.rows
+
+
+def test_mapping_of_another_kind_is_refused(tmp_path: Path) -> None:
+    """The error names the line and what must be written."""
+    path = tmp_path / "book.toml"
+    path.write_text('merge_rows = "yes"\n')
+    with pytest.raises(SettingsError, match="line 1: merge_rows must be true or false"):
+        read_mapping(path)
+
+
+def test_status_words_stand_once_and_closed_loans_add_nothing() -> None:
+    """Settled, cancelled, reversed and written off are closed, however they are written."""
+    words = loan_statuses()
+    closed = ("Settled", "CANCELLED", "reversed", "Written-Off", "written off", "Fully paid")
+    assert not any(words[fold(word)] for word in closed)
+    assert all(words[fold(word)] for word in ("Active", "running", "Over-Due", "Non-Performing"))
+
+
+def _merged(rows: list[dict[str, str]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Merge rows without a run; return customers, and codes of what was found."""
+    names = list(rows[0])
+    header = understand(__import__("pathlib").Path("book.csv"), names).header
+    table = pa.RecordBatch.from_pylist(rows, pa.schema([(name, pa.string()) for name in names]))
+    batch = SourceBatch(list(range(2, len(rows) + 2)), table)
+    numbers = CustomerNumbers()
+    Intake(header, numbers).take(batch)
+    numbers.settle()
+    taken = Intake(header, numbers).take(batch).rows
+    ids = numbers.numbers(taken["customer_id"].to_pylist())
+    whole = pa.Table.from_batches([taken]).append_column(CUSTOMER, pa.array(ids))
+    merged, problems = merge_rows(whole, status_name(header.columns, header.loan_status))
+    return merged.to_pylist(), [problem.code for problem in problems]
+
+
+def test_unknown_words_and_amounts_are_said() -> None:
+    """A status nobody knows counts as open; a blank amount is unknown, not zero."""
+    rows = _loans((1, "10", "Sleeping", {}), (1, "", "Active", {}), (2, "", "Active", {}))
+    customers, codes = _merged(rows)
+    assert [each["exposure"] for each in customers] == [Decimal(10), None]
+    assert sorted(codes) == ["exposure_partly_unknown", "loan_status_unknown"]
+
+
+def test_a_malformed_value_gives_way_to_a_sound_one() -> None:
+    """Only where no row has a sound one is the customer's identifier malformed."""
+    rows = _loans((1, "1", "Active", {"bvn": "22123"}), (1, "1", "Active", {}))
+    rows += _loans((2, "1", "Active", {"bvn": "22123"}))
+    customers, _ = _merged(rows)
+    assert [each["flaws"] & Flaw.BVN for each in customers] == [0, Flaw.BVN]
+    assert customers[0]["bvn"] == customer(1)["bvn"]
