@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.rows import NAIRA
 from nightscreen.steps.policy.engine import locked_connection
+from nightscreen.steps.results.customer_rows import customer_batches
 from nightscreen.storage.decision_files import CSV_FILE
 from nightscreen.storage.quarantine import GUARDED_PATTERN
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 MEMORY: Final = "256MB"
 RUNS_KEPT: Final = 3
 PAGE_ROWS: Final = 50
+BLOCK_ROWS: Final = 65_536
 MOST_VALUES: Final = 12
 """Values of a facet that are shown; the most frequent ones, and those chosen."""
 _HEADINGS: Final = {
@@ -226,7 +228,11 @@ def _read(folder: Path, parts: Sequence[Path]) -> RunRows:
     own = {name: _headed(schema.names, headings) for name, headings in _HEADINGS.items()}
     columns += [column for column in own.values() if column is not None]
     wanted = list(dict.fromkeys(each for each in columns if each in schema.names))
-    table = pa.concat_tables([pq.read_table(part, columns=wanted) for part in parts])
+    customers: list[pa.Table] = []
+    for part in parts:
+        with pq.ParquetFile(part) as file:
+            customers += customer_batches(file, wanted, BLOCK_ROWS)
+    table = pa.concat_tables(customers or [schema.empty_table().select(wanted)])
     made = {
         name: _text(table[column])
         if column in table.column_names
