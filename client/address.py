@@ -48,13 +48,14 @@ def parse_address(base_url: str) -> Address:
         raise SettingsError("BASE_URL is no http address; write https://host or https://host/path")
     if url.userinfo or url.query or url.fragment:
         raise SettingsError("BASE_URL may hold host, port and path only; the key goes in API_KEY")
-    if url.scheme == "http" and not _is_loopback(url.host):
+    if url.scheme == "http" and not is_loopback(url.host):
         raise SettingsError("BASE_URL must be https: only a loopback address may be http")
     path = url.raw_path.decode("ascii")
     return Address(url.copy_with(path="/"), _VERSION.sub("", path).rstrip("/"))
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine."""
     if host == "localhost":
         return True
     try:

@@ -25,6 +25,7 @@ from nightscreen.client.address import parse_address
 from nightscreen.client.classify import CallOutcome, Classifier
 from nightscreen.client.http_exchange import Break, Exchange
 from nightscreen.client.limits import connections_for, in_flight_by_operation, timeouts_by_operation
+from nightscreen.client.network import Network
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.client.retry import next_attempt
@@ -89,6 +90,7 @@ class Client:
         key_with_token: also send the key where a customer's token is sent. The specification
             shows the token alone; some were seen to send both.
         manners: the table of the service's manners; that of `data/` where left out.
+        network: proxy and trusted authorities; straight and the system's where left out.
         transport: another transport under the httpx interface, such as a fake.
 
     Raises:
@@ -104,6 +106,7 @@ class Client:
         max_in_flight: Mapping[Operation, int] | Mapping[str, int] | int | None = None,
         key_with_token: bool = False,
         manners: ResponseRules | None = None,
+        network: Network | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         _silence()
@@ -113,7 +116,12 @@ class Client:
         self._timeouts_s = timeouts_by_operation(timeouts_s)
         in_flight = in_flight_by_operation(max_in_flight)
         self._classifier = Classifier(manners)
-        self._transport = transport or StripedTransport(connections=connections_for(in_flight))
+        way = network or Network()
+        self._transport = transport or StripedTransport(
+            connections=connections_for(in_flight),
+            ssl_context=way.context(),
+            proxy=way.proxy_to(self._address.url),
+        )
         self._slots = {operation: asyncio.Semaphore(cap) for operation, cap in in_flight.items()}
         self._random = random.Random()  # noqa: S311 -- jitter, not a secret
 

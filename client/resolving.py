@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nightscreen.client.network import Network
+
 AT_ONCE = 16
 """Names looked up side by side."""
 
@@ -42,6 +44,21 @@ def resolve_host(host: str) -> tuple[str, ...] | None:
     except (OSError, UnicodeError):
         return None
     return tuple(sorted({str(entry[4][0]) for entry in found}))
+
+
+def resolver_for(network: Network) -> Resolver:
+    """Return what looks names up on this machine's way to others.
+
+    Behind a proxy the names of the world may be unknown here and known there: that one cannot be
+    found is then no evidence. Nothing is connected to, so the proxy is not asked.
+    """
+    if not network.proxy:
+        return resolve_host
+
+    def resolve(host: str) -> tuple[str, ...] | None:
+        return resolve_host(host) or None
+
+    return resolve
 
 
 def resolve_hosts(

@@ -17,9 +17,13 @@ from typing import TYPE_CHECKING, Any
 import httpcore2
 import httpx
 
+from nightscreen.client.network import Network
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Iterable, Mapping
+
+    from nightscreen.client.network import Proxy
 
 Transport = httpx.AsyncBaseTransport
 """What sends a request; tests hand in another one."""
@@ -62,10 +66,13 @@ class Departure:
     Attributes:
         watched: a transport that reports departures has taken the call up.
         left: it has begun to write the request.
+        tls_layers: layers of TLS under which the request is written; what a proxy is asked for
+            before them is not the request.
     """
 
     watched: bool = False
     left: bool = False
+    tls_layers: int = 0
 
     @property
     def may_have_left(self) -> bool:
@@ -76,13 +83,6 @@ class Departure:
 _departing: ContextVar[Departure | None] = ContextVar("departing", default=None)
 
 
-def trusted_context() -> ssl.SSLContext:
-    """Return a verifying TLS context that knows certifi's and the system's authorities."""
-    context = httpx.create_ssl_context(trust_env=False)
-    context.load_default_certs()
-    return context
-
-
 class StripedTransport(httpx.AsyncBaseTransport):
     """Hands each request to the least busy of several small httpcore2 pools.
 
@@ -91,7 +91,8 @@ class StripedTransport(httpx.AsyncBaseTransport):
 
     Args:
         connections: the most calls in flight; rounded up to whole pools.
-        ssl_context: TLS settings, shared by all pools; `trusted_context()` where left out.
+        ssl_context: TLS settings, shared by all pools; those of `Network()` where left out.
+        proxy: asked for a tunnel to an https address; None: straight there.
         pool_connections: connections of one pool.
         keepalive_s: seconds an idle connection is kept.
     """
@@ -101,15 +102,18 @@ class StripedTransport(httpx.AsyncBaseTransport):
         *,
         connections: int,
         ssl_context: ssl.SSLContext | None = None,
+        proxy: Proxy | None = None,
         pool_connections: int = POOL_CONNECTIONS,
         keepalive_s: float = KEEPALIVE_S,
     ) -> None:
         count = max(1, -(-connections // pool_connections))
         size = max(1, -(-connections // count))
-        context = ssl_context or trusted_context()
+        context = ssl_context or Network().context()
+        self._tunnelled = proxy is not None
         self._pools = [
             httpcore2.AsyncConnectionPool(
                 ssl_context=context,
+                proxy=_core_proxy(proxy),
                 max_connections=size,
                 keepalive_expiry=keepalive_s,
                 network_backend=_WatchedBackend(),
@@ -133,6 +137,7 @@ class StripedTransport(httpx.AsyncBaseTransport):
         self._busy[number] += 1
         departure = request.extensions.get("departure") or Departure()
         departure.watched = True
+        departure.tls_layers = int(self._tunnelled)
         token = _departing.set(departure)
         try:
             response = await self._pools[number].handle_async_request(_core_request(request))
@@ -193,15 +198,16 @@ class _Body(httpx.AsyncByteStream):
 class _WatchedStream(httpcore2.AsyncNetworkStream):
     """A connection that notes when the call at hand begins to write."""
 
-    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+    def __init__(self, stream: httpcore2.AsyncNetworkStream, tls_layers: int = 0) -> None:
         self._stream = stream
+        self._tls_layers = tls_layers
         self.read = stream.read  # type: ignore[method-assign]
         self.aclose = stream.aclose  # type: ignore[method-assign]
         self.get_extra_info = stream.get_extra_info  # type: ignore[method-assign]
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
         departure = _departing.get()
-        if departure is not None:
+        if departure is not None and self._tls_layers >= departure.tls_layers:
             departure.left = True
         await self._stream.write(buffer, timeout)
 
@@ -216,7 +222,7 @@ class _WatchedStream(httpcore2.AsyncNetworkStream):
         except BaseException:
             await self._stream.aclose()
             raise
-        return _WatchedStream(secured)
+        return _WatchedStream(secured, self._tls_layers + 1)
 
 
 class _WatchedBackend(httpcore2.AsyncNetworkBackend):
@@ -238,6 +244,13 @@ class _WatchedBackend(httpcore2.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await self._backend.sleep(seconds)
+
+
+def _core_proxy(proxy: Proxy | None) -> httpcore2.Proxy | None:
+    if proxy is None:
+        return None
+    shown = [("proxy-authorization", proxy.authorization)] if proxy.authorization else []
+    return httpcore2.Proxy(proxy.url, headers=shown)
 
 
 def _core_request(request: httpx.Request) -> httpcore2.Request:

@@ -86,9 +86,23 @@ def _portal_address(url: str) -> str:
     return url
 
 
+def _proxy_address(given: SecretStr) -> SecretStr:
+    """Accept nothing, `environment`, or an HTTP proxy; the value may hold a password."""
+    text = given.get_secret_value().strip()
+    parts = urlsplit(text)
+    bare = parts.scheme == "http" and parts.hostname and not parts.query and parts.path in ("", "/")
+    if text not in ("", "environment") and not bare:
+        raise ValueError(
+            "must be the address of an HTTP proxy, such as http://proxy.lender.example:3128, or "
+            "the word environment"
+        )
+    return SecretStr(text)
+
+
 ServiceAddress = Annotated[str, AfterValidator(_service_address)]
 ExactAddress = Annotated[str, AfterValidator(_exact_address)]
 PortalAddress = Annotated[str, AfterValidator(_portal_address)]
+ProxyAddress = Annotated[SecretStr, AfterValidator(_proxy_address)]
 Age = Annotated[timedelta, BeforeValidator(_days_or_duration)]
 Naira = Annotated[Decimal, Field(ge=0, max_digits=18, decimal_places=6)]
 Cap = Annotated[int, Field(ge=1, le=1024)]
@@ -297,6 +311,16 @@ class Settings(BaseSettings):
 
     base_url: ServiceAddress = Field("", description="Address of the service.")
     api_key: SecretStr = Field(SecretStr(""), description="Key the service issued to you.")
+    proxy: ProxyAddress = Field(
+        SecretStr(""),
+        description="HTTP proxy to the service, such as http://proxy.lender.example:3128; "
+        "`environment` takes the proxies of the environment, which are not used otherwise.",
+    )
+    ca_file: Path | None = Field(
+        None,
+        description="Bundle of certificates (PEM) trusted beside the system's, such as those of a "
+        "proxy that opens https.",
+    )
     consent_url: ServiceAddress = Field("", description="Address of the consent screen.")
     client_id: str = Field("", description="Your client id, from the service's console.")
     redirect_uri: ExactAddress = Field(

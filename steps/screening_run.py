@@ -20,8 +20,9 @@ from urllib.parse import urlsplit
 import numpy as np
 import pyarrow as pa
 
+from nightscreen.client.network import Network
 from nightscreen.client.prices import PRICES, load_prices
-from nightscreen.client.resolving import Resolver, resolve_host
+from nightscreen.client.resolving import Resolver, resolve_host, resolver_for
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.checks import Check
@@ -181,7 +182,7 @@ def open_line(
     settings: Settings,
     *,
     clock: Clock = system_clock,
-    resolve: Resolver = resolve_host,
+    resolve: Resolver | None = None,
 ) -> ScreeningRun:
     """Open everything a run needs and write the run down; nothing is sent, nothing spent.
 
@@ -207,7 +208,8 @@ def open_line(
         gc.set_threshold(*collected)
         journal.close()
         raise
-    line.resolve, line.collected = resolve, collected
+    line.resolve = resolve or resolver_for(Network.of(settings))
+    line.collected = collected
     gc.freeze()  # what is loaded by now is there to the end: the collector need not walk it
     return line
 

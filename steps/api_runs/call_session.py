@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from nightscreen.client.api import Client
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.limits import FAMILIES
+from nightscreen.client.network import Network
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import InputError, ServiceAddressError
@@ -311,6 +312,7 @@ def open_desk(run: ApiRun, *, transport: Transport | None = None) -> CallSession
         },
         key_with_token=settings.aggregator_sends_key,
         manners=load_response_rules(settings.own_table("manners")),
+        network=Network.of(settings),
         transport=transport,
     )
     book = JournalWriter(

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from nightscreen.client.api import Client
 from nightscreen.client.limiter import AdaptiveCap, Cap, LeasedCap
+from nightscreen.client.network import Network
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.client.wire import lookup_request
 from nightscreen.schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Outcome
@@ -182,6 +183,7 @@ def _client(line: ScreeningRun, transport: Transport | None) -> Client:
         timeouts_s=settings.timeout_s.model_dump(),
         max_in_flight={name: cap if name in wanted else 1 for name, cap in in_flight.items()},
         manners=line.manners,
+        network=Network.of(settings),
         transport=transport,
     )
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.client.aggregator import exchange
 from nightscreen.client.api import Client
 from nightscreen.client.classify import CallOutcome, ChargeStatus, FailureReason
+from nightscreen.client.network import Network
 from nightscreen.client.response_parser import parse_answer, parse_json
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.client.retry import next_attempt
@@ -137,6 +138,7 @@ class CodeExchange:
             timeouts_s=settings.timeout_s.model_dump(),
             max_in_flight=settings.max_in_flight.aggregator,
             manners=load_response_rules(settings.own_table("manners")),
+            network=Network.of(settings),
             transport=transport,
         )
         self._sleep = sleep

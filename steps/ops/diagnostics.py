@@ -8,9 +8,11 @@ each stop is in `remedies`, the words for people in `cli.doctor`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.client.connectivity import Knock, knock, reach
+from nightscreen.client.network import Network
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.stops import refusals
 from nightscreen.steps.ops.health_checks import (
@@ -66,8 +68,8 @@ def diagnose(
     run_id: str = "",
     *,
     clock: Clock = system_clock,
-    reaching: Callable[[str], str | None] = reach,
-    knocking: Knock = knock,
+    reaching: Callable[[str], str | None] | None = None,
+    knocking: Knock | None = None,
     more: tuple[HealthFinding, ...] = (),
 ) -> Diagnosis:
     """Look at a run, or at the newest, and at what it needs.
@@ -76,12 +78,16 @@ def diagnose(
         settings: as a run would have them.
         run_id: the run; empty for the newest there is.
         clock: the present instant.
-        reaching: tries the service's address and returns what is in the way.
+        reaching: tries the service's address and returns what is in the way; None: over the
+            settings' network.
         knocking: asks there for what is free, with the key, and returns the trouble it met.
         more: what was found out elsewhere, such as about the engine.
     """
     found = Diagnosis()
     _find_run(settings, run_id, clock, found)
+    network = Network.of(settings)
+    reaching = reaching or partial(reach, network=network)
+    knocking = knocking or partial(knock, network=network)
     found.findings += find_surroundings(settings, found.run, reaching, knocking)
     found.findings += more
     _conclude(found, run_id)

@@ -1,0 +1,119 @@
+"""The way to the service: through a proxy or straight, and which authorities are trusted on it.
+
+Nothing is taken from the environment unless the settings say so. A loopback address is always gone
+to straight. Sockets are opened elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import urllib.request
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import httpx
+
+from nightscreen.client.address import is_loopback
+from nightscreen.schemas.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nightscreen.schemas.settings import Settings
+
+ENVIRONMENT = "environment"
+"""The setting that takes the proxies of the environment, `no_proxy` included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """An HTTP proxy that is asked for a tunnel.
+
+    Attributes:
+        authorization: what it is shown; empty for nothing.
+    """
+
+    host: str
+    port: int
+    authorization: str = field(default="", repr=False)
+
+    @property
+    def url(self) -> str:
+        """Return its address, without user and password."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """How this machine reaches others.
+
+    Attributes:
+        proxy: `http://user:password@host:port`, `environment`, or empty for none.
+        ca_file: a bundle of authorities trusted beside those of the system.
+    """
+
+    proxy: str = field(default="", repr=False)
+    ca_file: Path | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Network:
+        """Return that of the settings."""
+        return cls(settings.proxy.get_secret_value(), settings.ca_file)
+
+    def proxy_to(self, url: httpx.URL) -> Proxy | None:
+        """Return the proxy through which an address is reached; None: straight.
+
+        Raises:
+            SettingsError: the environment's proxy is no address.
+        """
+        given = self.proxy
+        if not given or is_loopback(url.host):
+            return None
+        if given == ENVIRONMENT:
+            if urllib.request.proxy_bypass(url.host):
+                return None
+            proxies = urllib.request.getproxies()
+            given = proxies.get(url.scheme) or proxies.get("all") or ""
+            if not given:
+                return None
+            if "://" not in given:
+                given = f"http://{given}"
+        return _parsed(given)
+
+    def context(self) -> ssl.SSLContext:
+        """Return a verifying TLS context: certifi's and the system's authorities, and the file's.
+
+        Raises:
+            SettingsError: the file cannot be read, or holds no certificate.
+        """
+        context = httpx.create_ssl_context(trust_env=False)
+        context.load_default_certs()
+        if self.ca_file is not None:
+            try:
+                context.load_verify_locations(cafile=self.ca_file)
+            except ssl.SSLError:
+                raise SettingsError(
+                    f"CA_FILE {self.ca_file} holds no certificate; give a bundle in PEM form"
+                ) from None
+            except OSError as error:
+                raise SettingsError(
+                    f"CA_FILE {self.ca_file} cannot be read: {error.strerror}"
+                ) from None
+        return context
+
+
+def _parsed(given: str) -> Proxy:
+    try:
+        url = httpx.URL(given)
+    except (httpx.InvalidURL, ValueError):
+        url = httpx.URL("")
+    if url.scheme != "http" or not url.host:
+        raise SettingsError("PROXY is no address of a proxy; write http://host:port")
+    authorization = ""
+    if url.userinfo:
+        plain = unquote(url.userinfo.decode("ascii")).encode()
+        authorization = f"Basic {base64.b64encode(plain).decode()}"
+    return Proxy(url.host, url.port or 80, authorization)

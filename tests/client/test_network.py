@@ -1,0 +1,276 @@
+"""The way to the service: a proxy, a lender's own authority, and trouble with either."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import datetime as dt
+import ssl
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from nightscreen.client import loans
+from nightscreen.client.api import Client
+from nightscreen.client.connectivity import knock, reach
+from nightscreen.client.network import Network
+from nightscreen.client.resolving import resolve_host, resolver_for
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.settings import read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+HOST = "service.lender.example"
+"""A name that no name server knows: only the proxy leads there."""
+PRODUCTS = b'{"status":"success","message":"ok","data":[]}'
+
+
+@dataclass
+class Authority:
+    """A certificate authority of the lender's own, and a server's certificate by it."""
+
+    bundle: Path
+    server: Path
+
+    @classmethod
+    def make(cls, folder: Path, host: str = HOST) -> Authority:
+        """Make both anew."""
+        now = dt.datetime.now(dt.UTC)
+        key, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+        issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Lender's own authority")])
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+
+        def begun(name: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+            return (
+                x509.CertificateBuilder()
+                .subject_name(name)
+                .issuer_name(issuer)
+                .public_key(public)
+                .serial_number(x509.random_serial_number())
+                .not_valid_before(now - dt.timedelta(days=1))
+                .not_valid_after(now + dt.timedelta(days=1))
+            )
+
+        root = begun(issuer, key.public_key()).add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
+        leaf = begun(subject, own.public_key()).add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False
+        )
+        pem = serialization.Encoding.PEM
+        made = cls(folder / "ca.pem", folder / "server.pem")
+        made.bundle.write_bytes(root.sign(key, hashes.SHA256()).public_bytes(pem))
+        made.server.write_bytes(
+            own.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+            + leaf.sign(key, hashes.SHA256()).public_bytes(pem)
+        )
+        return made
+
+
+@dataclass
+class Town:
+    """A service behind TLS and a proxy that leads to it by name; what the proxy was asked."""
+
+    authority: Authority
+    proxy_port: int = 0
+    service_port: int = 0
+    asked: list[str] = field(default_factory=list)
+    refuse: str = ""
+    served: int = 0
+
+    @property
+    def base(self) -> str:
+        """Return the service's address."""
+        return f"https://{HOST}"
+
+    @property
+    def proxy(self) -> str:
+        """Return the proxy's address."""
+        return f"http://127.0.0.1:{self.proxy_port}"
+
+    @property
+    def network(self) -> Network:
+        """Return the way as it must be configured."""
+        return Network(self.proxy, self.authority.bundle)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer each request alike."""
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                self.served += 1
+                head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(PRODUCTS)}\r\n\r\n".encode()
+                writer.write(head + PRODUCTS)
+                await writer.drain()
+        writer.close()
+
+    async def lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Make a tunnel to the service, whatever the name is resolved to elsewhere."""
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        except asyncio.IncompleteReadError:
+            writer.close()
+            return
+        self.asked.append(head)
+        if self.refuse:
+            writer.write(f"HTTP/1.1 {self.refuse}\r\nContent-Length: 0\r\n\r\n".encode())
+            writer.close()
+            return
+        there, back = await asyncio.open_connection("127.0.0.1", self.service_port)
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.gather(_pass(reader, back), _pass(there, writer))
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while part := await reader.read(65536):
+            writer.write(part)
+            await writer.drain()
+    writer.close()
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    """Give a town whose server and proxy listen on loopback."""
+    found = Town(Authority.make(tmp_path))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(found.authority.server)
+    async with (
+        await asyncio.start_server(found.serve, "127.0.0.1", 0, ssl=context) as service,
+        await asyncio.start_server(found.lead, "127.0.0.1", 0) as proxy,
+    ):
+        found.service_port = service.sockets[0].getsockname()[1]
+        found.proxy_port = proxy.sockets[0].getsockname()[1]
+        yield found
+        proxy.close()
+        service.close()
+
+
+async def asked_once(town: Town, network: Network) -> str | None:
+    """Ask the service something free; return the trouble it met."""
+    async with Client(town.base, "key-of-the-test", network=network) as client:
+        trouble = (await client.send(loans.products())).trouble
+    return None if trouble is None else trouble.value
+
+
+async def test_the_client_goes_through_the_proxy_and_trusts_the_lenders_authority(
+    town: Town,
+) -> None:
+    """The call comes back; the proxy sees a host, and neither key nor path."""
+    assert await asked_once(town, town.network) is None
+    assert town.served == 1
+    assert [head.splitlines()[0] for head in town.asked] == [f"CONNECT {HOST}:443 HTTP/1.1"]
+    assert "key-of-the-test" not in "".join(town.asked)
+    assert "roxy-" not in "".join(town.asked)
+
+
+async def test_a_proxy_is_shown_user_and_password(town: Town) -> None:
+    """They stand in its address, escaped, and nowhere else."""
+    given = f"http://night:p%40ss@127.0.0.1:{town.proxy_port}"
+    network = Network(given, town.authority.bundle)
+    assert await asked_once(town, network) is None
+    assert await asyncio.to_thread(reach, town.base, network=network) is None
+    shown = base64.b64encode(b"night:p@ss").decode()
+    assert all(f"roxy-authorization: basic {shown}".lower() in head.lower() for head in town.asked)
+    assert len(town.asked) == 2
+    assert "p%40ss" not in repr(network)
+
+
+async def test_doctor_goes_the_same_way(town: Town) -> None:
+    """Reaching and knocking both: what the client can do they can."""
+    assert await asyncio.to_thread(reach, town.base, network=town.network) is None
+    assert await asyncio.to_thread(knock, town.base, "key", network=town.network) is None
+    assert len(town.asked) == 2
+    assert town.served == 1
+
+
+async def test_an_authority_that_is_not_named_is_not_trusted(town: Town) -> None:
+    """Nothing is sent to who shows such a certificate, and doctor says so."""
+    straight = Network(town.proxy)
+    assert await asked_once(town, straight) is not None
+    assert town.served == 0
+    found = await asyncio.to_thread(reach, town.base, network=straight)
+    assert found is not None
+    assert "shows a certificate that is not trusted" in found
+
+
+@pytest.mark.parametrize("refusal", ["407 Proxy Authentication Required", "503 No Way"])
+async def test_a_call_that_the_proxy_refuses_was_never_sent(town: Town, refusal: str) -> None:
+    """It is no call in doubt: nothing left for the service, so nothing can have been charged."""
+    town.refuse = refusal
+    async with Client(town.base, "key", network=town.network) as client:
+        outcome = await client.send(loans.products())
+    assert outcome.verdict.value == "not_sent"
+    found = await asyncio.to_thread(reach, town.base, network=town.network)
+    assert found is not None
+    assert refusal in found
+
+
+async def test_a_proxy_that_is_away_is_said_to_be(town: Town) -> None:
+    """The sentence names the proxy, not the service."""
+    away = Network("http://127.0.0.1:9", town.authority.bundle)
+    found = await asyncio.to_thread(reach, town.base, network=away)
+    assert found is not None
+    assert "the proxy http://127.0.0.1:9 cannot be reached" in found
+    async with Client(town.base, "key", network=away) as client:
+        assert (await client.send(loans.products())).verdict.value == "not_sent"
+
+
+async def test_the_environments_proxy_is_used_only_where_the_settings_say_so(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HTTPS_PROXY counts with `environment`, and NO_PROXY then holds too."""
+    monkeypatch.setenv("HTTPS_PROXY", town.proxy)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    url = httpx.URL(town.base)
+    assert Network().proxy_to(url) is None
+    network = Network("environment", town.authority.bundle)
+    assert await asked_once(town, network) is None
+    assert len(town.asked) == 1
+    monkeypatch.setenv("NO_PROXY", "lender.example")
+    assert network.proxy_to(url) is None
+
+
+def test_this_machine_is_gone_to_straight() -> None:
+    """A simulator on loopback is not the proxy's to reach."""
+    network = Network("http://proxy.lender.example:3128")
+    assert network.proxy_to(httpx.URL("http://127.0.0.1:8000")) is None
+    assert network.proxy_to(httpx.URL("http://localhost:8000")) is None
+    there = network.proxy_to(httpx.URL("https://service.example"))
+    assert there is not None
+    assert (there.host, there.port) == ("proxy.lender.example", 3128)
+
+
+def test_a_name_unknown_behind_a_proxy_proves_nothing() -> None:
+    """Without a proxy a photograph's host that is not there is a finding, behind one it is not."""
+    assert resolver_for(Network()) is resolve_host
+    behind = resolver_for(Network("http://proxy.lender.example:3128"))
+    assert behind("no-such-host.invalid") is None
+    assert behind("localhost") in (None, ("127.0.0.1",), ("127.0.0.1", "::1"), ("::1",))
+
+
+@pytest.mark.parametrize("given", ["socks5://x:1", "proxy:3128", "https://proxy:1", "http://x/p"])
+def test_what_is_no_proxy_is_refused_without_being_repeated(given: str) -> None:
+    """The value may hold a password."""
+    with pytest.raises(SettingsError, match="NIGHTSCREEN_PROXY: must be the address") as caught:
+        read_settings(proxy=given)
+    assert given not in str(caught.value)
+
+
+def test_a_bundle_that_is_none_is_named(tmp_path: Path) -> None:
+    """A missing or empty file is a mistake in the settings, in one line."""
+    with pytest.raises(SettingsError, match=r"CA_FILE .* cannot be read"):
+        Network(ca_file=tmp_path / "none.pem").context()
+    (tmp_path / "empty.pem").write_text("nothing")
+    with pytest.raises(SettingsError, match="holds no certificate"):
+        Network(ca_file=tmp_path / "empty.pem").context()
