@@ -27,21 +27,54 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
     Raises:
         InputError: no batch knows the customer.
     """
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.schemas.errors import InputError
     from nightscreen.steps.privacy.explaining import explain
     from nightscreen.steps.privacy.lookup_subject import lookup_subject
+    from nightscreen.steps.transactions.cashflow import CashFlow
+    from nightscreen.steps.transactions.cashflow_run import explain_cash_flow
     from nightscreen.storage.journal.customers import Customers
     from nightscreen.storage.journal.reviews import Reviews
 
     with opened_journal() as journal:
         customers = Customers.of(journal)
-        people = lookup_subject(journal, customers, customer_id, batch=batch)
-        document = explain(journal, customers, Reviews.of(journal), people[0])
-    document["other_batches"] = [each.batch for each in people[1:]]
+        cash_flow = explain_cash_flow(journal, CashFlow.of(settings_of_command()), customer_id)
+        document: dict[str, Any] = {"customer_id": customer_id}
+        try:
+            people = lookup_subject(journal, customers, customer_id, batch=batch)
+        except InputError:
+            if cash_flow is None or batch:
+                raise
+        else:
+            document = explain(journal, customers, Reviews.of(journal), people[0])
+            document["other_batches"] = [each.batch for each in people[1:]]
+    document["cash_flow"] = cash_flow
     if json_output:
         sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
         return
-    for line in told(document):
+    lines = told(document) if "batch" in document else [f"Customer {customer_id}, never screened"]
+    for line in [*lines, *_cash_flow_lines(cash_flow)]:
         typer.echo(line)
+
+
+def _cash_flow_lines(cash_flow: Mapping[str, Any] | None) -> list[str]:
+    """Return figures and the rules behind them as lines for people."""
+    if cash_flow is None:
+        return []
+    lines = ["", f"Cash flow, pulled {lagos_time(cash_flow['checked_at'])}"]
+    lines += [
+        f"  {name:<26} {_shown(value)}"
+        for name, value in cash_flow["figures"].items()
+        if value is not None
+    ]
+    lines += ["", "Rules of data/narrations.toml that took its transactions"]
+    for each in cash_flow["rules"]:
+        words = f" by {', '.join(each['words'])}" if each["words"] else ""
+        lines.append(
+            f"  {each['direction']:<7} {each['rule'] or 'no rule':<28} {each['transactions']:>5} "
+            f"with {naira(each['naira'])}{words}"
+        )
+    return lines
 
 
 def told(document: Mapping[str, Any]) -> list[str]:

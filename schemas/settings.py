@@ -372,6 +372,16 @@ class Settings(BaseSettings):
         description="What a call costs until prices were seen, as data/prices.toml; default: "
         "prices.toml under HOME where there is one, else that of the package.",
     )
+    narrations_file: Path | None = Field(
+        None,
+        description="What a transaction is by its words, as data/narrations.toml; default: "
+        "narrations.toml under HOME where there is one, else that of the package.",
+    )
+    features_file: Path | None = Field(
+        None,
+        description="How figures of cash flow are worked out, as data/features.sql; default: "
+        "features.sql under HOME where there is one, else that of the package.",
+    )
     shared: str = Field(
         "",
         description="Where the processes of a run with several workers share its sealed lookups: "
@@ -435,11 +445,11 @@ class Settings(BaseSettings):
     )
 
     def own_table(self, name: str) -> Path | None:
-        """Return the lender's own file of `manners` or `prices`; None: the package's is used."""
+        """Return the lender's own file of such a name; None: the package's is used."""
         given: Path | None = getattr(self, f"{name}_file")
         if given is not None:
             return given
-        at_home = self.home / f"{name}.toml"
+        at_home = self.home / f"{name}.{'sql' if name == 'features' else 'toml'}"
         return at_home if at_home.exists() else None
 
     @field_validator("selfie_match_at", "selfie_no_match_below")

@@ -219,6 +219,11 @@ class Transactions:
         """Yield in blocks every version that is kept of a customer."""
         yield from self._blocks(_records.customer == customer)
 
+    def current(self, customer: bytes) -> Iterator[Version]:
+        """Yield a customer's records as they stand now, in the order in which they were kept."""
+        for block in self._blocks((_records.customer == customer) & _records.ended_at.is_(None)):
+            yield from block
+
     def pulls_of(self, customer: bytes) -> list[Pulled]:
         """Return how every pull of a customer went, oldest first."""
         query = select(transaction_pulls).where(_pulls.customer == customer)

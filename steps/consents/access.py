@@ -1,4 +1,4 @@
-"""What is held of a customer who consented: grants, pulls and every version of every transaction.
+"""What is held of a customer who consented: grants, pulls, transactions, figures.
 
 Meant for the customer, so that their own data stand in clear; tokens are no data of theirs and are
 never shown. The other parts of what is held are `subject_access`'s.
@@ -7,13 +7,16 @@ never shown. The other parts of what is held are `subject_access`'s.
 from __future__ import annotations
 
 import json
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.storage.cash_flows import CashFlows
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.transactions import Transactions
 from nightscreen.storage.vault import Vault
 
 if TYPE_CHECKING:
+    from nightscreen.storage.cash_flows import Figures
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.transactions import Version
     from nightscreen.storage.vault import Grant
@@ -38,6 +41,15 @@ def consented_data(journal: Journal, customer_id: str) -> dict[str, list[dict[st
         "transactions": [
             _transaction(each) for block in store.of_customer(customer) for each in block
         ],
+        "cash_flow": [
+            {
+                "run_id": each.run_id,
+                "checked_at": instant_text(each.checked_at),
+                "kept_until": _UNTIL_ERASED,
+                "figures": plain_figures(each),
+            }
+            for each in CashFlows(journal).of_customer(customer)
+        ],
     }
 
 
@@ -51,6 +63,15 @@ def _consent(grant: Grant) -> dict[str, Any]:
         "ended_at": instant_text(grant.ended_at),
         "reason": grant.reason,
         "evidence": grant.evidence,
+    }
+
+
+def plain_figures(figures: Figures) -> dict[str, Any]:
+    """Return figures as JSON can hold them: amounts and dates are text."""
+    held = (bool, int, float, str, list, NoneType)
+    return {
+        name: value if isinstance(value, held) else str(value)
+        for name, value in figures.values.items()
     }
 
 

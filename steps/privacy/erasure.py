@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nightscreen.schemas.cashflow import CASHFLOW_FILE
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
 from nightscreen.steps.bvn.table import PARTS as BVN_PARTS
@@ -231,7 +232,7 @@ def _look_into(run: RunRecord, found: Found, journal: Journal) -> None:
     """Learn whatever a run's files tell of the person."""
     folder = Path(run.folder)
     number = 0
-    for part in (*_parts(folder), *typed_parts(run)):
+    for part in (*_parts(folder), *typed_parts(run), *_cash_flow(folder)):
         rows = read_columns(part, IDENTIFYING)
         mine = rows.filter(found.whom.mask(rows, run.batch)).to_pylist()
         found.take(mine, run.batch, journal)
@@ -253,6 +254,11 @@ def _parts(folder: Path) -> list[Path]:
         for name in ("enriched", BVN_PARTS)
         for part in sorted((folder / name).glob("part-*.parquet"))
     ]
+
+
+def _cash_flow(folder: Path) -> list[Path]:
+    path = folder / CASHFLOW_FILE
+    return [path] if path.exists() else []
 
 
 def _ids(run: RunRecord, found: Found) -> set[str]:
@@ -486,7 +492,7 @@ def _rewrite(journal: Journal, found: Found) -> list[RunFiles]:
             known = _understood(run, quarantine)
             folder.drop_records(quarantine, _from_quarantine(run, found, known))
     for run, folder in folders:
-        for part in _parts(folder.path):
+        for part in (*_parts(folder.path), *_cash_flow(folder.path)):
             folder.drop_rows(part, IDENTIFYING, partial(found.whom.mask, batch=run.batch))
     days = list(rewrite_typed(resting, found.whom))
     return [*(folder for _, folder in folders), *days]

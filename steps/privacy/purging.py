@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.schemas.cashflow import CASHFLOW_FILE
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
@@ -40,7 +41,7 @@ KINDS = {
     QUARANTINE: (outputs.QUARANTINE,),
     ENRICHED: (
         *("enriched/part-*.parquet", "bvn/part-*.parquet", f"{INPUT}/*"),
-        *(OFFERS_FILE, OFFERS_CSV, LOANS_FILE),
+        *(OFFERS_FILE, OFFERS_CSV, LOANS_FILE, CASHFLOW_FILE),
     ),
     DECISIONS: (CSV_FILE, WORKBOOK_FILE, CHANGES_FILE, CALLS_FILE),
 }

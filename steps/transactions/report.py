@@ -22,13 +22,15 @@ from nightscreen.schemas.rows import INSTANT
 from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
 from nightscreen.steps.control import TEST_MODE
 from nightscreen.steps.report.call_log import write_call_sheet
+from nightscreen.steps.transactions.cashflow_run import write_cash_flow
 from nightscreen.steps.transactions.json_decode import parse_text
-from nightscreen.steps.transactions.sync import judge_refused
+from nightscreen.steps.transactions.sync import SCOPE, judge_refused
 from nightscreen.steps.transactions.transaction_fields import BEFORE, HINTS, Drift
 from nightscreen.storage.clock import LAGOS, to_instant
 from nightscreen.storage.files import atomic_write, make_private_folder
 from nightscreen.storage.outputs import QUARANTINE
 from nightscreen.storage.quarantine import escape_formula
+from nightscreen.storage.vault import GrantState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -102,6 +104,9 @@ def close_pull(pull: TransactionSync) -> dict[str, Any]:
         totals.take(each)
     ids = _customer_ids(pull)
     written = 0 if state == TEST_MODE else write_transactions(pull, ids)
+    if state != TEST_MODE:
+        live = {each.customer for each in pull.vault.grants(GrantState.LIVE, SCOPE)}
+        write_cash_flow(pull, pulls, {key: id_ for key, id_ in ids.items() if key in live})
     write_changes(pull, pulls)
     write_quarantine(pull, pulls, ids)
     sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id))

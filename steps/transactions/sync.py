@@ -29,6 +29,7 @@ from nightscreen.schemas.pulls import (
 )
 from nightscreen.steps.api_runs.call_session import open_errand_run
 from nightscreen.steps.control import TOLERATED_FROM, StopReason
+from nightscreen.steps.transactions.cashflow import CashFlow
 from nightscreen.steps.transactions.comparison import changed_fields, compare, read_records
 from nightscreen.steps.transactions.json_decode import read_list
 from nightscreen.steps.transactions.transaction_fields import Drift, TransactionFields, load_fields
@@ -77,6 +78,7 @@ class TransactionSync:
     vault: Vault
     store: Transactions
     fields: TransactionFields
+    cash_flow: CashFlow
     turns: asyncio.Semaphore
     due: list[list[Pulled]] = field(default_factory=list)
     key_worked: bool = False
@@ -114,12 +116,18 @@ def begin_pull(run: ApiRun) -> TransactionSync:
     """Write down who is due, or find out who still is in a run that is resumed.
 
     Raises:
-        UsageError: a grant that was named is not live, or the table of fields has a mistake.
+        UsageError: a grant that was named is not live.
+        SettingsError: the table of fields, of narrations or of features has a mistake.
     """
     run.control.tolerated_failure_pct = 100.0  # a refused token is no failure: `_watch` judges
     turns = asyncio.Semaphore(_TURNS_A_CALL * run.settings.max_in_flight.aggregator)
     pull = TransactionSync(
-        run, Vault.of(run.journal), Transactions.of(run.journal), load_fields(), turns
+        run,
+        Vault.of(run.journal),
+        Transactions.of(run.journal),
+        load_fields(),
+        CashFlow.of(run.settings),
+        turns,
     )
     if run.is_new:
         wanted = run.parameters.grants if isinstance(run.parameters, PullTransactions) else []

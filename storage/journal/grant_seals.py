@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nightscreen.storage.journal.grant_tables import (
+    cash_flows,
     consent_grants,
     consent_states,
     transaction_records,
@@ -40,7 +41,13 @@ def record_context(customer: bytes, record_key: bytes) -> bytes:
     return b"transaction\x1f" + customer + record_key
 
 
+def flow_context(customer: bytes, run_id: str) -> bytes:
+    """Return what binds sealed figures to their customer and pull."""
+    return b"cash flow\x1f" + customer + run_id.encode()
+
+
 _grants, _states, _records = consent_grants.c, consent_states.c, transaction_records.c
+_flows = cash_flows.c
 _SEALED = (
     SealedColumn(_grants.grant_id, _grants.sealed, (_grants.grant_id,), grant_context, ""),
     SealedColumn(_grants.grant_id, _grants.tokens, (_grants.grant_id,), token_context, ""),
@@ -52,15 +59,20 @@ _SEALED = (
         record_context,
         0,
     ),
+    SealedColumn(_flows.flow_id, _flows.sealed, (_flows.customer, _flows.run_id), flow_context, 0),
 )
 
 
 def reseal_grants(journal: Journal) -> int:
-    """Seal grants, tokens, links and transactions under the present key; return how many."""
+    """Seal all of it under the present key; return how many values."""
     return reseal(journal, _SEALED)
 
 
 def broken_grant_seals(journal: Journal, connection: Connection) -> list[str]:
     """Return a sentence where what is sealed does not open; empty where all does."""
     broken = count_broken(journal, connection, _SEALED)
-    return [f"{broken} grants or transactions do not open under the data key"] if broken else []
+    return (
+        [f"{broken} grants, transactions or cash flows do not open under the data key"]
+        if broken
+        else []
+    )

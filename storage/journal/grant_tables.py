@@ -1,4 +1,4 @@
-"""The journal's tables of customers who consented: grants, consent links, transactions, pulls.
+"""The journal's tables of who consented: grants, links, transactions, pulls, cash flow.
 
 They stand on the metadata of `tables`, so that a new journal is made with them; a migration adds
 them to an older one. What is personal or secret is sealed. Nothing here reads or writes rows.
@@ -99,7 +99,25 @@ transaction_pulls = Table(
     Index("transaction_pulls_by_customer", "customer", "answered_at"),
 )
 
-GRANT_TABLES = (consent_grants, consent_states, transaction_records, transaction_pulls)
+cash_flows = Table(
+    "cash_flows",
+    metadata,
+    Column("flow_id", _Id, primary_key=True, autoincrement=True),
+    Column("customer", LargeBinary, nullable=False),
+    Column("run_id", Text, nullable=False),  # the pull whose transactions it rests on
+    Column("checked_at", BigInteger, nullable=False),  # when the service answered
+    Column("sealed", LargeBinary, nullable=False),  # the figures, as JSON
+    Index("cash_flows_by_customer", "customer", "checked_at"),
+    Index("cash_flows_by_run", "run_id", "customer", unique=True),
+)
+
+GRANT_TABLES = (
+    consent_grants,
+    consent_states,
+    transaction_records,
+    transaction_pulls,
+    cash_flows,
+)
 
 
 def make_grant_tables(connection: Connection) -> None:
@@ -136,9 +154,15 @@ def grants_before(answered: int, decided: int) -> tuple[tuple[Table, ColumnEleme
         or_(grants.ended_at.is_(None), grants.ended_at >= answered)
     )
     gone = (records.first_seen_at < answered) & records.customer.not_in(lately)
+    flows = cash_flows.c
+    newer = select(flows.customer).where(flows.checked_at >= answered)
+    old = (flows.checked_at < answered) & or_(
+        flows.customer.in_(newer), flows.customer.not_in(lately)
+    )
     return (
         (consent_grants, grants.ended_at < decided),
         (consent_states, consent_states.c.expires_at < answered),
         (transaction_records, or_(records.ended_at < answered, gone)),
         (transaction_pulls, pulls.settled_at < decided),
+        (cash_flows, old),
     )

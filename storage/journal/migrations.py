@@ -55,6 +55,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     (5, make_loan_tables),
     (6, add_marks),
     (7, make_approvals),
+    (8, make_grant_tables),  # cash_flows
 )
 """The version each leads to, and the step; in order, without gaps, beginning with 2."""
 

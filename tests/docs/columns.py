@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.decisions import CHANGES, REVIEW_COLUMNS
 from nightscreen.schemas.enriched import enriched_schema
@@ -37,6 +38,7 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
         "loans": ("`loans.parquet`", LOANS),
         "bvn": ("`bvn/part-*.parquet`", BVN),
         "transactions": ("`transactions/pulled_on=DATE/*.parquet`", load_fields().schema),
+        "cashflow": ("`cashflow.parquet`", CASHFLOW_SCHEMA),
     }
 
 
@@ -52,6 +54,8 @@ _NOTES = {
     "loans": "Customers' ids and references stand here in clear.",
     "bvn": "Identifiers stand here in clear, and only where consent counts at this moment.",
     "transactions": "Account numbers stand here in clear.",
+    "cashflow": "Customers' ids stand here in clear, accounts by their last four digits. How each "
+    "figure is worked out is in [Cash flow](../cash-flow.md).",
 }
 
 

@@ -1,0 +1,71 @@
+"""Cash flow: the columns that say what a customer earns, owes and has left, and their types.
+
+How each is worked out stands in `data/features.sql`; which of them a screening run shows, here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from nightscreen.schemas.rows import INSTANT, NAIRA
+
+CASHFLOW_FILE: Final = "cashflow.parquet"
+
+FEATURES: Final[dict[str, pa.DataType]] = {
+    "tx_as_of": pa.date32(),
+    "tx_months": pa.int64(),
+    "tx_months_missing": pa.int64(),
+    "tx_month_names": pa.list_(pa.string()),
+    "tx_accounts": pa.list_(pa.string()),
+    "tx_inflow_monthly": NAIRA,
+    "tx_outflow_monthly": NAIRA,
+    "tx_net_monthly": NAIRA,
+    "tx_inflow_spread": pa.float64(),
+    "tx_inflow_30d": NAIRA,
+    "tx_inflow_90d": NAIRA,
+    "tx_inflow_180d": NAIRA,
+    "tx_net_30d": NAIRA,
+    "tx_net_90d": NAIRA,
+    "tx_net_180d": NAIRA,
+    "tx_income_monthly": NAIRA,
+    "tx_income_low": NAIRA,
+    "tx_income_sources": pa.int64(),
+    "tx_salary": pa.bool_(),
+    "tx_salary_day": pa.int64(),
+    "tx_salary_monthly": NAIRA,
+    "tx_salary_months": pa.int64(),
+    "tx_salary_last": pa.date32(),
+    "tx_balance_current": NAIRA,
+    "tx_balance_median": NAIRA,
+    "tx_balance_min": NAIRA,
+    "tx_balance_month_end": NAIRA,
+    "tx_days_below_1000": pa.int64(),
+    "tx_days_below_zero": pa.int64(),
+    "tx_repayments_monthly": NAIRA,
+    "tx_repayments": pa.int64(),
+    "tx_repayments_share": pa.float64(),
+    "tx_lenders": pa.int64(),
+    "tx_loans_received": pa.int64(),
+    "tx_loans_received_naira": NAIRA,
+    "tx_returned": pa.int64(),
+    "tx_reversed": pa.int64(),
+    "tx_betting_share": pa.float64(),
+    "tx_cash_share": pa.float64(),
+    "tx_rent_monthly": NAIRA,
+    "tx_airtime_monthly": NAIRA,
+    "tx_utilities_monthly": NAIRA,
+    "tx_contributions_monthly": NAIRA,
+    "tx_disposable_monthly": NAIRA,
+    "tx_instalment_most": NAIRA,
+}
+"""What is worked out at a pull, in the order of the columns."""
+
+CASHFLOW_SCHEMA: Final = pa.schema(
+    [
+        pa.field("customer_id", pa.string(), nullable=False),
+        pa.field("tx_checked_at", INSTANT, nullable=False),
+        *(pa.field(name, kind) for name, kind in FEATURES.items()),
+    ]
+)

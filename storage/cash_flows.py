@@ -1,0 +1,132 @@
+"""Cash flow in the journal: each pull's figures of each customer, sealed.
+
+They are shown only while a consent is alive that covers what they rest on: `live` looks at grants
+and figures in one query, so that no revoked consent is overtaken. How they are worked out is in
+`steps/transactions/cashflow.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+from sqlalchemy import delete, insert, select
+
+from nightscreen.schemas.cashflow import FEATURES
+from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.grant_seals import flow_context
+from nightscreen.storage.journal.grant_tables import cash_flows, consent_grants
+from nightscreen.storage.vault import GrantState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sqlalchemy import Row
+
+    from nightscreen.storage.journal import Journal
+
+_BLOCK = 500
+_flows, _grants = cash_flows.c, consent_grants.c
+
+
+class Figures(NamedTuple):
+    """The figures of one customer from one pull.
+
+    Attributes:
+        checked_at: when the service answered, microseconds.
+        values: by column of `FEATURES`.
+    """
+
+    customer: bytes
+    run_id: str
+    checked_at: int
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CashFlows:
+    """Keeps figures in an open journal."""
+
+    _journal: Journal = field(repr=False)
+
+    def keep(self, run_id: str, figures: Iterable[Figures]) -> None:
+        """Keep a pull's figures; those of an earlier session of the same run are replaced."""
+        rows = [
+            {
+                "customer": each.customer,
+                "run_id": run_id,
+                "checked_at": each.checked_at,
+                "sealed": self._journal.sealer.seal(
+                    json.dumps(each.values, default=str).encode(),
+                    flow_context(each.customer, run_id),
+                ),
+            }
+            for each in figures
+        ]
+        with writing(self._journal.engine) as connection:
+            for start in range(0, len(rows), _BLOCK):
+                block = rows[start : start + _BLOCK]
+                whose = [row["customer"] for row in block]
+                connection.execute(
+                    delete(cash_flows).where(_flows.run_id == run_id, _flows.customer.in_(whose))
+                )
+                connection.execute(insert(cash_flows), block)
+
+    def any_held(self) -> bool:
+        """Tell whether figures are kept of anybody."""
+        with reading(self._journal.engine) as connection:
+            return connection.execute(select(_flows.flow_id).limit(1)).first() is not None
+
+    def live(self, customers: Sequence[bytes], scope: str, since: int) -> dict[bytes, Figures]:
+        """Return the newest figures of customers whose consent is alive.
+
+        Args:
+            customers: their pseudonyms.
+            scope: what the consent must cover.
+            since: figures that were checked before this instant, microseconds, are too old.
+        """
+        found: dict[bytes, Figures] = {}
+        for start in range(0, len(customers), _BLOCK):
+            block = customers[start : start + _BLOCK]
+            query = (
+                select(cash_flows, _grants.scopes)
+                .join(consent_grants, _grants.customer == _flows.customer)
+                .where(
+                    _flows.customer.in_(block),
+                    _flows.checked_at >= since,
+                    _grants.state == GrantState.LIVE.value,
+                )
+                .order_by(_flows.checked_at)
+            )
+            with reading(self._journal.engine) as connection:
+                rows = connection.execute(query).all()
+            newest = {bytes(row.customer): row for row in rows if scope in row.scopes.split()}
+            found |= {customer: self._figures(row) for customer, row in newest.items()}
+        return found
+
+    def of_customer(self, customer: bytes) -> list[Figures]:
+        """Return all figures that are kept of a customer, newest first."""
+        query = select(cash_flows).where(_flows.customer == customer)
+        with reading(self._journal.engine) as connection:
+            rows = connection.execute(query.order_by(_flows.checked_at.desc())).all()
+        return [self._figures(row) for row in rows]
+
+    def _figures(self, row: Row[Any]) -> Figures:
+        customer = bytes(row.customer)
+        context = flow_context(customer, row.run_id)
+        document = json.loads(self._journal.sealer.open(bytes(row.sealed), context))
+        values = {name: _value(document.get(name), kind) for name, kind in FEATURES.items()}
+        return Figures(customer, row.run_id, row.checked_at, values)
+
+
+def _value(text: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - what the column holds
+    """Return a value of JSON as its column has it."""
+    if text is None:
+        return None
+    if pa.types.is_decimal(kind):
+        return Decimal(text)
+    return date.fromisoformat(text) if pa.types.is_date(kind) else text

@@ -1,0 +1,105 @@
+"""Statements in a test: a few lines of transactions, and the figures that come of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from nightscreen.schemas.settings import Settings
+from nightscreen.steps.transactions.cashflow import (
+    ACCOUNTS,
+    CUSTOMERS,
+    INPUT,
+    NO_ACCOUNTS,
+    CashFlow,
+    Match,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+AS_OF = datetime(2026, 7, 2, 9, tzinfo=UTC)
+
+
+def cash_flow(home: Path, **settings: Any) -> CashFlow:  # noqa: ANN401 - as Settings has them
+    """Return the figures of a lender with this HOME."""
+    return CashFlow.of(Settings(home=home, **settings))
+
+
+def item(
+    day: str,
+    amount: float | str,
+    narration: str,
+    **more: Any,  # noqa: ANN401 - any column
+) -> dict[str, Any]:
+    """Return one transaction at noon in Lagos; a negative amount is a debit."""
+    naira = Decimal(str(amount))
+    return {
+        "customer_id": "C1",
+        "account_number": "0100000011",
+        "currency": "NGN",
+        "amount": abs(naira),
+        "entry_type": "credit" if naira > 0 else "debit",
+        "status": "success",
+        "narration": narration,
+        "transaction_date": datetime.fromisoformat(f"{day}T11:00:00+00:00"),
+        **more,
+    }
+
+
+def each_month(
+    day: int,
+    amount: float | str,
+    narration: str,
+    *,
+    months: Iterable[int] = range(1, 7),
+    **more: Any,  # noqa: ANN401 - any column
+) -> list[dict[str, Any]]:
+    """Return one transaction a month of 2026."""
+    return [
+        item(
+            (date(2026, month, 1) + timedelta(days=day - 1)).isoformat(), amount, narration, **more
+        )
+        for month in months
+    ]
+
+
+def alive(months: Iterable[int] = range(1, 7)) -> list[dict[str, Any]]:
+    """Return small spending on the first, the middle and the last days, so that months count."""
+    return [
+        entry
+        for day in (2, 14, 28)
+        for entry in each_month(day, -500, "POS PURCHASE CORNER SHOP", months=months)
+    ] + [item("2026-07-01", -100, "POS PURCHASE CORNER SHOP")]
+
+
+def figures(
+    lender: CashFlow,
+    items: Sequence[Mapping[str, Any]],
+    *,
+    as_of: datetime = AS_OF,
+    accounts: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return the row of one customer."""
+    table, customers = tables(items, as_of)
+    linked = pa.Table.from_pylist(list(accounts), ACCOUNTS) if accounts else NO_ACCOUNTS
+    (row,) = lender.features(table, customers, linked).to_pylist()
+    return dict(row)
+
+
+def matches(lender: CashFlow, items: Sequence[Mapping[str, Any]]) -> list[Match]:
+    """Return which rules took which transactions."""
+    return lender.matches(*tables(items, AS_OF))
+
+
+def tables(items: Sequence[Mapping[str, Any]], as_of: datetime) -> tuple[pa.Table, pa.Table]:
+    """Return transactions and customers as `CashFlow` takes them."""
+    customers = [{"customer_id": "C1", "checked_at": as_of}]
+    return (
+        pa.Table.from_pylist([dict(each) for each in items], INPUT),
+        pa.Table.from_pylist(customers, CUSTOMERS),
+    )

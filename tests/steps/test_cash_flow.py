@@ -1,0 +1,335 @@
+"""Cash flow: what a statement says of income, loans, balances, and what it must not say."""
+
+from __future__ import annotations
+
+import tomllib
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.steps.transactions.cashflow import DEFINITIONS
+from nightscreen.steps.transactions.narrations import NARRATIONS, load_narrations
+from tests.steps.cash_flow_in_a_test import alive, cash_flow, each_month, figures, item, matches
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nightscreen.steps.transactions.cashflow import CashFlow
+
+SALARY = 200_000
+
+
+@pytest.fixture(scope="module")
+def lender(tmp_path_factory: pytest.TempPathFactory) -> CashFlow:
+    """A lender with the definitions of the package."""
+    return cash_flow(tmp_path_factory.mktemp("home"))
+
+
+@pytest.mark.parametrize(
+    "narration",
+    [
+        "ACME NOV SALARY",
+        "NIP/GTB/ACME LTD/SALRY",
+        "NIP CR/ACME LTD/",
+        "TRF FROM ACME NIGERIA LTD",
+        "REMITA/ACME/000112233",
+    ],
+)
+def test_a_salary_is_found_with_and_without_the_word(lender: CashFlow, narration: str) -> None:
+    """Six months from one source in one amount are a salary, whatever the narration calls it."""
+    row = figures(lender, alive() + each_month(28, SALARY, narration))
+    assert row["tx_salary"] is True
+    assert (row["tx_salary_day"], row["tx_income_sources"], row["tx_months"]) == (28, 1, 6)
+    assert row["tx_income_monthly"] == row["tx_salary_monthly"] == Decimal(SALARY)
+    assert row["tx_salary_last"] == date(2026, 6, 28)
+
+
+def test_a_large_gift_is_no_income(lender: CashFlow) -> None:
+    """One large credit comes in, and changes neither income nor salary."""
+    gift = item("2026-04-20", 5_000_000, "NIP/UBA/CHIDI OBI/WEDDING GIFT")
+    row = figures(lender, [*alive(), *each_month(28, SALARY, "ACME SALARY"), gift])
+    assert (row["tx_income_monthly"], row["tx_income_sources"]) == (Decimal(SALARY), 1)
+    alone = figures(lender, [*alive(), gift])
+    assert (alone["tx_salary"], alone["tx_income_monthly"]) == (False, Decimal(0))
+
+
+def test_a_pay_day_slides_and_december_comes_early(lender: CashFlow) -> None:
+    """Paid on the last working day, on the first of the next or before a feast: one a month."""
+    days = ["2026-01-30", "2026-03-01", "2026-03-31", "2026-04-30", "2026-06-01", "2026-06-18"]
+    row = figures(lender, alive() + [item(day, SALARY, "ACME LTD") for day in days])
+    assert (row["tx_salary"], row["tx_salary_months"]) == (True, 6)
+    assert row["tx_income_low"] == Decimal(SALARY)
+
+
+def test_two_employers_and_a_salary_in_two_parts_add_up(lender: CashFlow) -> None:
+    """Both employers are sources; the two halves of one salary are one."""
+    halves = each_month(25, 60_000, "NIP/ACME LTD/SAL") + each_month(27, 40_000, "NIP/ACME LTD/BAL")
+    row = figures(lender, alive() + halves + each_month(5, 50_000, "BETA SCHOOLS WAGES"))
+    assert (row["tx_income_sources"], row["tx_income_monthly"]) == (2, Decimal(150_000))
+    assert row["tx_salary_monthly"] == Decimal(150_000)
+
+
+def test_a_salary_that_stopped_is_none(lender: CashFlow) -> None:
+    """A source that paid nothing for longer than 45 days has ended."""
+    row = figures(lender, alive() + each_month(28, SALARY, "ACME SALARY", months=range(1, 5)))
+    assert (row["tx_salary"], row["tx_salary_last"]) == (False, None)
+
+
+def test_a_loan_is_no_income_and_its_repayment_is_seen(lender: CashFlow) -> None:
+    """A loan paid out leaves inflow and income alone; repayments are counted by lender."""
+    loans = [
+        item("2026-05-03", 300_000, "LOAN DISBURSEMENT"),
+        item("2026-06-03", 80_000, "PALMCREDIT"),
+    ]
+    repaid = each_month(8, -30_000, "LOAN RPMT OKASH 9912", months=(4, 5, 6))
+    repaid += each_month(9, -15_000, "NIBSS DD RENMONEY 8821", months=(4, 5, 6))
+    row = figures(lender, alive() + each_month(28, SALARY, "ACME SALARY") + loans + repaid)
+    assert row["tx_inflow_monthly"] == row["tx_income_monthly"] == Decimal(SALARY)
+    assert (row["tx_loans_received"], row["tx_loans_received_naira"]) == (2, Decimal(380_000))
+    assert (row["tx_repayments"], row["tx_lenders"]) == (6, 2)
+    assert row["tx_repayments_monthly"] == Decimal(45_000)
+    assert row["tx_repayments_share"] == pytest.approx(0.225)
+    assert row["tx_instalment_most"] == Decimal("21666.67")
+
+
+def test_a_reversal_cancels_the_item_it_names(lender: CashFlow) -> None:
+    """The item and its reversal count on neither side, a title that reads alike counts."""
+    items = alive() + each_month(28, SALARY, "ACME SALARY")
+    before = figures(lender, items)
+    back = [
+        item("2026-06-10", -90_000, "WEB PYMT SHOP 1"),
+        item("2026-06-11", 90_000, "RVSL WEB PYMT SHOP 1"),
+        item("2026-06-12", -90_000, "WEB PYMT SHOP 2"),
+        item("2026-06-13", 90_000, "REV WEB PYMT SHOP 2"),
+    ]
+    after = figures(lender, items + back)
+    assert after["tx_reversed"] == 2
+    for name in ("tx_inflow_monthly", "tx_outflow_monthly", "tx_net_30d", "tx_income_monthly"):
+        assert after[name] == before[name]
+    title = figures(lender, [*items, item("2026-06-14", 7_000, "NIP/GTB/REV JOHN OKORO/BOOKS")])
+    assert (title["tx_reversed"], title["tx_net_30d"]) == (0, before["tx_net_30d"] + 7_000)
+
+
+def test_two_postings_of_one_item_count_once(lender: CashFlow) -> None:
+    """One reference twice is one payment; two payments of their own references are two."""
+    items = alive() + each_month(28, SALARY, "ACME SALARY", reference=None)
+    same = item("2026-06-20", -40_000, "POS PURCHASE FUEL", reference="000991122")
+    other = {**same, "reference": "000991133"}
+    once, twice = (
+        figures(lender, [*items, same, dict(same)]),
+        figures(lender, [*items, same, other]),
+    )
+    assert once["tx_net_30d"] - twice["tx_net_30d"] == Decimal(40_000)
+
+
+def test_own_transfers_are_left_out_of_both_sides(lender: CashFlow) -> None:
+    """Between own accounts, to oneself by name or number, into savings: not spent, not earned."""
+    items = alive() + each_month(28, SALARY, "ACME SALARY")
+    before = figures(lender, items)
+    moved = each_month(5, -50_000, "MOBILE TRF TO ADA OKORO")
+    moved += each_month(5, 50_000, "MOBILE TRF FROM ADA", account_number="0200000022")
+    moved += each_month(7, -20_000, "TRANSFER TO OKORO ADA NGOZI")
+    moved += each_month(9, -10_000, "NIP/KUDA/0300000033")
+    moved += each_month(11, -15_000, "COWRYWISE PLAN")
+    own = [
+        {"customer_id": "C1", "account": number, "name": "ADA NGOZI OKORO", "balance": Decimal(1)}
+        for number in ("0100000011", "0200000022", "0300000033")
+    ]
+    after = figures(lender, items + moved, accounts=own)
+    for name in ("tx_inflow_monthly", "tx_outflow_monthly", "tx_income_monthly", "tx_salary"):
+        assert after[name] == before[name]
+    assert after["tx_balance_current"] == Decimal(3)
+    other = figures(
+        lender, items + each_month(7, -20_000, "TRF TO ADA OKORO IFO MUSA BELLO"), accounts=own
+    )
+    assert other["tx_outflow_monthly"] == before["tx_outflow_monthly"] + 20_000
+
+
+def test_betting_is_spending_and_winnings_no_income(lender: CashFlow) -> None:
+    """What a betting house pays out comes in and is not earned, however regular."""
+    bets = each_month(4, -25_000, "BET9JA 11223") + each_month(26, 90_000, "SPORTYBET PAYOUT")
+    row = figures(lender, alive() + bets)
+    assert (row["tx_salary"], row["tx_income_monthly"]) == (False, Decimal(0))
+    assert row["tx_inflow_monthly"] == Decimal(90_000)
+    assert row["tx_betting_share"] == pytest.approx(25_000 / 26_500)
+
+
+def test_a_traders_many_credits_are_an_income(lender: CashFlow) -> None:
+    """Ten customers a month who never come twice are a trade; two gifts a month are not."""
+    names = ("ABU", "BISI", "CHIKA", "DAYO", "EFE", "FEMI", "GOZIE", "HAUWA", "IFE", "JOKE")
+    sales = [
+        entry
+        for number, name in enumerate(names)
+        for month in range(1, 7)
+        for entry in each_month(
+            number + 3, 9_000, f"TRF FROM {name}{'XYZWVU'[month - 1]} M", months=(month,)
+        )
+    ]
+    row = figures(lender, alive() + sales)
+    assert (row["tx_salary"], row["tx_income_monthly"]) == (False, Decimal(90_000))
+    assert row["tx_income_sources"] == 1
+
+
+def test_balances_are_of_the_end_of_the_day_and_of_all_accounts(lender: CashFlow) -> None:
+    """Days go on with the last balance; two accounts add up; low days are counted."""
+    items = [
+        item("2026-06-01", -10, "POS A", balance=Decimal(5_000)),
+        item("2026-06-11", -10, "POS B", balance=Decimal(900)),
+        item("2026-06-21", -10, "POS C", balance=Decimal(-50)),
+        item("2026-06-26", 10, "TRF D", balance=Decimal(700), account_number="0200000022"),
+        item("2026-06-30", -10, "POS E", balance=Decimal(2_000)),
+    ]
+    row = figures(lender, items)
+    assert row["tx_balance_min"] == Decimal(-50)
+    assert (row["tx_days_below_1000"], row["tx_days_below_zero"]) == (19, 5)
+    assert (row["tx_balance_current"], row["tx_balance_median"]) == (Decimal(2_700), Decimal(900))
+    assert row["tx_accounts"] == ["******0011", "******0022"]
+
+
+def test_months_without_transactions_are_missing_not_empty(lender: CashFlow) -> None:
+    """A gap lowers no median; it is counted."""
+    months = (1, 2, 3, 5, 6)
+    row = figures(lender, alive(months) + each_month(28, SALARY, "ACME SALARY", months=months))
+    assert (row["tx_months"], row["tx_months_missing"]) == (5, 1)
+    assert row["tx_month_names"] == ["2026-01", "2026-02", "2026-03", "2026-05", "2026-06"]
+    assert (row["tx_income_low"], row["tx_salary"]) == (Decimal(SALARY), True)
+
+
+def test_too_few_months_carry_no_income(lender: CashFlow) -> None:
+    """With two covered months income and what can be afforded are not known."""
+    row = figures(lender, alive((5, 6)) + each_month(28, SALARY, "ACME LTD", months=(5, 6)))
+    assert row["tx_months"] == 2
+    assert row["tx_income_monthly"] is None
+    assert row["tx_instalment_most"] is None
+
+
+def test_nothing_after_the_answer_and_nothing_unsettled_counts(lender: CashFlow) -> None:
+    """What is dated later, pending, failed, deleted or of another currency changes no figure."""
+    items = alive() + each_month(28, SALARY, "ACME SALARY")
+    others = [
+        item("2026-07-03", 1_000_000, "ACME SALARY"),
+        item("2026-06-20", 1_000_000, "ACME SALARY", status="pending"),
+        item("2026-06-20", -1_000_000, "POS", status="Failed"),
+        item("2026-06-20", -1_000_000, "POS", currency="USD"),
+        item("2026-06-20", -1_000_000, "POS", deleted_on=datetime(2026, 6, 21, tzinfo=UTC)),
+    ]
+    assert figures(lender, items + others) == figures(lender, items)
+
+
+def test_days_are_those_of_lagos(lender: CashFlow) -> None:
+    """Half past eleven at night in UTC is the next day."""
+    late = item("2026-06-30", -10, "POS A", balance=Decimal(5))
+    late["transaction_date"] = datetime(2026, 6, 30, 23, 30, tzinfo=UTC)
+    assert figures(lender, [late])["tx_as_of"] == date(2026, 7, 1)
+
+
+def test_which_rule_took_which_transaction_is_told_without_names(lender: CashFlow) -> None:
+    """Rule, category and the rule's own words; nobody's name."""
+    found = matches(
+        lender,
+        [
+            item("2026-06-01", -5_000, "LOAN RPMT TO CHIDI OBI 99"),
+            item("2026-06-02", 9_000, "TRF FROM CHIDI OBI"),
+        ],
+    )
+    assert [(each.rule, each.category, each.words) for each in found] == [
+        ("", "", [""]),
+        ("loan repayment", "loan_repayment", ["LOAN RPMT"]),
+    ]
+    assert "CHIDI" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("narration", "amount", "category"),
+    [
+        ("NIP/UBA/SALISU BELLO/RENT", 50_000, ""),
+        ("TRF FROM MAY OKAFOR MARCH", 50_000, ""),
+        ("NIP/LAPO MFB/ADE OLA/UPKEEP", -50_000, ""),
+        ("NIP/UNION BANK/ADE OLA", -50_000, ""),
+        ("LOAN REPAYMENT FROM JOHN", 50_000, "refund"),
+        ("SALARY ADVANCE", 50_000, "loan_received"),
+        ("PAYMENT OF SALARY TO STAFF", -50_000, ""),
+        ("MATURED LOAN INSTALLMENT", -50_000, "loan_repayment"),
+        ("POS WDL AGENT KIOSK", -5_000, "cash"),
+        ("Airtime//08031234567//MTN", -500, "airtime"),
+        ("CHQ RTD 000123", -5_000, "returned"),
+        ("ELECTRONIC MONEY TRANSFER LEVY", -50, "charge"),
+        ("AJO WEEK 3", -5_000, "contribution"),
+        ("IKEDC PREPAID 123", -5_000, "utilities"),
+    ],
+)
+def test_narrations_and_their_traps(
+    lender: CashFlow, narration: str, amount: int, category: str
+) -> None:
+    """Whole words decide, by direction: a name, a month or a bank is no salary and no lender."""
+    (found,) = matches(lender, [item("2026-06-01", amount, narration)])
+    assert found.category == category
+
+
+@pytest.mark.parametrize(
+    "word", ["TITHE", "CITY CLINIC", "UNION DUES", "APC", "masjid", "Hospital*"]
+)
+def test_no_rule_may_rest_on_giving_health_unions_or_parties(tmp_path: Path, word: str) -> None:
+    """A lender's own file with such a word is refused, and told why."""
+    rule = f'\n[[rule]]\nname = "mine"\ncategory = "mine"\ndirection = "any"\nwords = ["{word}"]\n'
+    own = tmp_path / "narrations.toml"
+    own.write_text(NARRATIONS.read_text("utf-8") + rule, "utf-8")
+    with pytest.raises(SettingsError, match="no ground for a figure"):
+        load_narrations(own)
+
+
+def test_the_shipped_rules_are_well_formed() -> None:
+    """The file loads; every category it names is used by the definitions or is plain spending."""
+    rules = load_narrations().rule
+    assert len({rule.name for rule in rules}) == len(rules)
+    definitions = DEFINITIONS.read_text("utf-8")
+    assert {rule.category for rule in rules if f"'{rule.category}'" not in definitions} <= {
+        *("charge", "refund", "interest")
+    }
+    assert tomllib.loads(NARRATIONS.read_text("utf-8"))["thresholds"]["min_months"] == 3
+
+
+def test_a_lender_corrects_a_definition(tmp_path: Path) -> None:
+    """A file under HOME replaces the package's."""
+    own = DEFINITIONS.read_text("utf-8").replace(
+        "SELECT customer_id, median(inflow) FROM", "SELECT customer_id, max(inflow) FROM"
+    )
+    (tmp_path / "features.sql").write_text(own, "utf-8")
+    items = [*alive(), item("2026-05-05", 70000, "CASH DEPOSIT")]
+    assert figures(cash_flow(tmp_path), items)["tx_inflow_monthly"] == Decimal(70_000)
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        (
+            "CREATE TABLE theft AS SELECT * FROM read_csv('/etc/passwd');",
+            "disabled by configuration",
+        ),
+        ("COPY transactions TO '/tmp/out.csv';", "only CREATE"),
+        ("ATTACH 'other.db';", "only CREATE"),
+        ("SET lock_configuration = false;", "only CREATE"),
+        ("CREATE VIEW tx_of_mine AS SELECT customer_id, 1 FROM customers;", "is no feature"),
+        ("CREATE VIEW mine AS SELECT narration FROM transactions;", "narration"),
+        ("CREATE VIEW;", "syntax error"),
+    ],
+)
+def test_definitions_reach_nothing_else(tmp_path: Path, statement: str, why: str) -> None:
+    """No file, no setting, no text of a narration; the error names the file."""
+    (tmp_path / "features.sql").write_text(DEFINITIONS.read_text("utf-8") + statement, "utf-8")
+    with pytest.raises(SettingsError, match=f"features.sql.*{why}"):
+        cash_flow(tmp_path)
+
+
+def test_a_definition_that_gives_two_rows_is_refused(tmp_path: Path) -> None:
+    """One customer has one row."""
+    own = DEFINITIONS.read_text("utf-8").replace(
+        "SELECT customer_id, median(inflow) FROM monthly GROUP BY customer_id;",
+        "SELECT customer_id, inflow FROM monthly;",
+    )
+    (tmp_path / "features.sql").write_text(own, "utf-8")
+    with pytest.raises(SettingsError, match="tx_inflow_monthly gives a customer several rows"):
+        figures(cash_flow(tmp_path), alive())

@@ -1,0 +1,140 @@
+"""Cash flow of pulls: a row for each customer who consents, kept, shown and forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from nightscreen.cli.explain import explain_customer
+from nightscreen.schemas.cashflow import CASHFLOW_FILE, CASHFLOW_SCHEMA
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.settings import Retention
+from nightscreen.steps.consents.access import consented_data
+from nightscreen.steps.privacy.erasure import Whom, erase, look
+from nightscreen.steps.privacy.purging import due
+from nightscreen.steps.transactions.report import close_pull
+from nightscreen.storage.cash_flows import CashFlows
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.verify import verify_journal
+from tests.steps.pulls_in_a_test import LIST, Lender
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def lender(tmp_path: Path) -> Lender:
+    """A lender with the consent of two customers."""
+    found = Lender(tmp_path)
+    found.consent(["C1", "C2"])
+    return found
+
+
+def rows_of(lender: Lender, run_id: str) -> dict[str, dict[str, Any]]:
+    """Return a pull's figures by customer."""
+    table = pq.read_table(lender.folder / "out" / run_id / CASHFLOW_FILE)
+    assert table.schema.equals(CASHFLOW_SCHEMA)
+    return {row["customer_id"]: row for row in table.to_pylist()}
+
+
+def test_a_pull_leaves_one_row_a_customer(lender: Lender) -> None:
+    """Figures stand in the run's folder and its manifest, and sealed in the journal."""
+    report = lender.pull()
+    rows = rows_of(lender, report["run_id"])
+    assert sorted(rows) == ["C1", "C2"]
+    assert rows["C1"]["tx_months"] >= 1
+    assert rows["C1"]["tx_outflow_monthly"] > 0
+    manifest = json.loads((lender.folder / "out" / report["run_id"] / "manifest.json").read_text())
+    assert manifest["files"][CASHFLOW_FILE]["rows"] == 2
+    with lender.vault() as vault:
+        flows = CashFlows(vault._journal)
+        (kept,) = flows.of_customer(vault.customer("C1"))
+        assert kept.values == {name: rows["C1"][name] for name in kept.values}
+        assert isinstance(kept.values["tx_inflow_monthly"], Decimal)
+        assert verify_journal(vault._journal) == []
+
+
+def test_who_consents_no_more_has_no_row(lender: Lender) -> None:
+    """A consent that ends before the pull is closed leaves no figure in file or journal."""
+    pull = lender.open()
+    asyncio.run(lender.ask(pull))
+    pull.vault.revoke("C1", "taken back")
+    report = close_pull(pull)
+    pull.run.close()
+    assert sorted(rows_of(lender, report["run_id"])) == ["C2"]
+    with lender.vault() as vault:
+        assert CashFlows(vault._journal).of_customer(vault.customer("C1")) == []
+
+
+def test_the_next_pull_follows_what_changed(lender: Lender) -> None:
+    """Modified and removed transactions change the figures; a second pull has rows of its own."""
+    first = lender.pull()
+    lender.sandbox.day = 25
+    second = lender.pull()
+    before, after = (rows_of(lender, each["run_id"])["C1"] for each in (first, second))
+    assert second["changes"]["removed"] > 0
+    assert before["tx_as_of"] < after["tx_as_of"]
+    assert before["tx_net_30d"] != after["tx_net_30d"]
+    with lender.vault() as vault:
+        kept = CashFlows(vault._journal).of_customer(vault.customer("C1"))
+        assert [each.run_id for each in kept] == [second["run_id"], first["run_id"]]
+        live = CashFlows(vault._journal).live([vault.customer("C1")], LIST, 0)
+        assert live[vault.customer("C1")].run_id == second["run_id"]
+        late = kept[0].checked_at + 1
+        assert CashFlows(vault._journal).live([vault.customer("C1")], LIST, late) == {}
+        assert CashFlows(vault._journal).live([vault.customer("C1")], "profile:view", 0) == {}
+
+
+def test_a_new_consent_without_the_scope_shows_no_figures(lender: Lender) -> None:
+    """Figures of an earlier grant are not shown under one that lacks the scope."""
+    lender.pull()
+    lender.consent(["C1"], "profile:view")
+    with lender.vault() as vault:
+        assert CashFlows(vault._journal).live([vault.customer("C1")], LIST, 0) == {}
+
+
+def test_figures_are_the_customers_own_data(lender: Lender) -> None:
+    """Subject access shows them, erasure takes them out of journal and folder, purge in time."""
+    report = lender.pull()
+    with lender.vault() as vault:
+        journal = vault._journal
+        (shown,) = consented_data(journal, "C1")["cash_flow"]
+        assert shown["figures"]["tx_outflow_monthly"].replace(".", "").isdecimal()
+        json.dumps(shown)
+        names = [
+            path.name
+            for each in due(journal, Retention(), older_than=0).outdated
+            for path in each.files
+        ]
+        assert CASHFLOW_FILE in names
+        erase(journal, look(journal, Customers.of(journal), Whom(customer_id="C1")))
+        assert CashFlows(journal).of_customer(vault.customer("C1")) == []
+    assert sorted(rows_of(lender, report["run_id"])) == ["C2"]
+
+
+def test_explain_says_which_rules_took_what(
+    lender: Lender, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Figures and rules of a customer who was pulled and never screened; no narration, no name."""
+    lender.pull()
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(lender.folder / "home"))
+    explain_customer("C1", batch="", json_output=True)
+    said = capsys.readouterr().out
+    flow = json.loads(said)["cash_flow"]
+    rules = {each["rule"] for each in flow["rules"]}
+    assert {"airtime and data", "cash and agents"} <= rules
+    assert flow["figures"]["tx_months"] >= 1
+    narrations = {row["narration"] for row in lender.typed() if " TO " in row["narration"]}
+    assert narrations
+    assert not [each for each in narrations if each in said]
+    explain_customer("C1", batch="", json_output=False)
+    assert "airtime and data" in capsys.readouterr().out
+    with lender.vault() as vault:
+        vault.revoke("C1", "taken back")
+    with pytest.raises(InputError, match="no such customer"):
+        explain_customer("C1", batch="", json_output=True)
