@@ -46,6 +46,13 @@ class Figures(NamedTuple):
     checked_at: int
     values: dict[str, Any]
 
+    def document(self) -> dict[str, Any]:
+        """Return the figures as JSON can hold them: amounts and dates are text."""
+        return {
+            name: str(value) if isinstance(value, Decimal | date) else value
+            for name, value in self.values.items()
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class CashFlows:
@@ -61,7 +68,7 @@ class CashFlows:
                 "run_id": run_id,
                 "checked_at": each.checked_at,
                 "sealed": self._journal.sealer.seal(
-                    json.dumps(each.values, default=str).encode(),
+                    json.dumps(each.document()).encode(),
                     flow_context(each.customer, run_id),
                 ),
             }

@@ -7,7 +7,6 @@ never shown. The other parts of what is held are `subject_access`'s.
 from __future__ import annotations
 
 import json
-from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.storage.cash_flows import CashFlows
@@ -16,7 +15,6 @@ from nightscreen.storage.transactions import Transactions
 from nightscreen.storage.vault import Vault
 
 if TYPE_CHECKING:
-    from nightscreen.storage.cash_flows import Figures
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.transactions import Version
     from nightscreen.storage.vault import Grant
@@ -46,7 +44,7 @@ def consented_data(journal: Journal, customer_id: str) -> dict[str, list[dict[st
                 "run_id": each.run_id,
                 "checked_at": instant_text(each.checked_at),
                 "kept_until": _UNTIL_ERASED,
-                "figures": plain_figures(each),
+                "figures": each.document(),
             }
             for each in CashFlows(journal).of_customer(customer)
         ],
@@ -63,15 +61,6 @@ def _consent(grant: Grant) -> dict[str, Any]:
         "ended_at": instant_text(grant.ended_at),
         "reason": grant.reason,
         "evidence": grant.evidence,
-    }
-
-
-def plain_figures(figures: Figures) -> dict[str, Any]:
-    """Return figures as JSON can hold them: amounts and dates are text."""
-    held = (bool, int, float, str, list, NoneType)
-    return {
-        name: value if isinstance(value, held) else str(value)
-        for name, value in figures.values.items()
     }
 
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 from nightscreen.client.aggregator import Scope
 from nightscreen.schemas.cashflow import CASHFLOW_FILE, CASHFLOW_SCHEMA, FEATURES
 from nightscreen.schemas.pulls import KEPT, Pulled
-from nightscreen.steps.consents.access import plain_figures
 from nightscreen.steps.transactions.cashflow import CUSTOMERS, INPUT
 from nightscreen.steps.transactions.json_decode import parse_text
 from nightscreen.steps.transactions.transaction_fields import load_fields
@@ -103,7 +102,7 @@ def explain_cash_flow(
     return {
         "run_id": figures.run_id,
         "checked_at": instant_text(figures.checked_at),
-        "figures": plain_figures(figures),
+        "figures": figures.document(),
         "rules": [
             {
                 "rule": each.rule or None,
