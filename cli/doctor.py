@@ -103,10 +103,22 @@ def _run_document(run: Mapping[str, Any]) -> dict[str, Any]:
     ago_s = None if run["last_answer_at"] is None else (run["now"] - run["last_answer_at"]) / MICROS
     return {
         **{name: run[name] for name in plain},
+        "approval": _approval_document(run["approval"]),
         **{name: instant_text(run[name]) for name in instants},
         "last_answer_ago_s": ago_s,
         "deadline": deadline_words(run),
         **{f"{name}_naira": naira_text(run[f"{name}_micro"]) for name in amounts},
+    }
+
+
+def _approval_document(approval: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if approval is None:
+        return None
+    return {
+        **{name: approval[name] for name in ("state", "asked_by", "decided_by")},
+        **{name: instant_text(approval[name]) for name in ("asked_at", "decided_at")},
+        "ceiling": naira_text(approval["ceiling_micro"]),
+        "max_spend": naira_text(approval["max_spend_micro"]),
     }
 
 
@@ -138,6 +150,11 @@ def _run_lines(run: Mapping[str, Any]) -> list[str]:
 
     now = run["now"]
     lines = [f"Run {run['run_id']} of {run['batch']}: {ending(run)}."]
+    approval = run["approval"]
+    if approval is not None:
+        asked = f"by {approval['asked_by']}, {_lagos(approval['asked_at'])}"
+        most = naira_words(approval["ceiling_micro"])
+        lines.append(_line("approval", f"asked {asked}; its quote comes to {most} at most"))
     if run["phase"]:
         lines.append(_line("at", f"{run['phase']}, last sign {_ago(now, run['signs_at'])}"))
     lines.append(_line("last answer", _ago(now, run["last_answer_at"])))

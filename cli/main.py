@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from nightscreen.cli.approve import register as register_approval
 from nightscreen.cli.bvn import bvn_app
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.consent import register as register_consent
@@ -70,6 +71,7 @@ app.add_typer(policy_app, name="policy")
 app.add_typer(loans_app, name="loans")
 app.add_typer(transactions_app, name="transactions")
 app.add_typer(bvn_app, name="bvn")
+register_approval(app)
 register_decisions(app, runs_app)
 register_erasing(app)
 register_inbox(app)

@@ -119,7 +119,7 @@ def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
         )
     _check_home(settings)
     with journal_of(settings) as journal:
-        resolved = resolve(parameters, journal)
+        resolved = resolve(parameters, journal, settings.approval_timeout)
     if resolved.earlier is None:
         return
     begun_with = {

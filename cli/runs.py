@@ -9,29 +9,38 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nightscreen.cli.approve import approval_document
 from nightscreen.cli.bvn import tell_bvn
+from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.loans import tell_loans, tell_offers, with_loans
 from nightscreen.cli.summary import naira, print_summary
 from nightscreen.cli.time_format import lagos_time
 from nightscreen.cli.transactions import print_pull
+from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
-from nightscreen.steps.ops.suggestions import Again
+from nightscreen.steps.approval import approval_state
+from nightscreen.steps.ops.suggestions import COMMANDS, Again
 from nightscreen.storage.clock import instant_text
+from nightscreen.storage.journal.approvals import Approvals
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nightscreen.storage.journal.runs import RunRecord
 
 
-def _document(run: RunRecord) -> dict[str, Any]:
+def _document(run: RunRecord, approval: ApprovalState | None = None) -> dict[str, Any]:
     report = run.report or {}
     return {
         "run_id": run.run_id,
+        "flow": run.flow,
         "batch": run.batch,
         "purpose": run.purpose,
         "state": run.state,
         "stop_reason": run.stop_reason,
+        "approval": approval,
         "started_at": instant_text(run.started_at),
         "finished_at": instant_text(run.finished_at),
         "rows": report.get("rows"),
@@ -42,21 +51,36 @@ def _document(run: RunRecord) -> dict[str, Any]:
     }
 
 
+_APPROVALS: Mapping[ApprovalState | None, str] = {
+    ApprovalState.WAITING: "waits for approval",
+    ApprovalState.APPROVED: "approved, not resumed",
+    ApprovalState.REFUSED: "refused",
+    ApprovalState.VOID: "approval void",
+}
+
+
 def list_runs(*, json_output: bool) -> None:
     """Print past runs, newest first."""
+    timeout = settings_of_command().approval_timeout
     with opened_journal() as journal:
-        runs = [_document(run) for run in journal.runs.newest()]
+        runs = [
+            _document(run, approval_state(journal, run, timeout)) for run in journal.runs.newest()
+        ]
     if json_output:
         sys.stdout.write(json.dumps({"runs": runs}, indent=2) + "\n")
         return
     if not runs:
         typer.echo("No runs yet.")
         return
-    typer.echo(f"{'run':<22}  {'started, in Lagos':<17}  {'state':<22} {'cost':>14}  batch")
+    typer.echo(
+        f"{'run':<22}  {'flow':<17}  {'started, in Lagos':<17}  {'state':<22} {'cost':>14}  batch"
+    )
     for run in runs:
         state = run["state"] + (f" ({run['stop_reason']})" if run["stop_reason"] else "")
+        state = _APPROVALS.get(run["approval"], state)
+        flow = COMMANDS.get(run["flow"], run["flow"]).removeprefix("nightscreen ")
         typer.echo(
-            f"{run['run_id']:<22}  {lagos_time(run['started_at']):<17}  {state:<22} "
+            f"{run['run_id']:<22}  {flow:<17}  {lagos_time(run['started_at']):<17}  {state:<22} "
             f"{naira(run['cost']):>14}  {run['batch']}"
         )
 
@@ -67,12 +91,20 @@ def show_run(run_id: str, *, json_output: bool) -> None:
     Raises:
         InputError: there is no such run.
     """
+    timeout = settings_of_command().approval_timeout
     with opened_journal() as journal:
         run = journal.runs.find(run_id)
+        decisions = Approvals.of(journal).of_run(run_id)
+        state = None if run is None else approval_state(journal, run, timeout)
     if run is None:
         raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
     if json_output:
-        document = {**_document(run), "parameters": run.parameters, "report": run.report}
+        document = {
+            **_document(run, state),
+            "parameters": run.parameters,
+            "report": run.report,
+            "approvals": [approval_document(each) for each in decisions],
+        }
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
         return
     if run.report is not None:

@@ -59,7 +59,10 @@ def print_summary(report: Mapping[str, Any], output: Path | str, *, address: str
         _say("to work on", f"{folder}/decisions.xlsx")
     if rows["quarantined"]:
         _say("to fix", f"{folder}/quarantine.csv")
-    if report["state"] == "stopped":
+    if report["stop_reason"] == "approval":
+        _say("to approve", f"nightscreen approve {report['run_id']}")
+        _say("to refuse", f"nightscreen refuse {report['run_id']} --note 'why'")
+    elif report["state"] == "stopped":
         advice = _ADVICE.get(report["stop_reason"] or "", "").format(address=address or "unset")
         if advice:
             _say("first", advice)

@@ -63,6 +63,23 @@ async def keep_watch(
     return watch
 
 
+async def resume_waiting(run_id: str, *, tell: Callable[[str], object]) -> InboxWatch | None:
+    """Go on with the one file of the inbox that waited for a run's approval.
+
+    Returns:
+        The watch with what the file came to; None where another watch has the file already.
+    """
+    settings = read_settings()
+    watch = await asyncio.to_thread(open_watch, WatchInbox(), settings, tell=tell)
+    ticket = await asyncio.to_thread(watch.inbox.take_waiting, run_id)
+    if ticket is None:
+        return None
+    due = await look_into(watch, ticket)
+    if due is not None:
+        await _screen(watch, due)
+    return watch
+
+
 async def _screen(watch: InboxWatch, due: PendingFile) -> None:
     """Screen one file as a run of its own, and put it away."""
     try:

@@ -400,7 +400,11 @@ class Settings(BaseSettings):
     monthly_spend_cap: Naira | None = Field(None, description="Naira a month over all runs.")
     balance_floor: Naira | None = Field(None, description="Stop before the wallet falls under it.")
     approval_above: Naira | None = Field(None, description="Ask before a run quoted above it.")
-    approval_timeout: timedelta = Field(timedelta(hours=2), description="How long to wait for it.")
+    approval_timeout: timedelta = Field(
+        timedelta(hours=2),
+        description="How long an approval may lie unused before it is void; at a terminal, how "
+        "long the question waits for an answer.",
+    )
     freshness: FreshnessOverrides = Field(
         FreshnessOverrides(), description="How old an answer may be."
     )

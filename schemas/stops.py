@@ -32,7 +32,7 @@ WHY: Mapping[str, str] = {
     StopReason.FAILURES: "too many lookups failed, or could not be read",
     StopReason.DEADLINE: "the deadline was reached",
     StopReason.QUOTA: "the day's number of lookups was used up",
-    StopReason.APPROVAL: "spending was not approved in time",
+    StopReason.APPROVAL: "its spending waits for approval",
     StopReason.CANCELLED: "it was cancelled",
 }
 """Each reason as people read it."""

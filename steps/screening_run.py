@@ -11,7 +11,6 @@ import gc
 import shutil
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,14 +43,12 @@ from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.freshness import Freshness
 from nightscreen.steps.planning.lookup_table import LookupRanking, NeededPieces
 from nightscreen.steps.planning.plan import Planner, Wanted, plan_batch
+from nightscreen.steps.planning.price import quote as make_quote
 from nightscreen.steps.planning.price import (
-    RECENT_RUNS,
-    approval_reason,
     rank,
     seen_rates,
     worst_costs,
 )
-from nightscreen.steps.planning.price import quote as make_quote
 from nightscreen.steps.planning.run_parameters import Resolved, resolve
 from nightscreen.steps.planning.shared_identifiers import (
     COUNTED,
@@ -232,7 +229,7 @@ def require_service(settings: Settings, *, quote_only: bool) -> None:
 def _open(
     parameters: ScreenBatch, settings: Settings, journal: Journal, clock: Clock
 ) -> ScreeningRun:
-    resolved = resolve(parameters, journal)
+    resolved = resolve(parameters, journal, settings.approval_timeout)
     parameters, wanted = resolved.parameters, resolved.wanted
     digest = file_digest(resolved.input)
     if resolved.earlier is not None and resolved.earlier.input_digest != digest:
@@ -607,20 +604,3 @@ def make_price(line: ScreeningRun) -> Quote:
     )
     line.ranked = needed.slimmed()
     return line.quote
-
-
-def needs_approval(line: ScreeningRun) -> str | None:
-    """Return why a person must approve the spending, or None where nobody need be asked."""
-    if line.parameters.yes or line.quote is None:
-        return None
-    runs = line.journal.runs.newest(batch=line.batch, limit=RECENT_RUNS + 1)
-    earlier = [
-        to_micro(Decimal(run.report["cost"]["total"]))
-        for run in runs
-        if run.report is not None and run.run_id != line.run_id
-    ]
-    return approval_reason(
-        line.quote.expected_micro,
-        above_micro=_optional_micro(line.settings.approval_above),
-        earlier_micro=earlier,
-    )

@@ -1,7 +1,8 @@
 """The inbox on disk: files as they arrive, taken by one watcher only, put where they end up.
 
 `INBOX/` is where people drop files; `taken/` holds those being screened, each in a folder of its
-own (a *ticket*); `done/` and `failed/` those that came to an end. Whether a file has arrived whole
+own (a *ticket*); `waiting/` those whose run waits for approval, in a folder of its id; `done/` and
+`failed/` those that came to an end. Whether a file has arrived whole
 is judged in `steps.inbox.stability_check`, what becomes of it in `steps.inbox.file_intake`.
 """
 
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-TAKEN, DONE, FAILED = "taken", "done", "failed"
+TAKEN, WAITING, DONE, FAILED = "taken", "waiting", "done", "failed"
 INPUT = "input"
 """Folder of the dropped file in a run's folder, where no output can have its name."""
-QUOTE, RESULT, WRONG, REPEATED = (
-    *("quote.txt", "result.txt"),
-    *("what-is-wrong.txt", "already-screened.txt"),
+QUOTE, RESULT, WRONG, REPEATED, WAITS = (
+    *("quote.txt", "result.txt", "what-is-wrong.txt"),
+    *("already-screened.txt", "waits-for-approval.txt"),
 )
-OURS = (QUOTE, RESULT, WRONG, REPEATED)
+OURS = (QUOTE, RESULT, WRONG, REPEATED, WAITS)
 """Names of the texts that are written beside a file."""
 _LOCK, _NOTE = ".lock", ".ticket.json"
 _UNFINISHED = (
@@ -166,9 +167,14 @@ class Inbox:
             OutputError: it cannot be made or written.
         """
         make_private_folder(path, ours=False)
-        for name in (TAKEN, DONE, FAILED):
+        for name in (TAKEN, WAITING, DONE, FAILED):
             make_private_folder(path / name, ours=False)
         return cls(path.absolute(), make_private_folder(home / "inbox"))
+
+    @property
+    def waiting(self) -> Path:
+        """Where files lie whose run waits for approval, each in a folder of the run's id."""
+        return self.path / WAITING
 
     @property
     def done(self) -> Path:
@@ -227,19 +233,23 @@ class Inbox:
     def left_over(self) -> Iterable[Ticket]:
         """Yield files that were taken by a process that is no more, oldest first."""
         for folder in sorted((self.path / TAKEN).iterdir()):
-            if not folder.is_dir():
-                continue
-            lock = Lock.take(folder / _LOCK)
-            if lock is None:
-                continue
-            note = _note(folder)
-            files = [each for each in folder.iterdir() if not _is_ours(each.name)]
-            if len(files) == 1:
-                file = files[0]
-                told, attempts = note.get("name", file.name), note.get("attempts", 0)
-                yield Ticket(folder, told, file, lock, attempts)
-            else:
-                _clear(folder, lock)
+            ticket = _take_again(folder)
+            if ticket is not None:
+                yield ticket
+
+    def put_to_wait(self, ticket: Ticket, run_id: str) -> None:
+        """Let a file lie until its run is approved or refused; nobody holds it meanwhile."""
+        folder = self.waiting / run_id
+        ticket.move(folder, folder / ticket.file.name)
+        write_private(folder / _NOTE, json.dumps({"name": ticket.name, "attempts": 0}).encode())
+
+    def waiting_runs(self) -> list[str]:
+        """Return the runs whose files wait for approval, oldest first."""
+        return sorted(folder.name for folder in self.waiting.iterdir() if folder.is_dir())
+
+    def take_waiting(self, run_id: str) -> Ticket | None:
+        """Take a file that waited; None where somebody else has it, or it is not there."""
+        return _take_again(self.waiting / run_id)
 
     def lock_content(self, digest: str) -> Lock | None:
         """Take the lock on a content, so that it is never screened twice at a time."""
@@ -299,6 +309,20 @@ def is_being_written(path: Path) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+def _take_again(folder: Path) -> Ticket | None:
+    """Take a file that lies in a ticket's folder; a folder without one is removed."""
+    lock = Lock.take(folder / _LOCK) if folder.is_dir() else None
+    if lock is None:
+        return None
+    note = _note(folder)
+    files = [each for each in folder.iterdir() if not _is_ours(each.name)]
+    if len(files) != 1:
+        _clear(folder, lock)
+        return None
+    told, attempts = note.get("name", files[0].name), note.get("attempts", 0)
+    return Ticket(folder, told, files[0], lock, attempts)
 
 
 def _note(folder: Path) -> dict[str, Any]:

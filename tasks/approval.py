@@ -1,82 +1,97 @@
-"""Approval of spending: asked on the terminal where someone sits there, else in the engine's UI.
+"""Approval of spending as a flow meets it: used where it was given, asked for where it was not.
 
-Whether a run needs it is decided by `steps.screening_run.needs_approval`; nobody answering in time
-is a stop like any other.
+What is asked and granted is in `steps.approval`. A run that waits for approval ends: nothing here
+waits but for a person who sits at this process's terminal.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
+from uuid import UUID
 
-from prefect import get_run_logger, pause_flow_run
-from prefect.exceptions import FlowPauseTimeout
-from prefect.input import RunInput
+from prefect import get_client, get_run_logger
+from prefect.deployments import arun_deployment
+from prefect.exceptions import ObjectNotFound
+from prefect.runtime import deployment, flow_run
 from prefect.settings import PREFECT_API_URL
-from pydantic import Field
 
-from nightscreen.steps.control import StopReason
-from nightscreen.steps.quoting import quote_document
-from nightscreen.steps.report.summary import quote_tables
-from nightscreen.steps.screening_run import needs_approval
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.steps.approval import may_spend, user_name
 from nightscreen.tasks import run_registry
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    from nightscreen.steps.screening_run import ScreeningRun
+    from nightscreen.schemas.approvals import Approval
+    from nightscreen.schemas.parameters import ScreenBatch
 
-POLL_S = 5
-
-
-class SpendingApproval(RunInput):
-    """The form a person fills in to let a run spend."""
-
-    approve: bool = Field(
-        default=False,
-        title="Approve the spending",
-        description="Switched on, the run goes on and spends. Left off, it ends here and asks "
-        "nothing; it can be resumed.",
-    )
+SCREENING = "screen-batch"
 
 
 async def approved(run_id: str) -> bool:
-    """Return whether a run may spend; where it may not, it is stopped."""
-    run = run_registry.get_run(run_id)
-    reason = await asyncio.to_thread(needs_approval, run.line)
-    if reason is None:
-        return True
-    if run_registry.asked_here is not None:
-        given = await asyncio.to_thread(run_registry.asked_here, reason)
-    else:
-        given = await _in_the_engine(run.line, reason)
+    """Tell whether a run may spend; where it may not, it is stopped and its request written."""
+    line = run_registry.get_run(run_id).line
+    started_by = deployment.id or flow_run.parent_deployment_id
+    named = f"deployment {deployment.name}" if deployment.name else user_name()
+    given = await asyncio.to_thread(
+        may_spend, line, by=named, deployment_id=started_by, ask_here=run_registry.asked_here
+    )
     if not given:
-        run.line.control.stop_run(StopReason.APPROVAL)
+        get_run_logger().info("run %s waits for approval: nightscreen approve %s", run_id, run_id)
     return given
 
 
-async def _in_the_engine(line: ScreeningRun, reason: str) -> bool:
-    """Pause the flow run until someone resumes it in the UI, or the time is up."""
-    if not PREFECT_API_URL.value():
-        return False  # a temporary server: nobody can reach its UI
-    get_run_logger().info("waits for approval: press Resume, above, and decide")
-    tables = quote_tables(quote_document(line))
-    form = SpendingApproval.with_initial_data(
-        description=f"Run {line.run_id} waits for approval: {reason}.\n\n{tables}"
-    )
-    try:
-        paused = pause_flow_run(
-            wait_for_input=form,
-            timeout=int(line.settings.approval_timeout.total_seconds()),
-            poll_interval=POLL_S,
-            key="spending",
-        )
-        answer = await cast("Awaitable[SpendingApproval]", paused)
-    except FlowPauseTimeout:
-        return False
-    return answer.approve
-
-
-def ask_here(asker: Callable[[str], bool] | None) -> None:
+def ask_here(asker: Callable[[Approval], bool] | None) -> None:
     """Have approvals of this process asked by a function, such as a prompt on the terminal."""
     run_registry.asked_here = asker
+
+
+async def resume_in_deployment(
+    approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool
+) -> str | None:
+    """Have the deployment that started a run resume it; return the deployment's name.
+
+    Args:
+        approval: of the run, with the deployment.
+        parameters: those that resume the run.
+        waits_in_inbox: the run's file waits in the inbox. Its watch takes no run: it looks for what
+            was approved by itself.
+
+    Returns:
+        None where no server is configured, or the deployment is gone or does not take the run.
+
+    Raises:
+        SettingsError: the server cannot be reached.
+    """
+    if approval.deployment_id is None or not PREFECT_API_URL.value():
+        return None
+    starting = asyncio.get_running_loop().create_task(
+        _start(UUID(approval.deployment_id), parameters, waits_in_inbox=waits_in_inbox)
+    )
+    await asyncio.wait([starting])
+    error = starting.exception()
+    if isinstance(error, ObjectNotFound):
+        return None
+    if error is not None:
+        raise SettingsError(
+            f"run {approval.run_id} is approved, but the Prefect server of PREFECT_API_URL did not "
+            f"take it ({type(error).__name__}): see that it runs, then type "
+            f"nightscreen screen --run {approval.run_id}"
+        )
+    return starting.result()
+
+
+async def _start(
+    deployment_id: UUID, parameters: ScreenBatch, *, waits_in_inbox: bool
+) -> str | None:
+    async with get_client() as client:
+        found = await client.read_deployment(deployment_id)
+        flow = await client.read_flow(found.flow_id)
+    given = {}
+    if flow.name == SCREENING:
+        given = {"parameters": parameters.model_dump(mode="json", exclude_unset=True)}
+    elif not waits_in_inbox:
+        return None
+    await arun_deployment(deployment_id, parameters=given, timeout=0)
+    return f"{flow.name}/{found.name}"

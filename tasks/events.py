@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from prefect.events import emit_event
 
+from nightscreen.schemas.stops import StopReason
 from nightscreen.steps.finalize import LOW_BALANCE
 from nightscreen.steps.ops.alerts import Alarm
 from nightscreen.steps.values.file_names import batch_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 PAGE = "nightscreen.page"
 MORNING = "nightscreen.morning"
+WAITS = "nightscreen.approval.waiting"
 WORDS: Mapping[Alarm, str] = {
     Alarm.NOT_STARTED: "a run could not begin",
     Alarm.AUTH: "the service refuses the API key, or an operation it has no right to",
@@ -69,9 +71,12 @@ def names_of(report: Mapping[str, Any]) -> list[str]:
 
     `nightscreen.run.completed`, `.stopped` or `.test_mode` for each run; `nightscreen.balance.low`
     and `nightscreen.balance.drift` where the wallet wants a look; `nightscreen.listings.new` where
-    customers are on the blacklist who were not before.
+    customers are on the blacklist who were not before; `nightscreen.approval.waiting` where the run
+    waits for a person to approve its spending.
     """
     names = [f"nightscreen.run.{report['state']}"]
+    if report["stop_reason"] == StopReason.APPROVAL:
+        names.append(WAITS)
     if any(notice.startswith(LOW_BALANCE) for notice in report["notices"]):
         names.append("nightscreen.balance.low")
     if report["balance"]["drift"] not in {None, "0.00"}:
@@ -97,6 +102,7 @@ def payload_of(report: Mapping[str, Any]) -> dict[str, Any]:
         "lookups_in_doubt": sum(check["in_doubt"] for check in checks),
         "cost": report["cost"]["total"],
         "quoted": report["cost"]["quoted"]["expected"],
+        "quoted_high": report["cost"]["quoted"]["high"],
         "in_doubt_exposure": report["cost"]["in_doubt_exposure"],
         "balance": report["balance"]["closing"],
         "nights_left": report["balance"]["nights_left"],

@@ -21,6 +21,7 @@ from watchfiles import awatch
 from nightscreen.schemas.settings import overridden
 from nightscreen.steps.inbox.file_intake import (
     Fate,
+    decided_runs,
     examine,
     refuse,
     settle,
@@ -71,6 +72,7 @@ class InboxWatch:
     stopped: bool = False
     _settling: Settling = field(init=False)
     _swept_s: float = float("-inf")
+    _decided: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._settling = Settling(self.settings.inbox_settle_s)
@@ -93,6 +95,11 @@ class InboxWatch:
             for ticket in self.inbox.left_over():
                 return ticket
             self._swept_s = now_s
+            self._decided = decided_runs(self.settings, self.inbox.waiting_runs())
+        while self._decided:
+            waited = self.inbox.take_waiting(self._decided.pop(0))
+            if waited is not None:
+                return waited
         for name in self._arrived(now_s):
             claimed = self.inbox.claim(name, told_name(name), ticket_name(self.clock))
             if claimed is not None:

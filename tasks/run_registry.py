@@ -14,6 +14,7 @@ from nightscreen.schemas.stops import StopReason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nightscreen.schemas.approvals import Approval
     from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
     from nightscreen.steps.calling.coordinator import Gathering
     from nightscreen.steps.calling.funding_rounds import Asking
@@ -112,7 +113,7 @@ class LiveApiRun:
 
 _RUNS: dict[str, LiveRun | LiveApiRun] = {}
 
-asked_here: Callable[[str], bool] | None = None
+asked_here: Callable[[Approval], bool] | None = None
 """Asks the person at this process's terminal to approve spending; None where nobody sits there."""
 
 interrupted = False

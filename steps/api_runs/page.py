@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.schemas.stops import WHY
 from nightscreen.steps.report.components import Section, Table, Tile
 from nightscreen.steps.report.format import (
     CHECKS,
-    ENDS,
     NEXT,
     ZONE,
     count,
@@ -71,7 +71,7 @@ def _verdict(report: Mapping[str, Any]) -> RunVerdict:
     if report["state"] == "completed":
         return RunVerdict(f"Complete: {done}.", [], "good" if not rows["quarantined"] else "warn")
     reason = report["stop_reason"]
-    why = f"Stopped early: {ENDS.get(reason, sentence(reason or 'unknown'))}."
+    why = f"Stopped early: {WHY.get(reason, sentence(reason or 'unknown'))}."
     return RunVerdict(why, [done, NEXT.get(reason, "The run can be resumed.")], "warn")
 
 

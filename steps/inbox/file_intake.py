@@ -12,26 +12,31 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.steps.approval import approval_state
 from nightscreen.steps.control import COMPLETED, StopReason
 from nightscreen.steps.inbox import notifications
 from nightscreen.steps.quoting import quote_batch
 from nightscreen.steps.values.file_names import batch_of, names_somebody
-from nightscreen.storage.clock import LAGOS, spending_day, to_instant
+from nightscreen.storage.clock import LAGOS, spending_day, system_clock, to_instant
 from nightscreen.storage.inbox import (
     INPUT,
     OURS,
     QUOTE,
     REPEATED,
     RESULT,
+    WAITS,
     WRONG,
     Inbox,
     Lock,
     Ticket,
 )
 from nightscreen.storage.journal import journal_of
-from nightscreen.storage.journal.runs import RUNNING
+from nightscreen.storage.journal.approvals import micros
+from nightscreen.storage.journal.read_only import look_into
+from nightscreen.storage.journal.runs import KILLED, RUNNING
 from nightscreen.storage.tables import file_digest
 
 if TYPE_CHECKING:
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.settings import Settings
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.read_only import Look
     from nightscreen.storage.journal.runs import RunRecord
 
 FLOW = "screen_batch"
@@ -53,6 +59,7 @@ class Fate(StrEnum):
 
     SCREENED = "screened"
     REPEATED = "repeated"
+    WAITING = "waiting"
     FAILED = "failed"
     HELD = "held"
 
@@ -133,12 +140,14 @@ def _examined(
         own = next((run for run in runs if run.parameters["input"] == str(ticket.file)), None)
         if own is not None and own.state == RUNNING:
             return Examined(fate=Fate.HELD)
-        if own is not None and own.report is not None and _is_over(own):
+        approval = None if own is None else approval_state(journal, own, settings.approval_timeout)
+        goes_on = approval is ApprovalState.APPROVED
+        if own is not None and own.report is not None and _is_over(own) and not goes_on:
             return Examined(fate=settle(ticket, own.report, settings, inbox))
         earlier = own or _earlier(runs, ticket, inbox, journal.clock())
     if earlier is not None and earlier.state == RUNNING:
         return Examined(fate=Fate.HELD)
-    if earlier is not None and earlier.state == COMPLETED:
+    if earlier is not None and (earlier.state == COMPLETED or _waits(earlier, ticket)):
         return Examined(fate=_repeat(ticket, earlier, inbox))
     if ticket.count_attempt() > MOST_ATTEMPTS:
         _refuse(ticket, inbox, notifications.gave_up(MOST_ATTEMPTS))
@@ -146,6 +155,8 @@ def _examined(
     parameters = fresh
     if earlier is not None:
         parameters = fresh.model_copy(update={"run": earlier.run_id})
+    if goes_on:  # what the approver lets it spend is its cap
+        parameters = parameters.model_copy(update={"max_spend": ""})
     quote = quote_batch(parameters, settings)
     ticket.write(
         QUOTE, notifications.quote_text(quote, ticket, earlier.run_id if earlier else None)
@@ -159,6 +170,36 @@ def _is_over(run: RunRecord) -> bool:
     A run that is resumed keeps its earlier report until it ends.
     """
     return run.finished_at is not None and run.stop_reason != StopReason.CANCELLED.value
+
+
+def decided_runs(settings: Settings, run_ids: Sequence[str]) -> list[str]:
+    """Return which runs with a waiting file can be gone on with: decided about, or ended since."""
+    look = look_into(
+        settings.home, url=settings.journal_url, data_key=settings.data_key.get_secret_value()
+    )
+    if look is None:
+        return []
+    with look:
+        return [run_id for run_id in run_ids if _is_decided(look, run_id, settings)]
+
+
+def _is_decided(look: Look, run_id: str, settings: Settings) -> bool:
+    run = look.runs.find(run_id)
+    if run is None or run.state == RUNNING:
+        return False
+    if run.state == KILLED or run.stop_reason != StopReason.APPROVAL.value:
+        return True
+    found = look.approval_of(run_id)
+    valid = micros(settings.approval_timeout)
+    state = None if found is None else found.state(system_clock(), valid_micros=valid)
+    return state in {ApprovalState.APPROVED, ApprovalState.REFUSED}
+
+
+def _waits(earlier: RunRecord, ticket: Ticket) -> bool:
+    """Tell whether another file of this content waits for approval already."""
+    lies_at = Path(earlier.parameters["input"])
+    waits = earlier.stop_reason == StopReason.APPROVAL.value
+    return waits and lies_at != ticket.file and lies_at.exists()
 
 
 def _earlier(runs: Sequence[RunRecord], ticket: Ticket, inbox: Inbox, now: int) -> RunRecord | None:
@@ -185,22 +226,31 @@ def _repeat(ticket: Ticket, earlier: RunRecord, inbox: Inbox) -> Fate:
 def settle(ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox: Inbox) -> Fate:
     """Put a file whose run has ended beside its result; the run knows where it lies from then on.
 
-    A run that nobody approved is no result: its file goes to those that failed.
+    A run that waits for approval is no result: its file waits with it. One that was refused or
+    cancelled is none either: its file goes to those that failed.
     """
     run_id = str(report["run_id"])
     with _journal(settings) as journal:
         run = journal.runs.find(run_id)
         folder = inbox.done / run_id if run is None else Path(run.folder)
-        refused = report["stop_reason"] in {StopReason.APPROVAL.value, StopReason.CANCELLED.value}
-        beside = inbox.failed / run_id if refused else folder
-        file = beside / ticket.file.name if refused else folder / INPUT / ticket.file.name
+        state = None if run is None else approval_state(journal, run, settings.approval_timeout)
+        waits = state is not None and state is not ApprovalState.REFUSED
+        refused = state is ApprovalState.REFUSED
+        failed = refused or report["stop_reason"] == StopReason.CANCELLED.value
+        beside = inbox.waiting / run_id if waits else inbox.failed / run_id if failed else folder
+        file = (beside if waits or failed else folder / INPUT) / ticket.file.name
         journal.runs.moved_input(run_id, str(file))
-    if refused:
+    if waits:
+        ticket.write(WAITS, notifications.waiting_text(report, ticket))
+        inbox.put_to_wait(ticket, run_id)
+        return Fate.WAITING
+    (ticket.folder / WAITS).unlink(missing_ok=True)
+    if failed:
         ticket.write(WRONG, notifications.refused_text(report, ticket, folder))
     else:
         ticket.write(RESULT, notifications.result_text(report, ticket, folder))
     ticket.move(beside, file)
-    return Fate.FAILED if refused else Fate.SCREENED
+    return Fate.FAILED if failed else Fate.SCREENED
 
 
 def refuse(ticket: Ticket, error: InputError, inbox: Inbox) -> Fate:

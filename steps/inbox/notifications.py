@@ -66,7 +66,7 @@ def quote_text(quote: Mapping[str, Any], ticket: Ticket, resumed: str | None) ->
         "\n".join(lines),
         short,
         again,
-        "Where a person must approve the spending, the run waits under Runs in the Prefect UI.",
+        "Where a person must approve the spending, the file waits under waiting/ until they have.",
         _about_name(ticket),
     )
 
@@ -96,9 +96,33 @@ def result_text(report: Mapping[str, Any], ticket: Ticket, folder: Path) -> str:
     )
 
 
+def waiting_text(report: Mapping[str, Any], ticket: Ticket) -> str:
+    """Return that a run waits for a person to approve its spending, and what that person does."""
+    run_id = report["run_id"]
+    quoted = report["cost"]["quoted"]
+    return _page(
+        "Waits for approval",
+        f"Run {run_id} is expected to cost {naira(quoted['expected'])}, at most "
+        f"{naira(quoted['high'])}, and a person must approve that. Nothing was asked and nothing "
+        "was charged; other files go on meanwhile.",
+        "Whoever may approve it types one of these, or decides on the page Approvals of the desk:",
+        f"  nightscreen approve {run_id}\n  nightscreen refuse {run_id} --note 'why'",
+        "The file is screened within a minute of the approval, where the inbox is watched.",
+        _about_name(ticket),
+    )
+
+
 def repeated_text(earlier: RunRecord, ticket: Ticket) -> str:
-    """Return that a file was screened before, and where its result is."""
+    """Return that a file was screened before, or waits already, and where its result is."""
     when = moment(instant_text(earlier.started_at))
+    if earlier.stop_reason == "approval":
+        return _page(
+            "Waits for approval already",
+            f"This file waits for approval already, as run {earlier.run_id} of {when}. Nothing was "
+            "asked and nothing was charged.",
+            f"  nightscreen approve {earlier.run_id}",
+            _about_name(ticket),
+        )
     return _page(
         "Already screened",
         f"This file was screened already, as run {earlier.run_id} on {when}. Nothing was asked and "
@@ -115,16 +139,21 @@ def refused_text(report: Mapping[str, Any], ticket: Ticket, folder: Path) -> str
     run_id = report["run_id"]
     quoted = naira(report["cost"]["quoted"]["expected"])
     if report["stop_reason"] == "approval":
-        why = (
-            f"Nobody approved the spending of run {run_id} ({quoted} expected). Nothing was asked."
+        why = f"The spending of run {run_id} ({quoted} expected) was refused. Nothing was asked."
+        then = (
+            "To let it go on all the same, whoever may approve it types: "
+            f"nightscreen approve {run_id}"
         )
     else:
         why = f"Run {run_id} was cancelled. What was answered by then is kept."
+        then = (
+            "Drop the file into the inbox again to go on: the same run is resumed, and nothing "
+            "that was answered is paid for twice."
+        )
     return _page(
         "Not screened",
         why,
-        "Drop the file into the inbox again to go on: the same run is taken up, and nothing that "
-        "was answered is paid for twice.",
+        then,
         f"  What there is of the run: {folder}",
         _about_name(ticket),
     )

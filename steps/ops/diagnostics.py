@@ -27,6 +27,7 @@ from nightscreen.steps.ops.suggestions import (
     DOCTOR,
     Again,
     Remedy,
+    for_approval,
     for_held,
     for_hung,
     for_killed,
@@ -153,7 +154,9 @@ def _for_run(found: Diagnosis, asked: str) -> tuple[Remedy | None, int]:
         KILLED: (for_killed(again), 3),
         "test_mode": (for_test_mode(again), 4),
         "stopped": (
-            for_stop(again, run["stop_reason"], run["shortage"], refused=refused),
+            for_stop(again, run["stop_reason"], run["shortage"], refused=refused)
+            if run["approval"] is None
+            else for_approval(again, run["approval"]["state"]),
             3,
         ),
         "completed": (for_held(run_id), 3) if run["held"] else (None, 0),

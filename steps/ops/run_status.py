@@ -11,6 +11,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.client.prices import load_prices
+from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.errors import NightscreenError, SettingsError
 from nightscreen.schemas.money import naira_words, to_micro
 from nightscreen.schemas.prices import max_cost, price_limit
@@ -19,6 +20,7 @@ from nightscreen.steps.ops.suggestions import ENDS, Shortage
 from nightscreen.steps.screening_run import deadline_instant, listed_prices
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.heartbeat import read_vitals
+from nightscreen.storage.journal.approvals import micros
 from nightscreen.storage.journal.read_only import pid_of
 from nightscreen.storage.journal.runs import KILLED, RUNNING
 
@@ -50,10 +52,28 @@ def condition_of(
     pulse = look.pulse(run.run_id, alive=holder is not None)
     signs = read_vitals(settings.home, run.run_id)
     facts = _facts(settings, run, pulse, signs, look, clock())
+    if run.stop_reason == StopReason.APPROVAL:
+        facts["approval"] = _approval(settings, look, run_id=run.run_id, now=clock())
     facts["pid"] = None if holder is None else pid_of(holder)
     if run.state == RUNNING and _is_hung(signs, clock()):
         facts["state"] = HUNG
     return facts
+
+
+def _approval(settings: Settings, look: Look, *, run_id: str, now: int) -> dict[str, Any] | None:
+    """Return how the approval stands that a run ended for; None where the journal has none."""
+    found = look.approval_of(run_id)
+    if found is None:
+        return None
+    return {
+        "state": found.state(now, valid_micros=micros(settings.approval_timeout)),
+        "asked_by": found.asked_by,
+        "asked_at": found.asked_at,
+        "ceiling_micro": found.ceiling_micro,
+        "decided_by": found.decided_by,
+        "decided_at": found.decided_at,
+        "max_spend_micro": found.max_spend_micro,
+    }
 
 
 def _is_hung(signs: Mapping[str, Any] | None, now: int) -> bool:
@@ -86,6 +106,7 @@ def _facts(
         "state": run.state,
         "stop_reason": run.stop_reason,
         "held": bool(report.get("held")) and not report.get("released"),
+        "approval": None,
         "phase": live.get("phase") if running else None,
         "started_at": run.started_at,
         "finished_at": run.finished_at,
@@ -208,6 +229,7 @@ def from_signs(signs: Mapping[str, Any], now: int) -> dict[str, Any]:
         "state": RUNNING if alive else UNKNOWN,
         "stop_reason": signs["stop"],
         "held": False,
+        "approval": None,
         "phase": signs["phase"],
         "started_at": None,
         "finished_at": None,
@@ -249,18 +271,31 @@ def _is_process(pid: object) -> bool:
 
 def ending(run: Mapping[str, Any]) -> str:
     """Return how a run stands in a few words."""
-    state = run["state"]
-    if state == "stopped":
-        return f"stopped early: {ENDS.get(run['stop_reason'], 'it was stopped')}"
-    if state == KILLED:
-        return "killed: its process died before it was done; nothing is lost"
-    if state == HUNG:
-        return "hung: its process lives, but gives no sign of life any more"
-    if state == "test_mode":
-        return "stopped at once: the service is in test mode and answers with samples"
-    if state == UNKNOWN:
-        return "unknown: the journal cannot be read; its last signs of life are told"
-    return str(state) + (", but held back as implausible" if run["held"] else "")
+    state, approval = run["state"], run["approval"]
+    if approval is not None and state == "stopped":
+        return _approval_words(approval)
+    words = {
+        "stopped": f"stopped early: {ENDS.get(run['stop_reason'], 'it was stopped')}",
+        KILLED: "killed: its process died before it was done; nothing is lost",
+        HUNG: "hung: its process lives, but gives no sign of life any more",
+        "test_mode": "stopped at once: the service is in test mode and answers with samples",
+        UNKNOWN: "unknown: the journal cannot be read; its last signs of life are told",
+    }
+    held = ", but held back as implausible" if run["held"] else ""
+    return words.get(state, f"{state}{held}")
+
+
+def _approval_words(approval: Mapping[str, Any]) -> str:
+    """Return how a run stands that ended for want of approval."""
+    by = approval["decided_by"]
+    words = {
+        ApprovalState.WAITING: "waits for approval of its spending; it asked nothing",
+        ApprovalState.APPROVED: f"approved up to {naira_words(approval['max_spend_micro'])} by "
+        f"{by}, not resumed yet",
+        ApprovalState.REFUSED: f"its spending was refused by {by}; it asked nothing",
+        ApprovalState.VOID: f"its approval by {by} is void: no run used it in time",
+    }
+    return words[approval["state"]]
 
 
 def deadline_words(run: Mapping[str, Any]) -> str | None:

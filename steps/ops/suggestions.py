@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.money import naira_words
 from nightscreen.schemas.stops import REFUSALS, WHY, StopReason
 
@@ -96,9 +97,6 @@ def for_stop(
     """
     if reason == StopReason.BUDGET:
         return _for_budget(again, shortage)
-    if reason == StopReason.APPROVAL:
-        first = "have the spending approved by whoever may"
-        return Remedy(first, again.command("--yes"))
     need = shortage.missing_micro
     by = f" by about {naira_words(need)}" if need else ""
     table: Mapping[str | None, str] = {
@@ -131,6 +129,18 @@ def _for_budget(again: Again, shortage: Shortage) -> Remedy:
         needed = max(shortage.bound_micro + missing, cap + NAIRA)
         return Remedy(first, again.command("--max-spend", str(-(-needed // NAIRA))))
     return Remedy(first, again.command())
+
+
+def for_approval(again: Again, state: ApprovalState) -> Remedy:
+    """Return how a run goes on that ended for want of approval."""
+    approve = f"nightscreen approve {again.run_id}"
+    table: Mapping[ApprovalState, Remedy] = {
+        ApprovalState.WAITING: Remedy("have the spending approved by whoever may", approve),
+        ApprovalState.APPROVED: Remedy("", again.command()),
+        ApprovalState.REFUSED: Remedy("only if it is to be approved all the same", approve),
+        ApprovalState.VOID: Remedy("have the spending approved again by whoever may", approve),
+    }
+    return table[state]
 
 
 def for_test_mode(again: Again) -> Remedy:

@@ -10,15 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.parameters import ScreenBatch, new_run_id
 from nightscreen.steps.planning.plan import Wanted
 from nightscreen.steps.values.file_names import batch_of, without_names
 from nightscreen.storage.clock import LAGOS, to_instant
 from nightscreen.storage.filesystem import is_url
+from nightscreen.storage.journal.approvals import Approvals, micros
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from nightscreen.schemas.approvals import Approval
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.runs import RunRecord
 
@@ -34,11 +40,16 @@ class Resolved:
     input: Path
 
 
-def resolve(parameters: ScreenBatch, journal: Journal) -> Resolved:
+def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedelta) -> Resolved:
     """Fill in what a resumed run already knows, and what follows from the purpose.
 
+    Args:
+        parameters: what was given.
+        journal: knows the runs and their approvals.
+        approval_timeout: how old an approval may be that no run has used yet.
+
     Raises:
-        InputError: no input, or no such run to resume.
+        InputError: no input, no such run to resume, or its spending was refused.
     """
     earlier = None
     if parameters.run:
@@ -53,7 +64,8 @@ def resolve(parameters: ScreenBatch, journal: Journal) -> Resolved:
                 f"run {parameters.run} is still under way in another process; "
                 "wait for it or stop it"
             )
-        parameters = _with_earlier(parameters, earlier)
+        approval = None if parameters.quote_only else _approval(journal, earlier, approval_timeout)
+        parameters = _with_earlier(parameters, earlier, approval)
     parameters = without_names(parameters, journal.home)
     if not parameters.input:
         raise InputError("no input file was given; name a CSV, XLSX, Parquet or JSON Lines file")
@@ -74,9 +86,36 @@ def resolve(parameters: ScreenBatch, journal: Journal) -> Resolved:
     return Resolved(parameters, earlier, wanted, earlier.batch if earlier else batch, path)
 
 
-def _with_earlier(parameters: ScreenBatch, earlier: RunRecord) -> ScreenBatch:
-    """Take over what the earlier run was asked for; a new input, cap or deadline replaces its."""
+def _approval(journal: Journal, run: RunRecord, timeout: timedelta) -> Approval | None:
+    """Return the approval that a run may be resumed under, None where there is none.
+
+    Raises:
+        InputError: its spending was refused, and nobody has approved it since.
+    """
+    found = Approvals.of(journal).newest(run.run_id)
+    if found is None:
+        return None
+    state = found.state(journal.clock(), valid_micros=micros(timeout))
+    if state is ApprovalState.REFUSED:
+        at = to_instant(found.decided_at or 0).astimezone(LAGOS)
+        raise InputError(
+            f"the spending of run {run.run_id} was refused by {found.decided_by} on "
+            f"{at:%Y-%m-%d %H:%M} in Lagos, so that it asks nothing; to let it go on all the same: "
+            f"nightscreen approve {run.run_id}"
+        )
+    return found if state is ApprovalState.APPROVED else None
+
+
+def _with_earlier(
+    parameters: ScreenBatch, earlier: RunRecord, approval: Approval | None
+) -> ScreenBatch:
+    """Take over what the earlier run was asked for; a new input, cap or deadline replaces its.
+
+    What an approver lets it spend is its cap.
+    """
     kept = {**earlier.parameters, "run": earlier.run_id, "quote_only": parameters.quote_only}
+    if approval is not None:
+        kept["max_spend"] = naira_text(approval.max_spend_micro)
     if not is_url(kept["output"]):
         kept["output"] = str(Path(earlier.folder).parent)
     for name in ("input", "max_spend", "deadline", "yes"):

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.schemas.stops import WHY, StopReason
 from nightscreen.storage.clock import LAGOS
 
 if TYPE_CHECKING:
@@ -56,8 +55,8 @@ STATUSES = {
     "no_match": "does not match",
     "match": "matches",
 }
-ENDS = {**WHY, StopReason.APPROVAL: "the spending was not approved in time"}
 NEXT = {
+    "approval": "Nothing was asked; once it is approved, the run goes on.",
     "budget": "Raise the cap, then resume the run.",
     "balance": "Top the wallet up, then resume the run.",
     "auth": "Check the API key and what it may ask, then resume the run.",

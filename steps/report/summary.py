@@ -56,7 +56,12 @@ def next_steps(report: Mapping[str, Any]) -> list[str]:
     if state == "test_mode":
         return ["Have the service switched to live in its console, then run again."]
     steps = []
-    if state != "completed":
+    if report["stop_reason"] == "approval":
+        steps.append(
+            f"Whoever may approve the spending types nightscreen approve {run_id}, or "
+            f"nightscreen refuse {run_id} --note 'why'. Until then nothing is asked."
+        )
+    elif state != "completed":
         steps.append(
             f"To go on, fill in Resume run with {run_id} in the form of the deployment adhoc, or "
             f"type nightscreen screen --run {run_id}. Nothing answered is paid for twice."

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.schemas.stops import WHY
 from nightscreen.steps.report.components import Tile
 from nightscreen.steps.report.format import (
     CAUSES,
     CHECKS,
-    ENDS,
     NEXT,
     PURPOSES,
     ZONE,
@@ -119,7 +119,7 @@ def _answered(report: Mapping[str, Any]) -> str:
 
 def _stop(report: Mapping[str, Any]) -> str:
     reason = report["stop_reason"] or ""
-    said = f"It stopped early: {ENDS.get(reason, plain(reason) or 'it was stopped')}."
+    said = f"It stopped early: {WHY.get(reason, plain(reason) or 'it was stopped')}."
     return f"{said} {NEXT.get(reason, 'It can be resumed; nothing answered is asked twice.')}"
 
 

@@ -30,6 +30,7 @@ from nightscreen.schemas.approvals import Approval, ApprovalState, Decision
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.runs import RUNNING
 from nightscreen.storage.journal.tables import metadata, runs
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from nightscreen.storage.sealing import Sealer
 
 _Id = BigInteger().with_variant(Integer(), "sqlite")
-_STOPPED = "stopped"
+_STOPPED, _COMPLETED = "stopped", "completed"
+_RUN_STATE = select(runs.c.state)
 
 approvals = Table(
     "approvals",
@@ -123,7 +125,8 @@ class Approvals:
     ) -> Approval:
         """Write down a decision on the newest request of a run.
 
-        A decision that no run has used may be replaced by another.
+        A decision may be replaced by another until the run spends on it, and again once the run
+        has stopped.
 
         Args:
             run_id: the run.
@@ -134,8 +137,8 @@ class Approvals:
             seen: the record that the approver looked at; None where they name the run alone.
 
         Raises:
-            InputError: the run never asked, its approval is in use, or another record has taken
-                the place of the one that was seen.
+            InputError: the run never asked, spends on its approval now, is completed, or another
+                record has taken the place of the one that was seen.
         """
         with writing(self._engine) as connection:
             row = _newest_or_none(connection, run_id)
@@ -149,10 +152,13 @@ class Approvals:
                 raise InputError(
                     f"the request of run {run_id} has changed since it was shown: look at it again"
                 )
-            if found.used_at is not None:
+            state = connection.execute(_RUN_STATE.where(runs.c.run_id == run_id)).scalar()
+            if state == _COMPLETED:
+                raise InputError(f"run {run_id} is completed: there is nothing left to decide")
+            if state == RUNNING and found.used_at is not None:
                 raise InputError(
-                    f"run {run_id} was approved by {found.decided_by} and has begun to spend: stop "
-                    "the run where it must not go on"
+                    f"run {run_id} was approved by {found.decided_by} and spends already: stop the "
+                    "run where it must not go on, or ask nightscreen doctor if it seems dead"
                 )
             approved = decision is Decision.APPROVED
             cap = found.offered_micro if max_spend_micro is None else max_spend_micro
@@ -171,12 +177,13 @@ class Approvals:
                 connection.execute(insert(approvals), asked | decided)
             return self._read(_newest(connection, run_id))
 
-    def use(self, run_id: str, *, valid: timedelta) -> Approval | None:
+    def use(self, run_id: str, *, valid: timedelta, cap_micro: int | None) -> Approval | None:
         """Return the approval that a run may spend on, and note that it does; None where none is.
 
         Args:
             run_id: the run.
             valid: how old an unused approval may be (APPROVAL_TIMEOUT).
+            cap_micro: the run's cap; above what was approved, or without one, it is not covered.
         """
         with writing(self._engine) as connection:
             row = _newest_or_none(connection, run_id)
@@ -184,6 +191,8 @@ class Approvals:
                 return None
             found, now = self._read(row), self._clock()
             if found.state(now, valid_micros=micros(valid)) is not ApprovalState.APPROVED:
+                return None
+            if cap_micro is None or cap_micro > (found.max_spend_micro or 0):
                 return None
             if found.used_at is None:
                 mine = approvals.c.approval_id == found.approval_id

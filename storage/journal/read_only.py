@@ -157,10 +157,20 @@ class Look:
 
     def waiting_approvals(self) -> list[Approval]:
         """Return the requests for approval that nobody has decided, oldest first, without notes."""
+        return self._approvals.waiting() if self._knows_approvals() else []
+
+    def approval_of(self, run_id: str) -> Approval | None:
+        """Return a run's newest request for approval, without its note; None where it has none."""
+        return self._approvals.newest(run_id) if self._knows_approvals() else None
+
+    @property
+    def _approvals(self) -> Approvals:
+        return Approvals(self.engine, None, system_clock)
+
+    def _knows_approvals(self) -> bool:
+        """Tell whether the journal has them: an older one is not brought up to date here."""
         with reading(self.engine) as connection:
-            if not inspect(connection).has_table(approvals.name):
-                return []  # an older journal, which is not brought up to date here
-        return Approvals(self.engine, None, system_clock).waiting()
+            return inspect(connection).has_table(approvals.name)
 
     def pulse(self, run_id: str, *, alive: bool) -> RunActivity:
         """Return what became of a run's calls so far.

@@ -118,6 +118,14 @@ class Runs:
             )
 
     @outlasting
+    def set_cap(self, run_id: str, cap_micro: int) -> None:
+        """Write down another cap of a run that is under way."""
+        with writing(self._engine) as connection:
+            connection.execute(
+                update(runs).where(runs.c.run_id == run_id).values(cap_micro=cap_micro)
+            )
+
+    @outlasting
     def held_elsewhere(self, run_id: str) -> bool:
         """Return whether a living process other than this one works on the run."""
         with reading(self._engine) as connection:

@@ -67,6 +67,8 @@ SURROUNDED = {
 WITHOUT_TERMINAL = {"nightscreen erase": "--yes"}
 """What stands for the answer that a person would type."""
 ENDS_OTHERWISE = {
+    "nightscreen approve": (2, "does not wait for approval"),
+    "nightscreen refuse": (2, "does not wait for approval"),
     "nightscreen consent redeem --customer CUST-0000004 --code": (2, "have the customer consent"),
     "nightscreen runs release": (2, "is not held"),
     "nightscreen journal rotate-key --new-key": (3, "call this again to retire the old one"),

@@ -114,17 +114,6 @@ class Analyst:
 
         until(succeeded, f"{what} at {self.page.url}", PATIENCE_MS / 1000)
 
-    def approve(self) -> str:
-        """Open the form of a run that waits, read it, approve; return what was read."""
-        self.page.get_by_role("button", name="Resume").first.click()
-        form = self.page.get_by_role("dialog")
-        form.get_by_role("switch").click()
-        self.picture("approval")
-        said = form.inner_text()
-        form.get_by_role("button", name="Submit").click()
-        form.wait_for(state="hidden")
-        return said
-
     def open_artifact(self, key: str) -> str:
         """Open an artifact of the run on the page; return what it says."""
         self.page.get_by_text("Artifacts", exact=True).first.click()

@@ -1,9 +1,11 @@
-"""Approval of spending in the Prefect UI: a real server pauses the run until someone resumes it."""
+"""Approval of spending on a real engine: a run ends for want of it, a record resumes it."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import json
+import os
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +13,12 @@ import pytest
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.parameters import ScreenBatch
-from tests.flows.engine_in_a_test import until
+from tests.cli.command import COMMAND
+from tests.flows.conftest import API_KEY
+from tests.flows.engine_in_a_test import BLOCK, ROOT, until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from nightscreen.sandbox.process import SandboxProcess
@@ -22,7 +27,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engine
 
 
-def _screen(folder: Path, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+def screen(folder: Path, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Screen a few customers in this process."""
     make_batch(folder / "applicants.csv", rows=30, seed=5)
     parameters = ScreenBatch(
         input=str(folder / "applicants.csv"), output=str(folder / "out"), **options
@@ -31,64 +37,104 @@ def _screen(folder: Path, **options: Any) -> dict[str, Any]:  # noqa: ANN401
     return report
 
 
-def _paused(engine: Engine) -> dict[str, Any] | None:
-    """Return a flow run that waits for approval."""
-    asked = {"flow_runs": {"state": {"type": {"any_": ["PAUSED"]}}}}
-    found = engine.post("/flow_runs/filter", asked)
-    return found[0] if found else None
+def command(engine: Engine, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Type a command of nightscreen."""
+    env = {**os.environ, "PREFECT_API_URL": engine.url, "PREFECT_HOME": str(engine.home)}
+    return subprocess.run(
+        [COMMAND, *words],
+        cwd=ROOT,
+        env={**env, "NIGHTSCREEN_API_KEY": API_KEY, **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
 
 
-def _resume_when_paused(engine: Engine, *, approve: bool) -> threading.Thread:
-    """Do what a person does in the UI: wait for the pause, fill in the form, resume."""
-
-    def resume() -> None:
-        run = until(lambda: _paused(engine), "a run that waits for approval")
-        form = {"run_input": {"approve": approve}}
-
-        def accepted() -> bool:  # a form that is being saved, or a busy server, asks for patience
-            answer = engine.api.post(f"/flow_runs/{run['id']}/resume", json=form)
-            return answer.is_success and answer.json()["status"] == "ACCEPT"
-
-        until(accepted, "the answer taken")
-
-    person = threading.Thread(target=resume)
-    person.start()
-    return person
+def calls(sandbox: SandboxProcess) -> int:
+    """Return how many calls the sandbox saw."""
+    return int(sandbox.totals()["totals"]["requests"])
 
 
-@pytest.mark.parametrize("approve", [True, False])
-def test_a_dear_run_waits_until_someone_decides(
-    engine: Engine,
-    sandbox: SandboxProcess,
-    at_home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    approve: bool,
-) -> None:
-    """Approved it spends; refused it stops with `approval`, and not one call was made."""
-    monkeypatch.setenv("NIGHTSCREEN_APPROVAL_ABOVE", "1")
-    monkeypatch.setenv("NIGHTSCREEN_APPROVAL_TIMEOUT", "PT3M")
-    person = _resume_when_paused(engine, approve=approve)
-    report = _screen(at_home)
-    person.join()
-    if approve:
-        assert report["state"] == "completed"
-        assert float(report["cost"]["total"]) > 0
-    else:
-        assert (report["state"], report["stop_reason"]) == ("stopped", "approval")
-        assert sandbox.totals()["totals"]["requests"] == 0
+@pytest.fixture
+def dear(engine: Engine, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A home of its own for runs of the deployment adhoc, which need approval from one naira."""
+    name = "screen-batch/adhoc"
+    found = engine.api.get(f"/deployments/name/{name}").raise_for_status().json()
+    home = {"NIGHTSCREEN_HOME": str(tmp_path / "home")}
+    env = {
+        **home,
+        "NIGHTSCREEN_APPROVAL_ABOVE": "1",
+        "NIGHTSCREEN_API_KEY": f"{{{{ prefect.blocks.secret.{BLOCK} }}}}",
+    }
+    engine.change_deployment(name, {"job_variables": {"env": env}})
+    yield home
+    engine.change_deployment(name, {"job_variables": found["job_variables"]})
 
 
-def test_nobody_there_in_time_is_a_no(
+def test_a_run_of_this_process_is_resumed_by_the_approver(
     engine: Engine, sandbox: SandboxProcess, at_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the approval timeout the run stops with `approval` and a complete folder."""
+    """It ends without a call; `approve` resumes it here, under the cap that was named."""
     monkeypatch.setenv("NIGHTSCREEN_APPROVAL_ABOVE", "1")
-    monkeypatch.setenv("NIGHTSCREEN_APPROVAL_TIMEOUT", "PT1S")
-    report = _screen(at_home)
-    assert report["stop_reason"] == "approval"
-    assert sandbox.totals()["totals"]["requests"] == 0
-    assert (at_home / "out" / report["run_id"] / "manifest.json").exists()
+    report = screen(at_home)
+    run_id = report["run_id"]
+    assert (report["state"], report["stop_reason"]) == ("stopped", "approval")
+    assert calls(sandbox) == 0
+    assert (at_home / "out" / run_id / "manifest.json").exists()
+    listed = json.loads(command(engine, "runs", "list", "--json").stdout)["runs"]
+    assert [(run["run_id"], run["approval"]) for run in listed] == [(run_id, "waiting")]
+    ended = command(engine, "approve", run_id, "--max-spend", "9000", "--note", "ok", "--json")
+    assert ended.returncode == 0, ended.stderr
+    report = json.loads(ended.stdout)
+    assert (report["run_id"], report["state"]) == (run_id, "completed")
+    assert report["cost"]["cap"] == "9000.00"
+    (record,) = json.loads(command(engine, "runs", "show", run_id, "--json").stdout)["approvals"]
+    assert (record["decision"], record["note"]) == ("approved", "ok")
+    assert command(engine, "refuse", run_id).returncode == 2
+
+
+def test_a_refused_run_stays_ended(
+    engine: Engine, sandbox: SandboxProcess, at_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resume is a mistake of usage that says who refused; not one call is made."""
+    monkeypatch.setenv("NIGHTSCREEN_APPROVAL_ABOVE", "1")
+    run_id = screen(at_home)["run_id"]
+    assert command(engine, "refuse", run_id, "--note", "wrong extract").returncode == 0
+    again = command(engine, "screen", "--run", run_id)
+    assert again.returncode == 2
+    assert f"nightscreen approve {run_id}" in again.stderr
+    assert calls(sandbox) == 0
+
+
+def test_a_run_of_a_deployment_is_resumed_by_the_deployment(
+    engine: Engine, sandbox: SandboxProcess, dear: dict[str, str], tmp_path: Path
+) -> None:
+    """The flow run is over while it waits: no slot is held; another one takes the run on."""
+    sandbox.post("/_sandbox/latency", {"kind": "none"})
+    make_batch(tmp_path / "borrowers.csv", rows=30, seed=6)
+    parameters = {"input": str(tmp_path / "borrowers.csv"), "output": str(tmp_path / "out")}
+    first = engine.start(parameters)
+    assert engine.wait_for_end(first)["state_type"] == "COMPLETED"
+    assert calls(sandbox) == 0
+    (waiting,) = json.loads(command(engine, "runs", "list", "--json", **dear).stdout)["runs"]
+    assert waiting["approval"] == "waiting"
+    ended = command(engine, "approve", waiting["run_id"], "--json", **dear)
+    assert ended.returncode == 0, ended.stderr
+    told = json.loads(ended.stdout)
+    assert told["resumed_by"] == "the deployment screen-batch/adhoc"
+    assert told["approval"]["asked_by"] == "deployment adhoc"
+    path = tmp_path / "out" / waiting["run_id"] / "report.json"
+
+    def completed() -> dict[str, Any] | None:
+        if not path.exists():  # it is replaced while the run goes on
+            return None
+        report: dict[str, Any] = json.loads(path.read_text())
+        return report if report["state"] == "completed" else None
+
+    report = until(completed, f"the resumed run\n{engine.logs()}")
+    assert report["cost"]["cap"] == told["approval"]["max_spend"]
+    assert calls(sandbox) > 0
 
 
 def test_spending_approved_beforehand_is_not_asked_about(
@@ -96,5 +142,5 @@ def test_spending_approved_beforehand_is_not_asked_about(
 ) -> None:
     """`yes` lets a dear run go on at once."""
     monkeypatch.setenv("NIGHTSCREEN_APPROVAL_ABOVE", "1")
-    assert _screen(at_home, yes=True)["state"] == "completed"
-    assert sandbox.totals()["totals"]["requests"] > 0
+    assert screen(at_home, yes=True)["state"] == "completed"
+    assert calls(sandbox) > 0

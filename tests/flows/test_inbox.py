@@ -14,7 +14,10 @@ import pytest
 
 from nightscreen.flows.watch_inbox import keep_watch
 from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.approvals import Decision
 from nightscreen.schemas.parameters import WatchInbox
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.approvals import Approvals
 from tests.cli.command import COMMAND
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import ROOT, until
@@ -70,23 +73,53 @@ def requests(sandbox: SandboxProcess) -> int:
     return int(sandbox.totals()["totals"]["requests"])
 
 
-def test_a_refused_file_can_be_dropped_again(
+def decide(inbox: Path, run_id: str, decision: Decision) -> None:
+    """Write an approver's decision down."""
+    with open_journal(inbox.parent / "home") as journal:
+        Approvals.of(journal).decide(run_id, decision, by="chief")
+
+
+def test_a_file_that_waits_for_approval_blocks_no_other(
     inbox: Path, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody approved: it is among the failed, with the quote; later the same run goes on."""
+    """It lies aside with its quote; the next is screened; approved, it is screened too."""
+    monkeypatch.setenv("NIGHTSCREEN_APPROVAL_ABOVE", "100")
+    drop(inbox, customers(inbox, "book.csv", rows=60))
+    drop(inbox, customers(inbox, "small.csv", seed=6, rows=2))
+    assert watch() == {"waiting": 1, "screened": 1}
+    spent = requests(sandbox)
+    (folder,) = (inbox / "waiting").iterdir()
+    said = (folder / "waits-for-approval.txt").read_text()
+    assert f"nightscreen approve {folder.name}" in said
+    assert (folder / "quote.txt").exists()
+    drop(inbox, inbox.parent / "book.csv")
+    assert watch() == {"repeated": 1}
+    assert requests(sandbox) == spent
+    decide(inbox, folder.name, Decision.APPROVED)
+    assert watch() == {"screened": 1}
+    done = inbox / "done" / folder.name
+    assert json.loads((done / "report.json").read_text())["state"] == "completed"
+    assert (done / "input" / "book.csv").exists()
+    assert not (done / "waits-for-approval.txt").exists()
+    assert list((inbox / "waiting").iterdir()) == []
+
+
+def test_a_refused_file_is_put_among_the_failed(
+    inbox: Path, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the quote and what to do; dropped again, it says who refused and asks nothing."""
     monkeypatch.setenv("NIGHTSCREEN_APPROVAL_ABOVE", "1")
-    monkeypatch.setenv("NIGHTSCREEN_APPROVAL_TIMEOUT", "PT1S")
     drop(inbox, customers(inbox, "book.csv"))
+    assert watch() == {"waiting": 1}
+    (folder,) = (inbox / "waiting").iterdir()
+    decide(inbox, folder.name, Decision.REFUSED)
+    assert watch() == {"failed": 1}
+    failed = inbox / "failed" / folder.name
+    assert "was refused" in (failed / "what-is-wrong.txt").read_text()
+    assert (failed / "quote.txt").exists()
+    shutil.move(failed / "book.csv", inbox)
     assert watch() == {"failed": 1}
     assert requests(sandbox) == 0
-    (folder,) = (inbox / "failed").iterdir()
-    assert "Nobody approved the spending" in (folder / "what-is-wrong.txt").read_text()
-    assert (folder / "quote.txt").exists()
-    monkeypatch.delenv("NIGHTSCREEN_APPROVAL_ABOVE")
-    shutil.move(folder / "book.csv", inbox)
-    assert watch() == {"screened": 1}
-    (report,) = reports(inbox)
-    assert (report["run_id"], report["state"]) == (folder.name, "completed")
 
 
 def command(inbox: Path, sandbox: SandboxProcess, engine: Engine) -> subprocess.Popen[str]:

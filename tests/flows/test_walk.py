@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import openpyxl
@@ -15,6 +16,7 @@ import pytest
 
 from nightscreen.sandbox.batch import make_batch
 from tests.browser.chromium import chromium
+from tests.cli.command import COMMAND
 from tests.flows.analyst_in_a_test import Analyst
 from tests.flows.engine_in_a_test import BLOCK, until
 
@@ -64,7 +66,10 @@ def inbox(engine: Engine, sandbox: SandboxProcess, tmp_path: Path) -> Path:
         "NIGHTSCREEN_INBOX_SETTLE_S": "0.5",
         "NIGHTSCREEN_HOME": str(tmp_path / "home"),
     }
-    engine.change_deployment("watch-inbox/inbox", {"job_variables": {"env": env}})
+    once = {"parameters": {"minutes": 0}}
+    engine.change_deployment(
+        "watch-inbox/inbox", {"job_variables": {"env": env}, "parameters": once}
+    )
     return folder
 
 
@@ -89,9 +94,9 @@ def listed(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_from_a_dropped_spreadsheet_to_the_decision_list(
-    analyst: Analyst, inbox: Path, sandbox: SandboxProcess, tmp_path: Path
+    analyst: Analyst, engine: Engine, inbox: Path, sandbox: SandboxProcess, tmp_path: Path
 ) -> None:
-    """Dropped, quoted, approved in the UI, watched to its end, read; then the list is opened."""
+    """Dropped, quoted, approved, watched to its end, read; then the list is opened."""
     make_spreadsheet(tmp_path / "walkers-20260301.xlsx")
     shutil.copy(tmp_path / "walkers-20260301.xlsx", inbox)
     analyst.open_form("inbox")
@@ -99,16 +104,22 @@ def test_from_a_dropped_spreadsheet_to_the_decision_list(
     analyst.picture("inbox-form")
     assert not analyst.submit()
 
-    analyst.open_run("walkers-portfolio", "Paused")
+    note = until(lambda: next(inbox.glob("waiting/*/waits-for-approval.txt"), None), "the note")
     assert sandbox.totals()["totals"]["requests"] == 0, "nothing is spent before it is approved"
-    (quote,) = inbox.glob("taken/*/quote.txt")
-    said = analyst.approve()
-    expected = quote.read_text().split("expected")[1].split()[0]
-    assert f"expected to cost {expected}, more than ₦100.00" in said
-    analyst.wait_for_state("Completed")
-    analyst.picture("run")
+    expected = (note.parent / "quote.txt").read_text().split("expected")[1].split()[0]
+    assert f"expected to cost {expected}" in note.read_text()
+    analyst.open_run("walkers-portfolio", "Completed")
+    analyst.picture("waits")
+    home = {"NIGHTSCREEN_HOME": str(tmp_path / "home"), "NIGHTSCREEN_INBOX": str(inbox)}
+    approve = [COMMAND, "approve", note.parent.name, "--note", "as every month"]
+    done = subprocess.run(
+        approve, env={**engine.env, **home}, check=False, capture_output=True, text=True
+    )
+    assert "the deployment watch-inbox/inbox" in done.stdout, done.stderr
 
     folder = until(lambda: next(inbox.glob("done/*/result.txt"), None), "the result").parent
+    analyst.open_run("walkers-portfolio", "Completed")
+    analyst.picture("run")
     report = json.loads((folder / "report.json").read_text())
     summary = analyst.open_artifact("walkers-summary")
     assert f"Complete: {ROWS} of {ROWS} due rows answered; publishable: yes." in summary

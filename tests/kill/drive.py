@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import Settings, read_settings
+from nightscreen.steps.approval import may_spend
 from nightscreen.steps.calling.funding_rounds import (
     ask_shard,
     close_books,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from nightscreen.schemas.approvals import Approval
     from nightscreen.steps.calling.funding_rounds import Asking
     from nightscreen.steps.screening_run import ScreeningRun
     from nightscreen.storage.clock import Clock
@@ -93,6 +95,7 @@ def screen(
     transport: httpx.AsyncBaseTransport | None = None,
     clock: Clock = system_clock,
     runner: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run,
+    ask_here: Callable[[Approval], bool] | None = None,
 ) -> Driven:
     """Carry a batch along the line and return what it came to.
 
@@ -103,13 +106,15 @@ def screen(
         transport: stands in for the network.
         clock: the present instant.
         runner: runs the asking.
+        ask_here: stands in for a person at the terminal.
     """
     line = open_line(parameters, settings, clock=clock)
     try:
         take_in(line)
         make_plan(line)
         make_price(line)
-        runner(_asked(line, steer, transport))
+        if may_spend(line, by="tester", ask_here=ask_here):
+            runner(_asked(line, steer, transport))
         rows = write_rows(line)
         return Driven(write_report(line, rows), line)
     finally:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
+    from nightscreen.schemas.approvals import Approval
     from tests.kill.drive import Steer
 
     Fault = Callable[[str, str, int], Canned | None]
@@ -131,7 +132,14 @@ class Bureau:
     settings: dict[str, Any] = field(default_factory=dict)
     loop: VirtualLoop = field(default_factory=VirtualLoop)
 
-    def night(self, *, run: str = "", steer: Steer | None = None, **parameters: Any) -> Driven:  # noqa: ANN401
+    def night(
+        self,
+        *,
+        run: str = "",
+        steer: Steer | None = None,
+        ask_here: Callable[[Approval], bool] | None = None,
+        **parameters: Any,  # noqa: ANN401
+    ) -> Driven:
         """Screen the batch, or resume a run."""
         source = self.below / "in.csv"
         if not source.exists():
@@ -150,6 +158,7 @@ class Bureau:
             transport=FakeTransport(self.service),
             clock=self.loop.micros,
             runner=self._run,
+            ask_here=ask_here,
         )
 
     def _run(self, asking: Coroutine[Any, Any, None]) -> None:

@@ -38,7 +38,7 @@ def from_call(first: int, fault: Canned) -> Callable[[str, str, int], Canned | N
 
 
 async def unapproved(asking: Asking) -> None:
-    """Let nobody approve the spending."""
+    """End as an earlier version did whose spending nobody approved: the journal has no request."""
     asking.line.control.stop_run(StopReason.APPROVAL)
 
 
@@ -90,7 +90,7 @@ STOPS = [
         wait_s=86_400,
         first="MAX_PER_DAY",
     ),
-    Stop("approval", steer=unapproved, in_command="--yes", first="approved"),
+    Stop("approval", steer=unapproved),
     Stop("cancelled", steer=cancelled),
 ]
 

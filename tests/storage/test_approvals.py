@@ -35,8 +35,8 @@ QUOTE = {"quoted": {"low": "0.00", "expected": "30.00", "high": "57.00"}, "lines
 TIMEOUT = timedelta(hours=2)
 
 
-def ended(journal: Journal, run_id: str = "run-1", stop: str = "approval") -> None:
-    """Write down a run that ended early."""
+def begin(journal: Journal, run_id: str = "run-1") -> None:
+    """Write down a run that is under way."""
     journal.runs.begin(
         run_id,
         flow="screen_batch",
@@ -47,6 +47,11 @@ def ended(journal: Journal, run_id: str = "run-1", stop: str = "approval") -> No
         cap_micro=None,
         parameters={},
     )
+
+
+def ended(journal: Journal, run_id: str = "run-1", stop: str = "approval") -> None:
+    """Write down a run that ended early."""
+    begin(journal, run_id)
     journal.runs.finish(run_id, state="stopped", stop_reason=stop, report={})
 
 
@@ -109,23 +114,41 @@ def test_an_approval_that_no_run_used_in_time_is_void(place: Place) -> None:
     assert decided.state(at + micros(TIMEOUT), valid_micros=micros(TIMEOUT)) == "approved"
     assert decided.state(at + micros(TIMEOUT) + 1, valid_micros=micros(TIMEOUT)) == "void"
     place.clock.now += micros(TIMEOUT)
-    assert found.use("run-1", valid=TIMEOUT) is None
+    assert found.use("run-1", valid=TIMEOUT, cap_micro=57 * MICROS) is None
     again = found.decide("run-1", Decision.APPROVED, by="chief")
     assert again.approval_id != decided.approval_id
-    assert found.use("run-1", valid=TIMEOUT) == again
+    assert found.use("run-1", valid=TIMEOUT, cap_micro=57 * MICROS) == again
 
 
 def test_an_approval_that_was_used_in_time_holds_for_the_run_as_a_whole(place: Place) -> None:
-    """A run that is killed on its third hour is resumed under the same cap."""
+    """A run that is killed on its third hour is resumed under the same cap, and never above it."""
     journal = place.open()
     found = Approvals.of(journal)
     ask(journal)
-    found.decide("run-1", Decision.APPROVED, by="chief")
-    assert found.use("run-1", valid=TIMEOUT) is not None
+    decided = found.decide("run-1", Decision.APPROVED, by="chief")
+    lets = decided.max_spend_micro or 0
+    assert found.use("run-1", valid=TIMEOUT, cap_micro=lets) is not None
     place.clock.now += 3 * micros(TIMEOUT)
-    used = found.use("run-1", valid=TIMEOUT)
-    assert used is not None
-    with pytest.raises(InputError, match="has begun to spend"):
+    assert found.use("run-1", valid=TIMEOUT, cap_micro=lets) is not None
+    assert found.use("run-1", valid=TIMEOUT, cap_micro=lets + 1) is None
+    assert found.use("run-1", valid=TIMEOUT, cap_micro=None) is None
+
+
+def test_a_run_that_spends_or_is_done_is_not_decided_about(journal: Journal) -> None:
+    """Once it has stopped again, more may be approved."""
+    found = Approvals.of(journal)
+    begin(journal)
+    ask(journal)
+    found.decide("run-1", Decision.APPROVED, by="chief")
+    found.decide("run-1", Decision.APPROVED, by="chief", max_spend_micro=60 * MICROS)
+    assert found.use("run-1", valid=TIMEOUT, cap_micro=60 * MICROS) is not None
+    with pytest.raises(InputError, match="spends already"):
+        found.decide("run-1", Decision.REFUSED, by="other")
+    journal.runs.finish("run-1", state="stopped", stop_reason="budget", report={})
+    more = found.decide("run-1", Decision.APPROVED, by="chief", max_spend_micro=90 * MICROS)
+    assert (more.used_at, more.max_spend_micro) == (None, 90 * MICROS)
+    journal.runs.finish("run-1", state="completed", stop_reason=None, report={})
+    with pytest.raises(InputError, match="nothing left to decide"):
         found.decide("run-1", Decision.REFUSED, by="other")
 
 
@@ -137,7 +160,7 @@ def test_a_refusal_holds_until_somebody_approves(place: Place) -> None:
     refused = found.decide("run-1", Decision.REFUSED, by="chief", note="wrong file")
     assert refused.max_spend_micro is None
     place.clock.now += 3 * micros(TIMEOUT)
-    assert found.use("run-1", valid=TIMEOUT) is None
+    assert found.use("run-1", valid=TIMEOUT, cap_micro=57 * MICROS) is None
     assert refused.state(place.clock.now, valid_micros=micros(TIMEOUT)) is ApprovalState.REFUSED
     found.decide("run-1", Decision.APPROVED, by="other")
     assert [each.decided_by for each in found.of_run("run-1")] == ["chief", "other"]

@@ -1,0 +1,153 @@
+"""Approval of a run's spending: whether it is needed, what is asked, and what was granted.
+
+A run that needs it writes its request into the journal and ends; the decision is written by another
+command or page and used when the run is resumed. Who sits at a terminal is not known here.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from nightscreen.schemas.approvals import Approval, ApprovalState, Decision
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import naira_text, to_micro
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.stops import StopReason
+from nightscreen.steps.planning.price import RECENT_RUNS, approval_reason
+from nightscreen.steps.quoting import quote_document
+from nightscreen.steps.screening_run import cap_watches, deadline_instant
+from nightscreen.storage.clock import LAGOS, to_instant
+from nightscreen.storage.journal.approvals import Approvals, micros
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from nightscreen.steps.screening_run import ScreeningRun
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.runs import RunRecord
+
+
+def user_name() -> str:
+    """Return who runs this process, as the machine knows them."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        return f"user {os.getuid()}"
+
+
+def approval_needed(line: ScreeningRun) -> str | None:
+    """Return why a person must approve the spending, or None where nobody need be asked."""
+    if line.parameters.yes or line.quote is None:
+        return None
+    runs = line.journal.runs.newest(batch=line.batch, limit=RECENT_RUNS + 1)
+    earlier = [
+        to_micro(Decimal(run.report["cost"]["total"]))
+        for run in runs
+        if run.report is not None and run.run_id != line.run_id
+    ]
+    above = line.settings.approval_above
+    return approval_reason(
+        line.quote.expected_micro,
+        above_micro=None if above is None else to_micro(above),
+        earlier_micro=earlier,
+    )
+
+
+def may_spend(
+    line: ScreeningRun,
+    *,
+    by: str,
+    deployment_id: str | None = None,
+    ask_here: Callable[[Approval], bool] | None = None,
+) -> bool:
+    """Tell whether a priced run may spend; where it may not, write its request and stop it.
+
+    An approval covers the run up to what was approved: with a higher cap it asks again.
+
+    Args:
+        line: the run.
+        by: the user, or the deployment, that started it.
+        deployment_id: the deployment through which it is to be resumed.
+        ask_here: asks the person at the terminal; None where nobody sits there.
+    """
+    reason = approval_needed(line)
+    if reason is None or _use(line):
+        return True
+    asked = _ask(line, reason, by=by, deployment_id=deployment_id)
+    if ask_here is not None and ask_here(asked) and _grant_on_the_spot(line, asked):
+        return True
+    line.control.stop_run(StopReason.APPROVAL)
+    return False
+
+
+def _use(line: ScreeningRun) -> bool:
+    """Tell whether the run was approved for all that its cap lets it spend, and note its use."""
+    approvals = Approvals.of(line.journal)
+    valid = line.settings.approval_timeout
+    return approvals.use(line.run_id, valid=valid, cap_micro=line.caps.run_micro) is not None
+
+
+def _ask(line: ScreeningRun, reason: str, *, by: str, deployment_id: str | None) -> Approval:
+    """Write down that the run waits for approval, with its quote."""
+    if line.quote is None:
+        raise ValueError("a run asks for approval once it is priced")
+    approvals = Approvals.of(line.journal)
+    _note_void(line, approvals.newest(line.run_id))
+    return approvals.ask(
+        line.run_id,
+        by=by,
+        reason=reason,
+        quote=quote_document(line),
+        ceiling_micro=line.spent_before_micro + line.quote.high_micro,
+        cap_micro=line.caps.run_micro,
+        deployment_id=deployment_id,
+    )
+
+
+def _note_void(line: ScreeningRun, before: Approval | None) -> None:
+    """Say in the report that an approval came too late to be used."""
+    valid = line.settings.approval_timeout
+    if before is None or before.decided_at is None:
+        return
+    if before.state(line.clock(), valid_micros=micros(valid)) is ApprovalState.VOID:
+        at = to_instant(before.decided_at).astimezone(LAGOS)
+        line.control.notices.append(
+            f"The approval of {at:%Y-%m-%d %H:%M} in Lagos is void: no run used it in time "
+            "(NIGHTSCREEN_APPROVAL_TIMEOUT). The run must be approved again."
+        )
+
+
+def _grant_on_the_spot(line: ScreeningRun, asked: Approval) -> bool:
+    """Write down that the person at the terminal approved, and cap the run at what was shown."""
+    approvals = Approvals.of(line.journal)
+    with suppress(InputError):  # somebody else decided in the meantime: that holds
+        approvals.decide(line.run_id, Decision.APPROVED, by=user_name(), seen=asked.approval_id)
+    found = approvals.newest(line.run_id)
+    if found is not None and found.max_spend_micro is not None:
+        line.caps = replace(line.caps, run_micro=found.max_spend_micro)
+        line.control.watches = cap_watches(line.journal, line.run_id, line.caps)
+        line.journal.runs.set_cap(line.run_id, found.max_spend_micro)
+    return _use(line)
+
+
+def approval_state(journal: Journal, run: RunRecord, timeout: timedelta) -> ApprovalState | None:
+    """Return how the approval of a run stands that ended for want of it; None of any other."""
+    if run.stop_reason != StopReason.APPROVAL:
+        return None
+    found = Approvals.of(journal).newest(run.run_id)
+    return None if found is None else found.state(journal.clock(), valid_micros=micros(timeout))
+
+
+def resumed(run: RunRecord, approval: Approval, now: int) -> ScreenBatch:
+    """Return the parameters that resume a run under an approval; its deadline holds if ahead."""
+    deadline = deadline_instant(str(run.parameters.get("deadline") or ""), run.started_at)
+    given = {"run": run.run_id, "max_spend": naira_text(approval.max_spend_micro) or ""}
+    if deadline is not None and deadline > now:
+        given["deadline"] = f"{to_instant(deadline).astimezone(LAGOS):%Y-%m-%dT%H:%M}"
+    return ScreenBatch.model_validate(given)

@@ -1,0 +1,190 @@
+"""A run that needs approval: it ends after its quote, and a record decides what becomes of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from nightscreen.schemas.approvals import Decision
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import to_micro
+from nightscreen.steps.approval import resumed
+from nightscreen.steps.ops.diagnostics import diagnose
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.approvals import Approvals
+from tests.kill.drive import settings_for
+from tests.money.service_in_memory import API_KEY, Bureau
+from tests.ops.walk import ask_doctor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nightscreen.schemas.approvals import Approval
+
+ABOVE = {"approval_above": "100"}
+ROWS = 40
+
+
+@pytest.fixture
+def bureau(tmp_path: Path) -> Bureau:
+    """A lender whose runs need approval from a hundred naira."""
+    return Bureau(tmp_path, rows=ROWS, settings=dict(ABOVE))
+
+
+def decide(bureau: Bureau, run_id: str, decision: Decision, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Write a decision down as an approver does; return the parameters that resume the run."""
+    with open_journal(bureau.below / "home", clock=bureau.loop.micros) as journal:
+        found = Approvals.of(journal).decide(run_id, decision, by="chief", **more)
+        run = journal.runs.find(run_id)
+        assert run is not None
+        return resumed(run, found, bureau.loop.micros()).model_dump(exclude_unset=True)
+
+
+def records(bureau: Bureau, run_id: str) -> list[Approval]:
+    """Return what the journal holds of a run's approvals."""
+    with open_journal(bureau.below / "home") as journal:
+        return Approvals.of(journal).of_run(run_id)
+
+
+def test_a_dear_run_ends_after_its_quote_and_holds_nothing(bureau: Bureau) -> None:
+    """Not one call, a whole folder, no process, no lock; the request shows the quote."""
+    driven = bureau.night()
+    report = driven.report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "approval")
+    assert bureau.service.ledger == []
+    assert report["cost"]["total"] == "0.00"
+    assert (driven.line.folder.path / "manifest.json").exists()
+    (asked,) = records(bureau, report["run_id"])
+    assert asked.quote["quoted"] == report["cost"]["quoted"]
+    assert asked.ceiling_micro == to_micro(Decimal(report["cost"]["quoted"]["high"]))
+    assert asked.decision is None
+    found = ask_doctor(bureau)
+    assert found.safe
+    assert found.run is not None
+    assert found.run["pid"] is None
+
+
+def test_an_approved_run_is_resumed_under_what_was_approved(bureau: Bureau) -> None:
+    """The same run goes on and completes; its cap is what the approver named."""
+    run_id = bureau.night().report["run_id"]
+    given = decide(bureau, run_id, Decision.APPROVED, max_spend_micro=to_micro(Decimal(5000)))
+    report = bureau.night(**given).report
+    assert (report["run_id"], report["state"]) == (run_id, "completed")
+    assert report["cost"]["cap"] == "5000.00"
+    assert bureau.service.charged == Decimal(report["cost"]["total"])
+
+
+def test_a_small_approval_is_a_cap_that_is_never_passed(bureau: Bureau) -> None:
+    """Whoever resumes it without an amount is held to what was approved."""
+    run_id = bureau.night().report["run_id"]
+    decide(bureau, run_id, Decision.APPROVED, max_spend_micro=to_micro(Decimal(150)))
+    report = bureau.night(run=run_id).report
+    assert report["stop_reason"] == "budget"
+    assert 0 < bureau.service.charged <= 150
+
+
+def test_more_than_was_approved_must_be_approved(bureau: Bureau) -> None:
+    """A resume with a higher cap asks again instead of passing what was approved."""
+    run_id = bureau.night().report["run_id"]
+    decide(bureau, run_id, Decision.APPROVED, max_spend_micro=to_micro(Decimal(150)))
+    bureau.night(run=run_id)
+    spent = bureau.service.charged
+    report = bureau.night(run=run_id, max_spend="9000").report
+    assert report["stop_reason"] == "approval"
+    assert bureau.service.charged == spent
+    given = decide(bureau, run_id, Decision.APPROVED)
+    assert given["max_spend"] == "9000.00"
+    assert bureau.night(**given).report["state"] == "completed"
+
+
+def test_a_refused_run_stays_ended_until_it_is_approved(bureau: Bureau) -> None:
+    """A resume says who refused and what to type; nothing is asked."""
+    run_id = bureau.night().report["run_id"]
+    decide(bureau, run_id, Decision.REFUSED, note="the wrong extract")
+    with pytest.raises(InputError, match=f"refused by chief .* nightscreen approve {run_id}"):
+        bureau.night(run=run_id)
+    with pytest.raises(InputError, match="refused by chief"):
+        bureau.night(run=run_id, yes=True)
+    assert bureau.service.ledger == []
+    given = decide(bureau, run_id, Decision.APPROVED)
+    assert bureau.night(**given).report["state"] == "completed"
+
+
+def test_an_approval_nobody_used_in_time_is_void_and_says_so(bureau: Bureau) -> None:
+    """The resume asks again and spends nothing; the report says why."""
+    run_id = bureau.night().report["run_id"]
+    given = decide(bureau, run_id, Decision.APPROVED)
+    bureau.loop.now_s += timedelta(hours=2, seconds=1).total_seconds()
+    report = bureau.night(**given).report
+    assert report["stop_reason"] == "approval"
+    assert bureau.service.ledger == []
+    assert any("is void" in notice for notice in report["notices"])
+    given = decide(bureau, run_id, Decision.APPROVED)
+    assert bureau.night(**given).report["state"] == "completed"
+
+
+def test_a_run_that_was_cut_short_goes_on_under_its_approval(bureau: Bureau) -> None:
+    """Hours later nobody is asked again: the cap holds for the run as a whole."""
+    run_id = bureau.night().report["run_id"]
+    given = decide(bureau, run_id, Decision.APPROVED, max_spend_micro=to_micro(Decimal(4000)))
+    bureau.service.wallet = 300
+    assert bureau.night(**given).report["stop_reason"] == "balance"
+    bureau.service.wallet = 1_000_000
+    bureau.loop.now_s += timedelta(hours=9).total_seconds()
+    report = bureau.night(run=run_id).report
+    assert (report["state"], report["cost"]["cap"]) == ("completed", "4000.00")
+
+
+def test_a_yes_at_the_terminal_is_recorded_and_caps_the_run(bureau: Bureau) -> None:
+    """The person sees what is asked; the run goes on at once and is held to what was shown."""
+    seen: list[Approval] = []
+    report = bureau.night(ask_here=lambda asked: not seen.append(asked)).report
+    (shown,), (record,) = seen, records(bureau, report["run_id"])
+    assert report["state"] == "completed"
+    assert record.decision is Decision.APPROVED
+    assert record.max_spend_micro == shown.ceiling_micro
+    assert to_micro(Decimal(report["cost"]["cap"])) == shown.ceiling_micro
+
+
+def test_a_no_at_the_terminal_leaves_the_run_waiting(bureau: Bureau) -> None:
+    """Somebody else may approve it still."""
+    report = bureau.night(ask_here=lambda _: False).report
+    assert report["stop_reason"] == "approval"
+    given = decide(bureau, report["run_id"], Decision.APPROVED)
+    assert bureau.night(**given).report["state"] == "completed"
+
+
+def test_a_deadline_that_lies_ahead_holds_after_the_approval(bureau: Bureau) -> None:
+    """What was to be done by six is to be done by six also when it was approved at two."""
+    run_id = bureau.night(deadline="06:00").report["run_id"]
+    assert decide(bureau, run_id, Decision.APPROVED)["deadline"].endswith("T06:00")
+    bureau.loop.now_s += timedelta(days=1).total_seconds()
+    assert "deadline" not in decide(bureau, run_id, Decision.APPROVED)
+
+
+def test_the_doctor_says_how_an_approval_stands(bureau: Bureau) -> None:
+    """Waiting, refused, approved and void each have their words and their command."""
+    run_id = bureau.night().report["run_id"]
+    approve = f"nightscreen approve {run_id}"
+    for decision, state, command in (
+        (None, "waiting", approve),
+        (Decision.REFUSED, "refused", approve),
+        (Decision.APPROVED, "approved", f"nightscreen screen --run {run_id}"),
+    ):
+        if decision is not None:
+            decide(bureau, run_id, decision)
+        found = ask_doctor(bureau)
+        assert found.run is not None
+        assert found.run["approval"]["state"] == state
+        assert found.remedy is not None
+        assert (found.remedy.command, found.exit_status) == (command, 3)
+    bureau.loop.now_s += timedelta(hours=3).total_seconds()
+    settings = settings_for(bureau.below / "home", "http://127.0.0.1:9", API_KEY, **ABOVE)
+    later = diagnose(settings, clock=bureau.loop.micros, reaching=lambda _: None)
+    assert later.run is not None
+    assert later.run["approval"]["state"] == "void"
+    assert later.remedy is not None
+    assert later.remedy.command == approve
