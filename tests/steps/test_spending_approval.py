@@ -141,7 +141,12 @@ def test_a_run_that_was_cut_short_goes_on_under_its_approval(bureau: Bureau) -> 
 def test_a_yes_at_the_terminal_is_recorded_and_caps_the_run(bureau: Bureau) -> None:
     """The person sees what is asked; the run goes on at once and is held to what was shown."""
     seen: list[Approval] = []
-    report = bureau.night(ask_here=lambda asked: not seen.append(asked)).report
+
+    def yes(asked: Approval) -> bool:
+        seen.append(asked)
+        return True
+
+    report = bureau.night(ask_here=yes).report
     (shown,), (record,) = seen, records(bureau, report["run_id"])
     assert report["state"] == "completed"
     assert record.decision is Decision.APPROVED
