@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -10,14 +12,16 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from nightscreen.desk import customer, decisions, runs, sign_in, tonight, users
+from nightscreen.desk import approvals, customer, decisions, new_file, runs, sign_in, tonight, users
 from nightscreen.desk.pages import POLICY, STATIC, TEMPLATES, html
+from nightscreen.desk.uploads import LARGEST
 from nightscreen.desk.visit import DeskError, handled, page, recognise, refusal
 from nightscreen.portal.log import Log, note
 from nightscreen.portal.middleware import Guard, TooLargeError, TooSlowError, headers_of
+from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.requests import Request
     from starlette.types import ASGIApp
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from nightscreen.desk.visit import Visit
 
 LARGEST_FORM: Final = 256 * 1024
+SWEEP_S: Final = 30
 _GET, _BOTH, _POST = ["GET"], ["GET", "POST"], ["POST"]
 
 
@@ -64,11 +69,28 @@ def application(seat: Seat) -> ASGIApp:
     ) -> Route:
         return Route(path, page(seat, view, need=need, signed_in=signed_in), methods=methods)
 
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        sweeping = asyncio.create_task(_sweep(seat))
+        try:
+            yield
+        finally:
+            sweeping.cancel()
+
     routes = [
         route("/sign-in", sign_in.sign_in, _BOTH, signed_in=False),
         route("/first", sign_in.first, _BOTH, signed_in=False),
         route("/sign-out", sign_in.sign_out, _POST),
         route("/", tonight.tonight, _GET),
+        route("/new", new_file.new, _GET, "screen"),
+        Route("/new", new_file.receive(seat), methods=_POST),
+        route("/new/applicant", new_file.applicant, _BOTH, "screen"),
+        route("/new/{upload_id}", new_file.file, _GET, "screen"),
+        route("/new/{upload_id}/quote", new_file.quote, _POST, "screen"),
+        route("/new/{upload_id}/screen", new_file.screen, _POST, "screen"),
+        route("/approvals", approvals.approvals, _GET, "approvals"),
+        route("/approvals/{run_id}", approvals.decide, _POST, "approve"),
+        route("/approvals/{run_id}/amount", approvals.preview, _GET, "approvals"),
         route("/runs", runs.runs, _GET, "runs"),
         route("/runs/{run_id}", runs.run, _GET, "runs"),
         route("/runs/{run_id}/stop", runs.stop, _POST, "screen"),
@@ -95,6 +117,7 @@ def application(seat: Seat) -> ASGIApp:
             TooSlowError: partial(_shown, refusals, "too_slow", 408),
             Exception: partial(_shown, refusals, "broken", 500),
         },
+        lifespan=lifespan,
     )
     inner.router.redirect_slashes = False
     headers = headers_of(POLICY, is_secure=seat.is_secure)
@@ -102,8 +125,16 @@ def application(seat: Seat) -> ASGIApp:
     return Guard(inner, seat.origins, headers, refusals, log, _longest)
 
 
-def _longest(_path: str) -> int:
-    return LARGEST_FORM
+async def _sweep(seat: Seat) -> None:
+    """Remove uploads that are of no more use, as long as the desk is served."""
+    while True:
+        with suppress(JournalError, OSError):  # tried again in a while
+            await asyncio.to_thread(seat.uploads.sweep)
+        await asyncio.sleep(SWEEP_S)
+
+
+def _longest(path: str) -> int:
+    return LARGEST + LARGEST_FORM if path == "/new" else LARGEST_FORM
 
 
 async def _static(request: Request) -> Response:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit
 from nightscreen.desk.run_rows import RunRowsCache
+from nightscreen.desk.uploads import Uploads
 from nightscreen.storage.journal.approvals import Approvals
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.reviews import Reviews
@@ -65,6 +66,7 @@ class Seat:
     audit: Audit = field(init=False)
     customers: Customers = field(init=False)
     approvals: Approvals = field(init=False)
+    uploads: Uploads = field(init=False)
     rows: RunRowsCache = field(default_factory=RunRowsCache)
     reviews: Reviews = field(init=False)
     clock: Clock = field(init=False)
@@ -77,6 +79,7 @@ class Seat:
         self.customers = Customers.of(self.journal)
         self.reviews = Reviews.of(self.journal)
         self.approvals = Approvals.of(self.journal)
+        self.uploads = Uploads(self)
 
     @property
     def is_secure(self) -> bool:

@@ -31,7 +31,7 @@ def tonight(visit: Visit) -> Response:
     newest: dict[str, RunRecord] = {}
     for run in runs:
         newest.setdefault(run.batch, run)
-    ended = [run for run in newest.values() if run.report is not None and run.finished_at]
+    ended = [run for run in newest.values() if run.finished_at and (run.report or {}).get("rows")]
     money = seat.journal.money
     waiting = seat.approvals.waiting() if visit.may("approvals") else []
     return visit.page(

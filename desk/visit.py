@@ -143,8 +143,6 @@ _NEEDS = {
     "give it to you.",
 }
 
-View = "Callable[[Visit], Response]"
-
 
 def page(
     seat: Seat, view: Callable[[Visit], Response], *, need: str = "", signed_in: bool = True
@@ -164,7 +162,7 @@ def page(
         request.scope["desk.page"] = name
         visit = await asyncio.to_thread(recognise, seat, request)
         if signed_in and visit.user is None:
-            return _to_sign_in(request)
+            return to_sign_in(request)
         if request.method == "POST" and request.headers.get("content-type", "").startswith(
             FORM_TYPE
         ):
@@ -263,7 +261,7 @@ async def read_form(request: Request) -> dict[str, list[str]]:
     return found
 
 
-def _to_sign_in(request: Request) -> Response:
+def to_sign_in(request: Request) -> Response:
     """Send a browser to sign in, and back to the page it asked for."""
     wanted = request.url.path if request.method == "GET" else "/"
     if request.headers.get("hx-request") == "true":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta
 from functools import partial
@@ -70,6 +71,7 @@ from nightscreen.storage.memory_tuning import trim_memory, tune_allocator
 from nightscreen.storage.outputs import QUARANTINE, RunFolder
 from nightscreen.storage.publishing import withdraw
 from nightscreen.storage.quarantine import ProblemsWriter, QuarantineWriter, append_problems
+from nightscreen.storage.sealed_file import is_sealed, unsealed
 from nightscreen.storage.tables import file_digest, open_source
 from nightscreen.storage.workspace import Workspace, sweep_workspaces
 
@@ -113,6 +115,7 @@ class ScreeningRun:
         chains: what karma is to ask about each row, where it stops at the first listing.
         resolve: looks up the host of an image address.
         collected: the collector's thresholds as they were before the run.
+        held: the input in clear, where what was given is sealed.
     """
 
     run_id: str
@@ -154,6 +157,7 @@ class ScreeningRun:
     chains: Chains | None = None
     resolve: Resolver = resolve_host
     collected: tuple[int, int, int] = field(default_factory=gc.get_threshold)
+    held: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
         self.needed = NeededPieces(self.workspace)
@@ -169,6 +173,7 @@ class ScreeningRun:
         gc.unfreeze()
         gc.set_threshold(*self.collected)
         self.workspace.clear()
+        self.held.close()
         if self.parameters.quote_only:
             shutil.rmtree(self.folder.path, ignore_errors=True)
         self.journal.close()
@@ -231,7 +236,10 @@ def _open(
 ) -> ScreeningRun:
     resolved = resolve(parameters, journal, settings.approval_timeout)
     parameters, wanted = resolved.parameters, resolved.wanted
-    digest = file_digest(resolved.input)
+    held, path = ExitStack(), resolved.input
+    if is_sealed(path):
+        path = held.enter_context(unsealed(path, journal.sealer))
+    digest = file_digest(path)
     if resolved.earlier is not None and resolved.earlier.input_digest != digest:
         raise InputError(
             f"{resolved.input} is not the input of run {wanted.run_id}: its content differs; "
@@ -247,7 +255,7 @@ def _open(
     policy = load_policy(Path(parameters.policy) if parameters.policy else None)
     manners = load_response_rules(settings.own_table("manners"))
     load_prices(settings.own_table("prices"))  # a mistake in it is reported before anything is read
-    source = open_source(resolved.input, mapping=mapping)
+    source = open_source(path, mapping=mapping)
     ages = overridden(settings.freshness, parameters.freshness)
     now = clock()
     deadline_at = deadline_instant(parameters.deadline, now)
@@ -279,7 +287,8 @@ def _open(
         settings=settings,
         wanted=wanted,
         batch=resolved.batch,
-        input=resolved.input,
+        input=path,
+        held=held,
         input_digest=digest,
         mapping=mapping,
         journal=journal,

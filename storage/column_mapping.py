@@ -74,6 +74,12 @@ def understand(
     return ColumnMapping(header=header, order=tuple(kept), guarded=names.quarantine_at is not None)
 
 
+def unique_headings(path: Path, raw_headings: Sequence[str]) -> list[str]:
+    """Return a file's headings as a mapping may name them: tidied, and each once."""
+    names = _Names(path, raw_headings)
+    return [names.unique[at] for at in names.positions]
+
+
 class _Names:
     """The headings of a file, tidied and made unique; without the columns of a quarantine file."""
 

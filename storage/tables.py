@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import Header, RefusedRow, SourceBatch
-from nightscreen.storage.column_mapping import ColumnMapping, understand
+from nightscreen.storage.column_mapping import ColumnMapping, understand, unique_headings
 from nightscreen.storage.csv_source import read_csv
 from nightscreen.storage.headings import Vocabulary
 from nightscreen.storage.jsonl_source import read_jsonl
@@ -133,6 +133,18 @@ def open_source(path: Path, *, mapping: Mapping | None = None) -> TableSource:
     except OSError as error:
         raise _unreadable(path, error) from None
     return source
+
+
+def headings_of(path: Path) -> list[str]:
+    """Return a file's headings, also where nobody can tell yet what they mean.
+
+    Raises:
+        InputError: it cannot be read as a table.
+    """
+    try:
+        return unique_headings(path, _table(path, _start(path), None).headings)
+    except OSError as error:
+        raise _unreadable(path, error) from None
 
 
 def file_digest(path: Path) -> str:

@@ -1,0 +1,173 @@
+"""The page of approvals: runs that wait, what they would cost, and the decision on each.
+
+The decision is the journal's record; an approved run is resumed under its cap.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.desk.pages import html, onward
+from nightscreen.desk.runs import start
+from nightscreen.desk.uploads import RESUMABLE_DAYS
+from nightscreen.desk.visit import DeskError
+from nightscreen.schemas.approvals import Decision
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import naira_text, to_micro
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.steps.quoting import quote_batch
+from nightscreen.steps.screening_run import deadline_instant
+from nightscreen.storage.clock import DAY_MICROS, LAGOS, to_instant
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from nightscreen.desk.visit import Visit
+    from nightscreen.schemas.approvals import Approval
+    from nightscreen.storage.journal.runs import RunRecord
+
+
+def approvals(visit: Visit) -> Response:
+    """Show every run that waits, oldest first."""
+    return _page(visit)
+
+
+def _page(visit: Visit, status: int = 200, *, error: str = "", of: str = "") -> Response:
+    seat = visit.seat
+    waiting = [_shown(visit, each) for each in seat.approvals.waiting()]
+    return visit.page(
+        "approvals",
+        status,
+        waiting=waiting,
+        today=seat.journal.money.today(),
+        settings=seat.settings,
+        balance=seat.journal.runs.last_balance(),
+        error=error,
+        of=of,
+        note=visit.text("note") if error else "",
+    )
+
+
+def _shown(visit: Visit, approval: Approval) -> dict[str, Any]:
+    seat = visit.seat
+    run = seat.journal.runs.find(approval.run_id)
+    upload = seat.uploads.of_run(approval.run_id)
+    asked_by = upload.user if upload is not None else approval.asked_by
+    until = approval.asked_at + RESUMABLE_DAYS * DAY_MICROS if upload is not None else None
+    deadline = None if run is None else _deadline(run)
+    reused = {
+        check: counts["reused"] for check, counts in (approval.quote.get("checks") or {}).items()
+    }
+    return {
+        "approval": approval,
+        "run": run,
+        "name": upload.name if upload is not None else approval.quote.get("batch", ""),
+        "asked_by": asked_by,
+        "offered": _offered(approval),
+        "reused": reused,
+        "until": min(filter(None, (until, deadline)), default=None),
+        "own": _is_own(visit, asked_by),
+    }
+
+
+def _offered(approval: Approval) -> int:
+    """Return the smaller of the run's cap and the most its quote comes to."""
+    return min(approval.offered_micro, approval.ceiling_micro)
+
+
+def _deadline(run: RunRecord) -> int | None:
+    text = str(run.parameters.get("deadline") or "")
+    return deadline_instant(text, run.started_at) if text else None
+
+
+def _is_own(visit: Visit, asked_by: str) -> bool:
+    """Tell whether this user asked, while somebody else is there who may approve."""
+    if asked_by.casefold() != visit.name.casefold():
+        return False
+    others = (each for each in visit.seat.accounts.users() if each.name != visit.name)
+    return any(each.has_password and each.may("approve") for each in others)
+
+
+def preview(visit: Visit) -> Response:
+    """Say what a lower cap would leave unanswered; for the form, as the amount is changed."""
+    approval = _waiting(visit)
+    amount = "".join(visit.asked("max_spend")[:1])
+    cap, unanswered, error = _offered(approval), None, ""
+    try:
+        cap = _amount(amount, cap)
+        document = quote_batch(
+            ScreenBatch(run=approval.run_id, max_spend=naira_text(cap) or ""), visit.seat.settings
+        )
+        if document["affordable_rows"] is not None:
+            unanswered = document["rows"]["screened"] - document["affordable_rows"]
+    except InputError as trouble:
+        error = str(trouble)
+    return html(
+        "approval_amount", cap=cap, unanswered=unanswered, error=error, run_id=approval.run_id
+    )
+
+
+def _waiting(visit: Visit) -> Approval:
+    run_id = visit.request.path_params["run_id"]
+    found = next((e for e in visit.seat.approvals.waiting() if e.run_id == run_id), None)
+    if found is None:
+        raise DeskError(
+            409, "This run does not wait any more: somebody has decided, or it goes on."
+        )
+    return found
+
+
+def _amount(text: str, most: int) -> int:
+    """Return an amount in micro-naira.
+
+    Raises:
+        InputError: it cannot be read, or is more than may be approved.
+    """
+    plain = text.replace(",", "").replace("₦", "").strip()
+    if not plain:
+        return most
+    try:
+        naira = Decimal(plain)
+    except InvalidOperation:
+        raise InputError("Most to spend: write naira such as 50000.") from None
+    if not naira.is_finite() or naira <= 0 or naira != round(naira, 6):
+        raise InputError("Most to spend: write naira such as 50000.")
+    if naira > Decimal(most) / 1_000_000:
+        raise InputError("Most to spend may be lowered, not raised above what was asked for.")
+    return to_micro(naira)
+
+
+def decide(visit: Visit) -> Response:
+    """Approve or refuse; an approved run is resumed at once."""
+    seat = visit.seat
+    approval = _waiting(visit)
+    refused = visit.text("do") == "refuse"
+    shown = _shown(visit, approval)
+    if shown["own"]:
+        seat.audit.write(visit.name, "refused", run_id=approval.run_id, needs="another approver")
+        raise DeskError(403, "You asked for this yourself; somebody else must approve it.")
+    try:
+        cap = None if refused else _amount(visit.text("max_spend", 30), _offered(approval))
+        seen = visit.text("seen", 20)
+        seat.approvals.decide(
+            approval.run_id,
+            Decision.REFUSED if refused else Decision.APPROVED,
+            by=visit.name,
+            note=visit.text("note", 2000),
+            max_spend_micro=cap,
+            seen=int(seen) if seen.isdecimal() else approval.approval_id,
+        )
+    except InputError as error:
+        return _page(visit, 400, error=str(error), of=approval.run_id)
+    word = "spending refused" if refused else "spending approved"
+    seat.audit.write(visit.name, word, run_id=approval.run_id, max_spend=naira_text(cap))
+    if refused:
+        seat.uploads.sweep()
+        return onward("/approvals")
+    given = {"run": approval.run_id, "max_spend": naira_text(cap) or ""}
+    deadline = shown["run"] and _deadline(shown["run"])
+    if deadline and deadline > seat.clock():
+        given["deadline"] = f"{to_instant(deadline).astimezone(LAGOS):%Y-%m-%dT%H:%M}"
+    start(visit, ScreenBatch.model_validate(given))
+    return onward(f"/runs/{approval.run_id}")

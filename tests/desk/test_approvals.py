@@ -1,0 +1,129 @@
+"""Approvals at the desk: what waits, who may decide, the cap, and what follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.schemas.approvals import Decision
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.steps.quoting import quote_batch
+from nightscreen.storage.tables import file_digest
+from tests.desk.conftest import borrowers
+from tests.desk.office import Office
+from tests.screening import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RUN = "20260301-220000-a1b2c3"
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    """A desk where one run waits for approval."""
+    with Office(tmp_path) as office:
+        path = World(tmp_path).write(borrowers(20))
+        parameters = ScreenBatch(
+            input=str(path), batch="portfolio", output=str(tmp_path / "out"), max_spend="400"
+        )
+        quote = quote_batch(parameters, office.settings)
+        runs = office.journal.runs
+        runs.begin(
+            RUN,
+            flow="screen_batch",
+            batch="portfolio",
+            purpose="portfolio",
+            input_digest=file_digest(path),
+            folder=str(tmp_path / "out" / RUN),
+            cap_micro=400_000_000,
+            parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
+        )
+        runs.finish(RUN, state="stopped", stop_reason="approval", report={})
+        office.seat.approvals.ask(
+            RUN,
+            by="Ada",
+            reason="quoted above what is usual",
+            quote=quote,
+            ceiling_micro=900_000_000,
+            cap_micro=400_000_000,
+        )
+        yield office
+
+
+def test_run_that_waits_is_shown_with_its_quote_and_approved_under_a_lower_cap(
+    office: Office,
+) -> None:
+    """The section is named by the run; the record has who, how much and why; the run resumes."""
+    browser = office.browser("approver", name="Bem")
+    assert "Spend up to ₦400" in browser.get("/").text
+    page = browser.get("/approvals").text
+    assert f'aria-labelledby="r-{RUN}"' in page
+    assert ">Spend up to ₦400</button>" in page
+    assert "asked by Ada" in page
+    lower = browser.get(f"/approvals/{RUN}/amount?max_spend=100").text
+    assert ">Spend up to ₦100</button>" in lower
+    assert "would stay without all their answers" in lower
+    done = browser.post(
+        f"/approvals/{RUN}", "/approvals", do="approve", max_spend="100", note="half of it"
+    )
+    assert (done.status_code, done.headers["location"]) == (303, f"/runs/{RUN}")
+    record = office.seat.approvals.newest(RUN)
+    assert record is not None
+    assert (record.decided_by, record.note) == ("Bem", "half of it")
+    assert record.max_spend_micro == 100_000_000
+    (started,) = office.starts.started
+    assert (started.run, started.max_spend) == (RUN, "100.00")
+    assert "spending approved" in office.actions()
+    assert "No run waits" in browser.get("/approvals").text
+
+
+def test_refused_run_is_not_started(office: Office) -> None:
+    """It stays ended; nothing is asked."""
+    browser = office.browser("approver")
+    assert browser.post(f"/approvals/{RUN}", "/approvals", do="refuse").status_code == 303
+    record = office.seat.approvals.newest(RUN)
+    assert record is not None
+    assert record.decision is Decision.REFUSED
+    assert office.starts.started == []
+
+
+@pytest.mark.parametrize("amount", ["400.01", "1e9", "-5", "0", "NaN", "abc", "1.0000001"])
+def test_cap_may_be_lowered_and_nothing_else(office: Office, amount: str) -> None:
+    """What was typed stays, with what is wrong with it; nothing is decided."""
+    browser = office.browser("approver")
+    answer = browser.post(
+        f"/approvals/{RUN}", "/approvals", do="approve", max_spend=amount, note="my note"
+    )
+    assert answer.status_code == 400
+    assert ">my note</textarea>" in answer.text
+    assert office.starts.started == []
+
+
+def test_nobody_approves_what_they_asked_for_where_somebody_else_can(office: Office) -> None:
+    """Alone Ada may approve her own run; with a second approver she may not."""
+    ada = office.browser("approver", name="Ada")
+    assert ">Spend up to" in ada.get("/approvals").text
+    office.browser("approver", name="Bem")
+    assert ">Spend up to" not in ada.get("/approvals").text
+    assert ada.post(f"/approvals/{RUN}", "/", do="approve").status_code == 403
+    assert office.starts.started == []
+
+
+def test_analyst_neither_sees_nor_decides(office: Office) -> None:
+    """The page is refused to an analyst; an auditor sees it without its buttons."""
+    analyst, auditor = office.browser("analyst"), office.browser("auditor")
+    assert analyst.get("/approvals").status_code == 403
+    assert analyst.post(f"/approvals/{RUN}", "/", do="approve").status_code == 403
+    assert ">Spend up to" not in auditor.get("/approvals").text
+    assert auditor.post(f"/approvals/{RUN}", "/", do="approve").status_code == 403
+
+
+def test_request_decided_meanwhile_is_not_decided_twice(office: Office) -> None:
+    """The second of two approvers is told that it does not wait any more."""
+    first, second = office.browser("approver"), office.browser("approver", name="Bem")
+    assert first.post(f"/approvals/{RUN}", "/approvals", do="refuse").status_code == 303
+    assert second.post(f"/approvals/{RUN}", "/", do="approve").status_code == 409
+    assert office.starts.started == []

@@ -1,0 +1,215 @@
+"""A new file: brought, sealed, understood, corrected, quoted, screened, and gone again."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING, Any
+
+import openpyxl
+import pytest
+
+from nightscreen.desk.uploads import Uploads, mapping_text
+from nightscreen.storage.sealed_file import is_sealed, unsealed
+from tests.desk.office import TOKEN, Browser, Office
+from tests.screening import customer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HEADINGS = ("Ref", "Surname", "Other Names", "BVN No", "NUBAN", "Bank", "Outstanding", "Remark")
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    """A desk nobody has used yet."""
+    with Office(tmp_path) as office:
+        yield office
+
+
+def workbook(number: int = 8) -> bytes:
+    """Return a messy workbook: a title above the headings, a wrong BVN, an id nobody names so."""
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.append(["Extract of branch 7"])
+    sheet.append(HEADINGS)
+    for each in range(1, number + 1):
+        row = customer(each)
+        bvn = "123" if each == 3 else row["bvn"]
+        sheet.append(
+            [
+                *(f"K-{each}", row["last_name"], row["first_name"], bvn),
+                *(row["account_number"], row["bank_code"], row["exposure"], "ok"),
+            ]
+        )
+    sink = io.BytesIO()
+    book.save(sink)
+    return sink.getvalue()
+
+
+def bring(browser: Browser, data: bytes, name: str = "applicants.xlsx", **fields: Any) -> Any:  # noqa: ANN401 - as httpx
+    """Send the form of a new file."""
+    found = TOKEN.search(browser.get("/new").text)
+    assert found
+    form = {"token": found[1], "purpose": "portfolio", "checks_shown": "1", "check": ["karma"]}
+    return browser.ask("POST", "/new", data=form | fields, files={"file": (name, data)})
+
+
+def understood(page: str) -> dict[str, str]:
+    """Return what each heading's select stands at."""
+    found = {}
+    for label, body in re.findall(
+        r'<label for="h\d+">([^<]+)</label><select[^>]*>(.*?)</select>', page
+    ):
+        chosen = re.search(r'<option value="([^"]*)" selected', body)
+        found[label] = chosen[1] if chosen else ""
+    return found
+
+
+def test_file_is_sealed_understood_corrected_quoted_and_screened(office: Office) -> None:
+    """A heading nobody knows is corrected by its select; the run starts with what was chosen."""
+    browser = office.browser("analyst", name="Ada")
+    brought = bring(browser, workbook(), max_spend="1,000")
+    assert brought.status_code == 303, brought.text
+    address = brought.headers["location"]
+    page = browser.get(address)
+    assert "customer_id" in page.text
+    means = understood(page.text)
+    assert set(means) == set(HEADINGS)
+    assert (means["Surname"], means["NUBAN"]) == ("last_name", "account_number")
+    means["Ref"] = "customer_id"
+    fields = {f"h{at}": means[heading] for at, heading in enumerate(HEADINGS)}
+    asked = {"heading": list(HEADINGS), "checks_shown": "1", "check": ["karma"], **fields}
+    quoted = browser.post(f"{address}/quote", address, max_spend="1,000", **asked)
+    assert quoted.status_code == 303, quoted.text
+    page = browser.get(address)
+    assert page.status_code == 200
+    assert '<h2 id="q">Quote</h2>' in page.text
+    assert 'class="wrong"' in page.text
+    assert 'class="ok"' in page.text
+    assert "8 rows: 8 would be screened" in page.text
+    screened = browser.post(f"{address}/screen", address, max_spend="1,000", **asked)
+    assert screened.status_code == 303
+    (started,) = office.starts.started
+    assert started.max_spend == "1000"
+    assert started.checks == ["karma"]
+    assert started.batch == "applicants"
+    assert "is starting" in browser.get(address).text
+    assert browser.post(f"{address}/screen", "/new").status_code == 303
+    assert len(office.starts.started) == 1
+    assert office.actions() == ["file brought", "file quoted", "run started"]
+
+
+def test_what_was_brought_lies_nowhere_in_clear(office: Office) -> None:
+    """On disk there is sealed text alone, which only the data key opens."""
+    data = b"customer_id,bvn\nK-1,22000000001\n"
+    browser = office.browser("analyst")
+    assert bring(browser, data, "a.csv").status_code == 303
+    (file,) = (office.folder / "home" / "desk").glob("*.sealed")
+    assert is_sealed(file)
+    for each in (office.folder / "home").rglob("*"):
+        if each.is_file():
+            assert b"22000000001" not in each.read_bytes()
+    with unsealed(file, office.journal.sealer) as path:
+        assert path.read_bytes() == data
+    assert not path.exists()
+
+
+def test_file_of_somebody_else_is_not_found(office: Office) -> None:
+    """Its address is of no use to another analyst."""
+    address = bring(office.browser("analyst", name="Ada"), workbook()).headers["location"]
+    other = office.browser("analyst", name="Bem")
+    assert other.get(address).status_code == 404
+    assert other.post(f"{address}/screen", "/new").status_code == 404
+    assert office.starts.started == []
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [(b"", 400), (b"\x00\x01\x02" * 50, 303), (b"PK\x03\x04 no workbook", 303), (b"a,b\n", 303)],
+)
+def test_file_that_cannot_be_read_is_said_so(office: Office, data: bytes, status: int) -> None:
+    """The page says what is wrong under the file's own name, and offers to begin again."""
+    browser = office.browser("analyst")
+    brought = bring(browser, data, "odd.csv")
+    assert brought.status_code == status
+    if status == 303:
+        page = browser.get(brought.headers["location"])
+        assert page.status_code == 400
+        assert "/proc/" not in page.text
+        assert 'role="alert"' in page.text
+
+
+def test_oversized_and_broken_uploads_leave_nothing(office: Office) -> None:
+    """More than may be, no end, no token, another site's form: refused, and nothing stays."""
+    browser = office.browser("analyst")
+    found = TOKEN.search(browser.get("/new").text)
+    assert found
+    large = {"file": ("a.csv", b"x" * (101 * 1024 * 1024))}
+    assert browser.ask("POST", "/new", data={"token": found[1]}, files=large).status_code == 413
+    small = {"file": ("a.csv", b"customer_id\n1\n")}
+    assert browser.ask("POST", "/new", data={"token": "0" * 64}, files=small).status_code == 403
+    assert browser.ask("POST", "/new", files=small).status_code == 403
+    kind = {"content-type": "multipart/form-data; boundary=b"}
+    cut = b'--b\r\nContent-Disposition: form-data; name="token"\r\n\r\n' + found[1].encode()
+    assert browser.ask("POST", "/new", content=cut, headers=kind).status_code in {400, 403}
+    assert (
+        browser.ask("POST", "/new", content=b"x", headers={"content-type": "a/b"}).status_code
+        == 415
+    )
+    folder = office.folder / "home" / "desk"
+    assert not folder.exists() or list(folder.iterdir()) == []
+    assert office.browser("auditor").ask("POST", "/new", files=small).status_code == 403
+
+
+def test_upload_goes_after_a_day_if_nobody_screened_it(office: Office) -> None:
+    """The file is removed; who brought what and when stays."""
+    browser = office.browser("analyst", name="Ada")
+    address = bring(browser, workbook()).headers["location"]
+    office.clock.forward(hours=23)
+    assert office.seat.uploads.sweep() == 0
+    office.clock.forward(hours=2)
+    assert office.seat.uploads.sweep() == 1
+    assert list((office.folder / "home" / "desk").glob("*.sealed")) == []
+    again = office.browser("administrator")
+    assert again.get(address).status_code == 403
+    assert office.seat.audit.entries(action="file brought")[0]["user"] == "Ada"
+
+
+def test_one_applicant_is_screened_at_once(office: Office) -> None:
+    """The form is checked, quoted and started with origination's purpose; a wrong BVN is said."""
+    browser = office.browser("analyst")
+    row = customer(5)
+    fields = {
+        "customer_id": "A-1",
+        "first_name": row["first_name"],
+        "last_name": row["last_name"],
+        "bvn": row["bvn"],
+        "checks_shown": "1",
+        "check": ["karma"],
+        "do": "screen",
+    }
+    wrong = browser.post("/new/applicant", **{**fields, "bvn": "12"})
+    assert wrong.status_code == 400
+    assert 'value="A-1"' in wrong.text
+    assert office.starts.started == []
+    assert browser.post("/new/applicant", **fields).status_code == 303
+    (started,) = office.starts.started
+    assert (started.purpose, started.batch) == ("origination", "applicants")
+
+
+def test_mapping_says_what_was_chosen_for_each_heading() -> None:
+    """Columns that were taken for something and are not any more are said to be nothing."""
+    text = mapping_text(
+        {"Ref": "customer_id", "BVN No": "", "Remark": "-"}, {"Ref": "", "BVN No": "bvn"}
+    )
+    assert text == 'drop = ["Remark"]\n\n[columns]\ncustomer_id = ["Ref"]\nbvn = []\n'
+
+
+def test_uploads_know_their_folder(office: Office) -> None:
+    """An id that is none of ours leads nowhere."""
+    uploads = Uploads(office.seat)
+    for foreign in ("../journal", "x" * 32, "", "0" * 31):
+        assert uploads.find(foreign) is None
