@@ -182,7 +182,7 @@ def test_one_applicant_is_screened_at_once(office: Office) -> None:
     """The form is checked, quoted and started with origination's purpose; a wrong BVN is said."""
     browser = office.browser("analyst")
     row = customer(5)
-    fields = {
+    fields: dict[str, Any] = {
         "customer_id": "A-1",
         "first_name": row["first_name"],
         "last_name": row["last_name"],
