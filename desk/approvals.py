@@ -16,9 +16,10 @@ from nightscreen.schemas.approvals import Decision
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text, to_micro
 from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.steps.approval import resumed
 from nightscreen.steps.quoting import quote_batch
 from nightscreen.steps.screening_run import deadline_instant
-from nightscreen.storage.clock import DAY_MICROS, LAGOS, to_instant
+from nightscreen.storage.clock import DAY_MICROS
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -150,7 +151,7 @@ def decide(visit: Visit) -> Response:
     try:
         cap = None if refused else _amount(visit.text("max_spend", 30), _offered(approval))
         seen = visit.text("seen", 20)
-        seat.approvals.decide(
+        decided = seat.approvals.decide(
             approval.run_id,
             Decision.REFUSED if refused else Decision.APPROVED,
             by=visit.name,
@@ -165,9 +166,7 @@ def decide(visit: Visit) -> Response:
     if refused:
         seat.uploads.sweep()
         return onward("/approvals")
-    given = {"run": approval.run_id, "max_spend": naira_text(cap) or ""}
-    deadline = shown["run"] and _deadline(shown["run"])
-    if deadline and deadline > seat.clock():
-        given["deadline"] = f"{to_instant(deadline).astimezone(LAGOS):%Y-%m-%dT%H:%M}"
-    start(visit, ScreenBatch.model_validate(given))
+    run = seat.journal.runs.find(approval.run_id)
+    assert run is not None  # noqa: S101 - it waits, so it is there
+    start(visit, resumed(run, decided, seat.clock()))
     return onward(f"/runs/{approval.run_id}")
