@@ -102,14 +102,16 @@ def told(document: Mapping[str, Any]) -> list[str]:
 
 
 def _reason_lines(document: Mapping[str, Any]) -> list[str]:
+    """Return why it was so decided, in words: the condition itself is in the JSON."""
     lines = []
     for reason in document["reasons"]:
-        lines.append(f"  because     {reason['code']}")
+        label = "because" if reason["decisive"] or not reason["rules"] else "also"
+        lines.append(f"  {label:<12}{reason['code']}")
         for rule in reason["rules"]:
-            lines += [
-                f"              {name}: {' '.join(str(value).split())}"
-                for name, value in rule.items()
-            ]
+            lines.append(f"              {rule['effect']}: {rule['team']}")
+            if rule["action"] and reason["decisive"]:
+                lines.append(f"              next: {rule['action']}")
+            lines.append(f"              the customer may be told: {rule['customer']}")
     if document["policy"] and not document["policy_kept"]:
         lines.append("              (the policy's text at this digest was not kept)")
     for check, word in document["missing_checks"].items():
@@ -124,9 +126,15 @@ def _evidence_line(each: Mapping[str, Any]) -> str:
         return f"  {each['check']:<13} {each['status']}"
     fields = ", ".join(f"{name} {_shown(value)}" for name, value in each["fields"].items())
     return (
-        f"  {each['check']:<13} {each['status']}, {each['age_days']} days old, {each['source']}, "
+        f"  {each['check']:<13} {each['status']}, {_age(each['age_days'])}, {each['source']}, "
         f"{each['lawful_basis']}: {fields}"
     )
+
+
+def _age(days: float) -> str:
+    """Return how old an answer is, in whole days."""
+    whole = int(days)
+    return "less than a day old" if whole < 1 else f"{whole} day{'s' * (whole > 1)} old"
 
 
 def _shown(value: object) -> str:

@@ -79,9 +79,9 @@ def print_policy(policy: "Policy") -> None:
     if policy.allow_sensitive:
         typer.echo("It may decide by gender, marital status or state of origin.")
     for number, rule in enumerate(policy.rules, start=1):
-        condition = " ".join(rule.when.split())
+        condition = " ".join(policy.condition(rule).split())
         typer.echo(f"{number:>3}. {rule.code}: {_WORDS[rule.effect.value]} where {condition}")
-        typer.echo(f"     {rule.team}")
+        typer.echo(f"     {policy.sentence(rule.team, None)}")
     typer.echo(
         "Decline goes before review, review before approve. A row with evidence missing is never "
         "approved: it is undecided."

@@ -121,6 +121,8 @@ DUPLICATE_SHARE: Final = 0.01
 BANK_NAME_SHARE: Final = 0.12
 _CONSENTS: Final = ("valid", "none", "expired", "withdrawn", "future")
 _CONSENT_WEIGHTS: Final = (70, 12, 8, 5, 5)
+_LOANS: Final = ((10, 50), (10, 50), (50, 150), (150, 500))
+"""Thousands of naira that a customer owes: digital loans, half of them under 50,000."""
 _REMEMBERED: Final = 500
 _OPEN_ENDED: Final = 0.4
 _STEP: Final = 618_033_989  # shares no factor with a power of ten
@@ -285,7 +287,8 @@ class _Maker:
         )
 
     def _exposure(self) -> str:
-        naira = self._rng.randrange(5, 3000) * 1000 + self._rng.choice((0, 0, 0, 500))
+        low, high = self._rng.choice(_LOANS)
+        naira = self._rng.randrange(low, high) * 1000 + self._rng.choice((0, 0, 0, 500))
         form = self._rng.randrange(40)
         if form == 0:
             return ""

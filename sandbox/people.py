@@ -335,6 +335,8 @@ def otp_of(bvn: str, number: int = 1) -> str:
     return f"{(first + (number - 1) * _OTP_STEP) % _OTPS:06d}"
 
 
+# How often what occurs was written down in docs/sandbox.md before any policy was tried on it, and
+# is not changed to make a policy's rates come out.
 LISTED_SHARE: Final = {
     "bvn": 0.03,
     "phone": 0.012,
@@ -344,6 +346,9 @@ LISTED_SHARE: Final = {
 }
 NEWLY_LISTED_SHARE: Final = 0.06
 CLEARED_SHARE: Final = 0.5
+
+_DEBTS: Final = ((1_000, 5_000), (5_000, 50_000), (5_000, 50_000), (50_000, 500_000))
+"""Naira of a listed debt or of a loan past due: digital loans, half of them of middling size."""
 
 _WORDS: Final = {
     "bvn": "BVN",
@@ -426,9 +431,10 @@ def karma_record(identity: str, kind: str) -> dict[str, object]:
     name, email = draw.pick(_REPORTERS)
     defaulted = FIRST_DAY - timedelta(days=draw.between(60, 2500))
     kobo = draw.pick((0, 0, 0, 50))
+    low, high = draw.pick(_DEBTS)
     return {
         "karma_identity": identity,
-        "amount_in_contention": f"{draw.between(1, 900) * 1000 + draw.below(1000)}.{kobo:02d}",
+        "amount_in_contention": f"{draw.between(low, high - 1)}.{kobo:02d}",
         "reason": draw.pick(_REASONS),
         "default_date": defaulted.isoformat(),
         "karma_type": {"karma": draw.pick(("Loan default", "Fraud", "Identity theft", "Others"))},
@@ -500,12 +506,17 @@ def _naira(draw: SeededRandom, low: int, high: int) -> Decimal:
     return Decimal(draw.between(low, high)).scaleb(2) + Decimal(draw.pick((0, 0, 0, 50)))
 
 
+def _debt(draw: SeededRandom) -> Decimal:
+    low, high = draw.pick(_DEBTS)
+    return _naira(draw, low // 100, high // 100 - 1)
+
+
 def _specified(draw: SeededRandom, person: Person, loans: Loans, day: int) -> dict[str, object]:
     today = FIRST_DAY + timedelta(days=day)
     first = FIRST_DAY - timedelta(days=draw.between(400, 2400))
     last = FIRST_DAY - timedelta(days=draw.between(3, 380))
     smallest = _naira(draw, 50, 400)
-    largest = smallest + _naira(draw, 100, 9000)
+    largest = smallest + _naira(draw, 100, 4600)
     average = ((smallest + largest) / 2 + Decimal(draw.below(100)) / 100).quantize(CENT)
     born = person.date_of_birth
     return {
@@ -525,7 +536,7 @@ def _specified(draw: SeededRandom, person: Person, loans: Loans, day: int) -> di
         "running_loans": loans.running,
         "past_due_loans": loans.past_due,
         "delayed_paid_loans": loans.delayed,
-        "past_due_loan_amount_due": _naira(draw, 20, 3000) * loans.past_due,
+        "past_due_loan_amount_due": _debt(draw) * loans.past_due,
         "logins": draw.between(1, 400),
         "first_login": stamp(first, draw),
         "last_login": stamp(last, draw),

@@ -78,6 +78,8 @@ DECISION_COLUMNS = (
     "exposure",
     "karma_amount",
     "karma_listed_by",
+    "karma_type",
+    "karma_reason",
     "karma_reporter",
     "karma_default_date",
     "past_due_amount",

@@ -7,21 +7,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
+from nightscreen.schemas.checks import Purpose
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _DIGEST_DIGITS = 12
+_THRESHOLD = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+"""A threshold named in a condition or a sentence; a regular expression's `{2,3}` is none."""
 
 Code = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+PurposeSentence = Sentence | Annotated[dict[Purpose, Sentence], Field(min_length=1)]
+"""One sentence, or one for each purpose: what is true of an applicant is not of a borrower."""
 ColumnName = Annotated[str, StringConstraints(pattern=r"^[^\s:].{0,127}$")]
+ThresholdName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 MOST_CHARACTERS = 4000
 """No condition is longer: what it may cost to evaluate is bounded by what it may say."""
 
@@ -44,15 +53,33 @@ class Decision(StrEnum):
     UNDECIDED = "undecided"
 
 
+class CarriedKind(StrEnum):
+    """What the text of a carried column is read as."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    DATE = "date"
+
+
+class CarriedColumn(BaseModel):
+    """A column of the lender's own file that conditions may name as a number or a date."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    column: ColumnName
+    type: CarriedKind = CarriedKind.TEXT
+
+
 class PolicyRule(BaseModel):
     """One rule: where `when` holds, `effect` follows and `code` says why.
 
     Attributes:
         code: the reason, in capitals; rules of different effects may share one.
         effect: what follows.
-        when: an SQL condition over the columns of `enriched`.
+        when: an SQL condition over the columns of `enriched`; `{name}` stands for a threshold.
         team: a sentence for the people who work the list.
         customer: a sentence that may be told to the customer.
+        action: what the team does next; None leaves it to what follows from the decision.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,8 +87,9 @@ class PolicyRule(BaseModel):
     code: Code
     effect: Effect
     when: Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
-    team: Sentence
-    customer: Sentence
+    team: PurposeSentence
+    customer: PurposeSentence
+    action: PurposeSentence | None = None
 
     @field_validator("when")
     @classmethod
@@ -80,7 +108,9 @@ class Policy(BaseModel):
         name: what the lender calls it.
         version: which edition of it.
         allow_sensitive: conditions on gender, marital status and state of origin are wanted.
-        carried: input columns of the lender's own that conditions may name; they are text.
+        carried: input columns of the lender's own that conditions may name and the decision list
+            shows; text unless a type is given.
+        thresholds: numbers that conditions and sentences name as `{name}`.
         rules: in the order in which their reasons are reported.
     """
 
@@ -89,13 +119,24 @@ class Policy(BaseModel):
     name: Name
     version: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     allow_sensitive: bool = False
-    carried: tuple[ColumnName, ...] = ()
+    carried: tuple[ColumnName | CarriedColumn, ...] = ()
+    thresholds: dict[ThresholdName, Annotated[Decimal, Field(allow_inf_nan=False)]] = {}
     rules: Annotated[tuple[PolicyRule, ...], Field(min_length=1, max_length=200)]
+
+    def __hash__(self) -> int:
+        """Return the digest's hash: tables of thresholds and sentences have none of their own."""
+        return hash(self.digest)
 
     @cached_property
     def digest(self) -> str:
-        """Return twelve hex digits over everything a policy says; layout and comments count not."""
-        plain = self.model_dump(mode="json")
+        """Return twelve hex digits over everything a policy says; layout and comments count not.
+
+        Entries that came later and are not used are left out: a policy that was written before
+        them keeps its digest.
+        """
+        plain = self.model_dump(mode="json", exclude_none=True)
+        if not self.thresholds:
+            del plain["thresholds"]
         canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_DIGITS]
 
@@ -104,9 +145,58 @@ class Policy(BaseModel):
         """Return `name@digest`, which each decision carries."""
         return f"{self.name}@{self.digest}"
 
+    @cached_property
+    def carried_kinds(self) -> dict[str, CarriedKind]:
+        """Return the carried columns and what each is read as."""
+        return {
+            each if isinstance(each, str) else each.column: (
+                CarriedKind.TEXT if isinstance(each, str) else each.type
+            )
+            for each in self.carried
+        }
+
+    def condition(self, rule: PolicyRule) -> str:
+        """Return a rule's condition with the thresholds in place of their names."""
+        return filled(rule.when, {name: f"{value:f}" for name, value in self.thresholds.items()})
+
+    def sentence(self, words: PurposeSentence, purpose: str | None) -> str:
+        """Return a rule's sentence for a purpose, with the thresholds in place of their names.
+
+        Where the purpose is not known, or has no sentence of its own, it is the first one.
+        """
+        said = words if isinstance(words, str) else first_for(words, purpose)
+        return filled(said, {name: f"{value:,f}" for name, value in self.thresholds.items()})
+
     def named(self) -> Mapping[str, object]:
         """Return how a manifest names the policy."""
         return {"name": self.name, "version": self.version, "digest": self.digest}
 
 
-__all__ = ["MOST_CHARACTERS", "Decision", "Effect", "Policy", "PolicyRule"]
+def first_for(words: Mapping[Purpose, str], purpose: str | None) -> str:
+    """Return the sentence of a purpose, else the first there is."""
+    found = next((said for each, said in words.items() if each.value == purpose), None)
+    return next(iter(words.values())) if found is None else found
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with thresholds in place of their names; names nobody defined stay."""
+    return _THRESHOLD.sub(lambda found: values.get(found[1], found[0]), text)
+
+
+def thresholds_named(text: str) -> set[str]:
+    """Return the thresholds that a condition or sentence names."""
+    return set(_THRESHOLD.findall(text))
+
+
+__all__ = [
+    "MOST_CHARACTERS",
+    "CarriedColumn",
+    "CarriedKind",
+    "Decision",
+    "Effect",
+    "Policy",
+    "PolicyRule",
+    "PurposeSentence",
+    "filled",
+    "thresholds_named",
+]

@@ -31,7 +31,7 @@ from nightscreen.steps.report.identities import (
     standings,
     without_answer,
 )
-from nightscreen.steps.report.news import news_of
+from nightscreen.steps.report.news import news_of, nights_of
 from nightscreen.steps.report.page import report_page
 from nightscreen.steps.report.report_json import RowTally, RunFacts, check_report, make_report
 from nightscreen.steps.results.assemble import Assembly, Chunk
@@ -178,8 +178,9 @@ def write_report(line: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     if told is not None:
         report["changes"] = told.compared.report()
         report["news"] = news_of(enriched_parts(line), told.compared).report()
+    earlier = earlier_reports(line.journal, line.batch, line.run_id)
+    report["nights"] = nights_of(report, earlier)
     if state == COMPLETED:
-        earlier = earlier_reports(line.journal, line.batch, line.run_id)
         report = hold(report, plausible(report, earlier))
     low = low_balance(report, line.settings.nights_left_notice)
     if low is not None:
@@ -245,6 +246,7 @@ def _tell(line: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -> 
         journal=line.journal,
         workspace=line.workspace,
         policy=line.policy,
+        purpose=line.wanted.purpose.value,
         checks=checks,
         whole=not line.fed_back,
     )

@@ -69,7 +69,6 @@ _KINDS: dict[str, Cell] = {
     "karma_default_date": date(2026, 1, 1),
     "evidence_as_of": datetime(2026, 1, 1, tzinfo=LAGOS),
 }
-SAMPLE: tuple[Cell, ...] = tuple(_KINDS.get(name, "text") for name in DECISION_COLUMNS)
 """A cell of each column's type; every other column is text."""
 _ENOUGH_HEADINGS = 3
 """How many of a list's headings make a row the one of headings."""
@@ -95,6 +94,12 @@ def csv_text(value: Cell) -> str:
     return escape_formula(value) if isinstance(value, str) else str(value)
 
 
+def csv_cell(text: str) -> str:
+    """Return a heading as a cell of CSV."""
+    guarded = escape_formula(text)
+    return '"' + guarded.replace('"', '""') + '"' if set(guarded) & set(',"\r\n') else guarded
+
+
 class DecisionFiles:
     """Writes `decisions.csv` and `decisions.xlsx`; both appear whole, or neither does.
 
@@ -117,7 +122,7 @@ class DecisionFiles:
 
         Args:
             summary: names and values of the first sheet.
-            listed: the rows, of the columns `DECISION_COLUMNS`.
+            listed: the rows, the columns `DECISION_COLUMNS` first.
             fixes: line, column, code and hint of rows to be fixed.
         """
         with (
@@ -125,7 +130,8 @@ class DecisionFiles:
             atomic_write(self._workbook_path) as workbook_part,
         ):
             with csv_part.open("wb") as file:
-                file.write((",".join(COLUMNS) + "\r\n").encode())
+                names = [csv_cell(name) for name in (*listed.columns, *REVIEW_COLUMNS)]
+                file.write((",".join(names) + "\r\n").encode())
                 for block in listed.blocks():
                     file.write(csv_lines(block, blanks=len(REVIEW_COLUMNS)))
             try:
@@ -142,12 +148,14 @@ class Listed:
     """A list's rows, in the order they are to have.
 
     Attributes:
-        rows: the rows in order, columns `DECISION_COLUMNS`.
+        rows: the rows in order, columns `DECISION_COLUMNS` and after them the carried ones.
         places: which of them are meant, ascending.
+        columns: the names of their columns.
     """
 
     rows: SortedFile
     places: NDArray[np.int64]
+    columns: Sequence[str] = DECISION_COLUMNS
 
     def blocks(self) -> Iterator[pa.Table]:
         """Yield the rows in order, some at a time."""
@@ -156,11 +164,12 @@ class Listed:
     def only(self, decision: Decision) -> Listed:
         """Return the rows of one decision, in the same order."""
         mine = self.rows.having("decision", decision.value)
-        return Listed(self.rows, np.intersect1d(self.places, mine, assume_unique=True))
+        places = np.intersect1d(self.places, mine, assume_unique=True)
+        return Listed(self.rows, places, self.columns)
 
     def part(self, start: int, rows: int) -> Listed:
         """Return some rows on end."""
-        return Listed(self.rows, self.places[start : start + rows])
+        return Listed(self.rows, self.places[start : start + rows], self.columns)
 
 
 def _write_workbook(
@@ -213,7 +222,7 @@ def _write_frame(
     frame = _Frame(xlsxwriter.Workbook(str(path), options))
     frame.write_summary(summary)
     for name, listed in sheets:
-        frame.add_list(name, len(listed.places))
+        frame.add_list(name, len(listed.places), listed.columns)
     frame.add_fixes(fixes)
     frame.close()
 
@@ -241,14 +250,15 @@ class _Frame:
             sheet.write_string(number, 0, name, self._bold)
             self._write_cell(sheet, number, 1, value)
 
-    def add_list(self, name: str, rows: int) -> None:
+    def add_list(self, name: str, rows: int, columns: Sequence[str]) -> None:
         """Add a list of so many rows, with one row that has the style of each column."""
-        sheet = self._add_sheet(name, COLUMNS)
-        for column, value in enumerate(SAMPLE):
-            self._write_cell(sheet, 1, column, value)
+        headings = (*columns, *REVIEW_COLUMNS)
+        sheet = self._add_sheet(name, headings)
+        for column, heading in enumerate(columns):
+            self._write_cell(sheet, 1, column, _KINDS.get(heading, "text"))
         last = max(rows, 1)
-        sheet.autofilter(0, 0, last, len(COLUMNS) - 1)
-        column = COLUMNS.index("reviewer_decision")
+        sheet.autofilter(0, 0, last, len(headings) - 1)
+        column = headings.index("reviewer_decision")
         choice = {"validate": "list", "source": _WORDS_TO_CHOOSE, "ignore_blank": True}
         sheet.data_validation(1, column, last, column, choice)
 
@@ -274,7 +284,7 @@ class _Frame:
         sheet = self._book.add_worksheet(name)
         for number, column in enumerate(columns):
             sheet.set_column(number, number, _WIDE.get(column, _WIDTH), self._format_of(column))
-            sheet.write_string(0, number, column, self._bold)
+            sheet.write_string(0, number, escape_formula(column), self._bold)
         sheet.freeze_panes(1, 2 if "customer_id" in columns else 0)
         return sheet
 

@@ -7,11 +7,20 @@ how rules fit together in `policy_logic`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from nightscreen.schemas.policy import Effect, Policy, PolicyRule
+from nightscreen.schemas.policy import (
+    CarriedColumn,
+    CarriedKind,
+    Effect,
+    Policy,
+    PolicyRule,
+    filled,
+    thresholds_named,
+)
 from nightscreen.steps.policy.columns import known_columns, outputs_of_a_decision, suggestion
 from nightscreen.steps.policy.conditions import CheckedCondition, check_condition, empty_rows
 from nightscreen.steps.policy.engine import locked_engine
@@ -23,6 +32,8 @@ if TYPE_CHECKING:
 
 _TOP = tuple(Policy.model_fields)
 _RULE = tuple(PolicyRule.model_fields)
+CONTACTS = frozenset({"phone", "email"})
+"""Columns that a policy may carry onto the list though screening knows them."""
 _SENTENCES = {
     "team": "the sentence for the team is missing: say what it means and what to do",
     "customer": "the sentence for the customer is missing: say what they may be told",
@@ -72,9 +83,10 @@ def check_policy(text: str) -> Checked:
         line, message = source.fault
         return Checked(None, (Mistake(line, "", message),))
     found = sorted(set(_shape_mistakes(source)))
+    found += _threshold_mistakes(source)
     rules, carried, sensitive = _sound_rules(source)
     conditions = _checked_conditions(rules, carried, allow_sensitive=sensitive)
-    found += _condition_mistakes(source, conditions)
+    found += _condition_mistakes(source, rules, conditions)
     found += _logic_mistakes(source, rules, conditions)
     if found:
         return Checked(None, tuple(sorted(set(found))))
@@ -84,8 +96,12 @@ def check_policy(text: str) -> Checked:
 
 def check_rules(policy: Policy) -> tuple[CheckedCondition, ...] | str:
     """Return the checked conditions of a policy that did not come from a file, or what is wrong."""
-    rules = dict(enumerate(policy.rules))
-    found = _checked_conditions(rules, policy.carried, allow_sensitive=policy.allow_sensitive)
+    rules = {
+        number: rule.model_copy(update={"when": policy.condition(rule)})
+        for number, rule in enumerate(policy.rules)
+    }
+    carried = policy.carried_kinds
+    found = _checked_conditions(rules, carried, allow_sensitive=policy.allow_sensitive)
     for number, rule in rules.items():
         for finding in found[number].findings:
             return f"the rule {rule.code} {finding.message}"
@@ -95,7 +111,7 @@ def check_rules(policy: Policy) -> tuple[CheckedCondition, ...] | str:
 
 
 def _checked_conditions(
-    rules: Mapping[int, PolicyRule], carried: tuple[str, ...], *, allow_sensitive: bool
+    rules: Mapping[int, PolicyRule], carried: Mapping[str, CarriedKind], *, allow_sensitive: bool
 ) -> dict[int, CheckedCondition]:
     with locked_engine() as connection:
         connection.register("rows", empty_rows(carried))
@@ -134,16 +150,62 @@ def _shape_mistakes(source: PolicyText) -> Iterator[Mistake]:
                 yield from _model_mistake(source, each["loc"], words)
 
 
+def _carried(document: Mapping[str, Any]) -> Iterator[tuple[str, CarriedKind]]:
+    """Yield the carried columns that can be read, and what each is to be read as."""
+    listed = document.get("carried", [])
+    for each in listed if isinstance(listed, list) else []:
+        if isinstance(each, str):
+            yield each, CarriedKind.TEXT
+            continue
+        try:
+            column = CarriedColumn.model_validate(each)
+        except ValidationError:
+            continue
+        yield column.column, column.type
+
+
 def _carried_mistakes(source: PolicyText) -> Iterator[Mistake]:
-    carried = source.document.get("carried", [])
-    for name in carried if isinstance(carried, list) else []:
-        if str(name) in known_columns() or str(name) in outputs_of_a_decision():
+    """Yield carried columns that are the results' own; contacts may be carried onto the list."""
+    for name, kind in _carried(source.document):
+        plain = kind is CarriedKind.TEXT and name in CONTACTS
+        if not plain and (name in known_columns() or name in outputs_of_a_decision()):
             yield Mistake(
                 source.top.line("carried"),
                 "",
                 f"carried: {name} is a column of the results; a carried column of that name is "
                 f"renamed input_{name}",
             )
+
+
+def _threshold_mistakes(source: PolicyText) -> Iterator[Mistake]:
+    """Yield thresholds that are named and not defined, or defined and named nowhere."""
+    thresholds = source.document.get("thresholds", {})
+    defined = set(thresholds) if isinstance(thresholds, dict) else set()
+    rules = source.document.get("rules")
+    used: set[str] = set()
+    for number, entries in enumerate(rules if isinstance(rules, list) else []):
+        for entry, text in _texts(entries):
+            named = thresholds_named(text)
+            used |= named
+            for name in sorted(named - defined):
+                near = suggestion(name, defined)
+                yield Mistake(
+                    source.rule(number).line(entry),
+                    _rule_name(entries, number),
+                    f"{{{name}}} is no threshold{near}; define it under [thresholds]",
+                )
+    for name in sorted(defined - used):
+        line = source.top.line(name)
+        yield Mistake(line, "", f"the threshold {name} is named by no rule; remove it")
+
+
+def _texts(entries: object) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a rule that may name thresholds, each with its entry."""
+    for entry in ("when", *_SENTENCES, "action") if isinstance(entries, dict) else ():
+        value = entries.get(entry)
+        for text in value.values() if isinstance(value, dict) else (value,):
+            if isinstance(text, str):
+                yield entry, text
 
 
 def _rule_mistakes(source: PolicyText, number: int, entries: object) -> Iterator[Mistake]:
@@ -188,17 +250,27 @@ def _model_mistake(
         yield Mistake(source.rule(number).line(name), rule, f"{name}: {words}")
 
 
-def _sound_rules(source: PolicyText) -> tuple[dict[int, PolicyRule], tuple[str, ...], bool]:
-    """Return the rules whose condition can be read, though other entries may be wrong."""
+def _sound_rules(
+    source: PolicyText,
+) -> tuple[dict[int, PolicyRule], dict[str, CarriedKind], bool]:
+    """Return the rules whose condition can be read, though other entries may be wrong.
+
+    Their thresholds stand in place of their names.
+    """
     rules: dict[int, PolicyRule] = {}
     listed = source.document.get("rules")
+    thresholds = source.document.get("thresholds", {})
+    values = {
+        name: f"{Decimal(value):f}"
+        for name, value in (thresholds.items() if isinstance(thresholds, dict) else ())
+        if isinstance(value, int | Decimal) and not isinstance(value, bool)
+    }
     for number, entries in enumerate(listed if isinstance(listed, list) else []):
         rule = _readable(entries, number)
         if rule is not None:
-            rules[number] = rule
-    carried = source.document.get("carried", [])
-    names = tuple(map(str, carried)) if isinstance(carried, list) else ()
-    return rules, names, source.document.get("allow_sensitive") is True
+            rules[number] = rule.model_copy(update={"when": filled(rule.when, values)})
+    allow_sensitive = source.document.get("allow_sensitive") is True
+    return rules, dict(_carried(source.document)), allow_sensitive
 
 
 def _readable(entries: object, number: int) -> PolicyRule | None:
@@ -222,15 +294,17 @@ def _readable(entries: object, number: int) -> PolicyRule | None:
 
 
 def _condition_mistakes(
-    source: PolicyText, conditions: Mapping[int, CheckedCondition]
+    source: PolicyText,
+    rules: Mapping[int, PolicyRule],
+    conditions: Mapping[int, CheckedCondition],
 ) -> Iterator[Mistake]:
     for number, condition in conditions.items():
         entries = source.document["rules"][number]
         first = source.rule(number).line("when")
         written = str(entries["when"])
-        lead = len(written) - len(written.lstrip())
+        lead = written[: len(written) - len(written.lstrip())].count("\n")
         for finding in condition.findings:
-            line = first + written[: lead + finding.at].count("\n")
+            line = first + lead + rules[number].when[: finding.at].count("\n")
             yield Mistake(line, _rule_name(entries, number), finding.message)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, BvnDetails
 from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Purpose, Source
 from nightscreen.schemas.enriched import BVN_FIELDS, CHECK_FIELDS, COST, DECISION_FIELDS, SIGNALS
+from nightscreen.schemas.policy import CarriedKind
 from nightscreen.schemas.rows import INSTANT, KNOWN_COLUMNS, row_schema
 
 if TYPE_CHECKING:
@@ -157,6 +159,50 @@ def suggestion(word: str, among: Iterable[str]) -> str:
     if not near:
         near = [each for each in known if each.endswith(f"_{word.casefold()}")][:1]
     return f"; did you mean {near[0]}?" if near else ""
+
+
+CARRIED_TYPES = {
+    CarriedKind.TEXT: pa.string(),
+    CarriedKind.NUMBER: pa.decimal128(18, 6),
+    CarriedKind.DATE: pa.date32(),
+}
+"""What conditions see a carried column as; a number keeps six places, and is no float."""
+_LARGEST = Decimal(10) ** 12
+
+
+def carried_column(table: pa.Table, name: str, kind: CarriedKind) -> pa.ChunkedArray | pa.Array:
+    """Return a column of the lender's own, read as the policy says; what cannot be is null."""
+    column = fitted(table, name, pa.string())
+    if kind is CarriedKind.TEXT:
+        return column
+    read = _number if kind is CarriedKind.NUMBER else _date
+    encoded = column.dictionary_encode()
+    chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
+    found = [
+        pa.array([read(word) for word in chunk.dictionary.to_pylist()], CARRIED_TYPES[kind]).take(
+            chunk.indices
+        )
+        for chunk in chunks
+    ]
+    return pa.chunked_array(found, CARRIED_TYPES[kind])
+
+
+def _number(text: str | None) -> Decimal | None:
+    """Return the number that a text is, thousands set apart by commas or not."""
+    try:
+        value = Decimal((text or "").replace(",", "").removeprefix("₦").strip())
+    except InvalidOperation:
+        return None
+    sound = value.is_finite() and abs(value) < _LARGEST
+    return value.quantize(Decimal("0.000001")) if sound else None
+
+
+def _date(text: str | None) -> date | None:
+    """Return the day that a text begins with, as YYYY-MM-DD."""
+    try:
+        return date.fromisoformat((text or "").strip()[:10])
+    except ValueError:
+        return None
 
 
 def fitted(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.steps.policy.columns import (
+    CARRIED_TYPES,
     PURPOSE,
     SENSITIVE,
     check_columns,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from nightscreen.schemas.checks import Check
+    from nightscreen.schemas.policy import CarriedKind
     from nightscreen.steps.policy.sql import Node
 
 _EXTRA = "ecosystem_extra"
@@ -75,18 +77,23 @@ class CheckedCondition:
         return frozenset(known[name] for name in self.columns if name in known)
 
 
-def column_types(carried: tuple[str, ...]) -> dict[str, pa.DataType]:
+def column_types(carried: Mapping[str, CarriedKind]) -> dict[str, pa.DataType]:
     """Return every column conditions may name, those the policy says the input carries included."""
-    return {**dict.fromkeys(carried, pa.string()), **known_columns()}
+    own = {name: CARRIED_TYPES[kind] for name, kind in carried.items()}
+    return {**own, **known_columns()}
 
 
-def empty_rows(carried: tuple[str, ...]) -> pa.Table:
+def empty_rows(carried: Mapping[str, CarriedKind]) -> pa.Table:
     """Return a table of all columns without a row, to find the types of conditions with."""
     return pa.schema(list(column_types(carried).items())).empty_table()
 
 
 def check_condition(
-    connection: DuckDBPyConnection, when: str, *, carried: tuple[str, ...], allow_sensitive: bool
+    connection: DuckDBPyConnection,
+    when: str,
+    *,
+    carried: Mapping[str, CarriedKind],
+    allow_sensitive: bool,
 ) -> CheckedCondition:
     """Check one condition.
 

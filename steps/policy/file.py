@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ DEFAULT_POLICY = Path(__file__).parents[2] / "data" / "policy.toml"
 _MOST_BYTES = 1_000_000
 _RULES = "rules"
 _HEADER = re.compile(r"^\s*\[\[\s*(?:rules|\"rules\"|'rules')\s*\]\]")
-_KEY = re.compile(r"^\s*[\"']?([A-Za-z0-9_-]+)[\"']?\s*=\s*(.*)$")
+_KEY = re.compile(r"^\s*[\"']?([A-Za-z0-9_-]+)[\"']?(?:\.[A-Za-z0-9_-]+)*\s*=\s*(.*)$")
 _QUOTES = re.compile(r"'''|\"\"\"")
 
 
@@ -83,7 +84,7 @@ def parse(text: str) -> PolicyText:
     """Read a policy's TOML and note where everything stands."""
     top, rules = _places(text)
     try:
-        return PolicyText(tomllib.loads(text), top, rules)
+        return PolicyText(tomllib.loads(text, parse_float=Decimal), top, rules)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
         last = max(len(text.splitlines()), 1)

@@ -12,8 +12,14 @@ from nightscreen.schemas.checks import CONSENT_GATED, Check
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.enriched import ACCOUNT_BVNS, SIGNALS
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.policy import Decision, Effect, Policy
-from nightscreen.steps.privacy.lookup_subject import changes_of, newest_row, subjects_of
+from nightscreen.schemas.policy import Policy, PolicyRule
+from nightscreen.steps.privacy.lookup_subject import (
+    changes_of,
+    newest_row,
+    row_table,
+    subjects_of,
+)
+from nightscreen.steps.results.decide import APPLIES, judge_rules
 from nightscreen.steps.results.decision_list import missing_checks
 from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED, Compare, evidence_digest
 from nightscreen.storage.clock import MICROS, instant_text, to_micros
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.customers import Customers
     from nightscreen.storage.journal.reviews import Reviews
+    from nightscreen.storage.journal.runs import RunRecord
     from nightscreen.storage.journal.subject_data import HeldCall
 
 DAY = 86_400 * MICROS
@@ -37,16 +44,9 @@ _LISTING_FIELDS = (
     "karma_type",
     "amount_in_contention",
     "default_date",
+    "reason",
     "reporting_entity_name",
 )
-
-_EFFECTS = {
-    Decision.DECLINE.value: frozenset(Effect),
-    Decision.REVIEW.value: frozenset({Effect.REVIEW, Effect.NOTE}),
-    Decision.APPROVE.value: frozenset({Effect.APPROVE, Effect.NOTE}),
-    Decision.UNDECIDED.value: frozenset({Effect.NOTE}),
-}
-"""Effects of rules that can have applied where a decision was made."""
 
 
 def lawful_basis(check: str) -> str:
@@ -75,7 +75,7 @@ def explain(
         "run_id": None if run is None else run.run_id,
         "screened_at": None if run is None else instant_text(run.finished_at or run.started_at),
         "decision": None if row is None else row["decision"],
-        "reasons": [] if row is None else reasons(row["decision"], row["reasons"] or [], text),
+        "reasons": [] if run is None else reasons(run, person.customer_id, text),
         "policy": policy,
         "policy_kept": text is not None,
         "missing_checks": {} if row is None else missing_checks(row),
@@ -91,25 +91,46 @@ def explain(
     }
 
 
-def reasons(decision: str, codes: Sequence[str], policy_text: str | None) -> list[dict[str, Any]]:
-    """Return each reason code with the rules that bear it and can have applied, in full.
+def reasons(run: RunRecord, customer_id: str, policy_text: str | None) -> list[dict[str, Any]]:
+    """Return each reason of a row's decision with the rules that applied, decisive ones first.
 
-    A rule that outranks the decision cannot: it would have made another one.
+    Which of the rules under one code applied is found by judging the row again, by the policy that
+    decided it; what its sentences say is what they say for the run's purpose.
     """
-    effects = _EFFECTS.get(decision, _EFFECTS[Decision.DECLINE.value])
+    table = row_table(run, customer_id)
+    if table is None or not table.num_rows:
+        return []
+    row = table.select(["decision", "reasons"]).to_pylist()[0]
+    applied: list[PolicyRule] = []
     policy = None if policy_text is None else Policy.model_validate_json(policy_text)
-    rules = () if policy is None else policy.rules
+    if policy is not None:
+        said = judge_rules(table, policy, purpose=run.purpose)[0]
+        applied = [rule for rule, word in zip(policy.rules, said, strict=False) if word == APPLIES]
+    codes = row["reasons"] or []
+    decisive = [rule.code for rule in applied if rule.effect.value == row["decision"]]
     return [
         {
             "code": code,
+            "decisive": code in decisive,
             "rules": [
-                rule.model_dump(mode="json")
-                for rule in rules
-                if rule.code == code and rule.effect in effects
+                rule_words(policy, rule, run.purpose)
+                for rule in applied
+                if policy is not None and rule.code == code
             ],
         }
-        for code in codes
+        for code in sorted(codes, key=lambda code: code not in decisive)
     ]
+
+
+def rule_words(policy: Policy, rule: PolicyRule, purpose: str | None) -> dict[str, Any]:
+    """Return a rule as it stood for a purpose, with its thresholds in place."""
+    return {
+        "effect": rule.effect.value,
+        "when": policy.condition(rule),
+        "team": policy.sentence(rule.team, purpose),
+        "customer": policy.sentence(rule.customer, purpose),
+        "action": None if rule.action is None else policy.sentence(rule.action, purpose),
+    }
 
 
 def shared_signals(row: Mapping[str, Any]) -> dict[str, int]:

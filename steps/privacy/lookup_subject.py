@@ -25,6 +25,8 @@ from nightscreen.storage.quarantine import unescape_formula
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.customers import Customers
     from nightscreen.storage.journal.runs import RunRecord
@@ -77,19 +79,24 @@ def lookup_subject(
     return found
 
 
-def find_row(run: RunRecord, customer_id: str) -> dict[str, Any] | None:
-    """Return a customer's enriched row of a run; None where it has none or its files are gone."""
+def row_table(run: RunRecord, customer_id: str) -> pa.Table | None:
+    """Return a customer's enriched row of a run as a table; None where its files are gone."""
     parts = sorted((Path(run.folder) / "enriched").glob("part-*.parquet"))
     if not parts:
         return None
     dataset = ds.dataset([str(part) for part in parts], format="parquet")
     table = dataset.scanner(filter=ds.field("customer_id") == customer_id).head(1)
-    rows: list[dict[str, Any]] = table.to_pylist()
-    if not rows:
-        return None
-    if CUSTOMER_EXPOSURE in rows[0]:
-        rows[0]["exposure"] = rows[0][CUSTOMER_EXPOSURE]
-    return rows[0]
+    if CUSTOMER_EXPOSURE in table.column_names:
+        place = table.column_names.index("exposure")
+        table = table.set_column(place, "exposure", table[CUSTOMER_EXPOSURE])
+    return table
+
+
+def find_row(run: RunRecord, customer_id: str) -> dict[str, Any] | None:
+    """Return a customer's enriched row of a run; None where it has none or its files are gone."""
+    table = row_table(run, customer_id)
+    rows: list[dict[str, Any]] = [] if table is None else table.to_pylist()
+    return rows[0] if rows else None
 
 
 def newest_row(person: Subject) -> tuple[RunRecord, dict[str, Any]] | None:

@@ -43,6 +43,33 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Lines:
+    """Small lines, one under the other, each on a scale of its own from zero.
+
+    Attributes:
+        labels: what each line is.
+        figures: its last value as people read it.
+        values: of each line, from the oldest to the newest; None where it is not known.
+    """
+
+    kind: ClassVar = "lines"
+    labels: Sequence[str]
+    figures: Sequence[str]
+    values: Sequence[Sequence[float | None]]
+
+    def points(self, line: int) -> str:
+        """Return the known values of a line as points of a drawing 100 wide and 20 high."""
+        values = self.values[line]
+        highest = max((each for each in values if each is not None), default=0) or 1
+        step = 100 / max(len(values) - 1, 1)
+        return " ".join(
+            f"{place * step:.4g},{20 - 18 * each / highest:.4g}"
+            for place, each in enumerate(values)
+            if each is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Bars:
     """Stacked bars, one under the other.
 
@@ -171,4 +198,4 @@ class Ranges:
         return at(mid), at(slow), at(slowest)
 
 
-Chart = Bars | Curve | Ranges
+Chart = Bars | Curve | Lines | Ranges

@@ -10,7 +10,7 @@ from nightscreen.steps.report.format import untight
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nightscreen.steps.report.charts import Bars, Chart, Ranges
+    from nightscreen.steps.report.charts import Bars, Chart, Lines, Ranges
 
 _NARROW = 3
 
@@ -79,7 +79,7 @@ class Section:
     notes: Sequence[str] = field(default=())
 
 
-def spoken(chart: Bars | Ranges) -> str:
+def spoken(chart: Bars | Lines | Ranges) -> str:
     """Return the numbers of a chart, a sentence for each label."""
     return " ".join(
         f"{label}: {untight(figure)}."

@@ -41,6 +41,15 @@ DECISIONS = {
     "undecided": "Undecided",
     "approve": "Approve",
 }
+_OF_BORROWERS = {"decline": "No new money", "approve": "Nothing against"}
+"""In a portfolio nobody applies: declined is who gets no new money until it is cleared."""
+BASES = {
+    "with_history": "With a history",
+    "no_history": "No history found",
+    "no_consent": "No consent",
+    "not_asked": "Not asked for",
+    "not_answered": "No answer yet",
+}
 STATUSES = {
     "off": "not asked for",
     "ineligible": "identifier absent",
@@ -84,6 +93,11 @@ NOTHING = "none"
 _SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
 _TIGHT = {"trillion": "tn", "billion": "bn", "million": "m"}
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+
+
+def decision_titles(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return the decisions as people read them for a run's purpose, those to act on first."""
+    return DECISIONS | (_OF_BORROWERS if report["purpose"] == "portfolio" else {})
 
 
 def naira(text: str | None) -> str:

@@ -20,11 +20,13 @@ from nightscreen.steps.report.coverage import ExposureTotal, kobo_text, together
 from nightscreen.steps.results.customer_rows import customer_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from nightscreen.steps.results.changes import ChangeSet
 
+NIGHTS = 14
+"""How many nights the report shows side by side."""
 _BLOCK_ROWS = 65_536
 _KINDS, _DECISIONS = tuple(ChangeKind), tuple(Decision)
 _NEW_LISTING = _KINDS.index(ChangeKind.NEW_LISTING)
@@ -100,3 +102,29 @@ def news_of(parts: Sequence[Path], compared: ChangeSet) -> News:
     if start != len(compared.change):
         raise ValueError(f"{start} enriched rows, but {len(compared.change)} were compared")
     return news
+
+
+def nights_of(
+    report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the last nights of a batch, tonight's included and last: decisions, listings, cost.
+
+    Args:
+        report: tonight's.
+        earlier: reports of the batch's other runs, newest first; of these only finished nights
+            count that were published or could be.
+    """
+    before = report["started_at"]
+    kept = [each for each in earlier if each["publishable"] and each["started_at"] < before]
+    return [_night(each) for each in [*reversed(kept[: NIGHTS - 1]), report]]
+
+
+def _night(report: Mapping[str, Any]) -> dict[str, Any]:
+    listings = (report.get("news") or {}).get("new_listings")
+    return {
+        "run_id": report["run_id"],
+        "started_at": report["started_at"],
+        "decisions": dict(report["decisions"]),
+        "new_listings": None if listings is None else listings["rows"],
+        "cost": report["cost"]["total"],
+    }

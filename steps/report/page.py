@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from nightscreen.steps.report import money, risk
+from nightscreen.steps.report import decided_sections, money, risk
 from nightscreen.steps.report.format import plain
-from nightscreen.steps.report.summary_section import attention, subtitle, tiles, verdict
+from nightscreen.steps.report.summary_section import (
+    attention,
+    links,
+    subtitle,
+    tiles,
+    verdict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +38,8 @@ def words(name: str) -> str:
 def report_page(report: Mapping[str, Any]) -> str:
     """Return the page as HTML; the same bytes for the same report."""
     sections = (
+        decided_sections.reasons(report),
+        decided_sections.groups(report),
         risk.decisions(report),
         risk.coverage(report),
         money.money(report),
@@ -41,11 +49,16 @@ def report_page(report: Mapping[str, Any]) -> str:
         risk.findings(report),
         money.provenance(report),
     )
-    opening = (risk.decision_picture(report), money.limit_picture(report))
+    opening = (
+        risk.decision_picture(report),
+        decided_sections.nights_picture(report),
+        money.limit_picture(report),
+    )
     return laid_out(
         title=report["batch"],
         subtitle=subtitle(report),
         verdict=verdict(report),
+        links=links(report),
         attention=attention(report),
         tiles=tiles(report),
         opening=[each for each in opening if each is not None],
@@ -58,6 +71,7 @@ def laid_out(
     title: str,
     subtitle: Sequence[str],
     verdict: RunVerdict,
+    links: Sequence[tuple[str, str]] = (),
     attention: Sequence[str],
     tiles: Sequence[Tile],
     opening: Sequence[Picture],
@@ -75,6 +89,7 @@ def laid_out(
         batch=title,
         subtitle=subtitle,
         verdict=verdict,
+        links=links,
         attention=attention,
         tiles=tiles,
         opening=opening,

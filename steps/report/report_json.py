@@ -17,6 +17,7 @@ from nightscreen.schemas.money import MICRO, naira_text
 from nightscreen.schemas.plan import AgeEffect, CheckCounts, LookupStatus
 from nightscreen.schemas.policy import Decision
 from nightscreen.steps.report.coverage import Coverage
+from nightscreen.steps.report.decided import Decided
 from nightscreen.storage.clock import MICROS, instant_text
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class RowTally:
     exposure_unknown_rows: int = 0
     shared_micro: Counter[Check] = field(default_factory=Counter)
     coverage: Coverage = field(default_factory=Coverage)
+    decided: Decided = field(default_factory=Decided)
     asked: dict[Check, Counter[str]] = field(
         default_factory=lambda: {check: Counter() for check in Check}
     )
@@ -66,6 +68,7 @@ class RowTally:
         """Enter a chunk of enriched rows; exposure is summed in naira as it stands there."""
         self.rows += table.num_rows
         self.coverage.take(table)
+        self.decided.take(table)
         for check in Check:
             status = table[f"{check.value}_status"]
             _count(self.statuses[check], status)
@@ -250,6 +253,10 @@ def make_report(
         },
         "exposure": exposure_report(rows),
         "decisions": dict(sorted(rows.decisions.items())),
+        "evidence": rows.decided.evidence(),
+        "reasons": rows.decided.reasons(),
+        "groups": rows.decided.by_group(),
+        "nights": [],
         "changes": {},
         "news": None,
         "findings": dict(facts.findings),

@@ -14,10 +14,10 @@ from nightscreen.steps.report.components import Picture, Section, Table, spoken
 from nightscreen.steps.report.format import (
     CAUSES,
     CHECKS,
-    DECISIONS,
     STATUSES,
     count,
     days_old,
+    decision_titles,
     moment,
     naira,
     naira_tight,
@@ -61,7 +61,9 @@ def decision_picture(report: Mapping[str, Any]) -> Picture | None:
         return None
     by_naira = Decimal(report["exposure"]["total"]) > 0
     size, unit = _size(by_naira=by_naira), "exposure" if by_naira else "customers"
-    decisions = [(title, news["decisions"][word]) for word, title in DECISIONS.items()]
+    decisions = [
+        (title, news["decisions"][word]) for word, title in decision_titles(report).items()
+    ]
     kept = [size(each) - size(each["turned"]) - size(each["first"]) for _, each in decisions]
     turned = [size(each["turned"]) for _, each in decisions]
     first = [size(each["first"]) for _, each in decisions]
@@ -102,7 +104,7 @@ def decisions(report: Mapping[str, Any]) -> Section | None:
     if not news or not report["rows"]["screened"]:
         return None
     rows = []
-    for word, title in DECISIONS.items():
+    for word, title in decision_titles(report).items():
         each = news["decisions"][word]
         rows.append(
             [

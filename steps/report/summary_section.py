@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.stops import WHY
 from nightscreen.steps.report.components import Tile
+from nightscreen.steps.report.decided import WITH_HISTORY
 from nightscreen.steps.report.format import (
+    BASES,
     CAUSES,
     CHECKS,
     NEXT,
@@ -68,6 +70,7 @@ def verdict(report: Mapping[str, Any]) -> RunVerdict:
         return RunVerdict(f"Test mode: not one row was screened; {end}", more, "bad", loud=True)
     word, answered = _word(report), _answered(report)
     more = [_stop(report)] if report["state"] != "completed" else []
+    more += _blind_approvals(report)
     whole = word == "Complete" and report["publishable"]
     tone = "good" if whole else "bad" if word == "Nothing answered" else "warn"
     return RunVerdict(f"{word}: {answered}; {end}", more, tone)
@@ -113,8 +116,73 @@ def _answered(report: Mapping[str, Any]) -> str:
         )
     if not due:
         return f"none of {some(rows['screened'], 'row')} has an answer due"
+    if answered == due and report["state"] == "completed" and report.get("evidence"):
+        return _checked(report)
     unit = "due row" if report.get("coverage") else "lookup"
     return f"{count(answered)} of {some(due, unit)} answered"
+
+
+def _checked(report: Mapping[str, Any]) -> str:
+    """Return how many customers were checked, and on how little some of them."""
+    rows = report["rows"]
+    said = [f"{some(rows.get('customers', rows['screened']), 'customer')} checked"]
+    without = without_history(report)
+    if without["rows"]:
+        said.append(f"{count(without['rows'])} of them without credit history")
+    undecided = report["decisions"].get("undecided", 0)
+    if undecided:
+        said.append(f"{count(undecided)} undecided")
+    return ", ".join(said)
+
+
+def without_history(report: Mapping[str, Any], decision: str = "") -> dict[str, Any]:
+    """Return customers and naira decided without a credit history, by why there is none.
+
+    Only where a history was to be looked up at all; a run without that check has none by intent.
+    """
+    bases: dict[str, dict[str, Any]] = {}
+    evidence = report.get("evidence") or {} if "ecosystem" in report["checks"] else {}
+    for word, parts in evidence.items():
+        for basis, weight in parts.items():
+            if basis != WITH_HISTORY and decision in ("", word):
+                bases[basis] = _sum(bases.get(basis), weight)
+    total: dict[str, Any] = {"rows": 0, "exposure": "0.00", "unknown_rows": 0}
+    for weight in bases.values():
+        total = _sum(total, weight)
+    return {**total, "bases": bases}
+
+
+def _sum(one: Mapping[str, Any] | None, other: Mapping[str, Any]) -> dict[str, Any]:
+    if one is None:
+        return dict(other)
+    return {
+        "rows": one["rows"] + other["rows"],
+        "exposure": f"{Decimal(one['exposure']) + Decimal(other['exposure']):.2f}",
+        "unknown_rows": one["unknown_rows"] + other["unknown_rows"],
+    }
+
+
+def _blind_approvals(report: Mapping[str, Any]) -> list[str]:
+    """Return the sentence on approvals that rest on no credit history, where there are any."""
+    without = without_history(report, "approve")
+    if not without["rows"]:
+        return []
+    customers = some(without["rows"], "customer")
+    return [f"Approved without credit history: {naira_short(without['exposure'])}, {customers}."]
+
+
+def links(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return addresses and names of what lies beside the report."""
+    files = report["files"]
+    found = [
+        (name, f"The list to work on ({name}, {count(files[name] or 0)} rows)")
+        for name in ("decisions.xlsx", "decisions.csv")
+        if name in files
+    ]
+    quarantined = report["rows"]["quarantined"]
+    if quarantined:
+        found.append(("quarantine.csv", f"Quarantine ({some(quarantined, 'row')})"))
+    return [*found, ("./", "The run's folder")]
 
 
 def _stop(report: Mapping[str, Any]) -> str:
@@ -166,6 +234,7 @@ def subtitle(report: Mapping[str, Any]) -> list[str]:
 def tiles(report: Mapping[str, Any]) -> list[Tile]:
     """Return the figures of the first screen, in the order a head of risk asks for them."""
     found = [
+        _approved(report),
         _not_screened(report),
         _fresh(report),
         _new_listings(report),
@@ -195,6 +264,31 @@ def weight_notes(weight: Mapping[str, Any]) -> list[str]:
     unknown = weight["unknown_rows"]
     more = f"; the exposure of {count(unknown)} is not known" if unknown else ""
     return [f"{some(weight['rows'], 'customer')}{more}"]
+
+
+def _approved(report: Mapping[str, Any]) -> Tile | None:
+    """Return what was approved on no credit history, and why there was none."""
+    evidence = report.get("evidence")
+    if not evidence or "ecosystem" not in report["checks"]:
+        return None
+    approved = [*evidence.get("approve", {}).values()]
+    rows = sum(each["rows"] for each in approved)
+    without = without_history(report, "approve")
+    notes = [f"of {some(rows, 'approved customer')}, none"]
+    if without["rows"]:
+        customers = some(without["rows"], "customer")
+        notes = [f"{customers}, {share(without['rows'], rows)} of all approved"]
+    notes += [
+        f"{BASES[basis]}: {weight_words(weight)}, {some(weight['rows'], 'customer')}"
+        for basis, weight in without["bases"].items()
+    ]
+    with_it = evidence.get("approve", {}).get(WITH_HISTORY)
+    if with_it:
+        notes.append(
+            f"With a history: {weight_words(with_it)}, {some(with_it['rows'], 'customer')}"
+        )
+    label = "Approved without credit history"
+    return Tile(label, weight_words(without), notes, "warn" if without["rows"] else "")
 
 
 def _not_screened(report: Mapping[str, Any]) -> Tile | None:
@@ -245,7 +339,9 @@ def _new_listings(report: Mapping[str, Any]) -> Tile | None:
     if not news or "karma" not in report["checks"]:
         return None
     weight, first = news["new_listings"], news["listed_at_first_sight"]
-    notes = weight_notes(weight) if weight["rows"] else ["No customer known before was listed anew"]
+    notes = (
+        weight_notes(weight) if weight["rows"] else ["No existing customer was newly blacklisted"]
+    )
     if Decimal(weight["in_contention"]):
         notes.append(f"Others claim {naira_short(weight['in_contention'])} from them")
     if first["rows"]:
@@ -269,8 +365,9 @@ def _flagged(report: Mapping[str, Any]) -> Tile | None:
     elif decline["first"]["rows"]:
         notes.append(f"New, decided for the first time: {weight_words(decline['first'])}")
     value = weight_words(decline)
+    label = "No new money until cleared" if report["purpose"] == "portfolio" else "To decline"
     said = f"{some(decline['rows'], 'customer')}" if decline["rows"] else "No customer"
-    return Tile("Exposure to decline", value, [said, *notes])
+    return Tile(f"Exposure: {label[:1].lower()}{label[1:]}", value, [said, *notes])
 
 
 def _spent(report: Mapping[str, Any]) -> Tile:
@@ -350,6 +447,8 @@ def _anomalies(report: Mapping[str, Any]) -> Tile:
     notes = [drift]
     if explained:
         notes.append(f"{naira(str(explained))} explained by calls in doubt")
+    if not seen and balance["closing"] is None:
+        return Tile("Drift and anomalies", "not known", [*notes, "Nothing else to look at"])
     if not seen:
         return Tile("Drift and anomalies", "none seen", notes, "good")
     return Tile("Drift and anomalies", f"{count(len(seen))} to look at", notes, "warn")

@@ -18,15 +18,17 @@ import pyarrow as pa
 
 from nightscreen.schemas.checks import Check, NoAnswer
 from nightscreen.schemas.errors import PolicyError
-from nightscreen.schemas.policy import Decision, Effect, Policy
+from nightscreen.schemas.policy import CarriedKind, Decision, Effect, Policy
 from nightscreen.steps.policy.check import check_rules
 from nightscreen.steps.policy.columns import (
     NO_ANSWER,
     OPEN,
     PURPOSE,
     SILENT,
+    carried_column,
     check_columns,
     fitted,
+    known_columns,
     may_be_absent,
 )
 from nightscreen.steps.policy.conditions import column_types
@@ -47,6 +49,7 @@ _PLACE = ":place"
 
 _NO, _YES, _UNTOLD = 0, 1, 2
 """What a rule says of a row; untold only where that must hold an approval back."""
+APPLIES = _YES
 _ANSWERED, _OPEN, _TEST = 0, 1, 2
 _ANSWERS = 3
 _CLOSE_TO_FULL = 2**60
@@ -58,6 +61,7 @@ class _Compiled:
 
     types: dict[str, pa.DataType]
     query: str
+    carried: dict[str, CarriedKind]
 
 
 def decide(
@@ -136,7 +140,7 @@ def judge_rules(
     pieces = [np.zeros((0, len(policy.rules) + 1), dtype=np.uint8)]
     with locked_engine() if engine is None else nullcontext(engine) as connection:
         for start in range(0, rows.num_rows, _SLICE_ROWS):
-            part = _seen(rows.slice(start, _SLICE_ROWS), compiled.types, purpose)
+            part = _seen(rows.slice(start, _SLICE_ROWS), compiled, purpose)
             connection.register("rows", part)
             pieces.append(_judged(connection, compiled.query, timeout_s))
             connection.unregister("rows")
@@ -159,12 +163,14 @@ def _judged(
     return judged.T
 
 
-def _seen(rows: pa.Table, types: dict[str, pa.DataType], purpose: str | None) -> pa.Table:
+def _seen(rows: pa.Table, compiled: _Compiled, purpose: str | None) -> pa.Table:
     """Return the columns that a policy looks at, in the types its conditions were checked with."""
     columns = {_PLACE: pa.array(np.arange(rows.num_rows))}
-    for name, kind in types.items():
+    for name, kind in compiled.types.items():
         if name == PURPOSE:
             columns[name] = pa.array([purpose], kind).take(pa.array([0] * rows.num_rows))
+        elif name in compiled.carried:
+            columns[name] = carried_column(rows, name, compiled.carried[name])
         else:
             columns[name] = fitted(rows, name, kind)
     return pa.table(columns)
@@ -176,7 +182,8 @@ def _compiled(policy: Policy) -> _Compiled:
     conditions = check_rules(policy)
     if isinstance(conditions, str):
         raise PolicyError(f"the policy {policy.name}: {conditions}")
-    known = column_types(policy.carried)
+    own = {name: kind for name, kind in policy.carried_kinds.items() if name not in known_columns()}
+    known = column_types(own)
     statuses = [f"{check.value}_status" for check in Check]
     named = [name for condition in conditions for name in condition.columns]
     types = {name: known[name] for name in dict.fromkeys([*statuses, *named])}
@@ -185,7 +192,8 @@ def _compiled(policy: Policy) -> _Compiled:
         for number, (rule, condition) in enumerate(zip(policy.rules, conditions, strict=True))
     ]
     selected = ", ".join([*verdicts, f"{_evidence(statuses)} AS evidence", _quoted(_PLACE)])
-    return _Compiled(types, f"SELECT {selected} FROM rows")  # noqa: S608 - from allowed trees only
+    query = f"SELECT {selected} FROM rows"  # noqa: S608 - from allowed trees only
+    return _Compiled(types, query, own)
 
 
 def _verdict(effect: Effect, condition: CheckedCondition) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nightscreen.schemas.checks import Check, NoAnswer
-from nightscreen.schemas.decisions import DECISION_COLUMNS, FIX_COLUMNS, LISTED, ChangeKind
+from nightscreen.schemas.decisions import (
+    DECISION_COLUMNS,
+    FIX_COLUMNS,
+    LISTED,
+    REVIEW_COLUMNS,
+    ChangeKind,
+)
 from nightscreen.schemas.errors import OutputError
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.rows import INSTANT, NAIRA
@@ -34,7 +41,7 @@ from nightscreen.storage.external_sort import SortedFile
 from nightscreen.storage.quarantine import unescape_formula
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -52,9 +59,18 @@ _TYPES: dict[str, pa.DataType] = {
     "karma_default_date": pa.date32(),
     "evidence_as_of": INSTANT,
 }
-LIST_SCHEMA = pa.schema(
-    [pa.field(name, _TYPES.get(name, pa.string())) for name in DECISION_COLUMNS]
-)
+
+
+def list_schema(carried: Sequence[str] = ()) -> pa.Schema:
+    """Return the list's columns, those the policy carries from the lender's file last."""
+    own = [pa.field(name, _TYPES.get(name, pa.string())) for name in DECISION_COLUMNS]
+    return pa.schema([*own, *(pa.field(heading(name), pa.string()) for name in carried)])
+
+
+def heading(carried: str) -> str:
+    """Return the list's name of a carried column; one of the list's own is told apart."""
+    return f"input_{carried}" if carried in (*DECISION_COLUMNS, *REVIEW_COLUMNS) else carried
+
 
 _SAID = ("reason_code", "reason_text", "other_reasons", "action", "missing_checks")
 _BETWEEN = "\x1f"
@@ -80,28 +96,24 @@ _READ = frozenset(
     }
 )
 
-ACTIONS = {
-    "CBN_WATCHLIST": "Do not lend; pass the case to compliance.",
-    "KARMA_BVN": "Do not lend; ask for a clearance letter of the reporting lender.",
-    "KARMA_WEAK": "See whether the listing is this customer's, then decide.",
-    "PAST_DUE": "Ask for proof that the past-due loans were paid, then decide.",
-    "STACKING": "Work out what the customer can still repay, then decide.",
-    "ACCOUNT_NOT_OWN": "Do not pay out to this account; ask for one in the customer's own name.",
-    "ACCOUNT_NOT_FOUND": "Ask for the right account number and bank.",
-    "IDENTITY_CONFLICT": "Compare name and date of birth with an identity document.",
-    "SHARED_ACCOUNT": "Find out whose account it is before paying out.",
-    "DUPLICATE_BVN": "Find out which of the customers holds this BVN; merge the records.",
-    "THIN_FILE": "Ask for other proof of repayment, then decide.",
-    "NO_CONSENT": "Ask for consent, then screen again.",
-}
-"""What to do next, by the reason codes of the default policy; others follow the decision."""
-
 _BY_DECISION = {
-    Decision.DECLINE.value: "Do not lend.",
+    Decision.DECLINE.value: "Lend no more until it is cleared.",
     Decision.REVIEW.value: "Look at the evidence, then decide.",
     Decision.UNDECIDED.value: "Decide by hand: no rule applies.",
 }
+"""What to do next where the rule does not say."""
 _REACHABLE = frozenset({NoAnswer.PENDING, NoAnswer.FAILED, NoAnswer.IN_DOUBT, NoAnswer.SPARED})
+
+
+class RuleWords(NamedTuple):
+    """What a rule says to the team: why, and what to do next where it says so."""
+
+    why: str
+    action: str | None = None
+
+
+Words = Mapping[str, Mapping[str, RuleWords]]
+"""What rules say to the team, by reason code and effect."""
 
 
 @dataclass(slots=True)
@@ -131,7 +143,8 @@ def write_decisions(
     parts: Sequence[Path],
     *,
     run_id: str,
-    reasons: Mapping[str, Mapping[str, str]],
+    reasons: Words,
+    carried: Sequence[str] = (),
     compared: ChangeSet | None = None,
     problems: Iterable[Sequence[str]] = (),
     about: Sequence[tuple[str, str]] = (),
@@ -142,7 +155,8 @@ def write_decisions(
         folder: the run's folder.
         parts: its enriched parts, in order.
         run_id: the run.
-        reasons: the team's sentence by reason code and effect (`team_sentences`).
+        reasons: what rules say to the team (`team_sentences`).
+        carried: columns of the lender's file that are shown, where it has them.
         compared: what the comparison with earlier nights found, row by row; None where there was
             none.
         problems: line, column, code and hint of each row in quarantine (`quarantined`).
@@ -155,7 +169,12 @@ def write_decisions(
     fixes = list(problems)
     counts.fix = len(fixes)
     try:
-        _write(folder, parts, run_id, reasons, compared, fixes, about, counts)
+        builder = _Builder(run_id, reasons, _there(parts, carried), compared, counts)
+        with _laid_out(folder, parts, builder) as rows:
+            files = DecisionFiles(folder.path / CSV_FILE, folder.path / WORKBOOK_FILE)
+            lines = summary(run_id, counts, compared, about)
+            listed = Listed(rows, np.arange(len(rows)), builder.schema.names)
+            files.write(lines, listed, map(_typed_fix, fixes))
     except OSError as error:
         raise OutputError(
             f"cannot write the decision list into {folder.path}: {error.strerror or error}; free "
@@ -165,21 +184,12 @@ def write_decisions(
     return counts
 
 
-def _write(
-    folder: RunFolder,
-    parts: Sequence[Path],
-    run_id: str,
-    reasons: Mapping[str, Mapping[str, str]],
-    compared: ChangeSet | None,
-    fixes: Sequence[Sequence[str]],
-    about: Sequence[tuple[str, str]],
-    counts: ListCounts,
-) -> None:
-    with _laid_out(folder, parts, run_id, reasons, compared, counts) as rows:
-        files = DecisionFiles(folder.path / CSV_FILE, folder.path / WORKBOOK_FILE)
-        lines = summary(run_id, counts, compared, about)
-        listed = Listed(rows, np.arange(len(rows)))
-        files.write(lines, listed, map(_typed_fix, fixes))
+def _there(parts: Sequence[Path], carried: Sequence[str]) -> list[str]:
+    """Return the carried columns that the rows have; the parts are all alike."""
+    if not parts:
+        return []
+    names = set(pq.read_schema(parts[0]).names)
+    return [name for name in carried if name in names]
 
 
 def _typed_fix(fix: Sequence[str]) -> list[Cell]:
@@ -222,20 +232,12 @@ def summary(
 
 
 @contextmanager
-def _laid_out(
-    folder: RunFolder,
-    parts: Sequence[Path],
-    run_id: str,
-    reasons: Mapping[str, Mapping[str, str]],
-    compared: ChangeSet | None,
-    counts: ListCounts,
-) -> Iterator[SortedFile]:
+def _laid_out(folder: RunFolder, parts: Sequence[Path], builder: _Builder) -> Iterator[SortedFile]:
     """Lay the list's rows into private files, and give them in the order they are to have."""
     exposures: list[NDArray[np.int64]] = []
-    builder = _Builder(run_id, reasons, compared, counts)
     private = partial(NamedTemporaryFile, dir=folder.path, prefix=".decisions.", suffix=".part")
     with private() as laid, private() as in_order:
-        with pa.OSFile(laid.name, "wb") as sink, pa.ipc.new_file(sink, LIST_SCHEMA) as writer:
+        with pa.OSFile(laid.name, "wb") as sink, pa.ipc.new_file(sink, builder.schema) as writer:
             for rows in builder.tables(parts):
                 if rows.num_rows:
                     writer.write_table(rows)
@@ -270,21 +272,25 @@ class _Builder:
     def __init__(
         self,
         run_id: str,
-        reasons: Mapping[str, Mapping[str, str]],
+        reasons: Words,
+        carried: Sequence[str],
         compared: ChangeSet | None,
         counts: ListCounts,
     ) -> None:
         self._run_id = run_id
         self._reasons = reasons
+        self._carried = carried
+        self.schema = list_schema(carried)
         self._compared = compared
         self._counts = counts
         self._start = 0
 
     def tables(self, parts: Sequence[Path]) -> Iterator[pa.Table]:
         """Yield the rows that are on the list."""
+        wanted = _READ | set(self._carried)
         for part in parts:
             with pq.ParquetFile(part) as file:
-                for customers in customer_batches(file, _READ, BLOCK_ROWS):
+                for customers in customer_batches(file, wanted, BLOCK_ROWS):
                     yield self._table(customers)
                     self._start += customers.num_rows
 
@@ -326,7 +332,6 @@ class _Builder:
             "change": change,
             **told,
             "exposure": columns.of("exposure", NAIRA),
-            "karma_amount": columns.of("karma_amount_in_contention"),
             "karma_listed_by": pc.fill_null(
                 pc.binary_join(columns.of("karma_listed_by"), ", "), ""
             ),
@@ -339,7 +344,8 @@ class _Builder:
             "run_id": pa.repeat(self._run_id, size),
             "policy": columns.of("policy"),
         }
-        return pa.table([found[name] for name in DECISION_COLUMNS], schema=LIST_SCHEMA)
+        found |= {heading(name): columns.of(name).cast(pa.string()) for name in self._carried}
+        return pa.table([found[name] for name in self.schema.names], schema=self.schema)
 
 
 def customer_name(row: Mapping[str, Any]) -> str | None:
@@ -357,7 +363,7 @@ def missing_checks(row: Mapping[str, Any]) -> dict[str, str]:
     return {check: word for check, word in words if word in reasons}
 
 
-def told_of(rows: pa.Table, reasons: Mapping[str, Mapping[str, str]]) -> dict[str, pa.Array]:
+def told_of(rows: pa.Table, reasons: Words) -> dict[str, pa.Array]:
     """Return what is said of rows: reasons, what to do, what is missing.
 
     It hangs on decision, reasons and statuses alone, of which few combinations occur: each is put
@@ -380,7 +386,7 @@ def told_of(rows: pa.Table, reasons: Mapping[str, Mapping[str, str]]) -> dict[st
     }
 
 
-def _said(row: Mapping[str, Any], reasons: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+def _said(row: Mapping[str, Any], reasons: Words) -> dict[str, Any]:
     """Return the columns `_SAID` of one row."""
     first, others = main_reason(row["decision"], row["reasons"] or (), reasons)
     missing = missing_checks(row)
@@ -388,21 +394,23 @@ def _said(row: Mapping[str, Any], reasons: Mapping[str, Mapping[str, str]]) -> d
         "reason_code": first,
         "reason_text": reason_text(row["decision"], first, reasons, missing),
         "other_reasons": "; ".join(others),
-        "action": action(row["decision"], first, missing),
+        "action": action(row["decision"], first, reasons, missing),
         "missing_checks": "; ".join(f"{check}: {word}" for check, word in missing.items()),
     }
 
 
-def team_sentences(policy: Policy) -> dict[str, dict[str, str]]:
-    """Return a policy's sentences for the team, by reason code and effect."""
-    found: dict[str, dict[str, str]] = {}
+def team_sentences(policy: Policy, purpose: str | None = None) -> Words:
+    """Return what a policy says to the team in a run of this purpose."""
+    found: dict[str, dict[str, RuleWords]] = {}
     for rule in policy.rules:
-        found.setdefault(rule.code, {}).setdefault(rule.effect.value, rule.team)
+        action = None if rule.action is None else policy.sentence(rule.action, purpose)
+        said = RuleWords(policy.sentence(rule.team, purpose), action)
+        found.setdefault(rule.code, {}).setdefault(rule.effect.value, said)
     return found
 
 
 def main_reason(
-    decision: str, codes: Sequence[str], reasons: Mapping[str, Mapping[str, str]]
+    decision: str, codes: Sequence[str], reasons: Words
 ) -> tuple[str | None, list[str]]:
     """Return the reason that made the decision, and the others.
 
@@ -420,18 +428,23 @@ def main_reason(
 def reason_text(
     decision: str,
     code: str | None,
-    reasons: Mapping[str, Mapping[str, str]],
+    reasons: Words,
     missing: Mapping[str, str],
 ) -> str:
     """Return the team's sentence for a row's main reason."""
     if code is not None:
-        sentences = reasons.get(code, {})
-        first = next(iter(sentences.values()), code.replace("_", " ").capitalize())
-        return sentences.get(decision, first)
+        said = words_for(decision, code, reasons)
+        return code.replace("_", " ").capitalize() if said is None else said.why
     if not missing:
         return "No rule of the policy applies."
     told = ", ".join(f"{check.replace('_', ' ')} ({word})" for check, word in missing.items())
     return f"Evidence is missing: {told}."
+
+
+def words_for(decision: str, code: str, reasons: Words) -> RuleWords | None:
+    """Return what the rule of a code says where it has the decision's effect, else its first."""
+    said = reasons.get(code, {})
+    return said.get(decision, next(iter(said.values()), None))
 
 
 def _action_on_missing(words: set[str]) -> str:
@@ -450,10 +463,9 @@ def _action_on_missing(words: set[str]) -> str:
     return "Complete or correct the identifiers, then screen again."
 
 
-def action(decision: str, code: str | None, missing: Mapping[str, str]) -> str:
+def action(decision: str, code: str | None, reasons: Words, missing: Mapping[str, str]) -> str:
     """Return what to do next."""
     if decision == Decision.UNDECIDED.value and missing:
         return _action_on_missing(set(missing.values()))
-    if code is not None and code in ACTIONS:
-        return ACTIONS[code]
-    return _BY_DECISION[decision]
+    said = None if code is None else words_for(decision, code, reasons)
+    return (said and said.action) or _BY_DECISION[decision]

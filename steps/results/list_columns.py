@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.schemas.checks import Check
+from nightscreen.schemas.checks import Check, IdentityKind
 from nightscreen.schemas.rows import INSTANT, NAIRA
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Columns:
         return pc.min_element_wise(*micros, skip_nulls=True).cast(INSTANT)
 
     def worst_listings(self) -> dict[str, pa.Array]:
-        """Return who reported the listing with the highest amount, and since when."""
+        """Return kind, reason, amount, reporter and day of the listing that counts most."""
         listings = self.of("karma_listings")
         some = pc.fill_null(pc.greater(pc.list_value_length(listings), 0), fill_value=False)
         places = np.flatnonzero(some.to_numpy(zero_copy_only=False))
@@ -88,6 +88,9 @@ class Columns:
         at[places] = np.arange(len(places))
         order = pa.array(at, mask=at < 0)
         return {
+            "karma_amount": _text(worst, "amount_in_contention", NAIRA).take(order),
+            "karma_type": _text(worst, "karma_type", pa.string()).take(order),
+            "karma_reason": _text(worst, "reason", pa.string()).take(order),
             "karma_reporter": _text(worst, "reporting_entity_name", pa.string()).take(order),
             "karma_default_date": _text(worst, "default_date", pa.date32()).take(order),
         }
@@ -98,8 +101,19 @@ def _text(worst: Sequence[Mapping[str, Any]], name: str, kind: pa.DataType) -> p
 
 
 def worst_listing(listings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the listing with the highest amount in contention; empty where there is none."""
-    return max(listings, key=lambda each: each["amount_in_contention"] or 0, default={})
+    """Return the listing that counts most: by BVN before others, then the highest amount.
+
+    By its BVN a customer is known best, and by it alone the default policy declines. Empty where
+    there is none.
+    """
+    return max(
+        listings,
+        key=lambda each: (
+            each["identity_kind"] == IdentityKind.BVN.value,
+            each["amount_in_contention"] or 0,
+        ),
+        default={},
+    )
 
 
 def words_of(numbers: NDArray[np.int8], words: Sequence[StrEnum]) -> pa.Array:

@@ -81,6 +81,7 @@ def tell(
     journal: Journal,
     workspace: Workspace,
     policy: Policy,
+    purpose: str,
     checks: Mapping[str, Mapping[str, int]],
     about: Sequence[tuple[str, str]] = (),
     whole: bool = True,
@@ -94,6 +95,7 @@ def tell(
         journal: the journal.
         workspace: the run's; it must be there until `keep`.
         policy: by which the rows were decided.
+        purpose: what the run is for: rules may say other words to a borrower than to an applicant.
         checks: the report's part on checks: what was left open is no change.
         about: names and values for the head of the summary.
         whole: the run has the whole batch, not only rows that were fixed and fed back.
@@ -120,7 +122,8 @@ def tell(
         folder,
         parts,
         run_id=run_id,
-        reasons=team_sentences(policy),
+        reasons=team_sentences(policy, purpose),
+        carried=tuple(policy.carried_kinds),
         compared=compared,
         problems=quarantined(folder.path / QUARANTINE),
         about=[("Batch", batch), ("Policy", policy.label), *about],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.outputs import RunFolder
 
 ROWS = [
-    enriched_row("0007", decision="decline", reasons=["KARMA_BVN"], **listed()),
+    enriched_row("0007", decision="decline", reasons=["KARMA_DEFAULT"], **listed()),
     enriched_row("=1+1", decision="review", reasons=["THIN_FILE"]),
     enriched_row("C", decision="approve"),
 ]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROWS = [
     {"customer_id": "=C1"},
-    {"customer_id": "C2", **listing("bvn", 2000), "exposure": None},
+    {"customer_id": "C2", **listing("bvn", 20_000), "exposure": None},
     {"customer_id": "C3", "ecosystem_running_loans": 3},
     {"customer_id": "C4", **NO_HISTORY, "ecosystem_status": "refused"},
     {"customer_id": "C5", "bank_account_status": "failed"},
@@ -51,7 +51,7 @@ def past(tmp_path: Path) -> Path:
 @pytest.fixture
 def lenient(tmp_path: Path) -> Path:
     """Return a policy that lets four loans run and declines any listing."""
-    text = DEFAULT_POLICY.read_text("utf-8").replace("running_loans >= 3", "running_loans >= 4")
+    text = DEFAULT_POLICY.read_text("utf-8").replace("stacking_loans = 3", "stacking_loans = 4")
     path = tmp_path / "lenient.toml"
     path.write_text(text.replace('name = "default"', 'name = "lenient"'), encoding="utf-8")
     return path
@@ -62,7 +62,7 @@ def test_a_sound_policy_is_told_in_words() -> None:
     result = run("check", DEFAULT_POLICY)
     assert result.exit_code == 0
     assert load_policy().label in result.stdout
-    assert "STACKING: send to review where ecosystem_running_loans >= 3" in result.stdout
+    assert "and coalesce(ecosystem_running_loans >= 3, false)" in result.stdout
 
 
 def test_mistakes_are_told_one_a_line(tmp_path: Path) -> None:
@@ -73,10 +73,10 @@ def test_mistakes_are_told_one_a_line(tmp_path: Path) -> None:
     result = run("check", path)
     assert result.exit_code == 2
     lines = result.stdout.splitlines()
-    assert len(lines) == 4
-    assert all("did you mean bank_account_status?" in line for line in lines[:3])
+    assert len(lines) == 6
+    assert all("did you mean bank_account_status?" in line for line in lines[:5])
     document = json.loads(run("check", path, "--json").stdout)
-    assert (document["ok"], len(document["mistakes"])) == (False, 3)
+    assert (document["ok"], len(document["mistakes"])) == (False, 5)
 
 
 def test_the_same_policy_moves_nobody(past: Path) -> None:
@@ -119,7 +119,7 @@ def test_another_policy_moves_those_it_says(past: Path, lenient: Path, tmp_path:
 def test_two_policies_stand_side_by_side(past: Path, lenient: Path, tmp_path: Path) -> None:
     """Each is compared with the record and with the other; a formula in an id stays text."""
     strict = tmp_path / "strict.toml"
-    text = DEFAULT_POLICY.read_text("utf-8").replace("running_loans >= 3", "running_loans >= 1")
+    text = DEFAULT_POLICY.read_text("utf-8").replace("stacking_loans = 3", "stacking_loans = 1")
     strict.write_text(text.replace('name = "default"', 'name = "strict"'), encoding="utf-8")
     folder = tmp_path / "list"
     arguments = ("backtest", "--policy", lenient, "--policy", strict, past, "--output", folder)

@@ -16,7 +16,7 @@ from nightscreen.steps.bvn.table import SCHEMA as BVN
 from nightscreen.steps.loans.offer_report import OFFERS
 from nightscreen.steps.loans.tracking_report import LOANS
 from nightscreen.steps.report.call_log import CALLS
-from nightscreen.steps.results.decision_list import LIST_SCHEMA
+from nightscreen.steps.results.decision_list import list_schema
 from nightscreen.steps.transactions.transaction_fields import load_fields
 from tests.docs.pages import code, meaning, page, table
 
@@ -28,7 +28,7 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
     """Return each output's title and schema, by the group of its meanings."""
     every = [SourceColumn(name, name, name) for name in KNOWN_COLUMNS]
     review = pa.schema([pa.field(name, pa.string()) for name in REVIEW_COLUMNS])
-    decisions = pa.unify_schemas([LIST_SCHEMA, review])
+    decisions = pa.unify_schemas([list_schema(), review])
     return {
         "enriched": ("`enriched/part-*.parquet`", enriched_schema(every, merged=True)),
         "decisions": ("`decisions.csv` and `decisions.xlsx`", decisions),

@@ -22,6 +22,8 @@ from tests.docs.pages import code, meaning, meanings, page, table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from nightscreen.schemas.policy import Policy, PurposeSentence
+
 RUN_STATES = (RUNNING, COMPLETED, STOPPED, KILLED, TEST_MODE)
 GROUPS: dict[str, tuple[str, ...]] = {
     "statuses": tuple(NoAnswer),
@@ -58,19 +60,25 @@ def reasons_page() -> str:
         "",
     ]
     rules = table(
-        ("code", "effect", "for the team", "for the customer", "where"),
+        ("code", "effect", "for the team", "for the customer", "what to do", "where"),
         (
             (
                 code(rule.code),
                 rule.effect.value,
-                rule.team,
-                rule.customer,
-                code(" ".join(rule.when.split())),
+                *(_sentences(policy, words) for words in (rule.team, rule.customer, rule.action)),
+                code(" ".join(policy.condition(rule).split())),
             )
             for rule in policy.rules
         ),
     )
     return page("Reasons", intro, rules, _missing())
+
+
+def _sentences(policy: Policy, words: PurposeSentence | None) -> str:
+    """Return a sentence, or each purpose's own."""
+    if words is None or isinstance(words, str):
+        return "" if words is None else policy.sentence(words, None)
+    return " ".join(f"*{each.value}*: {policy.sentence(words, each)}" for each in words)
 
 
 def _missing() -> Iterator[str]:

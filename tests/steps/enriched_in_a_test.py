@@ -42,7 +42,7 @@ def listed(
     """Return the karma cells of one listing."""
     listing = {
         "identity_kind": kind,
-        "karma_type": "Others",
+        "karma_type": "Loan default",
         "amount_in_contention": Decimal(amount),
         "default_date": date(2024, 5, 17),
         "reason": "unpaid",

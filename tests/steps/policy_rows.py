@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -36,14 +37,25 @@ NO_HISTORY: dict[str, Any] = {
 }
 
 
-def listing(kind: str, amount: int | None) -> dict[str, Any]:
+CHECKED_AT = datetime(2026, 3, 1, 22, 0, tzinfo=UTC)
+
+
+def listing(
+    kind: str,
+    amount: int | None,
+    karma_type: str | None = "Loan default",
+    since: date | None = date(2024, 5, 17),
+) -> dict[str, Any]:
     """Return the columns of a customer listed once."""
     found = {
         "identity_kind": kind,
+        "karma_type": karma_type,
         "amount_in_contention": None if amount is None else Decimal(amount),
+        "default_date": since,
     }
     return {
         "karma_status": "listed",
+        "karma_checked_at": CHECKED_AT,
         "karma_listings": [found],
         "karma_listed_by": [kind],
         "karma_amount_in_contention": found["amount_in_contention"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +54,26 @@ THIN = {**NO_HISTORY, "ecosystem_status": "not_found"}
 REFUSED = {**NO_HISTORY, "ecosystem_status": "refused"}
 CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
     ("nothing against", {}, "approve", ["APPROVE"]),
-    ("listed by bvn", listing("bvn", 1000), "decline", ["KARMA_BVN"]),
-    ("listed for little", listing("bvn", 999), "review", ["KARMA_WEAK"]),
+    ("in default", listing("bvn", 5000), "decline", ["KARMA_DEFAULT"]),
+    ("a fraud", listing("bvn", 5000, "Fraud"), "decline", ["KARMA_FRAUD"]),
+    ("a victim", listing("bvn", 90_000, "Identity theft"), "review", ["KARMA_IDENTITY"]),
+    ("others", listing("bvn", 90_000, "Others"), "review", ["KARMA_OTHER"]),
+    ("a new word", listing("bvn", 90_000, "Suspected fraud"), "review", ["KARMA_OTHER"]),
+    ("no word", listing("bvn", 90_000, None), "review", ["KARMA_OTHER"]),
+    (
+        "listed long ago",
+        listing("bvn", 90_000, since=date(2021, 3, 1)),
+        "review",
+        ["KARMA_WEAK"],
+    ),
+    (
+        "listed just within the years",
+        listing("bvn", 90_000, since=date(2021, 3, 2)),
+        "decline",
+        ["KARMA_DEFAULT"],
+    ),
+    ("listed since nobody knows", listing("bvn", 90_000, since=None), "review", ["KARMA_WEAK"]),
+    ("listed for little", listing("bvn", 4999), "review", ["KARMA_WEAK"]),
     ("listed without an amount", listing("bvn", None), "review", ["KARMA_WEAK"]),
     ("listed by phone", listing("phone", 50_000), "review", ["KARMA_WEAK"]),
     (
@@ -66,8 +85,8 @@ CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
     (
         "past due for little",
         {"ecosystem_past_due_loans": 1, "ecosystem_past_due_loan_amount_due": Decimal("4999.99")},
-        "review",
-        ["PAST_DUE"],
+        "approve",
+        ["APPROVE", "PAST_DUE"],
     ),
     (
         "past due for an unknown amount",
@@ -75,34 +94,79 @@ CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
         "review",
         ["PAST_DUE"],
     ),
-    ("stacking", {"ecosystem_running_loans": 3}, "review", ["STACKING"]),
+    ("stacking", {"ecosystem_running_loans": 3}, "approve", ["APPROVE", "STACKING"]),
     ("two loans", {"ecosystem_running_loans": 2}, "approve", ["APPROVE"]),
-    ("unknown loans", {"ecosystem_running_loans": None}, "undecided", []),
+    (
+        "past due for little of the exposure",
+        {
+            "ecosystem_past_due_loans": 1,
+            "ecosystem_past_due_loan_amount_due": Decimal(9_999),
+            "exposure": Decimal(100_000),
+        },
+        "review",
+        ["PAST_DUE"],
+    ),
+    (
+        "past due, exposure unknown",
+        {
+            "ecosystem_past_due_loans": 1,
+            "ecosystem_past_due_loan_amount_due": Decimal(5_000),
+            "exposure": None,
+        },
+        "decline",
+        ["PAST_DUE"],
+    ),
+    (
+        "a victim with somebody's loans past due",
+        {
+            **listing("phone", 90_000, "Identity theft"),
+            "ecosystem_past_due_loans": 1,
+            "ecosystem_past_due_loan_amount_due": Decimal(90_000),
+        },
+        "review",
+        ["KARMA_IDENTITY", "KARMA_WEAK", "PAST_DUE"],
+    ),
+    (
+        "unknown loans",
+        {"ecosystem_running_loans": None},
+        "approve",
+        ["APPROVE", "HISTORY_INCOMPLETE"],
+    ),
     ("another's account", {"bank_account_status": "mismatch"}, "review", ["ACCOUNT_NOT_OWN"]),
     ("no such account", {"bank_account_status": "not_found"}, "review", ["ACCOUNT_NOT_FOUND"]),
-    ("account unconfirmed", {"bank_account_status": "unconfirmed"}, "undecided", []),
+    (
+        "account unconfirmed",
+        {"bank_account_status": "unconfirmed"},
+        "review",
+        ["ACCOUNT_UNCONFIRMED"],
+    ),
     ("another name", {"ecosystem_name_match": "none"}, "review", ["IDENTITY_CONFLICT"]),
     ("another birthday", {"ecosystem_dob_match": False}, "review", ["IDENTITY_CONFLICT"]),
     ("no birthday", {"ecosystem_dob_match": None}, "approve", ["APPROVE"]),
     ("thin file", THIN, "approve", ["APPROVE", "THIN_FILE"]),
-    ("thin, large", {**THIN, "exposure": Decimal(100_000)}, "review", ["THIN_FILE"]),
-    ("thin, unknown", {**THIN, "exposure": None}, "review", ["THIN_FILE"]),
+    ("thin, large", {**THIN, "exposure": Decimal(100_000)}, "approve", ["APPROVE", "THIN_FILE"]),
+    ("thin, unknown", {**THIN, "exposure": None}, "approve", ["APPROVE", "THIN_FILE"]),
     ("unknown exposure", {"exposure": None}, "approve", ["APPROVE"]),
     ("no consent", REFUSED, "approve", ["APPROVE", "NO_CONSENT"]),
     ("ecosystem off", {**NO_HISTORY, "ecosystem_status": "off"}, "approve", ["APPROVE"]),
     ("no bvn", {**NO_HISTORY, "ecosystem_status": "ineligible"}, "approve", ["APPROVE"]),
-    ("karma not possible", {"karma_status": "ineligible", "karma_listings": None}, "undecided", []),
+    (
+        "karma not possible",
+        {"karma_status": "ineligible", "karma_listings": None},
+        "review",
+        ["DETAILS_MISSING"],
+    ),
     (
         "everything at once",
         {
-            **listing("bvn", 2000),
+            **listing("bvn", 20_000),
             "bank_account_status": "mismatch",
             "ecosystem_running_loans": 5,
             "ecosystem_past_due_loans": 1,
             "ecosystem_past_due_loan_amount_due": Decimal(9000),
         },
         "decline",
-        ["KARMA_BVN", "PAST_DUE", "STACKING", "ACCOUNT_NOT_OWN"],
+        ["KARMA_DEFAULT", "PAST_DUE", "ACCOUNT_NOT_OWN", "STACKING"],
     ),
 ]
 
@@ -117,9 +181,94 @@ def test_the_default_policy_by_cases(
     assert said(enriched([row]), purpose="portfolio") == [(decision, reasons)]
 
 
-def test_an_applicant_without_consent_goes_to_review() -> None:
+APPLICANTS: list[tuple[dict[str, Any], str, list[str]]] = [
+    (REFUSED, "review", ["NO_CONSENT"]),
+    ({"ecosystem_running_loans": 3}, "review", ["STACKING"]),
+    ({**THIN, "exposure": Decimal(99_999)}, "approve", ["APPROVE", "THIN_FILE"]),
+    ({**THIN, "exposure": Decimal(100_000)}, "review", ["THIN_FILE"]),
+    ({**THIN, "exposure": None}, "review", ["THIN_FILE"]),
+    (
+        {"ecosystem_past_due_loans": 1, "ecosystem_past_due_loan_amount_due": Decimal(1)},
+        "review",
+        ["PAST_DUE"],
+    ),
+    ({"ecosystem_running_loans": None}, "review", ["HISTORY_INCOMPLETE"]),
+    ({"ecosystem_past_due_loans": None}, "review", ["HISTORY_INCOMPLETE"]),
+]
+
+
+@pytest.mark.parametrize(("row", "decision", "reasons"), APPLICANTS)
+def test_an_applicant_is_asked_for_what_a_borrower_is_not(
+    row: dict[str, Any], decision: str, reasons: list[str]
+) -> None:
     """The purpose of the run is there for conditions to name."""
-    assert said(enriched([REFUSED]), purpose="origination") == [("review", ["NO_CONSENT"])]
+    assert said(enriched([row]), purpose="origination") == [(decision, reasons)]
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [
+        *((word, "KARMA_DEFAULT") for word in ("Loan Default", "LOAN_DEFAULT", "default")),
+        *((word, "KARMA_DEFAULT") for word in (" Chronic defaulter ", "Loan-Defaulter")),
+        *((word, "KARMA_FRAUD") for word in ("FRAUD", "loan fraud", "Fraudster")),
+        *((word, "KARMA_IDENTITY") for word in ("Identity fraud", "IDENTITY THEFT")),
+        *((word, "KARMA_IDENTITY") for word in ("Impersonation", "Fraud victim", "False identity")),
+        *((word, "KARMA_OTHER") for word in ("Not a default", "No fraud", "", "Écart", "default?")),
+    ],
+)
+def test_a_kind_of_listing_is_known_in_any_writing_and_else_reviewed(word: str, code: str) -> None:
+    """Only words that say default or fraud and nothing else decline; all others want a person."""
+    ((decision, reasons),) = said(enriched([listing("bvn", 90_000, word)]), purpose="portfolio")
+    assert reasons == [code]
+    assert decision == ("decline" if code in {"KARMA_DEFAULT", "KARMA_FRAUD"} else "review")
+
+
+RANK = {"approve": 0, "undecided": 1, "review": 2, "decline": 3}
+harmless = st.fixed_dictionaries(
+    {
+        "ecosystem_status": st.just("found"),
+        "ecosystem_past_due_loans": st.sampled_from([0, None]),
+        "ecosystem_past_due_loan_amount_due": st.sampled_from([Decimal(0), None]),
+        "ecosystem_running_loans": st.none() | st.integers(0, 2),
+        "ecosystem_name_match": st.sampled_from(["strong", "likely", "business", None]),
+        "ecosystem_dob_match": st.sampled_from([True, None]),
+    }
+) | st.just(THIN)
+
+
+anybody = st.fixed_dictionaries(
+    {
+        "karma_status": st.sampled_from(words()["karma_status"]),
+        "bank_account_status": st.sampled_from(words()["bank_account_status"]),
+        "selfie_status": st.sampled_from(words()["selfie_status"]),
+        "exposure": st.none() | st.integers(0, 500_000).map(Decimal),
+        "karma_type": st.sampled_from(["Loan default", "Fraud", "Identity theft", None]),
+    }
+)
+
+
+@given(
+    st.lists(st.tuples(anybody, harmless), min_size=25, max_size=60),
+    st.sampled_from(["portfolio", "origination"]),
+)
+@settings(max_examples=12, deadline=None)
+def test_giving_consent_never_worsens_a_decision_where_nothing_adverse_is_found(
+    people: list[tuple[dict[str, Any], dict[str, Any]]], purpose: str
+) -> None:
+    """Whoever consents and has nothing against them is never worse off than one who withholds."""
+    rows = [
+        {**row, **listing("bvn", 90_000, row["karma_type"])}
+        if row["karma_status"] == "listed"
+        else {**row, "karma_listings": [] if row["karma_status"] == "clear" else None}
+        for row, _ in people
+    ]
+    withheld = said(enriched([{**row, **REFUSED} for row in rows]), purpose=purpose)
+    consented = said(
+        enriched([{**row, **history} for row, (_, history) in zip(rows, people, strict=True)]),
+        purpose=purpose,
+    )
+    for row, (before, _), (after, _) in zip(rows, withheld, consented, strict=True):
+        assert RANK[after] <= RANK[before], row
 
 
 @pytest.mark.parametrize(
@@ -152,7 +301,10 @@ def test_a_decline_stands_though_another_check_is_open() -> None:
     listed = listing("bvn", 5000)
     open_row = {**listed, "bank_account_status": "failed"}
     test_row = {**listed, "bank_account_status": "test_mode"}
-    assert said(enriched([open_row, test_row])) == [("decline", ["KARMA_BVN"]), ("undecided", [])]
+    assert said(enriched([open_row, test_row])) == [
+        ("decline", ["KARMA_DEFAULT"]),
+        ("undecided", []),
+    ]
 
 
 @pytest.mark.parametrize("status", ["off", "ineligible", "invalid", "refused"])
@@ -210,7 +362,7 @@ def test_without_a_policy_nothing_is_decided() -> None:
 
 def test_decisions_carry_the_policy_and_keep_the_table() -> None:
     """The label stands in every row; columns, order and types stay as they were."""
-    rows = enriched([{}, listing("bvn", 2000)])
+    rows = enriched([{}, listing("bvn", 20_000)])
     found = decide(rows, DEFAULT)
     assert found.schema.equals(rows.schema)
     assert found["policy"].to_pylist() == [DEFAULT.label] * 2
@@ -243,7 +395,9 @@ made = st.fixed_dictionaries(
         "email": st.sampled_from([None, "12", "x", "3"]),
     }
 )
-HARD = policy(*DEFAULT.rules[:-2], rule("NUMBER", "review", "cast(email as integer) > 5"))
+HARD = DEFAULT.model_copy(
+    update={"rules": (*DEFAULT.rules[:-3], rule("NUMBER", "review", "cast(email as integer) > 5"))}
+)
 
 
 @settings(max_examples=12, deadline=None)

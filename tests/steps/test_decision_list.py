@@ -18,6 +18,8 @@ from nightscreen.schemas.decisions import DECISION_COLUMNS, REVIEW_COLUMNS
 from nightscreen.schemas.errors import InputError
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.results.decision_list import (
+    RuleWords,
+    list_schema,
     quarantined,
     team_sentences,
     worst_first,
@@ -36,8 +38,11 @@ if TYPE_CHECKING:
     from nightscreen.steps.results.decision_list import ListCounts
 
 REASONS = {
-    "KARMA_BVN": {"decline": "Listed by BVN."},
-    "PAST_DUE": {"decline": "Much is past due.", "review": "Something is past due."},
+    "KARMA_BVN": {"decline": RuleWords("Listed by BVN.", "Do not lend: ask who reported it.")},
+    "PAST_DUE": {
+        "decline": RuleWords("Much is past due."),
+        "review": RuleWords("Something is past due."),
+    },
 }
 PROBLEMS = [("12", "bvn", "bvn_length", "A BVN has exactly 11 digits.")]
 
@@ -129,10 +134,38 @@ def test_a_declined_row_says_why_and_what_to_do(tmp_path: Path) -> None:
     assert found["other_reasons"] == "THIN_FILE"
     assert found["action"].startswith("Do not lend")
     assert found["exposure"] == "1500000.50"
+    assert found["karma_type"] == "Loan default"
+    assert found["karma_reason"] == "unpaid"
     assert found["karma_reporter"] == "Harbour Finance"
     assert found["karma_default_date"] == "2024-05-17"
     assert found["missing_checks"] == "ecosystem: refused"
     assert found["evidence_as_of"] == "2026-03-01T23:00:00+01:00"
+
+
+def test_the_listing_shown_is_the_one_by_bvn_with_its_own_amount(tmp_path: Path) -> None:
+    """What declined stands on the list, not a larger listing of a phone that others use too."""
+    own, phones = listed("7000"), listed("900000", kind="phone", reporter="Palm Credit")
+    both = {
+        **own,
+        "karma_listings": [*phones["karma_listings"], *own["karma_listings"]],
+        "karma_listed_by": ["phone", "bvn"],
+        "karma_amount_in_contention": Decimal(900_000),
+    }
+    write(tmp_path, [enriched_row("A", decision="decline", reasons=["KARMA_BVN"], **both)])
+    found = csv_rows(tmp_path)[0]
+    assert (found["karma_reporter"], found["karma_amount"]) == ("Harbour Finance", "7000.00")
+    assert found["karma_listed_by"] == "phone, bvn"
+
+
+def test_columns_the_policy_carries_stand_on_the_list(tmp_path: Path) -> None:
+    """A branch's own name and a contact are there to work by; a column of ours keeps its name."""
+    row = enriched_row("A", decision="review", phone="+2348031112223")
+    write(tmp_path, [row], carried=("phone", "branch"))
+    assert csv_rows(tmp_path)[0]["phone"] == "'+2348031112223"
+    headings, cells = sheet(tmp_path, "Review")
+    assert headings[len(DECISION_COLUMNS) :] == ["phone", *REVIEW_COLUMNS]
+    assert cells[len(DECISION_COLUMNS)] == "'+2348031112223"
+    assert list_schema(("action",)).names[-1] == "input_action"
 
 
 def test_a_code_of_two_effects_has_the_sentence_of_the_decision(tmp_path: Path) -> None:
@@ -211,7 +244,7 @@ def test_the_workbook_has_text_dates_filters_and_frozen_headings(tmp_path: Path)
     assert cells["karma_default_date"] == datetime(2024, 5, 17)  # noqa: DTZ001 - a sheet has no zones
     assert cells["evidence_as_of"] == datetime(2026, 3, 1, 23, 0)  # noqa: DTZ001 - Lagos time
     assert ws.freeze_panes == "C2"
-    assert ws.auto_filter.ref == "A1:AA2"
+    assert ws.auto_filter.ref == "A1:AC2"
     assert sheet(tmp_path, "Fix")[1] == [12, "bvn", "bvn_length", "A BVN has exactly 11 digits."]
 
 
@@ -275,7 +308,13 @@ def test_the_policy_gives_the_sentences() -> None:
     """Every rule of the default policy has its sentence under code and effect."""
     policy = load_policy()
     sentences = team_sentences(policy)
-    assert all(sentences[rule.code][rule.effect.value] for rule in policy.rules)
+    assert all(sentences[rule.code][rule.effect.value].why for rule in policy.rules)
+    borrower, applicant = (
+        team_sentences(policy, each)["KARMA_DEFAULT"]["decline"].action
+        for each in ("portfolio", "origination")
+    )
+    assert (borrower or "").startswith("Lend no more")
+    assert (applicant or "").startswith("Propose to decline")
 
 
 @given(st.text(max_size=20))

@@ -30,7 +30,7 @@ STRANGER = "BELLO HASSAN"
 DECLINED = enriched_row(
     "0007",
     decision="decline",
-    reasons=["KARMA_BVN"],
+    reasons=["KARMA_DEFAULT"],
     policy=POLICY.label,
     consent_reference="CNS-7",
     bank_account_status="mismatch",
@@ -128,8 +128,12 @@ def test_a_declined_customer_is_explained_end_to_end(nights: Nights) -> None:
         "run-1",
         POLICY.label,
     )
-    rule = found["reasons"][0]["rules"][0]
-    assert rule["when"] == next(r.when for r in POLICY.rules if r.code == "KARMA_BVN")
+    (reason,) = found["reasons"]
+    assert (reason["code"], reason["decisive"]) == ("KARMA_DEFAULT", True)
+    (rule,) = reason["rules"]
+    assert "{" not in rule["when"]
+    assert rule["team"].startswith("Blacklisted by BVN for a loan default of 5,000 naira")
+    assert rule["action"].startswith("Lend no more")
     karma = next(each for each in found["evidence"] if each["check"] == "karma")
     assert (karma["status"], karma["source"]) == ("listed", "asked")
     assert karma["age_days"] == 1.0

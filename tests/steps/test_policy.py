@@ -35,23 +35,33 @@ def test_the_default_policy_says_what_it_is() -> None:
     policy = load_policy()
     assert [(rule.code, rule.effect.value) for rule in policy.rules] == [
         ("CBN_WATCHLIST", "decline"),
-        ("KARMA_BVN", "decline"),
+        ("KARMA_DEFAULT", "decline"),
+        ("KARMA_FRAUD", "decline"),
         ("PAST_DUE", "decline"),
+        ("KARMA_IDENTITY", "review"),
+        ("KARMA_OTHER", "review"),
         ("KARMA_WEAK", "review"),
         ("PAST_DUE", "review"),
         ("STACKING", "review"),
         ("ACCOUNT_NOT_OWN", "review"),
         ("ACCOUNT_NOT_FOUND", "review"),
+        ("ACCOUNT_UNCONFIRMED", "review"),
         ("IDENTITY_CONFLICT", "review"),
         ("SHARED_ACCOUNT", "review"),
         ("DUPLICATE_BVN", "review"),
+        ("DETAILS_MISSING", "review"),
         ("THIN_FILE", "review"),
+        ("HISTORY_INCOMPLETE", "review"),
         ("NO_CONSENT", "review"),
         ("APPROVE", "approve"),
+        ("PAST_DUE", "note"),
+        ("STACKING", "note"),
         ("THIN_FILE", "note"),
+        ("HISTORY_INCOMPLETE", "note"),
         ("NO_CONSENT", "note"),
     ]
     assert not policy.allow_sensitive
+    assert all(rule.action for rule in policy.rules if rule.effect.value in {"decline", "review"})
     assert "credit_delinquency" not in DEFAULT_POLICY.read_text("utf-8")
 
 
@@ -72,6 +82,50 @@ def test_the_label_changes_with_what_is_said_and_not_with_how(tmp_path: Path) ->
     name, digest = labels[0].split("@")
     assert name == "mine"
     assert len(digest) == 12
+
+
+LIMITS = HEAD + "[thresholds]\nleast = 5_000\npart = 0.1\n"
+
+
+def test_a_threshold_stands_in_the_condition_and_in_the_sentence(tmp_path: Path) -> None:
+    """One number, changed in one place, changes what is decided and what is said of it."""
+    path = tmp_path / "mine.toml"
+    for least, shown in (("5_000", "5,000"), ("7_500", "7,500")):
+        text = one("exposure >= {least} * {part}", head=LIMITS.replace("5_000", least))
+        path.write_text(text.replace('"t"', '"Owes {least} naira."'), encoding="utf-8")
+        policy = load_policy(path)
+        rule = policy.rules[0]
+        assert policy.condition(rule) == f"exposure >= {least.replace('_', '')} * 0.1"
+        assert policy.sentence(rule.team, None) == f"Owes {shown} naira."
+
+
+def test_thresholds_are_defined_once_and_named() -> None:
+    """A name nobody defined, and a number nobody names, are mistakes at their lines."""
+    text = one("exposure >= {leest}", head=LIMITS)
+    assert told(text) == [
+        (4, "the threshold least is named by no rule; remove it"),
+        (5, "the threshold part is named by no rule; remove it"),
+        (10, 'is no SQL condition: syntax error at or near "}"'),
+        (10, "{leest} is no threshold; did you mean least?; define it under [thresholds]"),
+    ]
+
+
+def test_a_sentence_may_differ_by_purpose(tmp_path: Path) -> None:
+    """What is said to a borrower is not what is said to an applicant; without one, the first."""
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        one("exposure > 5").replace(
+            'customer = "c"', 'customer.portfolio = "pay"\ncustomer.origination = "apply"'
+        ),
+        encoding="utf-8",
+    )
+    policy = load_policy(path)
+    words = policy.rules[0].customer
+    assert [policy.sentence(words, each) for each in ("portfolio", "origination", None)] == [
+        "pay",
+        "apply",
+        "pay",
+    ]
 
 
 CARRIED = (

@@ -40,11 +40,12 @@ def told(nights: Nights, run_id: str, *rows: Mapping[str, Any]) -> RunOutputs:
         journal=nights.journal,
         workspace=nights.workspace(run_id),
         policy=POLICY,
+        purpose="portfolio",
         checks=WHOLE,
     )
 
 
-DECLINED = enriched_row("A", decision="decline", reasons=["KARMA_BVN"], **listed())
+DECLINED = enriched_row("A", decision="decline", reasons=["KARMA_DEFAULT"], **listed())
 
 
 def test_a_night_tells_its_changes_and_its_list(nights: Nights) -> None:
@@ -56,7 +57,7 @@ def test_a_night_tells_its_changes_and_its_list(nights: Nights) -> None:
         "decisions.csv",
         "decisions.xlsx",
     }
-    assert "1,000 naira or more" in (folder / "decisions.csv").read_text("utf-8")
+    assert "5,000 naira or more" in (folder / "decisions.csv").read_text("utf-8")
     assert nights.reviews.policy_text(POLICY.label) is not None
 
 

@@ -15,7 +15,10 @@ from tests.steps.reports_in_a_test import IDENTIFIERS, Nights, batch, odd_nights
 if TYPE_CHECKING:
     from tests.screening import Night
 
-LATE_PARTS = ("coverage", "spending", "timeline", "news", "findings", "provenance")
+LATE_PARTS = (
+    *("coverage", "spending", "timeline", "news", "findings", "provenance"),
+    *("evidence", "reasons", "groups", "nights"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +38,23 @@ def pages(nights: dict[str, Night]) -> dict[str, str]:
 def test_the_verdict_says_rows_and_whether_to_publish(pages: dict[str, str]) -> None:
     """Each kind of night has its own first line."""
     verdicts = {
-        "first": "Complete: 30 of 30 due rows answered; publishable: yes.",
-        "second": "Complete: 30 of 30 due rows answered; publishable: yes.",
+        "first": (
+            "Complete: 30 customers checked, 12 of them without credit history; publishable: yes."
+        ),
+        "second": (
+            "Complete: 30 customers checked, 12 of them without credit history; publishable: yes."
+        ),
         "test mode": "Test mode: not one row was screened; publishable: no.",
         "all refused": "Nothing screened: no row could be screened, 3 of 3 are in quarantine",
         "nothing answered": "Nothing answered: 0 of 5 due rows answered; publishable: no.",
         "nothing due": "Nothing due: none of 3 rows has an answer due; publishable: yes.",
-        "no exposure, one check": "Complete: 5 of 5 due rows answered; publishable: yes.",
-        "resumed": "Complete: 5 of 5 due rows answered; publishable: yes.",
-        "all reused": "Complete: 5 of 5 due rows answered; publishable: yes.",
+        "no exposure, one check": ("Complete: 5 customers checked, 5 undecided; publishable: yes."),
+        "resumed": (
+            "Complete: 5 customers checked, 2 of them without credit history; publishable: yes."
+        ),
+        "all reused": (
+            "Complete: 5 customers checked, 2 of them without credit history; publishable: yes."
+        ),
     }
     for name, verdict in verdicts.items():
         assert verdict in pages[name], name

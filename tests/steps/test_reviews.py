@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 HOUR = 3600 * SECOND
 NIGHT = [
-    enriched_row("A", decision="decline", reasons=["KARMA_BVN"], **listed()),
+    enriched_row("A", decision="decline", reasons=["KARMA_DEFAULT"], **listed()),
     enriched_row("B", decision="review", reasons=["THIN_FILE"]),
 ]
 

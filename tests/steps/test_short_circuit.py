@@ -140,7 +140,12 @@ def test_no_more_is_asked_about_who_is_listed(world: World, people: list[dict[st
     assert asked.report["checks"]["karma"]["spared"] == 0
     assert night.column("karma_status") == asked.column("karma_status")
     assert set(night.column("karma_status")) == {"listed", "clear"}
-    assert night.column("decision") == asked.column("decision")
+    stolen = [
+        any(each["karma_type"] == "Identity theft" for each in row["karma_listings"] or ())
+        for row in asked.rows
+    ]
+    both = zip(night.column("decision"), asked.column("decision"), stolen, strict=True)
+    assert all(spared == full for spared, full, victim in both if not victim)
 
 
 def test_the_order_of_asking_is_the_lender_s(world: World, people: list[dict[str, str]]) -> None:

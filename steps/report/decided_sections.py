@@ -1,0 +1,123 @@
+"""The report's sections on decisions: why, in which branch, by which officer, and night by night.
+
+Everything is read off the report's dictionary, of which an earlier version may lack parts.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.steps.report.charts import Lines
+from nightscreen.steps.report.components import Picture, Section, Table, spoken
+from nightscreen.steps.report.format import (
+    count,
+    decision_titles,
+    naira,
+    naira_tight,
+    sentence,
+    share,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NO_CODE = "no rule: evidence is missing"
+_GROUP_TITLES = {"branch": "Branch", "officer": "Officer"}
+_ENOUGH_NIGHTS = 2
+_ONCE = (
+    "Each customer is counted once under the reason that decided; a reason that applies beside "
+    "another is counted apart."
+)
+_SMALL = (
+    "As the columns of the file say. A branch or officer of fewer than five customers is counted "
+    "among the others."
+)
+
+
+def reasons(report: Mapping[str, Any]) -> Section | None:
+    """Return the section on the reasons of decisions: the main one of each, and further ones."""
+    found = report.get("reasons")
+    if not found:
+        return None
+    titles = decision_titles(report)
+    tables = []
+    for decision, title in titles.items():
+        mine = [each for each in found if each["decision"] == decision]
+        whole = sum(each["main"]["rows"] for each in mine)
+        rows = [
+            [
+                sentence(each["code"].casefold()) if each["code"] else _NO_CODE,
+                each["code"] or "",
+                count(each["main"]["rows"]),
+                share(each["main"]["rows"], whole) or "",
+                naira(each["main"]["exposure"]),
+                count(each["further"]["rows"]),
+                naira(each["further"]["exposure"]),
+            ]
+            for each in mine
+        ]
+        heads = (
+            *("Reason", "Code", "Customers", "Of these", "Exposure"),
+            *("Beside another: customers", "Beside another: exposure"),
+        )
+        if rows:
+            tables.append(Table(title, heads, rows, words=frozenset({1})))
+    return Section("reasons", "Why it was so decided", [_ONCE], (), tables)
+
+
+def groups(report: Mapping[str, Any]) -> Section | None:
+    """Return the section on branches and officers, where the file has them."""
+    found = report.get("groups")
+    if not found:
+        return None
+    titles = decision_titles(report)
+    tables = []
+    for group, values in found.items():
+        rows = [
+            [
+                each["name"],
+                count(each["rows"]),
+                naira(each["exposure"]),
+                *(_cell(each["decisions"][word], each["rows"]) for word in titles),
+                naira(each["decisions"]["decline"]["exposure"]),
+            ]
+            for each in values
+        ]
+        heads = (
+            *(_GROUP_TITLES[group], "Customers", "Exposure"),
+            *titles.values(),
+            f"{titles['decline']}: exposure",
+        )
+        tables.append(Table(f"Decisions by {_GROUP_TITLES[group].lower()}", heads, rows))
+    return Section("groups", "Where and by whom", [_SMALL], (), tables)
+
+
+def _cell(weight: Mapping[str, Any], whole: int) -> str:
+    return f"{count(weight['rows'])} ({share(weight['rows'], whole)})"
+
+
+def nights_picture(report: Mapping[str, Any]) -> Picture | None:
+    """Return the last nights as small lines."""
+    nights = report.get("nights") or []
+    if len(nights) < _ENOUGH_NIGHTS:
+        return None
+    titles = decision_titles(report)
+    words = ("decline", "review", "undecided")
+    labels = [*(titles[word] for word in words), "Newly listed", "Spent"]
+    values: list[list[float | None]] = [
+        *([float(each["decisions"].get(word, 0)) for each in nights] for word in words),
+        [each["new_listings"] for each in nights],
+        [float(Decimal(each["cost"])) for each in nights],
+    ]
+    last = nights[-1]
+    listed = last["new_listings"]
+    figures = [
+        *(count(last["decisions"].get(word, 0)) for word in words),
+        "not known" if listed is None else count(listed),
+        naira_tight(last["cost"]),
+    ]
+    chart = Lines(labels, figures, values)
+    title = f"The last {len(nights)} nights"
+    caption = "Customers, and naira spent; each line from zero, tonight at its right end."
+    return Picture(chart, name="nights", title=title, text=spoken(chart), caption=caption)
