@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.steps.report.format import count, naira, sentence
+from nightscreen.steps.report.format import decision_titles
 from nightscreen.steps.report.reason_counts import NO_REASON, reason_rows
 from nightscreen.steps.report.summary import (
     answer_rows,
@@ -99,8 +100,8 @@ def test_the_charts_are_tables_with_bars_in_proportion(night: Night) -> None:
     decisions = said.split("## ")[1]
     bars = {line.split(" | ")[0].strip("| "): line.count("█") for line in decisions.splitlines()}
     exposure = {
-        word: float(night.report["exposure"].get(f"decision_{word.lower()}", 0))
-        for word in ("Approve", "Review", "Decline", "Undecided")
+        title: float(night.report["exposure"].get(f"decision_{word}", 0))
+        for word, title in decision_titles(night.report).items()
     }
     most = max(exposure.values())
     for word, amount in exposure.items():
