@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.steps.report.format import count, naira, sentence
-from nightscreen.steps.report.format import decision_titles
+from nightscreen.steps.report.format import count, decision_titles, naira, sentence
 from nightscreen.steps.report.reason_counts import NO_REASON, reason_rows
 from nightscreen.steps.report.summary import (
     answer_rows,
