@@ -99,7 +99,7 @@ def _page(
 ) -> Response:
     seat = visit.seat
     document = explain(seat.journal, seat.customers, seat.reviews, person)
-    shown = dict(in_words(seat, [row])[0]) if row is not None else None
+    shown = None if row is None else dict(in_words(seat, [row], run.purpose if run else None)[0])
     allowed = row is not None and _consents(row, seat.clock())
     gated = {check.value for check in CONSENT_GATED}
     place: tuple[str | None, int, int] = (None, 0, 0)

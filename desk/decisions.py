@@ -17,6 +17,7 @@ from nightscreen.desk.runs import SCREENING, find_run
 from nightscreen.desk.visit import DeskError
 from nightscreen.schemas.policy import Policy
 from nightscreen.steps.results.decision_list import (
+    Words,
     main_reason,
     missing_checks,
     reason_text,
@@ -56,7 +57,7 @@ def run_decisions(visit: Visit) -> Response:
         run=run,
         asked=asked,
         facets={name: values for name, values in facets.items() if values},
-        rows=in_words(visit.seat, found),
+        rows=in_words(visit.seat, found, run.purpose),
         number=number,
         total=rows.rows,
         needing=needing,
@@ -74,7 +75,7 @@ def take_out(visit: Visit) -> Response:
     kind = visit.request.path_params["kind"]
     if kind not in {"csv", "xlsx"}:
         raise DeskError(404, "A list is taken out as CSV or XLSX.")
-    found = in_words(visit.seat, rows.page(asked, 0, MOST_TAKEN_OUT))
+    found = in_words(visit.seat, rows.page(asked, 0, MOST_TAKEN_OUT), run.purpose)
     about = [
         ("run", run.run_id),
         ("taken out by", visit.name),
@@ -114,15 +115,15 @@ def decisions(visit: Visit) -> Response:
     )
 
 
-def in_words(seat: Seat, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows with why they were decided so, in the policy's words."""
-    sentences: dict[str | None, Mapping[str, Mapping[str, str]]] = {None: {}}
+def in_words(seat: Seat, rows: list[dict[str, Any]], purpose: str | None) -> list[dict[str, Any]]:
+    """Return rows with why they were decided so, in the policy's words for the run's purpose."""
+    sentences: dict[str | None, Words] = {None: {}}
     for row in rows:
         policy = row["policy"]
         if policy not in sentences:
             text = seat.reviews.policy_text(policy)
             sentences[policy] = (
-                {} if text is None else team_sentences(Policy.model_validate_json(text))
+                {} if text is None else team_sentences(Policy.model_validate_json(text), purpose)
             )
         said = sentences[policy]
         code, _ = main_reason(row["decision"], row["reasons"] or (), said)

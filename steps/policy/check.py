@@ -201,7 +201,9 @@ def _threshold_mistakes(source: PolicyText) -> Iterator[Mistake]:
 
 def _texts(entries: object) -> Iterator[tuple[str, str]]:
     """Yield the texts of a rule that may name thresholds, each with its entry."""
-    for entry in ("when", *_SENTENCES, "action") if isinstance(entries, dict) else ():
+    if not isinstance(entries, dict):
+        return
+    for entry in ("when", *_SENTENCES, "action"):
         value = entries.get(entry)
         for text in value.values() if isinstance(value, dict) else (value,):
             if isinstance(text, str):

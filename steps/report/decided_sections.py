@@ -20,7 +20,7 @@ from nightscreen.steps.report.format import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _NO_CODE = "no rule: evidence is missing"
 _GROUP_TITLES = {"branch": "Branch", "officer": "Officer"}
@@ -105,8 +105,8 @@ def nights_picture(report: Mapping[str, Any]) -> Picture | None:
     titles = decision_titles(report)
     words = ("decline", "review", "undecided")
     labels = [*(titles[word] for word in words), "Newly listed", "Spent"]
-    values: list[list[float | None]] = [
-        *([float(each["decisions"].get(word, 0)) for each in nights] for word in words),
+    values: list[Sequence[float | None]] = [
+        *([each["decisions"].get(word, 0) for each in nights] for word in words),
         [each["new_listings"] for each in nights],
         [float(Decimal(each["cost"])) for each in nights],
     ]
