@@ -27,8 +27,6 @@ from nightscreen.storage.clock import instant_text
 from nightscreen.storage.quarantine import escape_formula
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from nightscreen.desk.run_rows import RunRows
     from nightscreen.desk.seat import Seat
     from nightscreen.desk.visit import Visit
