@@ -1,7 +1,8 @@
 """Asking: the funded lookups of a run, round by round, between an opening and a closing call.
 
-Each round funds the next lookups in rank with the money there is; what settles below its
-reservation funds the next round. The calls themselves are made by `lookups`.
+A round hands out the next lookups in rank; what settles below its reservation pays for more of it
+at once (`funding`), and another round follows only where a cap or a wallet moved meanwhile. The
+calls themselves are made by `lookups`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from nightscreen.schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityK
 from nightscreen.schemas.errors import ServiceAddressError
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.stops import REFUSALS
+from nightscreen.steps.calling.funding import Funding
 from nightscreen.steps.calling.jobs import LookupTask
 from nightscreen.steps.calling.journal_writer import JournalWriter
 from nightscreen.steps.calling.shards import ShardLayout, chains_of
@@ -44,6 +46,12 @@ if TYPE_CHECKING:
     from nightscreen.steps.screening_run import ScreeningRun
 
 
+AHEAD = 20_000
+"""Lookups laid out beyond what the money pays for at their worst cost: misses may be free."""
+
+_NONE = np.zeros(0, np.int64)
+
+
 @dataclass(slots=True)
 class Asking:
     """What is open while a run asks.
@@ -57,6 +65,7 @@ class Asking:
         short: lookups are left that the money did not reach in rounds.
         attempts: attempts made at each needed lookup in this session.
         sparing: what waits for what, where karma stops at the first listing.
+        funding: what the money of the round pays for by now.
     """
 
     line: ScreeningRun
@@ -71,6 +80,7 @@ class Asking:
     short: bool = False
     attempts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, np.int16))
     sparing: Spares | None = None
+    funding: Funding = field(default_factory=Funding)
 
     def note(self, job: LookupTask) -> None:
         """Write down what became of a lookup, whoever waits for it."""
@@ -81,6 +91,7 @@ class Asking:
                 job.standing = LookupStatus.UNREADABLE
         self.line.standing[job.index] = job.standing.value
         self.attempts[job.index] = job.attempts
+        self.funding.end(job.index)
         if self.sparing is not None and job.standing is not LookupStatus.WAITING:
             listed = outcome is Outcome.LISTED
             self.line.listed[job.index] = listed
@@ -162,6 +173,7 @@ def open_asking(
             clock=line.clock,
             note=asking.note,
             sparing=asking.sparing,
+            funding=asking.funding,
         )
     return asking
 
@@ -317,24 +329,31 @@ def next_round(asking: Asking) -> dict[Check, list[str]]:
     """
     line = asking.line
     line.control.renew_quotas(line.clock())
+    asking.funding.begin(_NONE, _NONE, None)
     if line.control.stop is not None:
         return {}
     _follow_prices(line)
     waiting = _waiting(line)
     asking.closing = _still_closing(asking, waiting)
     waiting = waiting[waiting != asking.closing] if asking.closing is not None else waiting
-    funded = _funded(asking, waiting)
+    funded, room_micro = _funded(asking, waiting)
     if asking.closing is None and len(funded):
         asking.closing = _closer(line, funded)
-        funded = funded[funded != asking.closing] if asking.closing is not None else funded
+        if asking.closing is not None:
+            funded, waiting = funded[funded != asking.closing], waiting[waiting != asking.closing]
+            room_micro = (
+                None if room_micro is None else room_micro - int(line.worst[asking.closing])
+            )
     stuck = len(waiting) == asking.waiting
     asking.waiting = len(waiting)
-    left = len(waiting) - (asking.closing is not None and asking.closing in waiting)
     if stuck or not len(funded):
-        asking.short = left > 0
+        asking.short = len(waiting) > 0
         return {}
     asking.round += 1
     asking.book.caps = _keeping_back(asking)
+    if not asking.layout.is_shared:
+        funded = waiting[: len(funded) + AHEAD]
+        asking.funding.begin(funded, line.worst[funded], room_micro)
     return _lay_out(asking, funded)
 
 
@@ -344,21 +363,23 @@ def _still_closing(asking: Asking, waiting: NDArray[np.int64]) -> int | None:
     return closing if closing is not None and closing in waiting else None
 
 
-def _funded(asking: Asking, waiting: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the next lookups that the caps pay for, and the wallet as far as it is known.
+def _funded(asking: Asking, waiting: NDArray[np.int64]) -> tuple[NDArray[np.int64], int | None]:
+    """Return the next lookups that caps and wallet pay for, and that money; None where none binds.
 
     A wallet that seems too low does not end a run: the service knows better and says so (402).
     """
     line = asking.line
     kept_back = 0 if asking.closing is None else int(line.worst[asking.closing])
     money = money_left(line)
-    capped = fund(waiting, line.worst, None if money is None else max(0, money - kept_back))
+    room = None if money is None else max(0, money - kept_back)
+    capped = fund(waiting, line.worst, room)
     least = line.control.wallet.least_micro
     if least is None:
-        return capped
+        return capped, room
     floor = line.control.balance_floor_micro or 0
-    within = fund(capped, line.worst, max(0, least - floor - kept_back))
-    return within if len(within) else capped
+    left = max(0, least - floor - kept_back)
+    within = fund(capped, line.worst, left)
+    return (within, left if room is None else min(left, room)) if len(within) else (capped, room)
 
 
 def _keeping_back(asking: Asking) -> Caps:
@@ -430,8 +451,8 @@ async def close_books(asking: Asking) -> None:
     asking.book.caps = line.caps
     last = asking.closing
     while line.control.stop is None and (last is not None or asking.short):
-        if last is None:
-            last = _next_affordable(line)
+        if last is None or not _is_affordable(line, last):
+            asking.short, last = True, _next_affordable(line)
         if last is None:
             line.control.stop_run(StopReason.BUDGET)
             break
@@ -444,6 +465,13 @@ async def close_books(asking: Asking) -> None:
         asking.closing = last = None
     line.control.conclude()
     _refuse_address(line)
+
+
+def _is_affordable(line: ScreeningRun, lookup: int) -> bool:
+    """Return whether there is money for a lookup at the price it has by now."""
+    _follow_prices(line)
+    money = money_left(line)
+    return money is None or int(line.worst[lookup]) <= money
 
 
 def _next_affordable(line: ScreeningRun) -> int | None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from nightscreen.client.limiter import CallStart, Cap
     from nightscreen.schemas.checks import Asked
+    from nightscreen.steps.calling.funding import Funding
     from nightscreen.steps.calling.journal_writer import JournalWriter
     from nightscreen.storage.clock import Clock
 
@@ -81,6 +82,7 @@ class Window:
         clock: the present instant, in microseconds.
         note: told of each lookup that came to an end, whoever waits for it.
         sparing: tells which lookups wait for others, and which are not needed any more.
+        funding: tells which lookups there is money for by now; None where the journal alone does.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Window:
         clock: Clock,
         note: Callable[[LookupTask], None] | None = None,
         sparing: Spares | None = None,
+        funding: Funding | None = None,
     ) -> None:
         self._check = check
         self._send = send
@@ -107,6 +110,9 @@ class Window:
         self._clock = clock
         self._tell = note
         self._sparing = sparing
+        self._funding = funding
+        if funding is not None:
+            funding.joins(self)
         self._held: dict[int, LookupTask] = {}
         self._queue: deque[LookupTask] = deque()
         self._ready: deque[tuple[LookupTask, Reservation]] = deque()
@@ -123,6 +129,11 @@ class Window:
     def in_flight(self) -> int:
         """Return how many calls are on the wire."""
         return len(self._flights)
+
+    @property
+    def is_stranded(self) -> bool:
+        """Return whether every lookup left waits for another one, or for money."""
+        return len(self._held) == len(self._open)
 
     @property
     def open(self) -> int:
@@ -282,19 +293,25 @@ class Window:
         return block
 
     def _set_aside(self, job: LookupTask) -> bool:
-        """Take the next lookup out of the queue where it waits for another, or is spared.
+        """Take the next lookup out of the queue where it must wait, or is spared.
 
         What has been sent before is neither: it may have been charged, and wants its answer.
         """
-        step = Step.ASK if self._sparing is None or job.attempts else self._sparing.step(job.index)
-        if self._sparing is None or step is Step.ASK:
+        if job.attempts:
+            return False
+        step = Step.ASK if self._sparing is None else self._sparing.step(job.index)
+        is_paid_for = self._funding is None or self._funding.pays_for(job.index)
+        if step is Step.ASK and is_paid_for:
             return False
         self._queue.popleft()
         if step is Step.SPARE:
             self._end(job, LookupStatus.SPARED, 0)
-        else:
-            self._held[job.index] = job
+            return True
+        self._held[job.index] = job
+        if step is Step.WAIT and self._sparing is not None:
             self._sparing.hold(job.index, lambda: self._release(job.index))
+        elif self._funding is not None:
+            self._funding.park(job.index, lambda: self._release(job.index))
         return True
 
     def _release(self, index: int) -> None:
@@ -305,8 +322,10 @@ class Window:
             self._wake.set()
 
     def _leave_stranded(self) -> None:
-        """Leave for a later round what waits for lookups that are not under way."""
-        if self._held and len(self._held) == len(self._open):
+        """Leave for a later round what waits for lookups that are not under way, or for money."""
+        if not self.is_stranded or not self._held:
+            return
+        if self._funding is None or self._funding.is_over():
             held = list(self._held.values())
             self._held.clear()
             for job in held:
@@ -447,7 +466,10 @@ class Window:
         control = self._control
         self._progress.attempts += 1
         balance = None if reading.stop is not None else reading.balance_micro
-        control.came_back(most_charged(job, reading), balance, mark)
+        cost_micro = most_charged(job, reading)
+        control.came_back(cost_micro, balance, mark)
+        if self._funding is not None:
+            self._funding.spend(cost_micro)
         control.saw_cost(self._check, job.subject, reading.cost_micro, absurd=reading.absurd_cost)
         if reading.verdict in BODY_KEPT:
             job.outcome = reading.outcome

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nightscreen.client.fakes import Canned
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.storage.clock import to_instant
 from tests.money.service_in_memory import LOST, Bureau
@@ -15,8 +16,11 @@ from tests.money.service_in_memory import LOST, Bureau
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.client.fakes import Canned
+    from nightscreen.steps.calling.funding_rounds import Asking
     from tests.kill.drive import Driven
+
+
+NOT_LISTED = Canned(404, {"status": "success", "message": "Identity not found in karma"})
 
 
 def out_of_order(driven: Driven, check: str | None = None) -> int:
@@ -87,6 +91,32 @@ def test_what_is_left_at_the_end_buys_nothing_more(tmp_path: Path) -> None:
         assert report["stop_reason"] == "budget"
         assert left < 10
         assert report["balance"]["exact"]
+
+
+def test_misses_that_are_free_pay_for_the_next_in_the_same_round(tmp_path: Path) -> None:
+    """A cap of a call and a half asks a whole batch of people who are not listed, in rank."""
+    opened: list[Asking] = []
+
+    async def steer(asking: Asking) -> None:
+        opened.append(asking)
+
+    bureau = Bureau(tmp_path)
+    bureau.service.prices = {**bureau.service.prices, "karma": 10}
+    bureau.service.before = lambda *_: NOT_LISTED
+    driven = bureau.night(steer=steer, max_spend="15", checks=("karma",))
+    assert driven.report["state"] == "completed"
+    assert len(bureau.service.ledger) > 200
+    assert opened[0].round == 1
+
+
+def test_hits_within_a_round_end_it_where_the_money_ends(tmp_path: Path) -> None:
+    """What is listed is paid for, so that only the first in rank are asked; nothing waits on."""
+    bureau = Bureau(tmp_path)
+    bureau.service.before = lambda _, __, number: NOT_LISTED if number % 3 else None
+    driven = bureau.night(max_spend="300", checks=("karma",))
+    assert driven.report["stop_reason"] in {"budget", None}
+    assert bureau.service.charged <= 300
+    assert out_of_order(driven) <= 4
 
 
 def test_the_order_is_a_permutation(tmp_path: Path) -> None:
