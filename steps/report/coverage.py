@@ -205,8 +205,16 @@ class Coverage:
 
 
 def share_pct(part: int, whole: int) -> float | None:
-    """Return a share in percent, rounded towards zero so that nothing is called whole too early."""
-    return None if whole <= 0 else (10_000 * part // whole) / 100
+    """Return a share in percent to two places, rounded.
+
+    What is not all of it is never called 100, and what is not nothing never 0.
+    """
+    if whole <= 0:
+        return None
+    rounded = (2 * 10_000 * part + whole) // (2 * whole)
+    if 0 < part < whole:
+        rounded = min(max(rounded, 1), 9_999)
+    return rounded / 100
 
 
 def _standing(
