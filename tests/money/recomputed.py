@@ -14,9 +14,12 @@ import json
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CHECKS = ("bank_account", "karma", "ecosystem", "selfie")
 IDENTITY = {
@@ -195,8 +198,13 @@ def balance(folder: Folder) -> dict[str, Any]:
 def coverage(folder: Folder, judged_at: str) -> dict[str, Any]:
     """Return what is due, answered, not screened, fresh, and how old the evidence is."""
     words = [f"{check}_status" for check in CHECKS]
-    any_in = lambda listed: " or ".join(f"{word} in ({listed})" for word in words)  # noqa: E731
-    quoted = lambda listed: ",".join(f"'{each}'" for each in listed)  # noqa: E731
+
+    def any_in(listed: str) -> str:
+        return " or ".join(f"{word} in ({listed})" for word in words)
+
+    def quoted(listed: Iterable[str]) -> str:
+        return ",".join(f"'{each}'" for each in listed)
+
     answered = " or ".join(f"{check}_status in ({ANSWERED[check]}, 'spared')" for check in CHECKS)
     waiting = any_in(quoted(WAITING))
     cases = " ".join(f"when {any_in(quoted([word]))} then '{word}'" for word in CAUSES)
