@@ -64,7 +64,10 @@ def test_the_same_rows_as_one_process(tmp_path: Path, stop_at_first: bool) -> No
         for name in ("lookups", "distinct", "paid", "free", "reused", "spared", "cost", "answers"):
             assert others[name] == numbers[name], (check, name)
     assert money(together, several)[0] == money(together, several)[1] == money(alone, one)[0]
-    assert together.report["balance"] == alone.report["balance"]
+    balances = [dict(night.report["balance"]) for night in (together, alone)]
+    for balance in balances:
+        balance.pop("exact")  # whether answers overtook each other is for the machine to say
+    assert balances[0] == balances[1]
 
 
 def test_a_cap_holds_over_all_parts(tmp_path: Path) -> None:
