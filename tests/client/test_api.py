@@ -14,6 +14,7 @@ import pytest
 from nightscreen.client import wire
 from nightscreen.client.api import BODY_BYTES, Client
 from nightscreen.client.fakes import Canned, FakeTransport
+from nightscreen.client.limits import timeouts_by_operation
 from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.client.transport import Departure, StripedTransport
 from nightscreen.schemas.answers import KarmaListing
@@ -34,6 +35,8 @@ LISTED = {
 GOOD = json.dumps(LISTED).encode()
 ASK = wire.karma(IdentityKind.BVN, BVN)
 TIMES = {"karma": 0.4}
+PATIENCE = {"karma": 60.0}
+"""Where no timeout is wanted, however busy the machine is."""
 
 
 async def good(wire_: Wire) -> None:
@@ -118,7 +121,7 @@ async def test_one_attempt_whatever_happens(
     """Each fault is a value, the service sees one request, and the client works on."""
     async with (
         raw_service(behave) as service,
-        Client(service.base, KEY, timeouts_s=TIMES) as client,
+        Client(service.base, KEY, timeouts_s=TIMES if trouble == "timeout" else PATIENCE) as client,
     ):
         reading = await client.send(ASK)
         assert (reading.verdict, reading.trouble) == (verdict, trouble)
@@ -214,6 +217,7 @@ async def test_pools_survive_a_storm_of_timeouts() -> None:
         await asyncio.gather(*(client.send(ASK) for _ in range(60)))
         assert repr(client._transport).endswith("0 calls)")
         service.behave = good
+        client._timeouts_s = timeouts_by_operation(PATIENCE)
         readings = [await client.send(ASK) for _ in range(30)]
         assert {reading.verdict for reading in readings} == {ChargeStatus.ANSWERED}
 
