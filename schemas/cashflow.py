@@ -62,6 +62,16 @@ FEATURES: Final[dict[str, pa.DataType]] = {
 }
 """What is worked out at a pull, in the order of the columns."""
 
+CHECKED_AT: Final = "tx_checked_at"
+AFFORDABLE: Final = "tx_affordable"
+_HIDDEN: Final = ("tx_month_names", "tx_accounts", "tx_repayments", "tx_repayments_share")
+TX_FIELDS: Final[list[tuple[str, pa.DataType]]] = [
+    (CHECKED_AT, INSTANT),
+    *((name, kind) for name, kind in FEATURES.items() if name not in _HIDDEN),
+    (AFFORDABLE, pa.bool_()),
+]
+"""The columns of `enriched`: of customers whose consent is alive, null for everybody else."""
+
 CASHFLOW_SCHEMA: Final = pa.schema(
     [
         pa.field("customer_id", pa.string(), nullable=False),

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.schemas.answers import Count, Day, EcosystemRecord, Instant, Number, Text
+from nightscreen.schemas.cashflow import TX_FIELDS
 from nightscreen.schemas.checks import Check, IdentityKind
 from nightscreen.schemas.rows import (
     CUSTOMER_EXPOSURE,
@@ -156,6 +157,7 @@ def enriched_schema(columns: Sequence[SourceColumn], *, merged: bool = False) ->
     for check in Check:
         fields += [pa.field(name, kind) for name, kind in CHECK_FIELDS[check]]
     fields += [pa.field(name, kind) for name, kind in BVN_FIELDS]
+    fields += [pa.field(name, kind) for name, kind in TX_FIELDS]
     fields += [pa.field(name, pa.int64()) for name in SIGNALS]
     fields += [pa.field(name, kind) for name, kind in DECISION_FIELDS]
     if merged:

@@ -35,7 +35,9 @@ TEXT_COLUMNS = (
     "consent_channel",
 )
 INSTANT_COLUMNS = ("consented_at", "consent_expires_at", "consent_withdrawn_at")
-KNOWN_COLUMNS = (*TEXT_COLUMNS, "date_of_birth", "exposure", *INSTANT_COLUMNS)
+REQUESTED = ("requested_amount", "requested_tenor_days", "requested_instalment")
+"""What an applicant asks for: naira, days, naira a month."""
+KNOWN_COLUMNS = (*TEXT_COLUMNS, "date_of_birth", "exposure", *REQUESTED, *INSTANT_COLUMNS)
 """Every column of the input that has a meaning of its own."""
 
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -72,9 +74,9 @@ def row_schema(extra: Sequence[str] = ()) -> pa.Schema:
 
     Columns: `line` int64 (line of the text file or row of the sheet, header included, from 1),
     `flaws` int32 (bits of `Flaw`), every known column (text as string, `date_of_birth` date32,
-    `exposure` decimal naira, consent instants as UTC microseconds), then each carried column as
-    `x:<name>` string. A malformed identifier keeps its text and sets its bit; an absent one is
-    null.
+    `exposure` decimal naira, what is requested, consent instants as UTC microseconds), then each
+    carried column as `x:<name>` string. A malformed identifier keeps its text and sets its bit; an
+    absent one is null.
     """
     fields: list[pa.Field[pa.DataType]] = [
         pa.field("line", pa.int64()),
@@ -82,6 +84,8 @@ def row_schema(extra: Sequence[str] = ()) -> pa.Schema:
     ]
     fields += [pa.field(name, pa.string()) for name in TEXT_COLUMNS]
     fields += [pa.field("date_of_birth", pa.date32()), pa.field("exposure", NAIRA)]
+    kinds = (NAIRA, pa.int64(), NAIRA)
+    fields += [pa.field(name, kind) for name, kind in zip(REQUESTED, kinds, strict=True)]
     fields += [pa.field(name, INSTANT) for name in INSTANT_COLUMNS]
     fields += [pa.field(f"{EXTRA_PREFIX}{name}", pa.string()) for name in extra]
     return pa.schema(fields)

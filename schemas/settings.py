@@ -184,6 +184,12 @@ class SelfieAges(_Ages):
     scored: Age | None = None
 
 
+class CashFlowAges(_Group):
+    """How long figures of pulled transactions stay fresh."""
+
+    pulled: Age | None = None
+
+
 class FreshnessOverrides(_Group):
     """Ages set by the lender; what is not set follows the run's purpose."""
 
@@ -191,6 +197,7 @@ class FreshnessOverrides(_Group):
     bank_account: BankAccountAges = BankAccountAges()
     ecosystem: EcosystemAges = EcosystemAges()
     selfie: SelfieAges = SelfieAges()
+    cash_flow: CashFlowAges = CashFlowAges()
 
 
 class Retention(_Group):
@@ -232,6 +239,10 @@ _DAYS: dict[Purpose, dict[tuple[Check, str], int]] = {
         (Check.SELFIE, Outcome.SCORED): 365,
     },
 }
+_CASH_FLOW_DAYS = {
+    Purpose.ORIGINATION: timedelta(days=7),
+    Purpose.PORTFOLIO: timedelta(days=31),  # a pull a month
+}
 _UNREADABLE = Outcome.UNREADABLE.value
 NIGHTLY_MARGIN = timedelta(hours=4)
 """Taken off each age, so that "one day" works on a run that starts at about the same hour."""
@@ -248,6 +259,13 @@ def max_ages(purpose: Purpose, overrides: FreshnessOverrides) -> dict[tuple[Chec
         others = [age for (of, word), age in ages.items() if of is check and word != _UNREADABLE]
         ages.setdefault((check, _UNREADABLE), min(others))
     return {key: max(age - NIGHTLY_MARGIN, timedelta(0)) for key, age in ages.items()}
+
+
+def cash_flow_age(purpose: Purpose, overrides: FreshnessOverrides) -> timedelta:
+    """Return how old figures of cash flow may be, margin already taken off."""
+    age = overrides.cash_flow.pulled
+    age = _CASH_FLOW_DAYS[purpose] if age is None else age
+    return max(age - NIGHTLY_MARGIN, timedelta(0))
 
 
 def overridden(settings: FreshnessOverrides, given: Sequence[str]) -> FreshnessOverrides:
@@ -273,11 +291,9 @@ def overridden(settings: FreshnessOverrides, given: Sequence[str]) -> FreshnessO
             f"freshness {place} cannot be read: write it such as karma.clear=1 for a day, or "
             "ecosystem.found=PT12H; there are "
             + ", ".join(
-                f"{check.value}.{outcome}"
-                for check in Check
-                for outcome in type(
-                    FreshnessOverrides.model_fields[check.value].default
-                ).model_fields
+                f"{name}.{outcome}"
+                for name, group in FreshnessOverrides()
+                for outcome in type(group).model_fields
             )
         ) from None
 

@@ -36,6 +36,7 @@ from nightscreen.steps.report.page import report_page
 from nightscreen.steps.report.report_json import RowTally, RunFacts, check_report, make_report
 from nightscreen.steps.results.assemble import Assembly, Chunk
 from nightscreen.steps.results.cached_bvn_details import BvnsAtHand
+from nightscreen.steps.results.cash_flow_at_hand import CashFlowAtHand
 from nightscreen.steps.results.customer_rows import Expansion
 from nightscreen.steps.results.decide import decide
 from nightscreen.steps.results.evidence import Evidence
@@ -83,6 +84,9 @@ def write_rows(line: ScreeningRun) -> RowTally:
         match_at=line.settings.selfie_match_at,
         no_match_below=line.settings.selfie_no_match_below,
         bvns=BvnsAtHand.of(line.journal, line.freshness.at),
+        cash_flow=CashFlowAtHand.of(
+            line.journal, line.freshness.at, line.freshness.oldest_cash_flow()
+        ),
     )
     tally = RowTally(coverage=Coverage(at=line.freshness.at))
     schema = enriched_schema(line.columns, merged=line.merging)

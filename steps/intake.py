@@ -48,6 +48,7 @@ from nightscreen.steps.values.customer_ids import (
 from nightscreen.steps.values.images import judge_image_urls
 from nightscreen.steps.values.instants import Edge, judge_dates, judge_instants
 from nightscreen.steps.values.phones import judge_phones
+from nightscreen.steps.values.tenors import judge_tenors
 from nightscreen.steps.values.validators import Finding, Notes, trimmed
 
 if TYPE_CHECKING:
@@ -206,7 +207,9 @@ def _judge_columns(columns: dict[str, Column], order: str | None, notes: Notes) 
     columns["email"] = judge_emails(columns["email"], notes)
     columns["domain"] = judge_domains(columns["domain"], notes)
     columns["image_url"] = judge_image_urls(columns["image_url"], notes)
-    columns["exposure"] = judge_amounts(columns["exposure"], notes)
+    for name in ("exposure", "requested_amount", "requested_instalment"):
+        columns[name] = judge_amounts(columns[name], notes, name)
+    columns["requested_tenor_days"] = judge_tenors(columns["requested_tenor_days"], notes)
     columns["date_of_birth"] = judge_dates(columns["date_of_birth"], order, notes)
     edges = {
         "consented_at": Edge.START,

@@ -31,7 +31,7 @@ from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.plan import LookupStatus, Plan
 from nightscreen.schemas.prices import max_cost, price_limit
 from nightscreen.schemas.rows import CUSTOMER
-from nightscreen.schemas.settings import Settings, max_ages, overridden
+from nightscreen.schemas.settings import Settings, cash_flow_age, max_ages, overridden
 from nightscreen.steps.control import (
     UNREADABLE_AFTER,
     CheckProgress,
@@ -297,7 +297,12 @@ def _open(
         control=control,
         clock=clock,
         started_at=started_at,
-        freshness=Freshness(max_ages(wanted.purpose, ages), now, journal.answers.position()),
+        freshness=Freshness(
+            max_ages(wanted.purpose, ages),
+            now,
+            journal.answers.position(),
+            cash_flow_age(wanted.purpose, ages),
+        ),
         caps=caps,
         policy=policy,
         manners=manners,

@@ -32,7 +32,7 @@ HEADER_SEARCH_ROWS = 30
 """How far down the row of headings is looked for; titles and notes take a few rows."""
 
 CHECKS = ("bank_account", "karma", "ecosystem", "selfie")
-OUTPUT_PREFIXES = (*(f"{check}_" for check in CHECKS), "batch_same_", "bvn_")
+OUTPUT_PREFIXES = (*(f"{check}_" for check in CHECKS), "batch_same_", "bvn_", "tx_")
 OUTPUT_COLUMNS = frozenset(
     {
         *("name_match", "name_explained", "cost", "decision", "reasons", "policy"),

@@ -35,16 +35,22 @@ class Freshness:
         ages: how old an answer may be, by check and outcome (`schemas.settings.max_ages`).
         at: the instant, in microseconds since 1970.
         since: the place the journal had come to by then.
+        cash_flow: how old figures of cash flow may be.
     """
 
     ages: Mapping[tuple[Check, str], timedelta]
     at: int
     since: int = 0
+    cash_flow: timedelta = timedelta(0)
 
     def oldest(self, check: Check, word: str) -> int:
         """Return the earliest instant at which an answer of this outcome is still fresh."""
         age = self.ages.get((check, word))
         return self.at - age // _MICROS if age else NEVER_FRESH
+
+    def oldest_cash_flow(self) -> int:
+        """Return the earliest instant at which figures of cash flow are still fresh."""
+        return self.at - self.cash_flow // _MICROS if self.cash_flow else NEVER_FRESH
 
     def oldest_accounts(self) -> dict[str, int]:
         """Return the same for each status of a bank account that exists."""

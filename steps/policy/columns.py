@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, BvnDetails
+from nightscreen.schemas.cashflow import TX_FIELDS
 from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Purpose, Source
 from nightscreen.schemas.enriched import BVN_FIELDS, CHECK_FIELDS, COST, DECISION_FIELDS, SIGNALS
 from nightscreen.schemas.policy import CarriedKind
-from nightscreen.schemas.rows import INSTANT, KNOWN_COLUMNS, row_schema
+from nightscreen.schemas.rows import INSTANT, KNOWN_COLUMNS, REQUESTED, row_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,6 +107,7 @@ def known_columns() -> dict[str, pa.DataType]:
     for check in Check:
         found |= {name: _plain(kind) for name, kind in CHECK_FIELDS[check]}
     found |= _bvn_columns()
+    found |= {name: _plain(kind) for name, kind in TX_FIELDS}
     found |= dict.fromkeys(SIGNALS, pa.int64())
     return found | {"cost": COST, PURPOSE: pa.string()}
 
@@ -137,9 +139,11 @@ def outputs_of_a_decision() -> frozenset[str]:
 def may_be_absent(name: str) -> bool:
     """Return whether a column may be empty without anything being missing.
 
-    That is so of BVN details, which are held of few customers, and of the signals of a batch.
+    That is so of BVN details and cash flow, which are held of few customers, of what is requested,
+    and of the signals of a batch.
     """
-    return name in _bvn_columns() or name in SIGNALS
+    cash_flow = (each for each, _ in TX_FIELDS)
+    return name in {*_bvn_columns(), *cash_flow, *REQUESTED, *SIGNALS}
 
 
 def is_sensitive(text: str) -> bool:

@@ -31,6 +31,7 @@ from nightscreen.schemas.rows import INSTANT, NAIRA, SourceColumn
 from nightscreen.steps.planning.eligibility import flat, slots_of
 from nightscreen.steps.planning.row_plan import ANSWERS_STAMP
 from nightscreen.steps.results.cached_bvn_details import nothing_held
+from nightscreen.steps.results.cash_flow_at_hand import no_cash_flow
 from nightscreen.steps.results.evidence import ACCOUNT, HISTORY, Evidence, typed_column
 from nightscreen.steps.results.judge import judge_selfie
 from nightscreen.storage.journal.answers import NONE, OUTCOMES, Latest
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from nightscreen.steps.planning.freshness import Freshness
     from nightscreen.steps.planning.plan import Wanted
     from nightscreen.steps.results.cached_bvn_details import BvnsAtHand
+    from nightscreen.steps.results.cash_flow_at_hand import CashFlowAtHand
     from nightscreen.storage.journal.answers import Answers
 
     Codes = NDArray[np.int32]
@@ -96,6 +98,7 @@ class Assembly:
         match_at: similarity from which a selfie matches.
         no_match_below: similarity under which it does not.
         bvns: BVN details confirmed before; None where none may be shown.
+        cash_flow: figures of pulled transactions; None where none may be shown.
     """
 
     wanted: Wanted
@@ -109,6 +112,7 @@ class Assembly:
     match_at: float = 90.0
     no_match_below: float = 70.0
     bvns: BvnsAtHand | None = None
+    cash_flow: CashFlowAtHand | None = None
 
 
 @dataclass(slots=True)
@@ -221,6 +225,7 @@ class Chunk:
         for check in Check:
             found.update(self._check_columns(check))
         found.update(self._bvn_columns())
+        found.update(self._cash_flow_columns())
         found.update({name: self._signals[name] for name in SIGNALS})
         found["cost"] = naira_of_micro(self._cost)
         zeros = np.zeros(self._size, np.int32)
@@ -234,6 +239,12 @@ class Chunk:
         if bvns is None or self._assembly.test_mode:
             return nothing_held(self._size)
         return bvns.columns(self._rows)
+
+    def _cash_flow_columns(self) -> dict[str, pa.Array]:
+        cash_flow = self._assembly.cash_flow
+        if cash_flow is None or self._assembly.test_mode:
+            return no_cash_flow(self._size)
+        return cash_flow.columns(self._rows)
 
     def _check_columns(self, check: Check) -> dict[str, pa.Array]:
         if check not in self._assembly.wanted.checks:

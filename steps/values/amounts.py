@@ -7,6 +7,7 @@ otherwise is left unread. What an amount is used for is not known here.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import partial
 
@@ -37,7 +38,7 @@ EXPOSURE_AMBIGUOUS = _WARNED(
     "taken as unknown.",
 )
 EXPOSURE_NEGATIVE = _WARNED(
-    "exposure_negative", "A negative amount is no naira at risk; it was taken as unknown."
+    "exposure_negative", "A negative amount means nothing here; it was taken as unknown."
 )
 EXPOSURE_SCIENTIFIC = _WARNED(
     "exposure_scientific",
@@ -45,7 +46,7 @@ EXPOSURE_SCIENTIFIC = _WARNED(
     "as unknown.",
 )
 EXPOSURE_TOO_LARGE = _WARNED(
-    "exposure_too_large", "The amount is too large to be naira at risk; it was taken as unknown."
+    "exposure_too_large", "The amount is too large to be true; it was taken as unknown."
 )
 EXPOSURE_UNREADABLE = _WARNED(
     "exposure_unreadable", "The amount cannot be read as naira; it was taken as unknown."
@@ -79,12 +80,18 @@ def judge_amount(text: str) -> Validated[Decimal]:
     return Validated(naira, (EXPOSURE_ROUNDED,) if _has_more_than_kobo(number) else ())
 
 
-def judge_amounts(text: Column, notes: Notes) -> Column:
-    """Return the exposure column as decimal naira after judging."""
+def judge_amounts(text: Column, notes: Notes, column: str = "exposure") -> Column:
+    """Return a column of amounts as decimal naira after judging; codes begin with its name."""
+
+    def judge(cell: str) -> Validated[Decimal]:
+        value, findings = judge_amount(cell)
+        own = (replace(each, code=each.code.replace("exposure", column)) for each in findings)
+        return Validated(value, tuple(own))
+
     plain = matching(text, _PLAIN)
     naira = where(plain, text).cast(NAIRA)
     rows = np.flatnonzero(~plain & present(text))
-    return put(naira, rows, judge_cells(text, rows, judge_amount, "exposure", notes))
+    return put(naira, rows, judge_cells(text, rows, judge, column, notes))
 
 
 def _stripped(text: str) -> tuple[str, bool]:

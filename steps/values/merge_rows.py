@@ -20,6 +20,7 @@ from nightscreen.schemas.rows import (
     CUSTOMER,
     EXTRA_PREFIX,
     NAIRA,
+    REQUESTED,
     Action,
     Flaw,
     Problem,
@@ -151,7 +152,8 @@ def merge_rows(rows: pa.Table, status: str | None) -> tuple[pa.Table, list[Probl
     flaws = np.zeros(len(groups.starts), np.int32)
     for name in _IDENTIFIERS:
         flaws |= _merge_identifier(groups, name, columns, problems)
-    _merge_birth(groups, columns, problems)
+    for name in ("date_of_birth", *REQUESTED):
+        _merge_value(groups, name, columns, problems)
     _merge_names(groups, columns, problems)
     flaws |= _merge_consent(groups, columns)
     columns["exposure"] = _merged_exposure(groups, status, problems)
@@ -201,14 +203,15 @@ def _merge_identifier(
     return left
 
 
-def _merge_birth(
-    groups: _Groups, columns: dict[str, pa.ChunkedArray], problems: list[Problem]
+def _merge_value(
+    groups: _Groups, name: str, columns: dict[str, pa.ChunkedArray], problems: list[Problem]
 ) -> None:
-    there = groups.present("date_of_birth")
+    """Take the value of the first row that has any; none where rows contradict each other."""
+    there = groups.present(name)
     first = groups.first(there)
-    differing = groups.differing(("date_of_birth",), there, first)
-    columns["date_of_birth"] = _take(groups, "date_of_birth", np.where(differing, -1, first))
-    problems.extend(_found(groups, differing, "date_of_birth", DIFFERS))
+    differing = groups.differing((name,), there, first)
+    columns[name] = _take(groups, name, np.where(differing, -1, first))
+    problems.extend(_found(groups, differing, name, DIFFERS))
 
 
 def _merge_names(

@@ -11,7 +11,7 @@ from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.decisions import CHANGES, REVIEW_COLUMNS
 from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.rows import KNOWN_COLUMNS, SourceColumn
-from nightscreen.schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, max_ages
+from nightscreen.schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, cash_flow_age, max_ages
 from nightscreen.steps.bvn.table import SCHEMA as BVN
 from nightscreen.steps.loans.offer_report import OFFERS
 from nightscreen.steps.loans.tracking_report import LOANS
@@ -124,3 +124,10 @@ def _ages() -> Iterator[str]:
             for check, outcome in ages[Purpose.PORTFOLIO]
         ),
     )
+    days = [
+        (cash_flow_age(purpose, FreshnessOverrides()) + NIGHTLY_MARGIN).days
+        for purpose in (Purpose.ORIGINATION, Purpose.PORTFOLIO)
+    ]
+    yield ""
+    yield f"Figures of cash flow (`cash_flow.pulled`): {days[0]} days at origination, {days[1]} in a"
+    yield "portfolio."

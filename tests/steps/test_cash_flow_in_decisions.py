@@ -1,0 +1,219 @@
+"""Cash flow in screening: shown where consent is alive, decided on where shown, never missed."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from nightscreen.schemas.cashflow import FEATURES, TX_FIELDS
+from nightscreen.schemas.consented import TokenAnswer
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.settings import FreshnessOverrides, overridden
+from nightscreen.steps.results.cash_flow_at_hand import affordable, instalment_of
+from nightscreen.steps.values.tenors import judge_tenor
+from nightscreen.storage.cash_flows import CashFlows, Figures
+from nightscreen.storage.clock import DAY_MICROS, system_clock
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.vault import Vault
+from tests.screening import CONSENT, World, customer, days_ago
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIST = "transaction:list"
+TX = [name for name, _ in TX_FIELDS]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A world with one journal."""
+    return World(tmp_path)
+
+
+def held(
+    world: World,
+    customer_id: str,
+    *,
+    age_days: int = 1,
+    scopes: tuple[str, ...] = (LIST,),
+    **values: Any,  # noqa: ANN401 - any feature
+) -> None:
+    """Keep figures of a customer who consented, as a pull of some days ago did."""
+    some = {
+        "tx_as_of": date(2026, 6, 30),
+        "tx_months": 6,
+        "tx_income_monthly": Decimal("200000.00"),
+        "tx_instalment_most": Decimal("50000.00"),
+        "tx_salary": True,
+        "tx_lenders": 0,
+    }
+    with open_journal(world.folder / "home") as journal:
+        vault = Vault.of(journal)
+        token = TokenAnswer(access_token="t", refresh_token="r", scope=" ".join(scopes))
+        grant = vault.keep(customer_id, token, asked_scopes=scopes, evidence={})
+        at = system_clock() - age_days * DAY_MICROS
+        figures = Figures(
+            grant.customer, "pull-1", at, {**dict.fromkeys(FEATURES), **some, **values}
+        )
+        CashFlows(journal).keep("pull-1", [figures])
+
+
+def revoke(world: World, customer_id: str) -> None:
+    """Take a customer's consent back."""
+    with open_journal(world.folder / "home") as journal:
+        assert Vault.of(journal).revoke(customer_id, "taken back")
+
+
+def screened(world: World, *rows: dict[str, str], **options: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401
+    """Screen customers and return their rows."""
+    night = world.screen(list(rows), checks=["karma"], **options)
+    return {row["customer_id"]: row for row in night.rows}
+
+
+def test_figures_stand_beside_the_checks_of_those_who_consent(world: World) -> None:
+    """One who consented has figures and when they were pulled; another has none."""
+    held(world, "C1")
+    rows = screened(world, customer(1), customer(2))
+    assert rows["C1"]["tx_income_monthly"] == Decimal(200_000)
+    assert (rows["C1"]["tx_salary"], rows["C1"]["tx_as_of"]) == (True, date(2026, 6, 30))
+    assert rows["C1"]["tx_checked_at"] is not None
+    assert rows["C1"]["tx_affordable"] is None
+    assert {rows["C2"][name] for name in TX} == {None}
+
+
+def test_who_took_consent_back_has_no_figures_the_next_night(world: World) -> None:
+    """Once the grant has ended nothing of it stands in the output."""
+    held(world, "C1")
+    assert screened(world, customer(1))["C1"]["tx_months"] == 6
+    revoke(world, "C1")
+    after = screened(world, customer(1))["C1"]
+    assert {after[name] for name in TX} == {None}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"consent_withdrawn_at": days_ago(1)},
+        {**CONSENT, "consent_expires_at": days_ago(1)},
+        {**CONSENT, "consented_at": "soon"},
+    ],
+)
+def test_a_file_that_tells_of_ended_consent_shows_no_figures(
+    world: World, told: dict[str, str]
+) -> None:
+    """The grant may be alive: where the lender's own file says otherwise, the file counts."""
+    held(world, "C1")
+    row = screened(world, customer(1, **told))["C1"]
+    assert {row[name] for name in TX} == {None}
+
+
+def test_a_grant_without_the_scope_shows_no_figures(world: World) -> None:
+    """Figures of transactions need the scope of transactions."""
+    held(world, "C1", scopes=("profile:view",))
+    assert screened(world, customer(1))["C1"]["tx_months"] is None
+
+
+@pytest.mark.parametrize(
+    ("purpose", "age_days", "shown"),
+    [
+        ("origination", 6, True),
+        ("origination", 8, False),
+        ("portfolio", 30, True),
+        ("portfolio", 32, False),
+    ],
+)
+def test_figures_grow_old_by_purpose(
+    world: World, purpose: str, age_days: int, shown: bool
+) -> None:
+    """A week for applicants, a month for a portfolio."""
+    held(world, "C1", age_days=age_days)
+    row = screened(world, customer(1), purpose=purpose)["C1"]
+    assert (row["tx_months"] is not None) is shown
+
+
+def test_their_age_can_be_set_for_a_run(world: World) -> None:
+    """`--freshness cash_flow.pulled=90` shows older ones; another word is refused."""
+    held(world, "C1", age_days=80)
+    row = screened(world, customer(1), freshness=["cash_flow.pulled=90"])["C1"]
+    assert row["tx_months"] == 6
+    with pytest.raises(SettingsError, match=r"cash_flow\.pulled"):
+        overridden(FreshnessOverrides(), ["cash_flow.found=90"])
+
+
+def test_what_is_requested_is_read_and_held_against_the_figures(world: World) -> None:
+    """Amount and tenor, or an instalment, whatever the headings; unknown where neither is there."""
+    for number in range(1, 6):
+        held(world, f"C{number}")
+    asked = [
+        {"requested_amount": "N120,000", "requested_tenor_days": "3 months"},
+        {"requested_amount": "500000", "requested_tenor_days": "90"},
+        {"requested_instalment": "50,000.00"},
+        {"requested_amount": "40000"},
+        {"requested_amount": "lots", "requested_tenor_days": "soon"},
+    ]
+    rows = screened(world, *(customer(n, **each) for n, each in enumerate(asked, start=1)))
+    said = [rows[f"C{number}"]["tx_affordable"] for number in range(1, 6)]
+    assert said == [True, False, True, None, None]
+    assert rows["C1"]["requested_amount"] == Decimal(120_000)
+    assert rows["C1"]["requested_tenor_days"] == 90
+    problems = (next((world.folder / "out").glob("*/problems.csv"))).read_text()
+    assert "requested_amount_unreadable" in problems
+    assert "requested_tenor_days_unreadable" in problems
+
+
+def test_a_policy_may_rest_on_figures_and_absence_is_no_obstacle(world: World) -> None:
+    """A rule on a figure decides where there is one; who has none is approved as before."""
+    policy = world.folder / "policy.toml"
+    policy.write_text(
+        """
+        name = "cash"
+        version = "1"
+        [[rules]]
+        code = "MANY_LENDERS"
+        effect = "review"
+        when = "tx_lenders >= 3 or requested_amount > 5000000"
+        team = "Many lenders."
+        customer = "We are looking into it."
+        [[rules]]
+        code = "APPROVE"
+        effect = "approve"
+        when = "karma_status = 'clear'"
+        team = "Clear."
+        customer = "Passed."
+        """
+    )
+    held(world, "C1", tx_lenders=4)
+    held(world, "C2", tx_lenders=1)
+    rows = screened(world, *(customer(n) for n in (1, 2, 3)), policy=str(policy))
+    clear = {name for name, row in rows.items() if row["karma_status"] == "clear"}
+    assert {"C1", "C2", "C3"} == clear
+    assert [rows[f"C{n}"]["decision"] for n in (1, 2, 3)] == ["review", "approve", "approve"]
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [("90", 90), ("12 weeks", 84), ("6months", 180), ("1 yr", 365), ("30.0", 30), ("14d", 14)],
+)
+def test_tenors_as_people_write_them(text: str, days: int) -> None:
+    """Days, weeks, months of thirty days, years."""
+    assert judge_tenor(text) == (days, ())
+
+
+@pytest.mark.parametrize("text", ["soon", "-3", "0 months", "3 fortnights", "99999", "1.5 months"])
+def test_tenors_that_mean_nothing_are_unknown(text: str) -> None:
+    """Reported, and taken as unknown."""
+    value, (finding,) = judge_tenor(text)
+    assert (value, finding.code) == (None, "requested_tenor_days_unreadable")
+
+
+def test_an_instalment_of_amount_and_tenor() -> None:
+    """Equal parts, one a month; a short loan at once; an instalment that is given goes first."""
+    assert instalment_of(Decimal(90_000), 90, None) == Decimal(30_000)
+    assert instalment_of(Decimal(90_000), 14, None) == Decimal(90_000)
+    assert instalment_of(Decimal(90_000), 90, Decimal(35_000)) == Decimal(35_000)
+    assert instalment_of(Decimal(90_000), None, None) is None
+    assert affordable(Decimal(10), Decimal(10)) is True
+    assert affordable(Decimal(10), None) is None
