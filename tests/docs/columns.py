@@ -129,5 +129,5 @@ def _ages() -> Iterator[str]:
         for purpose in (Purpose.ORIGINATION, Purpose.PORTFOLIO)
     ]
     yield ""
-    yield f"Figures of cash flow (`cash_flow.pulled`): {days[0]} days at origination, {days[1]} in a"
-    yield "portfolio."
+    yield f"Figures of cash flow (`cash_flow.pulled`): {days[0]} days at origination,"
+    yield f"{days[1]} in a portfolio."

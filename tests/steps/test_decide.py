@@ -95,6 +95,9 @@ CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
         ["PAST_DUE"],
     ),
     ("stacking", {"ecosystem_running_loans": 3}, "approve", ["APPROVE", "STACKING"]),
+    ("several lenders by the account", {"tx_lenders": 3}, "approve", ["APPROVE", "REPAYS_SEVERAL"]),
+    ("two lenders by the account", {"tx_lenders": 2}, "approve", ["APPROVE"]),
+    ("unaffordable, nothing requested", {"tx_affordable": None}, "approve", ["APPROVE"]),
     ("two loans", {"ecosystem_running_loans": 2}, "approve", ["APPROVE"]),
     (
         "past due for little of the exposure",
@@ -184,6 +187,9 @@ def test_the_default_policy_by_cases(
 APPLICANTS: list[tuple[dict[str, Any], str, list[str]]] = [
     (REFUSED, "review", ["NO_CONSENT"]),
     ({"ecosystem_running_loans": 3}, "review", ["STACKING"]),
+    ({"tx_affordable": False}, "review", ["UNAFFORDABLE"]),
+    ({"tx_affordable": True, "tx_lenders": 2}, "approve", ["APPROVE"]),
+    ({"tx_lenders": 3}, "review", ["REPAYS_SEVERAL"]),
     ({**THIN, "exposure": Decimal(99_999)}, "approve", ["APPROVE", "THIN_FILE"]),
     ({**THIN, "exposure": Decimal(100_000)}, "review", ["THIN_FILE"]),
     ({**THIN, "exposure": None}, "review", ["THIN_FILE"]),
