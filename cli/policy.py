@@ -6,13 +6,14 @@ reported.
 
 import json
 import sys
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.schemas.errors import PolicyError
+from nightscreen.schemas.errors import InputError, PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,6 +116,78 @@ def backtest(
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
         print_backtest(found)
+
+
+@policy_app.command(epilog="Example: nightscreen policy approve mine.toml --by 'Ngozi Bello'")
+def approve(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML file with the rules.")],
+    by: Annotated[str, typer.Option(help="Who approves it.")],
+    written_by: Annotated[
+        str, typer.Option(help="Who wrote it; nobody is named where it is left out.")
+    ] = "",
+    from_: Annotated[
+        str, typer.Option("--from", help="In force from this day or instant; default: now.")
+    ] = "",
+    note: Annotated[str, typer.Option(help="Why, or where the minutes are.")] = "",
+    json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Sign a policy off: who approved these very rules, and from when they are in force."""
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.cli.journal_context import made_journal
+    from nightscreen.schemas.policy import PolicyApproval
+    from nightscreen.steps.policy.loading import load_policy
+    from nightscreen.storage.clock import instant_text
+    from nightscreen.storage.journal.reviews import Reviews
+
+    name = " ".join(by.split())
+    if not name:
+        raise InputError("--by is empty: name the person who approves the policy")
+    policy = load_policy(file)
+    with made_journal(settings_of_command()) as journal:
+        now = journal.clock()
+        reviews = Reviews.of(journal)
+        reviews.keep_policy(policy.label, policy.model_dump_json())
+        approval = PolicyApproval(
+            policy=policy.label,
+            version=policy.version,
+            written_by=" ".join(written_by.split()) or "nobody named",
+            approved_by=name,
+            approved_at=now,
+            in_force_from=in_force_from(from_, now),
+            note=note,
+        )
+        reviews.approve_policy(approval)
+    found = approval.model_dump() | {
+        "approved_at": instant_text(approval.approved_at),
+        "in_force_from": instant_text(approval.in_force_from),
+    }
+    if json_output:
+        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    else:
+        typer.echo(
+            f"{policy.label}, version {policy.version}: approved by {name}, in force from "
+            f"{found['in_force_from']}"
+        )
+
+
+def in_force_from(text: str, now: int) -> int:
+    """Return a day in Lagos, or an instant, in microseconds; now where none is written.
+
+    Raises:
+        InputError: it is neither.
+    """
+    from nightscreen.storage.clock import LAGOS, to_micros
+
+    if not text:
+        return now
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(
+            f"--from: {text} cannot be read: write a day such as 2026-03-01, or an instant such as "
+            "2026-03-01T06:00"
+        ) from None
+    return to_micros(instant if instant.tzinfo else instant.replace(tzinfo=LAGOS))
 
 
 def policy_files(output: Path | None) -> list[str]:

@@ -90,6 +90,8 @@ def _check_choices(parameters: ScreenBatch) -> None:
         raise InputError(f"--deadline: {parameters.deadline} has passed; name a later instant")
     if parameters.policy:
         load_policy(Path(parameters.policy))
+    if parameters.shadow:
+        load_policy(Path(parameters.shadow))
 
 
 def _check_input(parameters: ScreenBatch) -> None:

@@ -122,6 +122,12 @@ DECISION_FIELDS: list[tuple[str, pa.DataType]] = [
     ("policy", WORD),
 ]
 
+SHADOW_FIELDS: list[tuple[str, pa.DataType]] = [
+    ("shadow_decision", WORD),
+    ("shadow_reasons", pa.list_(pa.string())),
+]
+"""What a second policy would have decided, where one was tried beside the one in force."""
+
 
 def input_columns(columns: Sequence[SourceColumn]) -> list[tuple[str, str]]:
     """Return output name and row column of each input column, in input order, each once.
@@ -144,13 +150,16 @@ def extra_names(columns: Sequence[SourceColumn]) -> list[str]:
     return [column.output for column in columns if column.known is None]
 
 
-def enriched_schema(columns: Sequence[SourceColumn], *, merged: bool = False) -> pa.Schema:
+def enriched_schema(
+    columns: Sequence[SourceColumn], *, merged: bool = False, shadow: bool = False
+) -> pa.Schema:
     """Return the schema of `enriched/part-*.parquet` for an input of these columns.
 
     Args:
         columns: the input's.
         merged: the rows of one customer id are one customer: `customer_row` numbers them, and
             `customer_exposure` is what its open loans come to, where the input has exposures.
+        shadow: a second policy was tried beside the one in force.
     """
     rows = row_schema(extra_names(columns))
     fields = [pa.field(name, rows.field(source).type) for name, source in input_columns(columns)]
@@ -160,6 +169,8 @@ def enriched_schema(columns: Sequence[SourceColumn], *, merged: bool = False) ->
     fields += [pa.field(name, kind) for name, kind in TX_FIELDS]
     fields += [pa.field(name, pa.int64()) for name in SIGNALS]
     fields += [pa.field(name, kind) for name, kind in DECISION_FIELDS]
+    if shadow:
+        fields += [pa.field(name, kind) for name, kind in SHADOW_FIELDS]
     if merged:
         fields.append(pa.field(CUSTOMER_ROW, pa.int64()))
         if any(name == "exposure" for name, _ in input_columns(columns)):

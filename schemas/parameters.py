@@ -46,9 +46,8 @@ class Option:
 
 _FORM = (
     *("input", "checks", "purpose", "max_spend", "deadline", "quote_only", "run", "batch"),
-    *("karma_identities", "karma_stop_at_first", "freshness", "policy", "mapping", "merge_rows"),
-    *("output", "yes"),
-    "workers",
+    *("karma_identities", "karma_stop_at_first", "freshness", "policy", "shadow"),
+    *("mapping", "merge_rows", "output", "yes", "workers"),
 )
 """The order of the form: what is asked of every run first, what is seldom touched last."""
 
@@ -127,6 +126,12 @@ class _Screening(BaseModel):
         title="Merge rows",
         description="The rows of one customer_id are one customer, as in a loan book of a row a "
         "loan: screened once, with the exposure of all open loans. Every row stays in the output.",
+    )
+    shadow: str = Field(
+        "",
+        title="Policy to try",
+        description="Path of a second policy that decides beside the one in force, for nothing: "
+        "the report says who would move. Empty: that of the settings, or none.",
     )
     max_spend: Annotated[str, Field(pattern=r"^(\d{1,12}(\.\d{1,6})?)?$")] = Field(
         "",

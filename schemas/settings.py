@@ -424,6 +424,12 @@ class Settings(BaseSettings):
     freshness: FreshnessOverrides = Field(
         FreshnessOverrides(), description="How old an answer may be."
     )
+    shadow: Path | None = Field(
+        None, description="A second policy that every screening tries beside the one in force."
+    )
+    require_approved_policy: bool = Field(
+        default=False, description="Refuse to screen under a policy that nobody has approved."
+    )
     merge_rows: bool = Field(
         default=False, description="The rows of one customer_id are one customer, in every run."
     )

@@ -33,15 +33,23 @@ from nightscreen.steps.report.identities import (
 )
 from nightscreen.steps.report.news import news_of, nights_of
 from nightscreen.steps.report.page import report_page
-from nightscreen.steps.report.report_json import RowTally, RunFacts, check_report, make_report
+from nightscreen.steps.report.report_json import (
+    RowTally,
+    RunFacts,
+    check_report,
+    make_report,
+    shadow_report,
+)
 from nightscreen.steps.results.assemble import Assembly, Chunk
 from nightscreen.steps.results.cached_bvn_details import BvnsAtHand
 from nightscreen.steps.results.cash_flow_at_hand import CashFlowAtHand
 from nightscreen.steps.results.customer_rows import Expansion
 from nightscreen.steps.results.decide import decide
 from nightscreen.steps.results.evidence import Evidence
+from nightscreen.steps.results.overrides import overrides_of
 from nightscreen.steps.results.publish_results import tell, withdraw
 from nightscreen.steps.results.replay import PURPOSE_KEY
+from nightscreen.steps.results.shadow import exposure_of, with_shadow
 from nightscreen.steps.screening_run import CHUNK_ROWS, PROBLEMS, read_chunk
 from nightscreen.storage.clock import instant_text, spending_day, spending_month
 from nightscreen.storage.journal.repeat_outcomes import earlier_outcomes
@@ -54,6 +62,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from nightscreen.schemas.policy import PolicyApproval
     from nightscreen.steps.results.publish_results import RunOutputs
     from nightscreen.steps.screening_run import ScreeningRun
 
@@ -89,7 +98,7 @@ def write_rows(line: ScreeningRun) -> RowTally:
         ),
     )
     tally = RowTally(coverage=Coverage(at=line.freshness.at))
-    schema = enriched_schema(line.columns, merged=line.merging)
+    schema = enriched_schema(line.columns, merged=line.merging, shadow=line.shadow is not None)
     schema = schema.with_metadata({PURPOSE_KEY: line.wanted.purpose.value})
     tables = _enriched(line, assembly, tally)
     if line.merging:
@@ -120,6 +129,11 @@ def _enriched(line: ScreeningRun, assembly: Assembly, tally: RowTally) -> Iterat
         for number in range(line.chunks):
             table = _assembled(line, assembly, tally, number).combine_chunks()
             table = decide(table, policy, purpose=purpose, engine=engine)
+            if line.shadow is not None:
+                tried = None if policy is None else line.shadow
+                other = decide(table, tried, purpose=purpose, engine=engine)
+                tally.shadow.take(table, other, exposure_of(table))
+                table = with_shadow(table, other)
             tally.take(table)
             yield table
             del table  # before the next is made
@@ -152,6 +166,18 @@ def _assembled(line: ScreeningRun, assembly: Assembly, tally: RowTally, number: 
     return table
 
 
+def approval_report(approval: PolicyApproval | None) -> dict[str, Any] | None:
+    """Return who wrote and approved the policy in force, and from when; None: nobody."""
+    if approval is None:
+        return None
+    return {
+        "written_by": approval.written_by,
+        "approved_by": approval.approved_by,
+        "approved_at": instant_text(approval.approved_at),
+        "in_force_from": instant_text(approval.in_force_from),
+    }
+
+
 def write_calls(line: ScreeningRun) -> CallLog:
     """Write `calls.parquet`, one row per call of the run, and return the accounts of them."""
     blocks = line.journal.runs.calls(line.run_id, block=_CALLS_READ)
@@ -179,6 +205,8 @@ def write_report(line: ScreeningRun, rows: RowTally) -> dict[str, Any]:
         rows=rows,
         files={name: line.folder.rows.get(name) for name in sorted(line.folder.rows)},
     )
+    report["shadow"] = None if line.shadow is None else shadow_report(line.shadow.label, rows)
+    report["overrides"] = overrides_of(line.journal, line.batch, line.freshness.at)
     if told is not None:
         report["changes"] = told.compared.report()
         report["news"] = news_of(enriched_parts(line), told.compared).report()
@@ -312,6 +340,7 @@ def provenance(line: ScreeningRun) -> dict[str, Any]:
     return {
         "input_digest": line.input_digest,
         "policy": line.policy.label,
+        "policy_approval": approval_report(line.approval),
         "karma_identities": [kind.value for kind in line.wanted.karma_kinds],
         "evidence_judged_at": instant_text(line.freshness.at),
         "deadline_at": instant_text(line.control.deadline_at),

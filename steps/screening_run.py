@@ -26,7 +26,7 @@ from nightscreen.client.resolving import Resolver, resolve_host, resolver_for
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.checks import Check
-from nightscreen.schemas.errors import InputError, SettingsError
+from nightscreen.schemas.errors import InputError, PolicyError, SettingsError
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.plan import LookupStatus, Plan
 from nightscreen.schemas.prices import max_cost, price_limit
@@ -66,6 +66,7 @@ from nightscreen.storage.clock import LAGOS, Clock, system_clock, to_instant, to
 from nightscreen.storage.filesystem import is_url
 from nightscreen.storage.journal import Journal, journal_of
 from nightscreen.storage.journal.identifier_history import Sightings
+from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.mapping import Mapping, read_mapping
 from nightscreen.storage.memory_tuning import trim_memory, tune_allocator
 from nightscreen.storage.outputs import QUARANTINE, RunFolder
@@ -83,7 +84,7 @@ if TYPE_CHECKING:
     from nightscreen.client.response_rules import ResponseRules
     from nightscreen.schemas.api_runs import ApiRunParameters
     from nightscreen.schemas.parameters import ScreenBatch
-    from nightscreen.schemas.policy import Policy
+    from nightscreen.schemas.policy import Policy, PolicyApproval
     from nightscreen.schemas.quote import Quote
     from nightscreen.schemas.rows import Problem, SourceColumn
     from nightscreen.steps.planning.short_circuit import Chains
@@ -104,6 +105,8 @@ class ScreeningRun:
     Attributes:
         columns: the input's columns as understood.
         chunks: number of row chunks in the workspace.
+        shadow: a second policy, tried beside the one in force.
+        approval: of the policy in force; None where nobody has approved it.
         merging: the rows of one customer id are one customer, and a chunk's rows are customers;
             `input_chunks` chunks of the input's own rows lie beside them.
         rows_read: rows of the file; `rows_quarantined` of them were refused.
@@ -140,6 +143,8 @@ class ScreeningRun:
     fed_back: bool
     columns: tuple[SourceColumn, ...] = ()
     chunks: int = 0
+    shadow: Policy | None = None
+    approval: PolicyApproval | None = None
     merging: bool = False
     input_chunks: int = 0
     customers: int = 0
@@ -251,8 +256,17 @@ def _open(
             parameters.merge_rows or settings.merge_rows or bool(mapping and mapping.merge_rows)
         )
         parameters = parameters.model_copy(update={"merge_rows": merging})
+        if not parameters.shadow and settings.shadow is not None:
+            parameters = parameters.model_copy(update={"shadow": str(settings.shadow)})
         resolved = replace(resolved, parameters=parameters)
     policy = load_policy(Path(parameters.policy) if parameters.policy else None)
+    shadow = load_policy(Path(parameters.shadow)) if parameters.shadow else None
+    approval = Reviews.of(journal).policy_approval(policy.label, journal.clock())
+    if approval is None and settings.require_approved_policy and not parameters.quote_only:
+        raise PolicyError(
+            f"nobody has approved the policy {policy.label}, or it is not in force yet: let it be "
+            "approved with: nightscreen policy approve FILE --by NAME"
+        )
     manners = load_response_rules(settings.own_table("manners"))
     load_prices(settings.own_table("prices"))  # a mistake in it is reported before anything is read
     source = open_source(path, mapping=mapping)
@@ -310,6 +324,8 @@ def _open(
         fed_back=source.header.fed_back,
         columns=source.header.columns,
         merging=parameters.merge_rows,
+        shadow=shadow,
+        approval=approval,
     )
 
 
@@ -339,7 +355,7 @@ def _begin(journal: Journal, resolved: Resolved, digest: str, folder: RunFolder,
 def lasting(parameters: ScreenBatch) -> dict[str, Any]:
     """Return parameters as a run is remembered by: with paths that hold from any folder."""
     kept = parameters.model_dump(exclude={"run", "yes", "quote_only"})
-    for name in ("input", "mapping", "policy", "output"):
+    for name in ("input", "mapping", "policy", "shadow", "output"):
         if kept[name] and not is_url(kept[name]):
             kept[name] = str(Path(kept[name]).absolute())
     return kept

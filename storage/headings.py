@@ -37,6 +37,7 @@ OUTPUT_COLUMNS = frozenset(
     {
         *("name_match", "name_explained", "cost", "decision", "reasons", "policy"),
         *("batch_account_bvns", "customer_row", "customer_exposure"),
+        *("shadow_decision", "shadow_reasons"),
     }
 )
 ID_WEIGHT = 1000

@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from nightscreen.steps.report import decided_sections, money, risk
 from nightscreen.steps.report.format import plain
+from nightscreen.steps.report.policies import policies
 from nightscreen.steps.report.summary_section import (
     attention,
     links,
@@ -42,6 +43,7 @@ def report_page(report: Mapping[str, Any]) -> str:
         decided_sections.groups(report),
         risk.decisions(report),
         risk.coverage(report),
+        policies(report),
         money.money(report),
         money.balance(report),
         risk.answers(report),

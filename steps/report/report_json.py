@@ -18,6 +18,7 @@ from nightscreen.schemas.plan import AgeEffect, CheckCounts, LookupStatus
 from nightscreen.schemas.policy import Decision
 from nightscreen.steps.report.coverage import Coverage
 from nightscreen.steps.report.decided import Decided
+from nightscreen.steps.results.backtest import Moves
 from nightscreen.storage.clock import MICROS, instant_text
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class RowTally:
     shared_micro: Counter[Check] = field(default_factory=Counter)
     coverage: Coverage = field(default_factory=Coverage)
     decided: Decided = field(default_factory=Decided)
+    shadow: Moves = field(default_factory=Moves)
     asked: dict[Check, Counter[str]] = field(
         default_factory=lambda: {check: Counter() for check in Check}
     )
@@ -259,10 +261,21 @@ def make_report(
         "nights": [],
         "changes": {},
         "news": None,
+        "shadow": None,
+        "overrides": [],
         "findings": dict(facts.findings),
         "notices": list(facts.notices),
         "files": dict(files),
         "provenance": dict(facts.provenance),
+    }
+
+
+def shadow_report(policy: str, rows: RowTally) -> dict[str, Any]:
+    """Return what a second policy would have decided: who would move, in customers and naira."""
+    return {
+        "policy": policy,
+        "decisions": rows.shadow.decisions(),
+        **rows.shadow.document(),
     }
 
 

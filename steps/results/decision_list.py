@@ -84,6 +84,7 @@ _READ = frozenset(
         "decision",
         "reasons",
         "policy",
+        "shadow_decision",
         "karma_amount_in_contention",
         "karma_listed_by",
         "karma_listings",
@@ -343,6 +344,7 @@ class _Builder:
             "evidence_as_of": columns.evidence_as_of(),
             "run_id": pa.repeat(self._run_id, size),
             "policy": columns.of("policy"),
+            "shadow_decision": columns.of("shadow_decision"),
         }
         found |= {heading(name): columns.of(name).cast(pa.string()) for name in self._carried}
         return pa.table([found[name] for name in self.schema.names], schema=self.schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import stat
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,10 +14,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nightscreen.cli.policy import policy_app
+from nightscreen.schemas.errors import InputError
 from nightscreen.steps.policy.file import DEFAULT_POLICY
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.results.decide import decide
 from nightscreen.steps.results.replay import decide_again, past_run
+from nightscreen.storage.clock import to_micros
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.reviews import Reviews
 from tests.steps.policy_rows import NO_HISTORY, enriched, listing
 
 if TYPE_CHECKING:
@@ -140,3 +145,35 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     result = run("backtest", "--policy", DEFAULT_POLICY, tmp_path)
     assert result.exit_code != 0
     assert "holds no enriched rows" in str(result.exception)
+
+
+def test_a_policy_is_signed_off_for_these_very_rules(
+    lenient: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who, what and from when stand in the journal; other rules are another policy."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
+    words = ("--by", "Ngozi Bello", "--written-by", "Ada Eze", "--from", "2026-03-01", "--json")
+    result = run("approve", lenient, *words)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    label = load_policy(lenient).label
+    assert (found["policy"], found["approved_by"]) == (label, "Ngozi Bello")
+    assert found["in_force_from"] == "2026-02-28T23:00:00Z"
+    with open_journal(tmp_path / "home") as journal:
+        reviews = Reviews.of(journal)
+        begins = to_micros(datetime.fromisoformat(found["in_force_from"]))
+        assert reviews.policy_approval(label, begins - 1) is None
+        kept = reviews.policy_approval(label, begins)
+        assert kept is not None
+        assert kept.written_by == "Ada Eze"
+        assert reviews.policy_approval(load_policy().label, begins) is None
+
+
+@pytest.mark.parametrize("words", [("--by", " "), ("--by", "N", "--from", "soon")])
+def test_a_sign_off_that_says_too_little_is_refused(
+    lenient: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """A blank name or a date that cannot be read writes nothing down."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
+    result = run("approve", lenient, *words)
+    assert isinstance(result.exception, InputError)

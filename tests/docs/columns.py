@@ -30,7 +30,7 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
     review = pa.schema([pa.field(name, pa.string()) for name in REVIEW_COLUMNS])
     decisions = pa.unify_schemas([list_schema(), review])
     return {
-        "enriched": ("`enriched/part-*.parquet`", enriched_schema(every, merged=True)),
+        "enriched": ("`enriched/part-*.parquet`", enriched_schema(every, merged=True, shadow=True)),
         "decisions": ("`decisions.csv` and `decisions.xlsx`", decisions),
         "changes": ("`changes.parquet`", CHANGES),
         "calls": ("`calls.parquet`", CALLS),

@@ -1,0 +1,84 @@
+"""The section on policies: who approved the one in force, what another would do, overrides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.steps.report.components import Section, Table
+from nightscreen.steps.report.format import count, moment, naira, plain, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MOST_ROWS = 20
+
+
+def policies(report: Mapping[str, Any]) -> Section | None:
+    """Return the section; None where the report says nothing of it, as an earlier one."""
+    known = report.get("provenance") or {}
+    if "policy_approval" not in known:
+        return None
+    tables = [each for each in (_moved(report), _overrides(report)) if each is not None]
+    intro = [_approved(known["policy"], known["policy_approval"]), *_shadow(report)]
+    return Section("policy", "Policy", intro, (), tables, ())
+
+
+def _approved(policy: str, approval: Mapping[str, Any] | None) -> str:
+    if approval is None:
+        return f"Nobody has approved the policy {policy}."
+    return (
+        f"The policy {policy} was written by {approval['written_by']} and approved by "
+        f"{approval['approved_by']} on {moment(approval['approved_at'])}; it is in force from "
+        f"{moment(approval['in_force_from'])}."
+    )
+
+
+def _weight(cell: Mapping[str, Any]) -> str:
+    unknown = cell["exposure_unknown_rows"]
+    return naira(cell["exposure"]) + (f" and {count(unknown)} unknown" if unknown else "")
+
+
+def _shadow(report: Mapping[str, Any]) -> list[str]:
+    shadow = report.get("shadow")
+    if shadow is None:
+        return []
+    moved = shadow["moved"]
+    said = (
+        f"Under {shadow['policy']}, tried beside it, {count(moved['rows'])} customers would be "
+        f"decided otherwise: {_weight(moved)}."
+    )
+    return [said]
+
+
+def _moved(report: Mapping[str, Any]) -> Table | None:
+    shadow = report.get("shadow")
+    if shadow is None or not shadow["why"]:
+        return None
+    rows = [
+        [
+            f"{plain(each['from'])} to {plain(each['to'])}",
+            sentence(str(each["reason"]).casefold()),
+            count(each["rows"]),
+            _weight(each),
+        ]
+        for each in shadow["why"][:_MOST_ROWS]
+    ]
+    heads = ("Who would move", "Because", "Customers", "Exposure")
+    return Table("Under the policy that was tried", heads, rows, words=frozenset({1}))
+
+
+def _overrides(report: Mapping[str, Any]) -> Table | None:
+    found = report.get("overrides")
+    if not found:
+        return None
+    rows = [
+        [
+            sentence((each["reason"] or "no reason").casefold()),
+            each["reviewer"],
+            f"{plain(each['from'])} to {plain(each['to'])}",
+            count(each["customers"]),
+        ]
+        for each in found[:_MOST_ROWS]
+    ]
+    heads = ("Reason", "Reviewer", "From policy to reviewer", "Customers")
+    return Table("Overrides by reason and reviewer", heads, rows, words=frozenset({1, 2}))

@@ -1,0 +1,224 @@
+"""A second policy tried beside the one in force, sign-offs, and overrides, in the report."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.schemas.decisions import Review
+from nightscreen.schemas.errors import PolicyError
+from nightscreen.schemas.policy import PolicyApproval
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.results.decide import decide
+from nightscreen.steps.results.replay import past_run, rows_of
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.reviews import Reviews
+from tests.screening import CONSENT, World, customer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.screening import Night
+
+STRICT = """
+name = "strict"
+version = "2"
+
+[[rules]]
+code = "BIG"
+effect = "decline"
+when = "exposure >= 500"
+team = "Too much is owed."
+customer = "You owe too much for now."
+
+[[rules]]
+code = "FINE"
+effect = "approve"
+when = "karma_status = 'clear'"
+team = "Nothing speaks against it."
+customer = "Approved."
+"""
+ROWS = [{**customer(number, **CONSENT), "exposure": str(100 * number)} for number in range(1, 21)]
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Path:
+    """Return the file of a second policy."""
+    path = tmp_path / "strict.toml"
+    path.write_text(STRICT)
+    return path
+
+
+def _moved(night: Night) -> tuple[Counter[tuple[str, str]], Decimal]:
+    """Return who moves, counted from the enriched rows alone, and their naira."""
+    ways: Counter[tuple[str, str]] = Counter()
+    naira = Decimal(0)
+    for row in night.rows:
+        ways[row["decision"], row["shadow_decision"]] += 1
+        if row["decision"] != row["shadow_decision"]:
+            naira += row["exposure"]
+    return ways, naira
+
+
+def test_a_second_policy_decides_beside_the_one_in_force_for_nothing(
+    world: World, strict: Path
+) -> None:
+    """It changes no decision and asks nothing; its own decisions are what it alone would make."""
+    plain = world.screen(ROWS)
+    calls = len(world.calls())
+    night = world.screen(ROWS, shadow=str(strict))
+    assert len(world.calls()) == calls
+    assert night.column("decision") == plain.column("decision")
+    policy = load_policy(strict)
+    run = past_run(night.folder)
+    alone = [
+        word
+        for rows in rows_of(run, [policy])
+        for word in decide(rows, policy, purpose=run.purpose)["decision"].to_pylist()
+    ]
+    assert night.column("shadow_decision") == alone
+    reasons = night.column("shadow_reasons")
+    assert all(
+        ("BIG" in reasons[place]) == (row["exposure"] >= 500)
+        for place, row in enumerate(night.rows)
+    )
+
+
+def test_the_report_says_who_would_move_in_naira(world: World, strict: Path) -> None:
+    """Its figures are those of the enriched rows; the page and the list say it too."""
+    night = world.screen(ROWS, shadow=str(strict))
+    ways, naira = _moved(night)
+    shadow = night.report["shadow"]
+    assert shadow["policy"] == load_policy(strict).label
+    assert {(e["from"], e["to"]): e["rows"] for e in shadow["matrix"]} == dict(ways)
+    assert shadow["moved"]["rows"] == sum(n for (was, now), n in ways.items() if was != now) > 0
+    assert Decimal(shadow["moved"]["exposure"]) == naira
+    page = (night.folder / "report.html").read_text(encoding="utf-8")
+    assert f"{shadow['moved']['rows']} customers would be decided otherwise" in page
+    with (night.folder / "decisions.csv").open(encoding="utf-8-sig") as file:
+        listed = {row["customer_id"]: row["shadow_decision"] for row in csv.DictReader(file)}
+    would = {row["customer_id"]: row["shadow_decision"] for row in night.rows}
+    assert listed
+    assert all(would[name] == word for name, word in listed.items())
+
+
+def test_merged_customers_move_once_with_all_they_owe(world: World, strict: Path) -> None:
+    """A second policy sees customers, as the one in force does."""
+    half = [{**row, "exposure": "300"} for row in ROWS[:4]]
+    night = world.screen([*half, *half], shadow=str(strict), merge_rows=True)
+    assert set(night.column("shadow_decision")) == {"decline"}
+    assert sum(each["rows"] for each in night.report["shadow"]["matrix"]) == 4
+    assert night.column("shadow_reasons")[:4] == night.column("shadow_reasons")[4:]
+
+
+def test_the_setting_tries_it_in_every_run_and_without_it_nothing_is_there(
+    world: World, strict: Path
+) -> None:
+    """No shadow leaves no columns behind, and says nothing in the report."""
+    night = world.screen(ROWS[:3])
+    assert night.report["shadow"] is None
+    assert "shadow_decision" not in night.rows[0]
+    world.settings = {"shadow": strict}
+    assert world.screen(ROWS[:3]).report["shadow"]["policy"].startswith("strict@")
+
+
+def test_a_mistake_in_the_second_policy_is_told_before_anything_is_spent(
+    world: World, strict: Path
+) -> None:
+    """It is a policy like any other."""
+    strict.write_text(STRICT.replace("exposure >=", "exposur >="))
+    with pytest.raises(PolicyError, match=re.escape("strict.toml, line")):
+        world.screen(ROWS[:2], shadow=str(strict))
+    assert not world.calls()
+
+
+def _approve(world: World, label: str, *, later: int = 0) -> None:
+    with open_journal(world.folder / "home", clock=world.clock) as journal:
+        at = journal.clock()
+        Reviews.of(journal).approve_policy(
+            PolicyApproval(
+                policy=label,
+                version="2",
+                written_by="Ada Eze",
+                approved_by="Ngozi Bello",
+                approved_at=at,
+                in_force_from=at + later,
+            )
+        )
+
+
+def test_an_unapproved_policy_is_reported_and_refused_where_a_setting_says_so(
+    world: World, strict: Path
+) -> None:
+    """An approval is of these very rules: other rules under the name are not approved."""
+    night = world.screen(ROWS[:2], policy=str(strict))
+    assert night.report["provenance"]["policy_approval"] is None
+    assert "Nobody has approved the policy strict@" in (night.folder / "report.html").read_text()
+    world.settings = {"require_approved_policy": True}
+    with pytest.raises(PolicyError, match="policy approve FILE --by NAME"):
+        world.screen(ROWS[:2], policy=str(strict))
+    _approve(world, load_policy(strict).label)
+    approved = world.screen(ROWS[:2], policy=str(strict))
+    found = approved.report["provenance"]["policy_approval"]
+    assert (found["written_by"], found["approved_by"]) == ("Ada Eze", "Ngozi Bello")
+    assert "approved by Ngozi Bello" in (approved.folder / "report.html").read_text()
+    strict.write_text(STRICT.replace("500", "600"))
+    with pytest.raises(PolicyError):
+        world.screen(ROWS[:2], policy=str(strict))
+
+
+def test_a_policy_counts_from_the_day_it_is_put_in_force(world: World, strict: Path) -> None:
+    """Approved today for tomorrow is not approved tonight."""
+    world.settings = {"require_approved_policy": True}
+    day = 86_400_000_000
+    _approve(world, load_policy(strict).label, later=day)
+    with pytest.raises(PolicyError, match="not in force yet"):
+        world.screen(ROWS[:2], policy=str(strict))
+    tomorrow = world.clock() + day + 1
+    world.clock = lambda: tomorrow
+    assert world.screen(ROWS[:2], policy=str(strict)).report["state"] == "completed"
+
+
+def test_overrides_stand_in_the_report_by_reason_and_reviewer(world: World, strict: Path) -> None:
+    """A review that agrees with the policy is none; two of one reviewer and reason are one line."""
+    rows = [{**row, "exposure": "900"} for row in ROWS[:4]]
+    night = world.screen(rows, policy=str(strict), batch="book")
+    assert set(night.column("decision")) == {"decline"}
+    with open_journal(world.folder / "home", clock=world.clock) as journal:
+        now = journal.clock()
+        decided = zip(rows, ("approve", "approve", "review", "decline"), strict=True)
+        Reviews.of(journal).add(
+            "book",
+            [
+                Review(
+                    customer=journal.pseudonyms.customer("book", row["customer_id"]),
+                    run_id=night.report["run_id"],
+                    listed="decline",
+                    decision=word,
+                    reviewer="Bola Ojo" if word == "approve" else "Musa Sani",
+                    note="",
+                    reviewed_at=now,
+                    until=now + 86_400_000_000,
+                    evidence=b"",
+                    imported_at=now,
+                )
+                for row, word in decided
+            ],
+        )
+    again = world.screen(rows, policy=str(strict), batch="book")
+    assert again.report["overrides"] == [
+        {
+            "reason": "BIG",
+            "reviewer": reviewer,
+            "from": "decline",
+            "to": word,
+            "customers": customers,
+        }
+        for reviewer, word, customers in (("Bola Ojo", "approve", 2), ("Musa Sani", "review", 1))
+    ]
+    assert "Bola Ojo" in (again.folder / "report.html").read_text(encoding="utf-8")
