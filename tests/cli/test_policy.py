@@ -158,7 +158,7 @@ def test_a_policy_is_signed_off_for_these_very_rules(
     found = json.loads(result.stdout)
     label = load_policy(lenient).label
     assert (found["policy"], found["approved_by"]) == (label, "Ngozi Bello")
-    assert found["in_force_from"] == "2026-02-28T23:00:00Z"
+    assert found["in_force_from"] == "2026-02-28T23:00:00.000Z"
     with open_journal(tmp_path / "home") as journal:
         reviews = Reviews.of(journal)
         begins = to_micros(datetime.fromisoformat(found["in_force_from"]))
