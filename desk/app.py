@@ -121,6 +121,7 @@ def application(seat: Seat) -> ASGIApp:
     )
     inner.router.redirect_slashes = False
     headers = headers_of(POLICY, is_secure=seat.is_secure)
+    headers["referrer-policy"] = "same-origin"  # without, browsers name no origin of our own forms
     log = Log("desk", in_json=seat.settings.log_format == "json")
     return Guard(inner, seat.origins, headers, refusals, log, _longest)
 

@@ -43,23 +43,28 @@ def find_run(visit: Visit) -> RunRecord:
 
 def runs(visit: Visit) -> Response:
     """List runs, newest first."""
-    return visit.page("runs", runs=visit.seat.journal.runs.newest(limit=SHOWN), ending=_ending)
+    found = visit.seat.journal.runs.newest(limit=SHOWN)
+    return visit.page("runs", runs=found, ending=_ending)
 
 
 def _ending(run: RunRecord) -> str:
-    held = bool((run.report or {}).get("held")) and not (run.report or {}).get("released")
-    return ending({"state": run.state, "stop_reason": run.stop_reason, "held": held})
+    """Return how a run of the list ended; what became of its approval is on its own page."""
+    report = run.report or {}
+    held = bool(report.get("held")) and not report.get("released")
+    facts = {"state": run.state, "stop_reason": run.stop_reason, "held": held, "approval": None}
+    return ending(facts)
 
 
 def run(visit: Visit) -> Response:
     """Show one run: live while it goes on, with report and files once it has ended."""
     found = find_run(visit)
+    facts = facts_of(visit, found)
     template = "run_live" if visit.request.headers.get("hx-request") == "true" else "run"
     return visit.page(
         template,
         run=found,
-        facts=facts_of(visit, found),
-        ending=_ending(found),
+        facts=facts,
+        ending=ending(facts),
         files=files_of(found),
         open_files=_NO_PERSON,
         waits=visit.seat.approvals.newest(found.run_id),

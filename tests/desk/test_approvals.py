@@ -127,3 +127,34 @@ def test_request_decided_meanwhile_is_not_decided_twice(office: Office) -> None:
     assert first.post(f"/approvals/{RUN}", "/approvals", do="refuse").status_code == 303
     assert second.post(f"/approvals/{RUN}", "/", do="approve").status_code == 409
     assert office.starts.started == []
+
+
+def test_run_that_waits_shows_what_it_waits_for(office: Office) -> None:
+    """Its page says that it waits; resuming is left to the approver."""
+    browser = office.browser("analyst")
+    page = browser.get(f"/runs/{RUN}")
+    assert page.status_code == 200
+    assert "waits for approval" in page.text
+    assert browser.post(f"/runs/{RUN}/resume", "/").status_code == 409
+
+
+def test_run_under_way_shows_its_progress(office: Office) -> None:
+    """While it runs the page asks again by itself, and offers to stop it."""
+    office.journal.runs.begin(
+        RUN,
+        flow="screen_batch",
+        batch="portfolio",
+        purpose="portfolio",
+        input_digest="sha256:0",
+        folder=str(office.folder / "out" / RUN),
+        cap_micro=None,
+        parameters={},
+    )
+    browser = office.browser("analyst")
+    page = browser.get(f"/runs/{RUN}").text
+    assert 'hx-trigger="every 2s"' in page
+    assert ">Stop</button>" in page
+    part = browser.ask("GET", f"/runs/{RUN}", headers={"hx-request": "true"}).text
+    assert part.lstrip().startswith('<section id="live"')
+    assert browser.post(f"/runs/{RUN}/stop", "/").status_code == 303
+    assert office.starts.stopped == [RUN]

@@ -1,0 +1,258 @@
+"""A day at the desk in a real browser, as three users, over a real sandbox and real runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import openpyxl
+import pytest
+from playwright.sync_api import ViewportSize, expect
+
+from nightscreen.sandbox.process import SandboxProcess
+from tests.browser.chromium import chromium
+from tests.cli.command import COMMAND, nightscreen, surroundings
+from tests.desk.conftest import BRANCHES
+from tests.desk.office import PASSWORD
+from tests.screening import CONSENT, customer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.engine]
+WIDE: ViewportSize = {"width": 1280, "height": 860}
+NARROW: ViewportSize = {"width": 360, "height": 740}
+PATIENCE_MS = 150_000
+"""A run's own process starts a server of the engine first."""
+
+
+@dataclass
+class Desk:
+    """A desk that is served, and what it printed."""
+
+    origin: str
+    first: str
+    folder: Path
+    env: dict[str, str]
+    browser: Browser
+
+    def add(self, name: str, *roles: str) -> str:
+        """Add a user and return the link that sets the password."""
+        words = [word for role in roles for word in ("--role", role)]
+        ended = nightscreen(
+            "desk", "user", "add", name, *words, "--json", cwd=self.folder, env=self.env
+        )
+        assert ended.status == 0, ended.err
+        return f"{self.origin}/first?token={ended.document['token']}"
+
+    def enter(
+        self,
+        link: str,
+        name: str = "",
+        *,
+        looks: Literal["light", "dark"] = "light",
+    ) -> Page:
+        """Open a link in a browser of its own, set a password and come in."""
+        context = self.browser.new_context(viewport=WIDE, color_scheme=looks)
+        page = context.new_page()
+        problems: list[str] = []
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on(
+            "console",
+            lambda said: problems.append(said.text) if "Content Security" in said.text else None,
+        )
+        page.goto(link)
+        if name:
+            page.get_by_label("Name").fill(name)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Tonight")
+        assert problems == []
+        return page
+
+
+@contextmanager
+def served(folder: Path, sandbox: SandboxProcess, browser: Browser) -> Iterator[Desk]:
+    """Run `nightscreen desk` as a user does."""
+    env = surroundings(
+        folder,
+        NIGHTSCREEN_BASE_URL=sandbox.url,
+        NIGHTSCREEN_API_KEY=sandbox.api_key,
+        NIGHTSCREEN_HOME=str(folder / "home"),
+        NIGHTSCREEN_APPROVAL_ABOVE="100",
+        PYTHONPATH=str(Path(__file__).parents[2]),
+    )
+    env.pop("PREFECT_API_URL", None)
+    with (folder / "desk.log").open("wb") as log:
+        child = subprocess.Popen(
+            [COMMAND, "desk", "--port", "0"],
+            cwd=folder,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
+    try:
+        assert child.stdout is not None
+        origin = child.stdout.readline().decode().split()[-1]
+        first = child.stdout.readline().decode().split()[-1]
+        yield Desk(origin, first, folder, env, browser)
+    finally:
+        child.terminate()
+        child.wait(20)
+        if child.stdout is not None:
+            child.stdout.close()
+
+
+def messy_workbook(path: Path, number: int) -> None:
+    """Write an extract as branches send it: a title, own headings, one of them unheard of."""
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.append(["Branch extract, all officers"])
+    sheet.append([])
+    sheet.append(
+        [
+            *("Our Ref", "Surname", "Other Names", "BVN No.", "NUBAN", "Bank Code"),
+            *("Outstanding", "Branch", "Officer", "Consent Reference", "Consented At"),
+        ]
+    )
+    for each in range(1, number + 1):
+        row = customer(each)
+        consent = list(CONSENT.values()) if each % 2 else ["", ""]
+        bvn = "12345" if each == 4 else row["bvn"]
+        sheet.append(
+            [
+                *(f"K-{each:04d}", row["last_name"], row["first_name"], bvn),
+                *(row["account_number"], row["bank_code"], row["exposure"]),
+                *(BRANCHES[each % 3], f"Officer {each % 4}", *consent),
+            ]
+        )
+    book.save(path)
+
+
+def picture(page: Page, name: str) -> None:
+    """Keep a picture of a page, where somebody wants to look at them."""
+    folder = os.environ.get("DESK_PICTURES", "")
+    if folder:
+        page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=False)
+
+
+def test_from_a_messy_file_to_reviewed_decisions(tmp_path: Path) -> None:
+    """One brings and corrects a file, another approves under a lower cap; five are reviewed."""
+    messy_workbook(tmp_path / "branch-extract.xlsx", 60)
+    with (
+        SandboxProcess() as sandbox,
+        chromium() as browser,
+        served(tmp_path, sandbox, browser) as desk,
+    ):
+        chief = desk.enter(desk.first, "Chief")
+        analyst = desk.enter(desk.add("Ada", "analyst"))
+        approver = desk.enter(desk.add("Bem", "approver"))
+        auditor = desk.enter(desk.add("Efe", "auditor"), looks="dark")
+        run = _bring_a_file(desk, analyst)
+        _approve(desk, approver, run)
+        _review(desk, analyst, run)
+        _on_a_phone(desk, approver, analyst)
+        _audited(desk, auditor, chief)
+
+
+def _bring_a_file(desk: Desk, analyst: Page) -> str:
+    """Bring the file, say what a heading means, see the quote, ask for approval; the run's id."""
+    analyst.get_by_role("link", name="New file").click()
+    analyst.get_by_label("File", exact=True).set_input_files(desk.folder / "branch-extract.xlsx")
+    analyst.get_by_label("Purpose").select_option("portfolio")
+    analyst.get_by_role("button", name="Check file").click()
+    expect(analyst.get_by_role("alert")).to_contain_text("customer_id")
+    analyst.get_by_label("Our Ref", exact=True).select_option("customer_id")
+    analyst.get_by_role("button", name="Quote").click()
+    expect(analyst.get_by_role("heading", name="Quote")).to_be_visible()
+    expect(analyst.get_by_role("table").last).to_contain_text("K-0001")
+    picture(analyst, "new-file")
+    analyst.get_by_role("button", name="Screen").click()
+    analyst.wait_for_url("**/runs/*", timeout=PATIENCE_MS)
+    run = analyst.get_by_role("heading", level=1).inner_text()
+    expect(analyst.get_by_text("waits for approval").first).to_be_visible(timeout=PATIENCE_MS)
+    refused = analyst.goto(f"{desk.origin}/approvals")
+    assert refused is not None
+    assert refused.status == 403
+    return run
+
+
+def _approve(desk: Desk, approver: Page, run: str) -> None:
+    """Approve half of what was asked for."""
+    approver.goto(f"{desk.origin}/")
+    picture(approver, "tonight-waiting")
+    approver.get_by_role("link", name="Look").click()
+    section = approver.get_by_role("region", name=run)
+    expect(section).to_contain_text("asked by Ada")
+    section.get_by_label("Most to spend").fill("400")
+    section.get_by_label("Note").fill("half of it for now")
+    expect(section.get_by_role("button", name="Spend up to ₦400")).to_be_visible(timeout=30_000)
+    picture(approver, "approvals")
+    section.get_by_role("button", name="Spend up to ₦400").click()
+    approver.wait_for_url(f"**/runs/{run}")
+    expect(approver.get_by_role("heading", level=1)).to_have_text(run)
+
+
+def _review(desk: Desk, analyst: Page, run: str) -> None:
+    """Find customers by a facet and review five of them."""
+    analyst.goto(f"{desk.origin}/runs/{run}")
+    expect(analyst.get_by_role("link", name="decisions.xlsx")).to_be_visible()
+    for _ in range(60):
+        waits = analyst.get_by_text("want of approval").count() or analyst.get_by_text("running")
+        if not waits:
+            break
+        analyst.wait_for_timeout(2_000)
+        analyst.reload()
+    picture(analyst, "run")
+    analyst.get_by_role("link", name="See the list").click()
+    expect(analyst.get_by_role("heading", level=1)).to_have_text("Decisions")
+    analyst.get_by_role("group", name="Branch").get_by_role("link", name="Kano").click()
+    rows = analyst.get_by_role("table").get_by_role("row")
+    expect(rows).to_have_count(21)
+    picture(analyst, "decisions")
+    analyst.get_by_role("group", name="Branch").get_by_role("link", name="Kano").click()
+    analyst.get_by_role("table").get_by_role("link", name="K-").first.click()
+    picture(analyst, "customer")
+    for _ in range(5):
+        analyst.get_by_label("Decision", exact=True).select_option("review")
+        analyst.get_by_label("Reason").select_option("Other, see the note")
+        analyst.get_by_label("Note").fill("looked at the papers")
+        analyst.get_by_role("button", name="Save review").click()
+        expect(analyst.get_by_role("status").first).to_contain_text("saved")
+        analyst.get_by_role("button", name="Next").click()
+
+
+def _on_a_phone(desk: Desk, approver: Page, analyst: Page) -> None:
+    """See three pages whole at the width of a phone."""
+    for page, path in ((approver, "/"), (approver, "/approvals"), (analyst, None)):
+        page.set_viewport_size(NARROW)
+        if path:
+            page.goto(f"{desk.origin}{path}")
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= NARROW["width"], (page.url, wide)
+        picture(page, f"narrow{(path or '/customer').replace('/', '-')}")
+
+
+def _audited(desk: Desk, auditor: Page, chief: Page) -> None:
+    """Find every step in the audit, on its page and by its command."""
+    auditor.goto(f"{desk.origin}/audit")
+    table = auditor.get_by_role("table")
+    for said in ("file brought", "file quoted", "run started", "spending approved"):
+        expect(table).to_contain_text(said)
+    for said in ("customer seen", "review saved", "refused"):
+        expect(table).to_contain_text(said)
+    picture(auditor, "audit-dark")
+    auditor.goto(f"{desk.origin}/")
+    picture(auditor, "tonight-dark")
+    chief.goto(f"{desk.origin}/users")
+    expect(chief.get_by_role("region", name="Ada")).to_be_visible()
+    audit = nightscreen("desk", "audit", "--json", cwd=desk.folder, env=desk.env)
+    actions = [each["action"] for each in audit.document["entries"]]
+    assert actions.count("review saved") == 5
