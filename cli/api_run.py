@@ -65,6 +65,7 @@ async def _progress_told() -> AsyncIterator[None]:
 
 async def _keep_telling() -> None:
     from nightscreen.tasks import run_registry
+    from nightscreen.tasks.logs import in_json
 
     shown = ""
     waited_s = _TELL_EVERY_S
@@ -72,7 +73,7 @@ async def _keep_telling() -> None:
         await asyncio.sleep(_LOOK_S)
         waited_s += _LOOK_S
         run = run_registry.newest()
-        if run is None or waited_s < _TELL_EVERY_S:
+        if run is None or waited_s < _TELL_EVERY_S or in_json():
             continue
         now = progress_line(run)
         if now != shown:

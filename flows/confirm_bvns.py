@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prefect import flow
 from prefect.client.schemas.objects import State
@@ -15,22 +15,27 @@ from nightscreen.steps.bvn.closing import close_confirm, close_request, quote_co
 from nightscreen.steps.bvn.confirming import open_confirm
 from nightscreen.steps.bvn.requesting import open_request
 from nightscreen.tasks import bvn_consent as stations
-from nightscreen.tasks.api_runs import at_the_desk, named, opened_errand
-from nightscreen.tasks.cancellation import to_prefect_state
+from nightscreen.tasks.api_runs import at_the_desk, ended, named, opened_errand
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.logs import set_up_logs
+from nightscreen.tasks.progress import show_progress
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from nightscreen.schemas.api_runs import ApiRunParameters
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.api_runs.call_session import ApiRun
     from nightscreen.tasks.run_registry import LiveApiRun
 
+REQUESTS, CONFIRMATIONS = "request-bvns", "confirm-bvns"
+"""Name the flows' runs and their progress."""
+P = TypeVar("P", bound="ApiRunParameters")
+
 
 @flow(
     name="request-bvns",
-    flow_run_name=named("request-bvns"),
+    flow_run_name=named(REQUESTS),
     persist_result=False,
     validate_parameters=True,
 )
@@ -42,20 +47,20 @@ async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
         JournalError: the journal cannot be used.
     """
     with sanitize_errors():
-        async with _opened(lambda settings: open_request(parameters, settings)) as run:
+        async with _opened(parameters, open_request, word=REQUESTS) as run:
             await stations.take_in_customers(run.run_id)
             await stations.plan_requests(run.run_id)
             if parameters.quote_only:
                 return await asyncio.to_thread(quote_request, run.run, run.work)
-            async with at_the_desk(run, _close_request):
+            async with at_the_desk(run, _close_request), show_progress(run, REQUESTS):
                 await stations.send_requests(run.run_id)
             report = await stations.report_requests(run.run_id)
-        return await to_prefect_state(run, report)
+        return await ended(run, report)
 
 
 @flow(
     name="confirm-bvns",
-    flow_run_name=named("confirm-bvns"),
+    flow_run_name=named(CONFIRMATIONS),
     persist_result=False,
     validate_parameters=True,
 )
@@ -67,19 +72,19 @@ async def confirm_bvns(parameters: ConfirmBvns) -> dict[str, Any] | State[Any]:
         JournalError: the journal cannot be used.
     """
     with sanitize_errors():
-        async with _opened(lambda settings: open_confirm(parameters, settings)) as run:
+        async with _opened(parameters, open_confirm, word=CONFIRMATIONS) as run:
             await stations.take_in_passwords(run.run_id)
             if parameters.quote_only:
                 return await asyncio.to_thread(quote_confirm, run.run, run.work)
-            async with at_the_desk(run, _close_confirm):
+            async with at_the_desk(run, _close_confirm), show_progress(run, CONFIRMATIONS):
                 await stations.send_passwords(run.run_id)
             report = await stations.report_confirmations(run.run_id)
-        return await to_prefect_state(run, report)
+        return await ended(run, report)
 
 
 @asynccontextmanager
 async def _opened(
-    open_run: Callable[[Settings], tuple[ApiRun, Any]],
+    parameters: P, open_run: Callable[[P, Settings], tuple[ApiRun, Any]], *, word: str
 ) -> AsyncIterator[LiveApiRun]:
     """Open a run and what its stations share; a run that is only quoted leaves nothing."""
     settings = read_settings()
@@ -87,11 +92,11 @@ async def _opened(
     shared: list[Any] = []
 
     def opening() -> ApiRun:
-        run, work = open_run(settings)
+        run, work = open_run(parameters, settings)
         shared.append(work)
         return run
 
-    async with opened_errand(opening) as run:
+    async with opened_errand(parameters, opening, word=word) as run:
         run.work = shared.pop()
         try:
             yield run

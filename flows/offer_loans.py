@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prefect import flow
@@ -12,8 +13,7 @@ from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.loans.offer_report import close_offering
 from nightscreen.steps.loans.offering import open_offering
 from nightscreen.tasks import loans
-from nightscreen.tasks.api_runs import at_the_desk, named, opened_errand
-from nightscreen.tasks.cancellation import to_prefect_state
+from nightscreen.tasks.api_runs import at_the_desk, ended, named, opened_errand
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.progress import show_progress
@@ -21,10 +21,13 @@ from nightscreen.tasks.progress import show_progress
 if TYPE_CHECKING:
     from nightscreen.tasks.run_registry import LiveApiRun
 
+WORD = "loan-offers"
+"""Names the flow's runs and their progress."""
+
 
 @flow(
     name="offer-loans",
-    flow_run_name=named("loan-offers"),
+    flow_run_name=named(WORD),
     persist_result=False,
     validate_parameters=True,
 )
@@ -38,13 +41,14 @@ async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
     with sanitize_errors():
         settings = read_settings()
         set_up_logs(settings.log_format)
-        async with opened_errand(lambda: open_offering(parameters, settings)) as run:
+        opening = partial(open_offering, parameters, settings)
+        async with opened_errand(parameters, opening, word=WORD) as run:
             await loans.take_rows(run.run_id)
-            async with at_the_desk(run, _close), show_progress(run, "loan-offers"):
+            async with at_the_desk(run, _close), show_progress(run, WORD):
                 if await loans.check_product(run.run_id):
                     await loans.make_links(run.run_id)
             report = await loans.report_offers(run.run_id)
-        return await to_prefect_state(run, report)
+        return await ended(run, report)
 
 
 def _close(run: LiveApiRun) -> None:

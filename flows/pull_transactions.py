@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prefect import flow
@@ -12,8 +13,7 @@ from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.transactions.report import close_pull
 from nightscreen.steps.transactions.sync import begin_pull, open_pull_run
-from nightscreen.tasks.api_runs import at_the_desk, named, opened_errand
-from nightscreen.tasks.cancellation import to_prefect_state
+from nightscreen.tasks.api_runs import at_the_desk, ended, named, opened_errand
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.progress import show_progress
@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 SHARDS_AT_ONCE = 3
 """Shards in flight at a time, so that the window never runs dry between two."""
 
+WORD = "transactions"
+"""Names the flow's runs and their progress."""
+
 
 @flow(
     name="pull-transactions",
-    flow_run_name=named("transactions"),
+    flow_run_name=named(WORD),
     persist_result=False,
     validate_parameters=True,
 )
@@ -42,12 +45,13 @@ async def pull_transactions(parameters: PullTransactions) -> dict[str, Any] | St
     with sanitize_errors():
         settings = read_settings()
         set_up_logs(settings.log_format)
-        async with opened_errand(lambda: open_pull_run(parameters, settings)) as run:
+        opening = partial(open_pull_run, parameters, settings)
+        async with opened_errand(parameters, opening, word=WORD) as run:
             run.work = await asyncio.to_thread(begin_pull, run.run)
-            async with at_the_desk(run, _close), show_progress(run, "transactions"):
+            async with at_the_desk(run, _close), show_progress(run, WORD):
                 await _pull_all(run)
             report = await report_pull(run.run_id)
-        return await to_prefect_state(run, report)
+        return await ended(run, report)
 
 
 async def _pull_all(run: LiveApiRun) -> None:

@@ -105,7 +105,9 @@ def quote_report(run: LiveRun) -> dict[str, Any]:
 @asynccontextmanager
 async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
     """Open a run for the tasks of this process, and close it whatever happens."""
-    with telling_false_starts(parameters):
+    source = parameters.input
+    batch = parameters.batch or (batch_of(Path(source)) if source else "")
+    with telling_false_starts(batch, parameters.run):
         settings = read_settings()
         set_up_logs(settings.log_format)
         parameters = await asyncio.to_thread(newest_input, parameters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prefect import flow
@@ -12,8 +13,7 @@ from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.loans.tracking import open_tracking
 from nightscreen.steps.loans.tracking_report import close_tracking
 from nightscreen.tasks import loans
-from nightscreen.tasks.api_runs import at_the_desk, named, opened_errand
-from nightscreen.tasks.cancellation import to_prefect_state
+from nightscreen.tasks.api_runs import at_the_desk, ended, named, opened_errand
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.progress import show_progress
@@ -21,10 +21,11 @@ from nightscreen.tasks.progress import show_progress
 if TYPE_CHECKING:
     from nightscreen.tasks.run_registry import LiveApiRun
 
+WORD = "loans"
+"""Names the flow's runs and their progress."""
 
-@flow(
-    name="track-loans", flow_run_name=named("loans"), persist_result=False, validate_parameters=True
-)
+
+@flow(name="track-loans", flow_run_name=named(WORD), persist_result=False, validate_parameters=True)
 async def track_loans(parameters: TrackLoans) -> dict[str, Any] | State[Any]:
     """Ask about every open reference and return the report.
 
@@ -35,12 +36,13 @@ async def track_loans(parameters: TrackLoans) -> dict[str, Any] | State[Any]:
     with sanitize_errors():
         settings = read_settings()
         set_up_logs(settings.log_format)
-        async with opened_errand(lambda: open_tracking(parameters, settings)) as run:
+        opening = partial(open_tracking, parameters, settings)
+        async with opened_errand(parameters, opening, word=WORD) as run:
             await loans.take_loans(run.run_id)
-            async with at_the_desk(run, _close), show_progress(run, "loans"):
+            async with at_the_desk(run, _close), show_progress(run, WORD):
                 await loans.follow_loans(run.run_id)
             report = await loans.report_loans(run.run_id)
-        return await to_prefect_state(run, report)
+        return await ended(run, report)
 
 
 def _close(run: LiveApiRun) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prefect.runtime import flow_run
 
@@ -15,12 +15,20 @@ from nightscreen.schemas.errors import UsageError
 from nightscreen.steps.api_runs.call_session import open_desk, refuse_wrong_address
 from nightscreen.steps.control import StopReason
 from nightscreen.tasks import run_registry
-from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done
-from nightscreen.tasks.monitoring import say_minutes
+from nightscreen.tasks.artifacts import ending_tags, tag_run
+from nightscreen.tasks.cancellation import (
+    handle_sigterm,
+    shield_until_done,
+    to_prefect_state,
+)
+from nightscreen.tasks.monitoring import telling_false_starts, watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from prefect.client.schemas.objects import State
+
+    from nightscreen.schemas.api_runs import ApiRunParameters
     from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
     from nightscreen.tasks.run_registry import LiveApiRun
 
@@ -37,16 +45,26 @@ def named(word: str) -> Callable[[], str]:
 
 
 @asynccontextmanager
-async def opened_errand(open_run: Callable[[], ApiRun]) -> AsyncIterator[LiveApiRun]:
-    """Open a run for the tasks of this process, and close it whatever happens.
+async def opened_errand(
+    parameters: ApiRunParameters, open_run: Callable[[], ApiRun], *, word: str
+) -> AsyncIterator[LiveApiRun]:
+    """Open a run for the tasks of this process, watch over it, and close it whatever happens.
 
     Where it comes to nothing by a mistake of usage, and nothing was sent, nothing is left of it.
+
+    Args:
+        parameters: what the flow was given.
+        open_run: opens the run; called in a thread.
+        word: what names the flow where the run has no batch name yet.
     """
-    errand = await asyncio.to_thread(open_run)
+    with telling_false_starts(word, parameters.run):
+        errand = await asyncio.to_thread(open_run)
     run = run_registry.register_api_run(errand)
     try:
         with handle_sigterm(run):
-            yield run
+            await tag_run("nightscreen", errand.run_id)
+            async with watching(run):
+                yield run
     except UsageError:
         await asyncio.to_thread(errand.withdraw)
         raise
@@ -68,8 +86,7 @@ async def at_the_desk(
     Raises:
         ServiceAddressError: the address is not the service's; nothing is left of a new run.
     """
-    run.desk = open_desk(run.run)
-    saying = asyncio.get_running_loop().create_task(say_minutes(run.run_id, run.control))
+    run.desk, run.called = open_desk(run.run), True
     try:
         yield run.desk
     except asyncio.CancelledError:
@@ -77,9 +94,14 @@ async def at_the_desk(
         await shield_until_done(_close_cancelled(run, close))
         raise
     finally:
-        saying.cancel()
         await shield_until_done(_settle(run))
     refuse_wrong_address(run.run)
+
+
+async def ended(run: LiveApiRun, report: dict[str, Any]) -> dict[str, Any] | State[Any]:
+    """Tag the flow run with how it ended; return its report, or what the engine is to be told."""
+    await tag_run(*ending_tags(report))
+    return await to_prefect_state(run, report)
 
 
 async def _settle(run: LiveApiRun) -> None:

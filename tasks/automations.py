@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
     from prefect.client.orchestration import PrefectClient
 
-FLOW = "screen-batch"
+FLOWS = (
+    *("screen-batch", "pull-transactions", "request-bvns", "confirm-bvns"),
+    *("offer-loans", "track-loans"),
+)
+"""Flows whose runs must begin in time, and are marked as dead with their process."""
 DEAD, PAGES, LATE, SUMMARY = (
     "nightscreen: dead runs",
     "nightscreen: pages",
@@ -38,7 +42,7 @@ MISSED = 3
 """Signs of life of the engine that a run may miss before it counts as dead."""
 _ENDS = ("Completed", "Failed", "Cancelled", "Crashed")
 _BEGINS = ("Pending", "Running", "Cancelling", *_ENDS)
-_OURS = {"prefect.resource.role": "flow", "prefect.resource.name": FLOW}
+_OURS = {"prefect.resource.role": "flow", "prefect.resource.name": list(FLOWS)}
 _RUNS = {"prefect.resource.id": "prefect.flow-run.*"}
 
 PAGE_BODY = """\

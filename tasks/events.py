@@ -7,7 +7,6 @@ reason's word only: who is told is an automation's.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prefect.events import emit_event
@@ -15,14 +14,12 @@ from prefect.events import emit_event
 from nightscreen.schemas.stops import StopReason
 from nightscreen.steps.finalize import LOW_BALANCE
 from nightscreen.steps.ops.alerts import Alarm
-from nightscreen.steps.values.file_names import batch_of
 from nightscreen.storage.clock import instant_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nightscreen.schemas.errors import NightscreenError
-    from nightscreen.schemas.parameters import ScreenBatch
 
 PAGE = "nightscreen.page"
 MORNING = "nightscreen.morning"
@@ -135,14 +132,19 @@ def tell_alarm(alarm: Alarm, signs: Mapping[str, Any]) -> None:
     )
 
 
-def tell_false_start(parameters: ScreenBatch, error: NightscreenError) -> None:
-    """Emit the page for a run that could not begin: settings, input or journal are in the way."""
-    batch = parameters.batch or (batch_of(Path(parameters.input)) if parameters.input else "")
+def tell_false_start(batch: str, run_id: str, error: NightscreenError) -> None:
+    """Emit the page for a run that could not begin: settings, input or journal are in the way.
+
+    Args:
+        batch: its batch name, empty where none is known yet.
+        run_id: the run it was to resume, empty where it was to be a new one.
+        error: what was in the way; its text may quote a path, so that only its kind is sent.
+    """
     emit_event(
         event=f"{PAGE}.{Alarm.NOT_STARTED.value}",
         resource=_resource(batch.rstrip("-*") or "unnamed"),
         payload={
-            "run_id": parameters.run,
+            "run_id": run_id,
             "says": WORDS[Alarm.NOT_STARTED],
             "type": "nightscreen doctor",
             "error": type(error).__name__,

@@ -19,7 +19,7 @@ from prefect.exceptions import MissingContextError
 
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.steps.ops.alerts import Alarms
-from nightscreen.steps.ops.heartbeat import RecentSpeed, phase_of, vitals_of
+from nightscreen.steps.ops.heartbeat import RecentSpeed, vitals_of
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.heartbeat import sweep_vitals, write_vitals
 from nightscreen.tasks import telemetry
@@ -29,9 +29,8 @@ from nightscreen.tasks.logs import say, say_progress
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.steps.control import Control
-    from nightscreen.tasks.run_registry import LiveRun
+    from nightscreen.tasks.run_registry import Live
 
 EVERY_S = 2.0
 _MINUTE_S = 60.0
@@ -60,18 +59,10 @@ class Minutes:
             get_run_logger().info("waits since %s for %s", instant_text(since), reason)
 
 
-async def say_minutes(run_id: str, control: Control) -> None:
-    """Write what a run beside screening waits for, minute by minute, until cancelled."""
-    minutes = Minutes()
-    while True:
-        await asyncio.sleep(EVERY_S)
-        minutes.say(run_id, control)
-
-
 class RunMonitor:
     """Looks at one run; keeps what it has told."""
 
-    def __init__(self, run: LiveRun) -> None:
+    def __init__(self, run: Live) -> None:
         self._run = run
         self._pace = RecentSpeed()
         self._alarms = Alarms()
@@ -95,56 +86,56 @@ class RunMonitor:
 
     async def look(self) -> dict[str, Any]:
         """Look once: write the signs down and tell what is due."""
-        line = self._run.line
-        now = line.clock()
-        self._pace.take(line.control, now)
-        phase = phase_of(
-            line, asking=self._run.asking is not None, written=self._run.rows is not None
+        live, run = self._run, self._run.opened
+        now = run.clock()
+        self._pace.take(run.control, now)
+        signs = vitals_of(
+            run, self._pace, now, flow=live.flow, phase=live.phase, rows=live.rows_read
         )
-        signs = {**vitals_of(line, self._pace, phase, now), **self._us}
-        await asyncio.to_thread(write_vitals, line.settings.home, line.run_id, signs)
+        signs |= self._us
+        await asyncio.to_thread(write_vitals, run.settings.home, run.run_id, signs)
         for alarm in self._alarms.due(signs):
-            say("page", run_id=line.run_id, page=alarm.value)
+            say("page", run_id=run.run_id, page=alarm.value)
             tell_alarm(alarm, signs)
         if self._looks % _LOOKS_A_LINE == 0:
             say_progress(signs)
-        self._minutes.say(line.run_id, line.control)
+        self._minutes.say(run.run_id, run.control)
         self._looks += 1
         return signs
 
 
 @asynccontextmanager
-async def watching(run: LiveRun) -> AsyncIterator[None]:
-    """Watch over a run while the body runs; a run that is only quoted needs none."""
-    if run.line.parameters.quote_only:
+async def watching(run: Live) -> AsyncIterator[None]:
+    """Watch over a run of any flow while the body runs; one that is only quoted needs none."""
+    if run.only_quotes:
         yield
         return
     watch = RunMonitor(run)
-    await asyncio.to_thread(sweep_vitals, run.line.settings.home)
+    await asyncio.to_thread(sweep_vitals, run.opened.settings.home)
     keeper = asyncio.get_running_loop().create_task(watch.keep())
-    say("run_opened", run_id=run.line.run_id, batch=run.line.batch)
-    measured = telemetry.begin(run.line)
+    say("run_opened", run_id=run.run_id, flow=run.flow, batch=run.opened.batch)
+    measured = telemetry.begin(run)
     try:
-        with telemetry.span("run", run.line.run_id):
+        with telemetry.span("run", run.run_id):
             yield
     finally:
         keeper.cancel()
         await asyncio.wait([keeper])
         await watch.look_safely()
         if measured:
-            await asyncio.to_thread(telemetry.end, run.line)
-        say("run_closed", run_id=run.line.run_id)
+            await asyncio.to_thread(telemetry.end, run)
+        say("run_closed", run_id=run.run_id)
 
 
 @contextmanager
-def telling_false_starts(parameters: ScreenBatch) -> Iterator[None]:
+def telling_false_starts(batch: str, run_id: str) -> Iterator[None]:
     """Tell a run that could not even begin, since nothing else would tell of it before morning."""
     try:
         yield
     except NightscreenError as error:
         say("not_started", error=type(error).__name__)
         if _is_scheduled():
-            tell_false_start(parameters, error)
+            tell_false_start(batch, run_id, error)
         raise
 
 

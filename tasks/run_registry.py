@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.stops import StopReason
+from nightscreen.steps.ops.heartbeat import ASKING, READING, WRITING, phase_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from nightscreen.steps.calling.coordinator import Gathering
     from nightscreen.steps.calling.funding_rounds import Asking
     from nightscreen.steps.control import Control
+    from nightscreen.steps.ops.heartbeat import Run
     from nightscreen.steps.report.report_json import RowTally
     from nightscreen.steps.screening_run import ScreeningRun
 
@@ -43,6 +45,26 @@ class Live(Protocol):
     @property
     def control(self) -> Control:
         """Return what stops the run and counts its calls."""
+
+    @property
+    def opened(self) -> Run:
+        """Return what the run has open."""
+
+    @property
+    def flow(self) -> str:
+        """Return the flow it is a run of, as the journal has it."""
+
+    @property
+    def phase(self) -> str:
+        """Return which part of its work the run is in."""
+
+    @property
+    def rows_read(self) -> int | None:
+        """Return how many rows it has read, None where its flow counts none."""
+
+    @property
+    def only_quotes(self) -> bool:
+        """Return whether the run ends with its quote, and leaves nothing."""
 
     async def cut(self) -> None:
         """Cut what is still in flight, so that it is written down as in doubt."""
@@ -75,6 +97,31 @@ class LiveRun:
         """Return what stops the run and counts its calls."""
         return self.line.control
 
+    @property
+    def opened(self) -> Run:
+        """Return what the run has open."""
+        return self.line
+
+    @property
+    def flow(self) -> str:
+        """Return the flow it is a run of, as the journal has it."""
+        return "screen_batch"
+
+    @property
+    def phase(self) -> str:
+        """Return which part of its work the run is in."""
+        return phase_of(self.line, asking=self.asking is not None, written=self.rows is not None)
+
+    @property
+    def rows_read(self) -> int | None:
+        """Return how many rows it has read."""
+        return self.line.rows_read
+
+    @property
+    def only_quotes(self) -> bool:
+        """Return whether the run ends with its quote, and leaves nothing."""
+        return self.line.parameters.quote_only
+
     async def cut(self) -> None:
         """Cut what is still in flight, so that it is written down as in doubt."""
         if self.asking is not None:
@@ -88,12 +135,14 @@ class LiveApiRun:
     Attributes:
         work: what the flow's tasks share of it, made by its own line.
         signalled: the process was told to end while the run was open.
+        called: its calls were begun.
     """
 
     run: ApiRun
     desk: CallSession | None = None
     work: Any = None
     signalled: bool = False
+    called: bool = False
 
     @property
     def run_id(self) -> str:
@@ -104,6 +153,33 @@ class LiveApiRun:
     def control(self) -> Control:
         """Return what stops the run and counts its calls."""
         return self.run.control
+
+    @property
+    def opened(self) -> Run:
+        """Return what the run has open."""
+        return self.run
+
+    @property
+    def flow(self) -> str:
+        """Return the flow it is a run of, as the journal has it."""
+        return self.run.flow
+
+    @property
+    def phase(self) -> str:
+        """Return which part of its work the run is in."""
+        if self.desk is not None:
+            return ASKING
+        return WRITING if self.called else READING
+
+    @property
+    def rows_read(self) -> int | None:
+        """Return nothing: these flows count customers and offers, each in its own way."""
+        return None
+
+    @property
+    def only_quotes(self) -> bool:
+        """Return whether the run ends with its quote, and leaves nothing."""
+        return bool(getattr(self.run.parameters, "quote_only", False))
 
     async def cut(self) -> None:
         """Cut what is still in flight, so that it is written down as in doubt."""

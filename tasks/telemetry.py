@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from nightscreen.client.classify import CallOutcome
     from nightscreen.steps.control import CheckProgress
-    from nightscreen.steps.screening_run import ScreeningRun
+    from nightscreen.tasks.progress import Shown
 
 NAME = PREFIX.rstrip("_").lower()
 FLUSH_MS = 5_000
@@ -52,7 +52,7 @@ class Telemetry:
     traces: TracerProvider
     measures: MeterProvider
     heard: Callable[[str, float, CallOutcome], None]
-    lines: dict[str, ScreeningRun] = field(default_factory=dict)
+    lines: dict[str, Shown] = field(default_factory=dict)
 
 
 _open: Telemetry | None = None
@@ -65,14 +65,14 @@ def is_wanted() -> bool:
     return any(os.environ.get(name) for name in ENDPOINTS)
 
 
-def begin(line: ScreeningRun) -> bool:
+def begin(run: Shown) -> bool:
     """Take measures of a run from now on; False where no exporter is configured."""
     if _open is None and is_wanted():
         use(_from_environment())
     if _open is None:
         return False
-    _open.lines[line.run_id] = line
-    line.control.heard = _open.heard
+    _open.lines[run.run_id] = run
+    run.control.heard = _open.heard
     return True
 
 
@@ -82,13 +82,13 @@ def use(telemetry: Telemetry | None) -> None:
     _open = telemetry
 
 
-def end(line: ScreeningRun) -> None:
+def end(run: Shown) -> None:
     """Hand in what was measured of a run."""
     if _open is None:
         return
     _open.traces.force_flush(FLUSH_MS)
     _open.measures.force_flush(FLUSH_MS)
-    _open.lines.pop(line.run_id, None)
+    _open.lines.pop(run.run_id, None)
 
 
 def span(name: str, *ids: object) -> AbstractContextManager[None]:
@@ -160,7 +160,7 @@ def assemble(processor: Any, reader: Any) -> Telemetry:  # noqa: ANN401 - the SD
     traces = tracing.TracerProvider(resource=resource, shutdown_on_exit=False)
     traces.add_span_processor(processor)
     measures = metrics.MeterProvider([reader], resource=resource, shutdown_on_exit=False)
-    lines: dict[str, ScreeningRun] = {}
+    lines: dict[str, Shown] = {}
     heard = _listener(measures)
     _observe(measures, lines)
     return Telemetry(traces.get_tracer(NAME), traces, measures, heard, lines)
@@ -187,7 +187,7 @@ def _listener(measures: MeterProvider) -> Callable[[str, float, CallOutcome], No
     return heard
 
 
-def _observe(measures: MeterProvider, lines: dict[str, ScreeningRun]) -> None:
+def _observe(measures: MeterProvider, lines: dict[str, Shown]) -> None:
     """Have a run's live numbers read whenever measures are taken."""
     meter = measures.get_meter(NAME)
     by_check: tuple[tuple[str, str, Callable[[CheckProgress], float]], ...] = (
@@ -203,7 +203,7 @@ def _observe(measures: MeterProvider, lines: dict[str, ScreeningRun]) -> None:
 
 
 def _each_check(
-    lines: dict[str, ScreeningRun], value: Callable[[CheckProgress], float]
+    lines: dict[str, Shown], value: Callable[[CheckProgress], float]
 ) -> Callable[[CallbackOptions], Iterable[Observation]]:
     from opentelemetry.metrics import Observation  # noqa: PLC0415 - only where wanted
 
@@ -217,7 +217,7 @@ def _each_check(
     return observed
 
 
-def _balance(lines: dict[str, ScreeningRun]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+def _balance(lines: dict[str, Shown]) -> Callable[[CallbackOptions], Iterable[Observation]]:
     from opentelemetry.metrics import Observation  # noqa: PLC0415 - only where wanted
 
     def observed(_options: CallbackOptions) -> Iterable[Observation]:

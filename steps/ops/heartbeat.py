@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nightscreen.steps.control import StopReason
 from nightscreen.storage.clock import MICROS
@@ -17,8 +17,11 @@ from nightscreen.storage.disk_space import free_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nightscreen.schemas.settings import Settings
     from nightscreen.steps.control import Control
     from nightscreen.steps.screening_run import ScreeningRun
+    from nightscreen.storage.clock import Clock
+    from nightscreen.storage.outputs import RunFolder
 
 WINDOW_S = 600
 """How far back the pace is measured."""
@@ -82,18 +85,44 @@ class RecentSpeed:
         return max(ends)
 
 
-def vitals_of(line: ScreeningRun, pace: RecentSpeed, phase: str, now: int) -> dict[str, Any]:
-    """Return a run's signs at an instant; instants in microseconds, money in micro-naira."""
-    control = line.control
+class Run(Protocol):
+    """A run of any flow, as far as its signs need it."""
+
+    run_id: str
+    batch: str
+    settings: Settings
+    folder: RunFolder
+    control: Control
+
+    @property
+    def clock(self) -> Clock:
+        """Return what gives the present instant."""
+
+
+def vitals_of(
+    run: Run, pace: RecentSpeed, now: int, *, flow: str, phase: str, rows: int | None
+) -> dict[str, Any]:
+    """Return a run's signs at an instant; instants in microseconds, money in micro-naira.
+
+    Args:
+        run: the run.
+        pace: how fast it went of late.
+        now: the instant.
+        flow: the flow it is a run of.
+        phase: which part of its work it is in.
+        rows: the rows it has read, None where its flow counts none.
+    """
+    control = run.control
     troubles: dict[str, dict[str, int]] = {}
     for (check, kind), number in control.troubles.items():
         troubles.setdefault(check, {})[kind] = number
     return {
-        "run_id": line.run_id,
-        "batch": line.batch,
+        "run_id": run.run_id,
+        "flow": flow,
+        "batch": run.batch,
         "at": now,
         "phase": phase,
-        "rows": line.rows_read,
+        "rows": rows,
         "checks": {
             check.value: {
                 "wanted": each.wanted,
@@ -122,7 +151,7 @@ def vitals_of(line: ScreeningRun, pace: RecentSpeed, phase: str, now: int) -> di
         "deadline_at": control.deadline_at,
         "finish_at": pace.finish_at(control, now) if phase == ASKING else None,
         "pace_s": pace.span_s,
-        "disk_free": disk_free(line.settings.home, line.folder.path),
+        "disk_free": disk_free(run.settings.home, run.folder.path),
     }
 
 

@@ -224,7 +224,7 @@ def from_signs(signs: Mapping[str, Any], now: int) -> dict[str, Any]:
     }
     return {
         "run_id": signs["run_id"],
-        "flow": "screen_batch",
+        "flow": signs.get("flow", "screen_batch"),
         "batch": signs["batch"],
         "state": RUNNING if alive else UNKNOWN,
         "stop_reason": signs["stop"],

@@ -13,6 +13,7 @@ from nightscreen.flows.track_loans import track_loans
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.storage.heartbeat import read_vitals
 from tests.flows.engine_in_a_test import until
 from tests.flows.test_what_prefect_keeps import leaks
 from tests.screening import World
@@ -60,6 +61,12 @@ async def test_offered_and_followed_in_the_engine(
         stood.append(followed["statuses"])
     assert stood[0] == {"PENDING": approved}
     assert stood[-1]["SETTLED"] > approved // 3
+    for report in (first, followed):
+        signs = read_vitals(at_home / "home", report["run_id"])
+        assert signs is not None
+        assert (signs["flow"], signs["phase"]) == (report["flow"], "writing")
+        tagged = {"flow_runs": {"tags": {"all_": [report["run_id"], "nightscreen", "completed"]}}}
+        assert len(engine.post("/flow_runs/filter", tagged)) == 1
     rows = pq.read_table(at_home / "out" / first["run_id"] / "offers.parquet").to_pylist()
     marked = {str(row[name]) for row in rows for name in PERSONAL}
     until(lambda: leaks(engine.home, {followed["run_id"]}), "the logs of the last run")

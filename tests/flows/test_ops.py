@@ -23,7 +23,7 @@ from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.tasks.automations import DEAD, FLOW, LATE, PAGES, SUMMARY, install
+from nightscreen.tasks.automations import DEAD, LATE, PAGES, SUMMARY, install
 from tests.flows.engine_in_a_test import until
 from tests.flows.test_stopping import command, wait_until_under_way
 
@@ -160,7 +160,7 @@ async def test_dead_and_late_runs_are_found(
             {
                 "prefect.resource.id": f"prefect.flow.{flow_id}",
                 "prefect.resource.role": "flow",
-                "prefect.resource.name": FLOW,
+                "prefect.resource.name": "track-loans",
             }
         ],
     )

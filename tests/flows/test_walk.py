@@ -117,7 +117,17 @@ def test_from_a_dropped_spreadsheet_to_the_decision_list(
     )
     assert "the deployment watch-inbox/inbox" in done.stdout, done.stderr
 
-    folder = until(lambda: next(inbox.glob("done/*/result.txt"), None), "the result").parent
+    def result() -> Path:
+        found = next(inbox.glob("done/*/result.txt"), None)
+        if found is None:
+            raise LookupError(engine.logs() + str(sorted(map(str, inbox.rglob("*")))))
+        return found
+
+    try:
+        folder = until(lambda: next(inbox.glob("done/*/result.txt"), None), "the result").parent
+    except TimeoutError:
+        print(engine.post("/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 5}))
+        result()
     analyst.open_run("walkers-portfolio", "Completed")
     analyst.picture("run")
     report = json.loads((folder / "report.json").read_text())

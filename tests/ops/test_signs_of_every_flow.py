@@ -1,0 +1,68 @@
+"""Signs of life of runs beside screening: written by the same watch, read by the same doctor."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from nightscreen.client import loans
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.steps.api_runs.call_session import open_desk
+from nightscreen.steps.ops.diagnostics import diagnose
+from nightscreen.storage.heartbeat import read_vitals
+from nightscreen.tasks.monitoring import RunMonitor
+from nightscreen.tasks.run_registry import LiveApiRun
+from tests.steps.test_errands import opened
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
+    """Phase, calls and money are in its file while it works, and the doctor reads them there."""
+    run = opened(tmp_path, Operation.LOAN_PRODUCTS, max_spend="500", deadline="06:00")
+    live = LiveApiRun(run)
+    seen: list[dict[str, Any]] = []
+
+    async def lived() -> None:
+        watch = RunMonitor(live)
+        seen.append(await watch.look())
+        desk = open_desk(run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
+        live.desk, live.called = desk, True
+        job = desk.job(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
+        await desk.make([job])
+        seen.append(await watch.look())
+        ask = partial(diagnose, run.settings, run.run_id, reaching=lambda _: None)
+        found = await asyncio.to_thread(ask)
+        assert found.run is not None
+        assert (found.run["flow"], found.run["phase"]) == ("a_flow", "asking")
+        assert found.run["deadline_at"] == run.control.deadline_at
+        assert found.run["checks"]["loan_products"]["answered"] == 1
+        await desk.close()
+        live.desk = None
+        seen.append(await watch.look())
+
+    asyncio.run(lived())
+    assert [signs["phase"] for signs in seen] == ["reading", "asking", "writing"]
+    assert seen[1]["checks"]["loan_products"]["done"] == 1
+    assert read_vitals(run.settings.home, run.run_id) == seen[-1]
+    run.close()
+
+
+def test_the_signs_alone_say_which_flow_a_run_is_of(tmp_path: Path) -> None:
+    """Where the journal cannot be read the doctor still names the run and its command."""
+    run = opened(tmp_path, Operation.LOAN_PRODUCTS)
+    run.flow = "track_loans"
+    asyncio.run(RunMonitor(LiveApiRun(run)).look())
+    run.close()
+    for file in run.settings.home.glob("journal.sqlite*"):
+        if file.is_file():
+            file.write_bytes(b"this is no database" * 1000)
+    found = diagnose(run.settings, reaching=lambda _: None)
+    assert found.run is not None
+    assert (found.run["run_id"], found.run["flow"]) == (run.run_id, "track_loans")
