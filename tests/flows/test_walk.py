@@ -110,6 +110,12 @@ def test_from_a_dropped_spreadsheet_to_the_decision_list(
     assert f"expected to cost {expected}" in note.read_text()
     analyst.open_run("walkers-portfolio", "Completed")
     analyst.picture("waits")
+    watching = {"flow_runs": {"name": {"any_": ["inbox"]}}, "sort": "START_TIME_DESC", "limit": 1}
+    ended = ("COMPLETED", "FAILED", "CRASHED")  # another watch is cancelled until then
+    until(
+        lambda: engine.post("/flow_runs/filter", watching)[0]["state_type"] in ended,
+        "the end of the first watch",
+    )
     home = {"NIGHTSCREEN_HOME": str(tmp_path / "home"), "NIGHTSCREEN_INBOX": str(inbox)}
     approve = [COMMAND, "approve", note.parent.name, "--note", "as every month"]
     done = subprocess.run(
@@ -117,19 +123,10 @@ def test_from_a_dropped_spreadsheet_to_the_decision_list(
     )
     assert "the deployment watch-inbox/inbox" in done.stdout, done.stderr
 
-    def result() -> Path:
-        found = next(inbox.glob("done/*/result.txt"), None)
-        if found is None:
-            raise LookupError(engine.logs() + str(sorted(map(str, inbox.rglob("*")))))
-        return found
-
-    try:
-        folder = until(lambda: next(inbox.glob("done/*/result.txt"), None), "the result").parent
-    except TimeoutError:
-        print(engine.post("/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 5}))
-        result()
-    analyst.open_run("walkers-portfolio", "Completed")
+    folder = until(lambda: next(inbox.glob("done/*/result.txt"), None), "the result").parent
+    analyst.open_run(f"resume-{folder.name}", "Completed")
     analyst.picture("run")
+
     report = json.loads((folder / "report.json").read_text())
     summary = analyst.open_artifact("walkers-summary")
     assert f"Complete: {ROWS} of {ROWS} due rows answered; publishable: yes." in summary
