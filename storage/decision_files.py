@@ -61,6 +61,39 @@ SHEET_ROWS = 1_048_575
 """Rows a sheet can hold below its headings."""
 
 _BLOCK_ROWS = 8192
+_TITLES = {
+    "customer_id": "Customer ID",
+    "bvn_last4": "BVN, last four",
+    "reason_code": "Reason",
+    "reason_text": "Why",
+    "action": "What to do",
+    "karma_listed_by": "Blacklisted by",
+    "karma_amount": "Blacklist: amount",
+    "karma_type": "Blacklist: kind",
+    "karma_reason": "Blacklist: reason",
+    "karma_reporter": "Blacklist: reporter",
+    "karma_default_date": "Blacklist: since",
+    "run_id": "Run ID",
+}
+"""Headings of the workbook that are not the column's name with blanks in it."""
+
+
+def title(column: str) -> str:
+    """Return a column's heading in the workbook; the lender's own are as the file has them."""
+    if column not in COLUMNS:
+        return column
+    return _TITLES.get(column, column.replace("_", " ").capitalize())
+
+
+_OF_TITLE = {title(column).casefold(): column for column in COLUMNS}
+
+
+def column_of(heading: str) -> str:
+    """Return the column that a heading of a returned list stands for, in words or by name."""
+    text = " ".join(heading.split()).casefold()
+    return _OF_TITLE.get(text, text)
+
+
 _KINDS: dict[str, Cell] = {
     "exposure": Decimal(1),
     "karma_amount": Decimal(1),
@@ -239,7 +272,7 @@ class _Frame:
         self._bold = book.add_format({"bold": True, "bottom": 1})
         self._day = book.add_format({"num_format": _DAY_FORMAT})
         self._instant = book.add_format({"num_format": _INSTANT_FORMAT})
-        self._money = book.add_format({"num_format": "#,##0.00"})
+        self._money = book.add_format({"num_format": '"₦"#,##0.00'})
         self._text = book.add_format({"num_format": "@"})
 
     def write_summary(self, lines: Sequence[tuple[str, Cell]]) -> None:
@@ -284,7 +317,7 @@ class _Frame:
         sheet = self._book.add_worksheet(name)
         for number, column in enumerate(columns):
             sheet.set_column(number, number, _WIDE.get(column, _WIDTH), self._format_of(column))
-            sheet.write_string(0, number, escape_formula(column), self._bold)
+            sheet.write_string(0, number, escape_formula(title(column)), self._bold)
         sheet.freeze_panes(1, 2 if "customer_id" in columns else 0)
         return sheet
 
@@ -334,9 +367,10 @@ def read_returned(path: Path) -> list[ReviewRow]:
 
 
 def _csv_rows(path: Path, start: bytes) -> Iterator[ReviewRow]:
-    vocabulary = Vocabulary(own=frozenset(map(fold, COLUMNS)), ids=frozenset([fold("customer_id")]))
+    own = frozenset(map(fold, (*COLUMNS, *map(title, COLUMNS))))
+    vocabulary = Vocabulary(own=own, ids=frozenset([fold("customer_id")]))
     table = read_csv(open_text(path, start), vocabulary)
-    names = [heading.strip().casefold() for heading in table.headings]
+    names = [column_of(heading) for heading in table.headings]
     _require_columns(path, names)
     for batch in table.read(_READ_ROWS):
         if batch.broken:
@@ -386,7 +420,7 @@ def _heading_row(sheet: Any) -> tuple[int, list[str]] | None:  # noqa: ANN401 - 
     """Return number and names of the row that has the headings of a list; None where none has."""
     rows: Iterable[Sequence[object]] = sheet.iter_rows(values_only=True)
     for number, cells in enumerate(islice(rows, HEADER_SEARCH_ROWS), start=1):
-        names = [_cell_text(cell).strip().casefold() for cell in cells]
+        names = [column_of(_cell_text(cell)) for cell in cells]
         if len(set(names) & set(COLUMNS)) >= _ENOUGH_HEADINGS:
             return number, names
     return None

@@ -26,8 +26,8 @@ _NO_CODE = "no rule: evidence is missing"
 _GROUP_TITLES = {"branch": "Branch", "officer": "Officer"}
 _ENOUGH_NIGHTS = 2
 _ONCE = (
-    "Each customer is counted once under the reason that decided; a reason that applies beside "
-    "another is counted apart."
+    "Each customer is counted once, under the reason that decided. Also: customers of whom it holds "
+    "beside another one."
 )
 _SMALL = (
     "As the columns of the file say. A branch or officer of fewer than five customers is counted "
@@ -59,7 +59,7 @@ def reasons(report: Mapping[str, Any]) -> Section | None:
         ]
         heads = (
             *("Reason", "Code", "Customers", "Of these", "Exposure"),
-            *("Beside another: customers", "Beside another: exposure"),
+            *("Also: customers", "Also: exposure"),
         )
         if rows:
             tables.append(Table(title, heads, rows, words=frozenset({1})))

@@ -58,7 +58,7 @@ STATUSES = {
     "spared": "spared: already declined",
     "test_mode": "test mode",
     "unreadable": "answered, not readable yet",
-    "in_doubt": "in doubt",
+    "in_doubt": "answer lost",
     "failed": "failed",
     "pending": "not reached yet",
     "no_match": "does not match",

@@ -151,7 +151,7 @@ def test_a_screen_reader_hears_verdict_figures_and_charts(
     chart = page.get_by_role("img", name="Exposure by decision, and what is new")
     assert chart.count() == 1
     described = page.locator(f"#{chart.get_attribute('aria-describedby')}")
-    assert "Decline: ₦" in described.inner_text()
+    assert "No new money: ₦" in described.inner_text()
     page.context.close()
     phone, _ = opened(browser, reports["second"], "phone")
     assert phone.get_by_role("table", name="Money by check").count() == 1

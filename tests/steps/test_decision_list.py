@@ -26,7 +26,7 @@ from nightscreen.steps.results.decision_list import (
     write_decisions,
 )
 from nightscreen.storage import decision_files
-from nightscreen.storage.decision_files import csv_text, read_returned
+from nightscreen.storage.decision_files import COLUMNS, column_of, csv_text, read_returned, title
 from nightscreen.storage.outputs import RunFolder
 from nightscreen.storage.quarantine import unescape_formula
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
@@ -163,7 +163,7 @@ def test_columns_the_policy_carries_stand_on_the_list(tmp_path: Path) -> None:
     write(tmp_path, [row], carried=("phone", "branch"))
     assert csv_rows(tmp_path)[0]["phone"] == "'+2348031112223"
     headings, cells = sheet(tmp_path, "Review")
-    assert headings[len(DECISION_COLUMNS) :] == ["phone", *REVIEW_COLUMNS]
+    assert headings[len(DECISION_COLUMNS) :] == ["phone", *map(title, REVIEW_COLUMNS)]
     assert cells[len(DECISION_COLUMNS)] == "'+2348031112223"
     assert list_schema(("action",)).names[-1] == "input_action"
 
@@ -245,7 +245,16 @@ def test_the_workbook_has_text_dates_filters_and_frozen_headings(tmp_path: Path)
     assert cells["evidence_as_of"] == datetime(2026, 3, 1, 23, 0)  # noqa: DTZ001 - Lagos time
     assert ws.freeze_panes == "C2"
     assert ws.auto_filter.ref == "A1:AD2"
+    assert ws["A1"].value == "Customer ID"
+    assert ws.cell(2, DECISION_COLUMNS.index("karma_amount") + 1).number_format.startswith('"₦"')
     assert sheet(tmp_path, "Fix")[1] == [12, "bvn", "bvn_length", "A BVN has exactly 11 digits."]
+
+
+def test_every_heading_in_words_leads_back_to_its_column() -> None:
+    """What the workbook says in words is known again, and so is the name itself."""
+    assert [column_of(title(each)) for each in COLUMNS] == list(COLUMNS)
+    assert [column_of(each) for each in COLUMNS] == list(COLUMNS)
+    assert column_of(" reviewer  DECISION") == "reviewer_decision"
 
 
 def test_a_full_sheet_goes_on_in_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
