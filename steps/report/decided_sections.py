@@ -26,8 +26,8 @@ _NO_CODE = "no rule: evidence is missing"
 _GROUP_TITLES = {"branch": "Branch", "officer": "Officer"}
 _ENOUGH_NIGHTS = 2
 _ONCE = (
-    "Each customer is counted once, under the reason that decided. Also: customers of whom it holds "
-    "beside another one."
+    "Each customer is counted once, under the reason that decided. Also: customers of whom a "
+    "reason holds beside that one."
 )
 _SMALL = (
     "As the columns of the file say. A branch or officer of fewer than five customers is counted "

@@ -141,8 +141,8 @@ def test_from_a_dropped_spreadsheet_to_the_decision_list(
 
     for sheet, customers in listed(folder / "decisions.xlsx").items():
         assert len(customers) == report["decisions"][sheet.lower()] > 0
-        assert {row["decision"] for row in customers} == {sheet.lower()}
-        assert all(row["reason_text"] for row in customers)
+        assert {row["Decision"] for row in customers} == {sheet.lower()}
+        assert all(row["Why"] for row in customers)
     assert (folder / "input" / "walkers-20260301.xlsx").exists()
     assert list((inbox / "taken").iterdir()) == []
 
