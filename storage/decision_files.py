@@ -345,6 +345,17 @@ class _Frame:
                 sheet.write_number(row, column, value)
 
 
+def is_returned(path: Path) -> bool:
+    """Tell whether a file is a decision list, by its headings; it may be mistaken further down."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(_START_BYTES)
+        next(iter(_workbook_rows(path) if start.startswith(_ZIP) else _csv_rows(path, start)), None)
+    except (InputError, OSError):
+        return False
+    return True
+
+
 def read_returned(path: Path) -> list[ReviewRow]:
     """Read a decision list that was worked on, whatever its columns' order.
 

@@ -19,8 +19,10 @@ from nightscreen.steps.approval import approval_state
 from nightscreen.steps.control import COMPLETED, StopReason
 from nightscreen.steps.inbox import notifications
 from nightscreen.steps.quoting import quote_batch
+from nightscreen.steps.results.reviews import Judge, take_in
 from nightscreen.steps.values.file_names import batch_of, names_somebody
 from nightscreen.storage.clock import LAGOS, spending_day, system_clock, to_instant
+from nightscreen.storage.decision_files import is_returned, read_returned
 from nightscreen.storage.inbox import (
     INPUT,
     OURS,
@@ -35,7 +37,9 @@ from nightscreen.storage.inbox import (
 )
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.approvals import micros
+from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.read_only import look_into
+from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.journal.runs import KILLED, RUNNING
 from nightscreen.storage.tables import file_digest
 
@@ -62,6 +66,7 @@ class Fate(StrEnum):
     WAITING = "waiting"
     FAILED = "failed"
     HELD = "held"
+    IMPORTED = "imported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +121,10 @@ def examine(ticket: Ticket, options: WatchInbox, settings: Settings, inbox: Inbo
         content = inbox.lock_content(digest)
         if content is None:  # the same content is being screened by somebody else now
             return Examined(fate=Fate.HELD)
-        found = _examined(ticket, digest, options, settings, inbox)
+        if is_returned(ticket.file):
+            found = Examined(fate=_import_reviews(ticket, settings, inbox))
+        else:
+            found = _examined(ticket, digest, options, settings, inbox)
     except InputError as error:
         _refuse(ticket, inbox, notifications.wrong_file(_in_words(error, ticket), ticket))
         found = Examined(fate=Fate.FAILED)
@@ -129,6 +137,26 @@ def examine(ticket: Ticket, options: WatchInbox, settings: Settings, inbox: Inbo
             content.release()
         return found
     return Examined(found.parameters, content=content)
+
+
+def _import_reviews(ticket: Ticket, settings: Settings, inbox: Inbox) -> Fate:
+    """Take a decision list in that came back: all of it or, on any mistake, nothing.
+
+    Raises:
+        InputError: it cannot be read to its end.
+    """
+    rows = read_returned(ticket.file)
+    with _journal(settings) as journal:
+        reviews, customers = Reviews.of(journal), Customers.of(journal)
+        judged = Judge(customers, reviews, journal.pseudonyms, now=journal.clock()).judge(rows)
+        taken = take_in(reviews, judged, partial=False)
+    if judged.mistakes or not rows:
+        _refuse(ticket, inbox, notifications.mistaken_reviews(judged.mistakes))
+        return Fate.FAILED
+    ticket.write(RESULT, notifications.imported_text(taken, judged.known, ticket))
+    folder = inbox.done / ticket.folder.name
+    ticket.move(folder, folder / ticket.file.name)
+    return Fate.IMPORTED
 
 
 def _examined(

@@ -14,9 +14,10 @@ from nightscreen.steps.report.summary_section import attention, verdict
 from nightscreen.storage.clock import instant_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from nightscreen.schemas.decisions import ReviewFinding
     from nightscreen.storage.inbox import Ticket
     from nightscreen.storage.journal.runs import RunRecord
 
@@ -167,6 +168,37 @@ def wrong_file(said: str, ticket: Ticket) -> str:
         "Nothing was asked and nothing was charged. Correct the file, then drop it into the inbox "
         "again.",
         _about_name(ticket),
+    )
+
+
+_MOST_MISTAKES = 50
+
+
+def imported_text(taken: int, known: int, ticket: Ticket) -> str:
+    """Return what became of a decision list that came back."""
+    return _page(
+        "The reviews are imported",
+        f"{some(taken, 'review')} of this list stand from now on; {count(known)} more were known "
+        "already. Nothing was asked and nothing was charged.",
+        _about_name(ticket),
+    )
+
+
+def mistaken_reviews(mistakes: Sequence[ReviewFinding]) -> str:
+    """Return what is wrong with a decision list that came back; no value of a row stands in it."""
+    lines = []
+    for each in mistakes[:_MOST_MISTAKES]:
+        place = f"{each.sheet}, row" if each.sheet else "line"
+        lines.append(f"  {place} {each.line}: {each.column}: {each.hint}")
+    more = len(mistakes) - _MOST_MISTAKES
+    if more > 0:
+        lines.append(f"  and {more:,} more")
+    return _page(
+        "No review of this list was imported",
+        "\n".join(lines)
+        or "Nobody wrote a decision into it: fill in reviewer_decision and "
+        "reviewer of the customers you looked at.",
+        "Correct these rows in the list and drop it into the inbox again; nothing of it was taken.",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
 import shutil
 import sqlite3
@@ -279,3 +280,40 @@ def test_a_dropped_file_goes_with_the_enriched_rows(desk: Desk) -> None:
             purge(journal, due(journal, Retention()))
         assert (folder / "input" / "book.csv").exists() is there
     assert (folder / "report.html").exists()
+
+
+def reviewed(folder: Path, **cells: str) -> Path:
+    """Return a night's decision list with a decision written into its first row."""
+    with (folder / "decisions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    rows[0] |= {"reviewer_decision": rows[0]["decision"], "reviewer": "Ada Obi", **cells}
+    back = folder.parent / "came-back.csv"
+    with back.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return back
+
+
+def test_a_decision_list_that_came_back_is_imported(desk: Desk) -> None:
+    """Dropped there, its reviews stand; it is no batch, and dropped again it is known."""
+    night = desk.screen([customer(number) for number in range(1, 60)])
+    back = reviewed(night.folder)
+    for _ in range(2):
+        desk.inbox  # noqa: B018 - makes the folder
+        shutil.copy(back, desk.dropped / "decisions.csv")
+        assert desk.run(desk.take()) is Fate.IMPORTED
+    first, second = desk.told("result.txt")
+    assert "1 review of this list stand" in first
+    assert "1 more were known" in second
+    assert desk.reports() == []
+
+
+def test_a_mistaken_decision_list_is_refused_whole_with_each_line(desk: Desk) -> None:
+    """Nothing of it is taken; the text names line, column and what to do, and no customer."""
+    night = desk.screen([customer(number) for number in range(1, 60)])
+    desk.inbox  # noqa: B018 - makes the folder
+    shutil.copy(reviewed(night.folder, reviewer_decision="maybe"), desk.dropped / "decisions.csv")
+    assert desk.run(desk.take()) is Fate.FAILED
+    (said,) = desk.told("what-is-wrong.txt")
+    assert "line 2: reviewer_decision: Write approve, decline or review." in said
