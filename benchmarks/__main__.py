@@ -24,6 +24,7 @@ SHORT_FORMS = (
         ["benchmarks.hidden_limit", "--seconds", "8", "--fixed", "24"],
     ),
     ("names: precision and recall beside rapidfuzz", ["benchmarks.name_pairs"]),
+    ("cash flow: beside the truth and a naive rule", ["benchmarks.cash_flow", "--lives", "160"]),
     ("a large journal", ["benchmarks.journal_size", "50000"]),
     ("journal: its share of CPU and time a lookup", ["benchmarks.journal"]),
     ("memory: peak by rows, cold and warm", ["benchmarks.memory", "2000", "10000"]),
@@ -42,6 +43,8 @@ LONG_FORMS = (
     ("memory", ["benchmarks.memory", "10000", "100000", "1000000"]),
     ("intake", ["benchmarks.intake", "1000000"]),
     ("the warm night", ["benchmarks.warm", "100000", "1000000"]),
+    ("cash flow", ["benchmarks.cash_flow", "--lives", "1000"]),
+    ("a million transactions", ["benchmarks.cash_flow", "--speed", "1000000"]),
 )
 
 

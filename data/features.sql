@@ -212,22 +212,32 @@ CREATE TABLE paid AS
 SELECT customer_id, source,
     date_trunc('month', day + CASE WHEN often THEN 0 ELSE (15 - usual)::INTEGER END)::DATE AS month,
     sum(amount) AS amount, count(*) AS credits, max(day) AS last_paid,
-    bool_or(category = 'salary') AS worded, max(usual) AS usual, bool_or(often) AS often
+    bool_or(category = 'salary') AS worded, bool_or(category = 'cash_deposit') AS cash,
+    max(usual) AS usual, bool_or(often) AS often
 FROM earned JOIN usual_days USING (customer_id, source)
 GROUP BY ALL;
 
 -- Sources that pay regularly: in three months (two where they say salary) and in most months from the
 -- first on, lately, and enough. A month without any transaction says nothing. It is a salary where the
--- months lie within a band round their median.
+-- months lie within a band round their median; of one that pays every week, the single
+-- payments within half of it. Cash is paid in by nobody's employer.
 CREATE TABLE sources AS
 WITH middles AS (
     SELECT customer_id, source, median(amount) AS middle, min(month) AS since, max(month) AS until,
         count(*) AS months, max(last_paid) AS last_paid, bool_or(worded) AS worded,
-        max(usual) AS usual, bool_or(often) AS often, median(credits) AS credits
+        bool_or(cash) AS cash, max(usual) AS usual, bool_or(often) AS often, median(credits) AS credits
     FROM paid GROUP BY customer_id, source
 ), steady AS (
     SELECT customer_id, source, avg((abs(amount - middle) <= band * middle)::INTEGER) AS share
     FROM paid JOIN middles USING (customer_id, source) CROSS JOIN thresholds
+    WHERE NOT middles.often GROUP BY customer_id, source
+    UNION ALL
+    SELECT customer_id, source, avg((abs(amount - usual) <= band / 2 * usual)::INTEGER) AS share
+    FROM earned JOIN (
+        SELECT customer_id, source, median(amount) AS usual
+        FROM earned JOIN usual_days USING (customer_id, source) WHERE often
+        GROUP BY customer_id, source
+    ) USING (customer_id, source) CROSS JOIN thresholds
     GROUP BY customer_id, source
 ), due AS (
     SELECT customer_id, source, count(DISTINCT seen.month) AS months
@@ -236,7 +246,7 @@ WITH middles AS (
     GROUP BY customer_id, source
 )
 SELECT middles.*, share,
-    (worded OR credits <= 6) AND share >= regular_share AND middle >= least_salary AS salary
+    (worded OR credits <= 6) AND NOT cash AND share >= regular_share AND middle >= least_salary AS salary
 FROM middles
 JOIN steady USING (customer_id, source) LEFT JOIN due USING (customer_id, source)
 JOIN spans USING (customer_id) CROSS JOIN thresholds
