@@ -49,7 +49,7 @@ def demonstrate(rows: int, output: Path, *, keep: bool, json_output: bool) -> in
     say(f"Made {facts.rows:,} customers up, about {DAMAGE_PCT:.0f} % damaged: {file}")
     with SandboxProcess(balance=WALLET_NAIRA) as sandbox:
         say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
-        _point_at(sandbox.url, sandbox.api_key, folder)
+        point_at(sandbox.url, sandbox.api_key, folder)
         with graceful_sigint():
             prepare_engine()
             nights = asyncio.run(_two_nights(file, folder / "out", say))
@@ -93,7 +93,7 @@ def _quiet(_text: str) -> None:
     """Say nothing, where stdout belongs to one JSON document."""
 
 
-def _point_at(url: str, api_key: str, folder: Path) -> None:
+def point_at(url: str, api_key: str, folder: Path) -> None:
     """Set this process to the simulator and a HOME of the demo's own, whatever was set before."""
     for name in [each for each in os.environ if each.upper().startswith(_OURS)]:
         del os.environ[name]

@@ -31,6 +31,7 @@ from nightscreen.cli.options import Options, options_of
 from nightscreen.cli.policy import policy_app
 from nightscreen.cli.portal import register as register_portal
 from nightscreen.cli.transactions import transactions_app
+from nightscreen.cli.up import register as register_up
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.parameters import ScreenBatch
 
@@ -80,6 +81,7 @@ register_oncall(app)
 register_consent(app)
 register_portal(app)
 register_desk(app)
+register_up(app)
 
 _INTERRUPTED = 130
 """What Typer makes of Ctrl-C; a run that is open ends by itself instead, with a report."""

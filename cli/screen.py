@@ -11,10 +11,11 @@ import json
 import os
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from nightscreen.cli.options import read_options
+from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.parameters import ScreenBatch
 
 if TYPE_CHECKING:
@@ -86,22 +87,38 @@ def require_engine() -> None:
 
 
 def set_engine_defaults() -> None:
-    """Set what the engine reads at import, where the environment does not."""
+    """Set what the engine reads at import, where the environment does not.
+
+    The server that `nightscreen up` runs for this HOME is used where none is named.
+    """
     for name, value in ENGINE_DEFAULTS.items():
         os.environ.setdefault(name, value)
+    if "PREFECT_API_URL" not in os.environ:
+        from nightscreen.schemas.settings import read_settings
+        from nightscreen.storage.local_engine import running_engine
+
+        with suppress(SettingsError):  # whoever needs the settings says what is wrong with them
+            url = running_engine(read_settings().home)
+            if url is not None:
+                os.environ["PREFECT_API_URL"] = url
 
 
 def prepare_engine() -> None:
-    """Set what the engine reads at import, and announce the wait for a temporary server."""
+    """Set what the engine reads at import, and announce the wait for a temporary server.
+
+    That server ends with this process, in whatever way this ends.
+    """
     set_engine_defaults()
     from prefect.settings import PREFECT_API_URL
 
     if not PREFECT_API_URL.value():
+        from nightscreen.cli import guardian
         from nightscreen.tasks.logs import say_on_stderr
 
+        guardian.begin()
         say_on_stderr(
             "Starting a temporary Prefect server, about ten seconds "
-            "(set PREFECT_API_URL to use one that runs) ..."
+            "(nightscreen up keeps one that runs) ..."
         )
 
 

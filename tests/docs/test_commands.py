@@ -39,6 +39,7 @@ NOT_TYPED = {
     "nightscreen inbox": "it watches until it is stopped; with --once it is typed",
     "nightscreen demo": "it screens two nights: tests/demo does",
     "nightscreen sandbox": "it runs until it is stopped: tests/sandbox/test_process.py",
+    "nightscreen up": "it runs until it is stopped: tests/cli/test_up.py",
     "nightscreen desk": "it runs until it is stopped: tests/desk/test_server.py",
     "nightscreen portal": "it runs until it is stopped: tests/portal/test_server.py",
     "nightscreen automations install": "it needs a server and a block: tests/ops",

@@ -1,0 +1,337 @@
+"""`nightscreen up`: all that one machine needs, started by one command and ended with it.
+
+The Prefect server, the deployments of `prefect.yaml`, the inbox, the portal where it is configured,
+and the desk; each is a process whose lines come out under its name. Ctrl-C ends them in good order:
+what takes work first, the server last. Killed outright, `guardian` ends them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import typer
+
+from nightscreen.schemas.errors import NightscreenError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+
+    from nightscreen.schemas.settings import Settings
+
+ENGINE_PORT = 4200
+FLOWS = "flows"
+_READY_WITHIN_S = 180.0
+"""A first start makes the server's database; on a busy machine that alone takes a minute."""
+_ENDS_WITHIN_S = 60.0
+_AGAIN_AFTER_S = 5.0
+_MOST_STARTS = 5
+_LOOK_S = 0.2
+_DEMO_ROWS = 500
+_ENGINE = {
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
+        "prefect.server.concurrency.lease_storage.filesystem"
+    ),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("up", epilog="Example: nightscreen up --demo")(up)
+
+
+def up(
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Bring the simulator and made-up customers.")
+    ] = False,
+    output: Annotated[
+        Path, typer.Option(help="Folder of the demo; emptied of what an earlier demo left.")
+    ] = Path("nightscreen-demo"),
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the Prefect server; 0 takes a free one.")
+    ] = ENGINE_PORT,
+    desk_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the desk; 0 takes a free one.")
+    ] = 8090,
+) -> None:
+    """Start everything on this machine, until Ctrl-C."""
+    from nightscreen.cli import guardian
+    from nightscreen.storage.local_engine import announcing
+
+    stop = threading.Event()
+
+    def heed(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, heed)
+    group = guardian.begin()
+    with ExitStack() as stack:
+        if demo:
+            _bring_demo(output, stack)
+        settings = _settings(demo=demo)
+        tell = stack.enter_context(announcing(settings.home))
+        services = Services(group, stop)
+        stack.callback(services.end)
+        url = _engine(services, settings, port)
+        if url is None:
+            return
+        os.environ["PREFECT_API_URL"] = url
+        tell(url)
+        _start_others(services, settings, desk_port)
+        _say(f"Everything runs; Prefect's pages are at {url.removesuffix('/api')}. Ctrl-C ends it.")
+        if demo:
+            _say(f"Try: cd {Path.cwd()} && cp customers.csv inbox/tonight.csv")
+        services.watch()
+    if services.failed:
+        raise NightscreenError(f"{services.failed} ended too often; its lines above say why")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{'up':<8}| {text}\n")
+    sys.stdout.flush()
+
+
+@dataclass
+class Service:
+    """One process that is kept running.
+
+    Attributes:
+        needed: everything ends where it does.
+    """
+
+    name: str
+    command: Sequence[str]
+    needed: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[str] | None = None
+    starts: int = 0
+    ended_at: float | None = None
+
+
+class Services:
+    """The processes, in the order in which they were started.
+
+    Args:
+        group: process group they are put in.
+        stop: set where everything is to end.
+    """
+
+    def __init__(self, group: int, stop: threading.Event) -> None:
+        self._group = group
+        self.stop = stop
+        self._all: list[Service] = []
+        self.failed = ""
+
+    def start(self, service: Service) -> None:
+        """Start a process and pass its lines on under its name."""
+        if service not in self._all:
+            self._all.append(service)
+        service.starts += 1
+        service.ended_at = None
+        service.process = subprocess.Popen(  # noqa: S603 - our own programs
+            service.command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **service.environment},
+            process_group=self._group,
+            text=True,
+            errors="replace",
+        )
+        threading.Thread(target=_pass_on, args=(service.name, service.process), daemon=True).start()
+
+    def watch(self) -> None:
+        """Start again whatever ends, until everything is to end."""
+        while not self.stop.wait(_LOOK_S):
+            for service in self._all:
+                self._look_at(service)
+
+    def _look_at(self, service: Service) -> None:
+        status = None if service.process is None else service.process.poll()
+        if status is None:
+            return
+        if service.ended_at is None:
+            service.ended_at = time.monotonic()
+            _say(f"{service.name} has ended with status {status}")
+        if service.needed or service.starts >= _MOST_STARTS:
+            self.failed = service.name
+            self.stop.set()
+        elif time.monotonic() - service.ended_at >= _AGAIN_AFTER_S:
+            self.start(service)
+
+    def end(self) -> None:
+        """End everything: first what takes work, then the runs, the server last."""
+        running = [each for each in self._all if each.process and each.process.poll() is None]
+        if running:
+            _say("Ending: runs settle what is in flight ...")
+        flows = [each for each in running if each.name == FLOWS]
+        others = [each for each in running if not each.needed and each not in flows]
+        for each in others:
+            _signal(each, signal.SIGTERM)
+        runs = {pid for each in flows if each.process for pid in _children_of(each.process.pid)}
+        for pid in runs:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        until = time.monotonic() + _ENDS_WITHIN_S
+        while time.monotonic() < until and any(Path(f"/proc/{pid}").exists() for pid in runs):
+            time.sleep(_LOOK_S)
+        _end_all(others, until)
+        for part, number in (
+            (flows, signal.SIGINT),
+            ([each for each in running if each.needed], signal.SIGTERM),
+        ):
+            for each in part:
+                _signal(each, number)
+            _end_all(part, time.monotonic() + _ENDS_WITHIN_S)
+
+
+def _signal(service: Service, number: signal.Signals) -> None:
+    if service.process is not None and service.process.poll() is None:
+        with suppress(ProcessLookupError):
+            service.process.send_signal(number)
+
+
+def _end_all(services: Sequence[Service], until: float) -> None:
+    for process in filter(None, (each.process for each in services)):
+        try:
+            process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _children_of(parent: int) -> set[int]:
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if int((process / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                found.add(int(process.name))
+    return found
+
+
+def _pass_on(name: str, process: subprocess.Popen[str]) -> None:
+    for line in process.stdout or ():
+        if line.strip():
+            sys.stdout.write(f"{name:<8}| {line.rstrip()}\n")
+            sys.stdout.flush()
+
+
+def _settings(*, demo: bool) -> Settings:
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.cli.preflight import check_service
+
+    settings = settings_of_command()
+    if not demo:
+        check_service(settings)
+    return settings
+
+
+def _bring_demo(output: Path, stack: ExitStack) -> None:
+    """Start the simulator, and set this process and all it starts to it and to made-up people."""
+    from nightscreen.cli.demo import DAMAGE_PCT, SEED, point_at, prepare_folder
+    from nightscreen.sandbox.batch import make_batch
+    from nightscreen.sandbox.process import SandboxProcess
+    from nightscreen.storage.files import write_private
+
+    folder = prepare_folder(output.absolute(), keep=False)
+    file = folder / "customers.csv"
+    make_batch(file, rows=_DEMO_ROWS, seed=SEED, damage_pct=DAMAGE_PCT)
+    sandbox = stack.enter_context(SandboxProcess(balance="5000000"))
+    point_at(sandbox.url, sandbox.api_key, folder)
+    os.environ["NIGHTSCREEN_INBOX"] = str(folder / "inbox")
+    os.environ["NIGHTSCREEN_OUTPUT"] = str(folder / "out")
+    (folder / "inbox").mkdir(mode=0o700, exist_ok=True)
+    write_private(folder / ".env", _demo_settings(sandbox.url, sandbox.api_key).encode())
+    os.chdir(folder)  # relative paths of deployments are the demo's
+    _say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
+
+
+def _demo_settings(url: str, api_key: str) -> str:
+    """Return a `.env` under which commands typed in the demo's folder join in."""
+    return f"NIGHTSCREEN_BASE_URL={url}\nNIGHTSCREEN_API_KEY={api_key}\nNIGHTSCREEN_HOME=home\n"
+
+
+def _engine(services: Services, settings: Settings, port: int) -> str | None:
+    """Start the Prefect server unless one is configured; return its address, None when stopped.
+
+    Raises:
+        UsageError: the port cannot be had, or the server does not start.
+    """
+    from nightscreen.cli.screen import ENGINE_DEFAULTS
+
+    for name, value in {**_ENGINE, **ENGINE_DEFAULTS}.items():
+        os.environ.setdefault(name, value)
+    configured = os.environ.get("PREFECT_API_URL")
+    if configured:
+        _say(f"The Prefect server at {configured} is used.")
+        return configured
+    folder = (settings.home / "prefect").absolute()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.environ["PREFECT_HOME"] = str(folder)
+    port = _free_port(port)
+    url = f"http://127.0.0.1:{port}/api"
+    command = [sys.executable, "-m", "prefect", "server", "start"]
+    server = Service(
+        "engine",
+        [*command, "--host", "127.0.0.1", "--port", str(port)],
+        needed=True,
+        environment={
+            "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder}/prefect.db",
+            "PREFECT_SERVER_UI_API_URL": url,
+        },
+    )
+    _say(f"Starting the Prefect server at {url.removesuffix('/api')} ...")
+    services.start(server)
+    until = time.monotonic() + _READY_WITHIN_S
+    while not services.stop.wait(_LOOK_S):
+        if _answers(url):
+            return url
+        if server.process is not None and server.process.poll() is not None:
+            raise UsageError("the Prefect server did not start; its lines above say why")
+        if time.monotonic() > until:
+            raise UsageError(f"the Prefect server does not answer after {_READY_WITHIN_S:.0f} s")
+    return None
+
+
+def _free_port(port: int) -> int:
+    try:
+        with socket.create_server(("127.0.0.1", port)) as listener:
+            return int(listener.getsockname()[1])
+    except OSError as error:
+        raise UsageError(
+            f"--port: {port} cannot be had ({error.strerror}); choose another, or 0 for a free one"
+        ) from None
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urlopen(f"{url}/health", timeout=2) as answer:  # noqa: S310 - our own server
+            return bool(answer.status == 200)  # noqa: PLR2004 - OK
+    except (URLError, OSError):
+        return False
+
+
+def _start_others(services: Services, settings: Settings, desk_port: int) -> None:
+    """Start what takes work, and the pages."""
+    own = [sys.executable, "-m", "nightscreen.cli"]
+    services.start(Service(FLOWS, [sys.executable, "-m", "nightscreen.flows.served"]))
+    services.start(Service("inbox", [*own, "inbox"]))
+    if settings.redirect_uri or settings.portal_url:
+        services.start(Service("portal", [*own, "portal"]))
+    services.start(Service("desk", [*own, "desk", "--port", str(desk_port)]))

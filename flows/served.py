@@ -1,0 +1,85 @@
+"""The deployments of `prefect.yaml`, served by one process: what `nightscreen up` runs.
+
+The file beside the present folder counts, else the package's. Runs are processes of their own; a
+work pool is not needed. The inbox is watched by a process of its own and not scheduled here.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from prefect import Flow, serve
+from prefect.client.schemas.objects import (
+    ConcurrencyLimitConfig,
+    ConcurrencyLimitStrategy,
+)
+from prefect.client.schemas.schedules import CronSchedule
+from prefect.deployments.runner import EntrypointType
+from prefect.schedules import Schedule
+
+if TYPE_CHECKING:
+    from prefect.deployments.runner import RunnerDeployment
+
+FILE = "prefect.yaml"
+_ELSEWHERE = frozenset({"inbox"})
+_AT_ONCE = 4
+
+
+def deployments(text: str) -> list[RunnerDeployment]:
+    """Return the deployments that a `prefect.yaml` describes."""
+    return [
+        _made(given)
+        for given in yaml.safe_load(text)["deployments"]
+        if given["name"] not in _ELSEWHERE
+    ]
+
+
+def _made(given: dict[str, Any]) -> RunnerDeployment:
+    module, _, name = given["entrypoint"].rpartition(".")
+    flow: Flow[..., Any] = getattr(import_module(module), name)
+    limit = given.get("concurrency_limit")
+    return flow.to_deployment(
+        given["name"],
+        description=given.get("description"),
+        tags=given.get("tags"),
+        parameters=given.get("parameters"),
+        schedules=[_schedule(each) for each in given.get("schedules", ())],
+        concurrency_limit=limit
+        and ConcurrencyLimitConfig(
+            limit=limit["limit"],
+            collision_strategy=ConcurrencyLimitStrategy(limit["collision_strategy"]),
+        ),
+        entrypoint_type=EntrypointType.MODULE_PATH,
+    )
+
+
+def _schedule(given: dict[str, Any]) -> Schedule:
+    CronSchedule(cron=given["cron"], timezone=given["timezone"])  # says what is wrong with them
+    return Schedule(
+        cron=given["cron"],
+        timezone=given["timezone"],
+        slug=given["slug"],
+        active=given.get("active", True),
+    )
+
+
+def main() -> None:
+    """Serve until stopped."""
+    own = Path(FILE)
+    text = (
+        own.read_text("utf-8") if own.exists() else files("nightscreen").joinpath(FILE).read_text()
+    )
+    found = deployments(text)
+    names = ", ".join(each.full_name for each in found)
+    sys.stdout.write(f"serving {names}\n")
+    sys.stdout.flush()
+    serve(*found, pause_on_shutdown=False, print_starting_message=False, limit=_AT_ONCE)
+
+
+if __name__ == "__main__":
+    main()

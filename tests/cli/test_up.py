@@ -1,0 +1,198 @@
+"""`nightscreen up`: one command starts everything, and nothing outlives it, however it ends."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.cli import guardian
+from nightscreen.schemas.errors import UsageError
+from nightscreen.storage.local_engine import announcing, running_engine
+from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE_S = 300.0
+"""For a machine that does a lot besides; on a quiet one it is seconds."""
+MARK = "TEST_OF_UP"
+
+
+def bearing(mark: str) -> set[int]:
+    """Return the processes that were started with a mark of this test's own."""
+    wanted = f"{MARK}={mark}".encode()
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                found.add(int(process.name))
+    return found
+
+
+def until(seen: Callable[[], bool]) -> None:
+    """Wait until something is seen."""
+    end = time.monotonic() + PATIENCE_S
+    while not seen():
+        assert time.monotonic() < end, "it was not seen in time"
+        time.sleep(0.05)
+
+
+@contextmanager
+def started(
+    *arguments: str, folder: Path, env: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], str, Path]]:
+    """Start a command; give its process, the mark of all that it starts, and what it writes."""
+    mark, log = secrets.token_hex(8), folder / "written"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            list(arguments), cwd=folder, env=env | {MARK: mark}, stdout=out, stderr=out
+        )
+    try:
+        yield process, mark, log
+    finally:
+        for left in bearing(mark):
+            with suppress(ProcessLookupError):
+                os.kill(left, signal.SIGKILL)
+        process.wait()
+
+
+def test_what_a_killed_process_has_started_ends_too(tmp_path: Path) -> None:
+    """Also where a grandchild left the group and the session, and where a child heeds nothing."""
+    script = textwrap.dedent(
+        """
+        import subprocess, sys, time
+        from nightscreen.cli import guardian
+        group = guardian.begin()
+        sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+        subprocess.Popen(sleep, process_group=group)
+        subprocess.Popen(
+            [sys.executable, "-c", f"import subprocess; subprocess.run({sleep!r})"],
+            start_new_session=True,
+        )
+        print("begun", flush=True)
+        time.sleep(600)
+        """
+    )
+    env = surroundings(tmp_path)
+    with started(sys.executable, "-c", script, folder=tmp_path, env=env) as (process, mark, log):
+        until(lambda: "begun" in log.read_text() and len(bearing(mark)) == 5)
+        process.kill()
+        process.wait()
+        until(lambda: not bearing(mark))
+
+
+def test_an_orderly_end_leaves_nothing_to_end(tmp_path: Path) -> None:
+    """The one that watches goes too."""
+    script = "from nightscreen.cli import guardian; guardian.begin()"
+    with started(sys.executable, "-c", script, folder=tmp_path, env=surroundings(tmp_path)) as (
+        process,
+        mark,
+        _log,
+    ):
+        assert process.wait() == 0
+        until(lambda: not bearing(mark))
+
+
+def test_only_what_bears_the_mark_is_ended(tmp_path: Path) -> None:
+    """A process with another mark, or none, is nobody's business."""
+    env = surroundings(tmp_path)
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    other = subprocess.Popen(sleep, env=env | {guardian.MARK: "other"})
+    mine = subprocess.Popen(sleep, env=env | {guardian.MARK: "mine"})
+    try:
+        until(lambda: guardian.marked("mine") == {mine.pid})
+        guardian.end_marked("mine", patience_s=PATIENCE_S)
+        assert mine.wait() == -signal.SIGTERM
+        assert other.poll() is None
+    finally:
+        other.kill()
+        mine.kill()
+        other.wait()
+        mine.wait()
+
+
+def test_a_home_has_one_up_and_others_find_its_server(tmp_path: Path) -> None:
+    """What a dead one has written is not believed."""
+    assert running_engine(tmp_path) is None
+    with announcing(tmp_path) as tell:
+        assert running_engine(tmp_path) is None
+        tell("http://127.0.0.1:4200/api")
+        assert running_engine(tmp_path) == "http://127.0.0.1:4200/api"
+        with pytest.raises(UsageError, match=f"process {os.getpid()}"), announcing(tmp_path):
+            pass
+    assert running_engine(tmp_path) is None
+    (tmp_path / "up.json").write_text('{"pid": 1, "prefect_api_url": "http://127.0.0.1:9/api"}')
+    assert running_engine(tmp_path) is None
+
+
+@pytest.mark.engine
+def test_every_deployment_is_served_but_the_inboxs() -> None:
+    """Names, parameters, limits and schedules are those of the file."""
+    from nightscreen.flows.served import deployments  # noqa: PLC0415 - loads the engine
+
+    text = files("nightscreen").joinpath("prefect.yaml").read_text("utf-8")
+    found = {each.full_name: each for each in deployments(text)}
+    assert {"screen-batch/nightly", "screen-batch/adhoc", "screen-part/part"} <= found.keys()
+    assert "watch-inbox/inbox" not in found
+    nightly = found["screen-batch/nightly"]
+    assert nightly.parameters["parameters"]["input"] == "inbox/portfolio-*.csv"
+    assert nightly.concurrency_limit == 1
+    assert [each.active for each in nightly.schedules or []] == [True]
+
+
+@pytest.mark.engine
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_everything_starts_is_used_and_goes(tmp_path: Path, number: signal.Signals) -> None:
+    """Screening meanwhile uses the server that runs; neither a kill nor Ctrl-C leaves a process."""
+    env = surroundings(tmp_path)
+    env.pop("PREFECT_API_URL", None)
+    up = (COMMAND, "up", "--demo", "--port", "0", "--desk-port", "0", "--output", "demo")
+    with started(*up, folder=tmp_path, env=env) as (process, mark, log):
+        said = ("Everything runs", "desk listening on", "serving screen-batch", "Watching")
+        until(lambda: all(words in log.read_text() for words in said))
+        assert all("|" in line for line in log.read_text().splitlines() if line)
+        demo = tmp_path / "demo"
+        lines = (demo / "customers.csv").read_text("utf-8").splitlines(keepends=True)
+        (demo / "small.csv").write_text("".join(lines[:3]), "utf-8")
+        ended = nightscreen("screen", "small.csv", "--yes", cwd=demo, env=env)
+        assert ended.status == 0, ended.err
+        assert "temporary Prefect server" not in ended.err
+        process.send_signal(number)
+        process.wait(PATIENCE_S)
+        until(lambda: not bearing(mark))
+    if number == signal.SIGINT:
+        assert process.returncode == 0
+
+
+@pytest.mark.engine
+def test_a_killed_screening_leaves_no_server_of_its_own(tmp_path: Path) -> None:
+    """The temporary server ends with the command that started it."""
+    env = surroundings(tmp_path, **SERVICE)
+    env.pop("PREFECT_API_URL", None)
+    rows = "customer_id,bvn\n" + "".join(f"C{n},222123456{n:02}\n" for n in range(20))
+    (tmp_path / "customers.csv").write_text(rows)
+    screen = (COMMAND, "screen", "customers.csv", "--yes", "--checks", "karma")
+
+    def is_server(pid: int) -> bool:
+        with suppress(OSError):
+            return b"uvicorn" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return False
+
+    with started(*screen, folder=tmp_path, env=env) as (process, mark, _log):
+        until(lambda: any(map(is_server, bearing(mark))) or process.poll() is not None)
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+        until(lambda: not bearing(mark))
