@@ -7,7 +7,6 @@ words.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +39,13 @@ def doctor(run_id: str, *, json_output: bool) -> int:
     except NightscreenError as error:
         mend = Remedy("correct it in .env or the environment", DOCTOR)
         wrong = HealthFinding("settings", WRONG, str(error), mend)
-        found = Diagnosis(findings=[wrong, *_engine()], remedy=mend, exit_status=2)
+        found = Diagnosis(
+            findings=[wrong, *_engine()],
+            safe=False,
+            why_not="no run can begin: settings must be mended",
+            remedy=mend,
+            exit_status=2,
+        )
     else:
         found = diagnose(settings, run_id, more=_engine())
     if json_output:
@@ -53,10 +58,9 @@ def doctor(run_id: str, *, json_output: bool) -> int:
 
 def _engine() -> tuple[HealthFinding, ...]:
     """Look at the engine, as quietly as can be."""
-    from nightscreen.cli.screen import ENGINE_DEFAULTS
+    from nightscreen.cli.screen import set_engine_defaults
 
-    for name, value in ENGINE_DEFAULTS.items():
-        os.environ.setdefault(name, value)
+    set_engine_defaults()
     from nightscreen.tasks.prefect_health import look_at_engine
 
     return look_at_engine()
@@ -70,6 +74,7 @@ def document_of(found: Diagnosis) -> dict[str, Any]:
     remedy = found.remedy
     return {
         "run": None if found.run is None else _run_document(found.run),
+        "others": [_run_document(each) for each in found.others],
         "findings": [
             {
                 "name": each.name,
@@ -92,7 +97,7 @@ def _run_document(run: Mapping[str, Any]) -> dict[str, Any]:
     from nightscreen.steps.ops.run_status import deadline_words
 
     plain = (
-        *("run_id", "batch", "state", "stop_reason", "held", "phase", "pid"),
+        *("run_id", "flow", "batch", "state", "stop_reason", "held", "phase", "pid"),
         *("checks", "in_doubt", "rest_s", "waiting_for"),
     )
     instants = (
@@ -128,6 +133,7 @@ def _approval_document(approval: Mapping[str, Any] | None) -> dict[str, Any] | N
 def lines_of(found: Diagnosis) -> list[str]:
     """Return a diagnosis as lines: the run, what it needs, what to type."""
     lines = ["No run is known."] if found.run is None else _run_lines(found.run)
+    lines += [_other_line(each) for each in found.others]
     lines += [_line(each.name, _MARKS[each.standing] + each.says) for each in found.findings]
     lines += [
         _line("", " ".join(part for part in (each.remedy.first, each.remedy.command) if part))
@@ -143,6 +149,13 @@ def lines_of(found: Diagnosis) -> list[str]:
         lines.append(_line("type", "nothing: all is well"))
     lines.append(f"safe to run again: {'yes' if found.safe else f'no, {found.why_not}'}")
     return lines
+
+
+def _other_line(run: Mapping[str, Any]) -> str:
+    from nightscreen.steps.ops.run_status import ending
+
+    kind = str(run["flow"]).replace("_", " ")
+    return _line("also", f"run {run['run_id']} of {run['batch']} ({kind}): {ending(run)}")
 
 
 def _run_lines(run: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ work pool is not needed. The inbox is watched by a process of its own and not sc
 from __future__ import annotations
 
 import sys
+from collections.abc import Coroutine
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -19,8 +20,8 @@ from prefect.client.schemas.objects import (
     ConcurrencyLimitStrategy,
 )
 from prefect.client.schemas.schedules import CronSchedule
-from prefect.deployments.runner import EntrypointType
 from prefect.schedules import Schedule
+from prefect.types.entrypoint import EntrypointType
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
@@ -43,7 +44,7 @@ def _made(given: dict[str, Any]) -> RunnerDeployment:
     module, _, name = given["entrypoint"].rpartition(".")
     flow: Flow[..., Any] = getattr(import_module(module), name)
     limit = given.get("concurrency_limit")
-    return flow.to_deployment(
+    made = flow.to_deployment(
         given["name"],
         description=given.get("description"),
         tags=given.get("tags"),
@@ -56,6 +57,9 @@ def _made(given: dict[str, Any]) -> RunnerDeployment:
         ),
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
+    if isinstance(made, Coroutine):
+        raise TypeError("deployments are made where no event loop runs")
+    return made
 
 
 def _schedule(given: dict[str, Any]) -> Schedule:

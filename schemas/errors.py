@@ -58,6 +58,10 @@ class JournalDamagedError(JournalError):
     """The journal's file is damaged; it is left untouched."""
 
 
+class JournalNewerError(JournalError):
+    """A newer version of nightscreen has written the journal."""
+
+
 class JournalBusyError(JournalError):
     """Another process kept the journal locked for too long."""
 

@@ -6,30 +6,34 @@ For the doctor. Nothing is started or changed; whatever is wrong is reported in 
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from prefect import get_client
 from prefect.client.schemas.filters import (
     DeploymentFilter,
     DeploymentFilterTags,
-    FlowFilter,
-    FlowFilterName,
     FlowRunFilter,
-    FlowRunFilterState,
-    FlowRunFilterStateName,
+    FlowRunFilterDeploymentId,
+    FlowRunFilterExpectedStartTime,
 )
-from prefect.client.schemas.objects import WorkerStatus
+from prefect.client.schemas.objects import StateType, WorkerStatus
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL
 
-from nightscreen.steps.ops.health_checks import OK, WARNING, HealthFinding
+from nightscreen.steps.ops.health_checks import OK, SCHEDULE, WARNING, WRONG, HealthFinding
 from nightscreen.steps.ops.suggestions import Remedy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from prefect.client.orchestration import PrefectClient
+    from prefect.client.schemas.responses import DeploymentResponse
 
 TIMEOUT_S = 8.0
 TAG = "nightscreen"
-FLOW = "screen-batch"
+_LATE = "Late"
 
 
 def look_at_engine() -> tuple[HealthFinding, ...]:
@@ -40,6 +44,10 @@ def look_at_engine() -> tuple[HealthFinding, ...]:
         return (HealthFinding("engine", OK, says),)
     try:
         return asyncio.run(_look(url))
+    except PrefectHTTPStatusError as error:
+        says = f"the Prefect server {url} answers with {error.response.status_code}"
+        first = "look at the server's log: its database is away, or of another version"
+        return (HealthFinding("engine", WRONG, says, Remedy(first, "")),)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the engine is reported in words
         return (_unreachable(url, type(error).__name__),)
 
@@ -64,7 +72,7 @@ async def _look(url: str) -> tuple[HealthFinding, ...]:
         pools = sorted({each.work_pool_name for each in deployments if each.work_pool_name})
         found = [HealthFinding("engine", OK, f"the Prefect server {url} answers")]
         found += [await _pool(client, name) for name in pools]
-        return (*found, *await _late(client, pools))
+        return (*found, *await _ended_badly(client, deployments))
 
 
 async def _pool(client: PrefectClient, name: str) -> HealthFinding:
@@ -81,23 +89,36 @@ async def _pool(client: PrefectClient, name: str) -> HealthFinding:
     )
 
 
-async def _late(client: PrefectClient, pools: list[str]) -> list[HealthFinding]:
-    """Tell of runs whose time has come and that have not started."""
-    runs = await client.read_flow_runs(
-        flow_filter=FlowFilter(name=FlowFilterName(any_=[FLOW])),
-        flow_run_filter=FlowRunFilter(
-            state=FlowRunFilterState(name=FlowRunFilterStateName(any_=["Late"]))
-        ),
-    )
-    if not runs:
-        return []
-    pool = pools[0] if pools else TAG
-    first = min(each.expected_start_time for each in runs if each.expected_start_time is not None)
-    return [
-        HealthFinding(
-            "schedule",
-            WARNING,
-            f"{len(runs)} runs have not started, the first since {first:%Y-%m-%d %H:%M} UTC",
-            Remedy("", f"prefect worker start --pool {pool}"),
+async def _ended_badly(
+    client: PrefectClient, deployments: Sequence[DeploymentResponse]
+) -> list[HealthFinding]:
+    """Report each deployment whose newest run is late, crashed or failed, of whatever flow.
+
+    Runs that are still to come are not looked at; a late one is one whose time has come.
+    """
+    found = []
+    for deployment in deployments:
+        runs = await client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(
+                deployment_id=FlowRunFilterDeploymentId(any_=[deployment.id]),
+                expected_start_time=FlowRunFilterExpectedStartTime(before_=datetime.now(UTC)),
+            ),
+            sort=FlowRunSort.EXPECTED_START_TIME_DESC,
+            limit=1,
         )
-    ]
+        state = runs[0].state if runs else None
+        if state is None:
+            continue
+        late = state.name == _LATE
+        if late or state.type in {StateType.CRASHED, StateType.FAILED}:
+            at = runs[0].expected_start_time
+            since = f" of {at:%Y-%m-%d %H:%M} UTC" if at is not None else ""
+            word = "has not started" if late else f"is {str(state.name).casefold()}"
+            pool = deployment.work_pool_name
+            command = f"prefect worker start --pool {pool}" if late and pool else ""
+            first = "" if command else "look at its log in Prefect's pages"
+            if late and not command:
+                first = "start what serves it: nightscreen up"
+            says = f"the newest run of {deployment.name}{since} {word}"
+            found.append(HealthFinding(SCHEDULE, WARNING, says, Remedy(first, command)))
+    return found

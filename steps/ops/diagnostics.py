@@ -16,13 +16,20 @@ from nightscreen.client.network import Network
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.stops import refusals
 from nightscreen.steps.ops.health_checks import (
+    SCHEDULE,
     WRONG,
     HealthFinding,
     find_journal,
     find_surroundings,
     journal_trouble,
 )
-from nightscreen.steps.ops.run_status import HUNG, UNKNOWN, condition_of, from_signs
+from nightscreen.steps.ops.run_status import (
+    HUNG,
+    UNKNOWN,
+    condition_of,
+    from_signs,
+    newest_runs,
+)
 from nightscreen.steps.ops.suggestions import (
     DOCTOR,
     Again,
@@ -42,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.journal.read_only import Look
 
 
 @dataclass(slots=True)
@@ -49,7 +57,9 @@ class Diagnosis:
     """How things stand; instants in microseconds, money in micro-naira.
 
     Attributes:
-        run: the run's facts (`condition`), None where there is none.
+        run: the run's facts (`run_status`), None where there is none; where none was named, the
+            one that needs a person most among the newest of each flow and batch.
+        others: the facts of those others, newest first.
         safe: a run may be started or resumed now; `why_not` says why not.
         remedy: what to do next, None where all is well.
         exit_status: as the command ends: 0 nothing to do, 2 something must be mended before any
@@ -57,6 +67,7 @@ class Diagnosis:
     """
 
     run: dict[str, Any] | None = None
+    others: list[dict[str, Any]] = field(default_factory=list)
     findings: list[HealthFinding] = field(default_factory=list)
     safe: bool = True
     why_not: str | None = None
@@ -73,11 +84,11 @@ def diagnose(
     knocking: Knock | None = None,
     more: tuple[HealthFinding, ...] = (),
 ) -> Diagnosis:
-    """Look at a run, or at the newest, and at what it needs.
+    """Look at a run, or at the newest of each flow and batch, and at what they need.
 
     Args:
         settings: as a run would have them.
-        run_id: the run; empty for the newest there is.
+        run_id: the run; empty for the newest of each flow and batch.
         clock: the present instant.
         reaching: tries the service's address and returns what is in the way; None: over the
             settings' network.
@@ -101,7 +112,10 @@ def _find_run(settings: Settings, run_id: str, clock: Clock, found: Diagnosis) -
     if look is not None:
         with look:
             try:
-                found.run = condition_of(settings, run_id, look, clock)
+                if run_id:
+                    found.run = condition_of(settings, run_id, look, clock)
+                else:
+                    _find_newest(settings, look, clock, found)
             except NightscreenError as error:
                 found.findings = [journal_trouble(settings, error)]
             else:
@@ -112,6 +126,23 @@ def _find_run(settings: Settings, run_id: str, clock: Clock, found: Diagnosis) -
         found.run = None if signs is None else from_signs(signs, clock())
 
 
+def _find_newest(settings: Settings, look: Look, clock: Clock, found: Diagnosis) -> None:
+    """Put the run first that needs a person most; among equals the newest."""
+    known = (condition_of(settings, run.run_id, look, clock) for run in newest_runs(look, clock))
+    runs = [run for run in known if run is not None]
+    if runs:
+        found.run = min(runs, key=_urgency)
+        found.others = [run for run in runs if run is not found.run]
+
+
+def _urgency(run: Mapping[str, Any]) -> int:
+    """Return how soon a person must see to a run; 0 is first."""
+    order = (HUNG, KILLED, "test_mode", "stopped")
+    if run["state"] in order:
+        return order.index(run["state"])
+    return len(order) + (0 if run["held"] else 1 if run["state"] == RUNNING else 2)
+
+
 def _conclude(found: Diagnosis, asked: str) -> None:
     """Decide what to do next: what is broken first, then what the run needs."""
     found.remedy, found.exit_status = _for_run(found, asked)
@@ -119,9 +150,15 @@ def _conclude(found: Diagnosis, asked: str) -> None:
         pid = found.run["pid"]
         who = f"process {pid}" if pid is not None else "another process"
         found.safe, found.why_not = False, f"{who} is at work on it"
+    missed = next((each for each in found.findings if each.name == SCHEDULE), None)
+    if missed is not None and found.exit_status == 0:
+        found.exit_status = 3
+        found.remedy = missed.remedy
     wrong = next((each for each in found.findings if each.standing == WRONG), None)
     if wrong is not None:
         found.exit_status = 2
+        if found.safe:
+            found.safe, found.why_not = False, f"no run can begin: {wrong.name} must be mended"
         if wrong.remedy is not None:
             found.remedy = _first(wrong.remedy, found.remedy)
 
@@ -145,6 +182,7 @@ def _for_run(found: Diagnosis, asked: str) -> tuple[Remedy | None, int]:
         return Remedy(first, "nightscreen runs list"), 2
     run_id = run["run_id"]
     again = Again(run_id, run["flow"], _kept(run))
+    service = next((each for each in found.findings if each.name == "service"), None)
     refused = refusals(
         (name, trouble) for name, check in run["checks"].items() for trouble in check["errors"]
     )
@@ -154,7 +192,13 @@ def _for_run(found: Diagnosis, asked: str) -> tuple[Remedy | None, int]:
         KILLED: (for_killed(again), 3),
         "test_mode": (for_test_mode(again), 4),
         "stopped": (
-            for_stop(again, run["stop_reason"], run["shortage"], refused=refused)
+            for_stop(
+                again,
+                run["stop_reason"],
+                run["shortage"],
+                refused=refused,
+                service=None if service is None else service.remedy,
+            )
             if run["approval"] is None
             else for_approval(again, run["approval"]["state"]),
             3,

@@ -17,6 +17,8 @@ from nightscreen.schemas.errors import (
     JournalBusyError,
     JournalDamagedError,
     JournalError,
+    JournalNewerError,
+    JournalUnreachableError,
     NightscreenError,
     SettingsError,
 )
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from nightscreen.storage.clock import Clock
 
 OK, WARNING, WRONG = "ok", "warning", "wrong"
+SCHEDULE = "schedule"
+"""Name of a finding about a deployment whose newest run is late or ended badly."""
 _GIGA = 1_000_000_000
 
 
@@ -78,8 +82,15 @@ def find_journal(settings: Settings, clock: Clock) -> tuple[Look | None, list[He
 def journal_trouble(settings: Settings, error: NightscreenError) -> HealthFinding:
     """Say what is wrong with the journal, and what to type."""
     file = settings.home / JOURNAL_FILE
-    first, command = "mend the journal as told above", DOCTOR
-    if isinstance(error, JournalBusyError):
+    first, command = "mend the journal as reported above", DOCTOR
+    free = free_bytes(settings.home)
+    if isinstance(error, JournalNewerError):
+        first = "install the version of nightscreen that wrote it, or a newer one, here too"
+    elif isinstance(error, JournalUnreachableError):
+        first = "start the journal's database, or correct NIGHTSCREEN_JOURNAL_URL"
+    elif free is not None and free < LEAST_FREE_BYTES:
+        first = f"free some disk under {settings.home}; the journal itself needs no mending"
+    elif isinstance(error, JournalBusyError):
         pids = ", ".join(map(str, pids_at_work(settings.home, settings.journal_url)))
         which = f"process {pids}" if pids else "the process that keeps it locked"
         first = f"wait for {which}, or end it"
@@ -167,8 +178,8 @@ def _service(
     """Find out whether the service can be reached, and whether it knows address and key."""
     in_the_way = reaching(settings.base_url)
     if in_the_way is not None:
-        remedy = Remedy("mend the network or NIGHTSCREEN_BASE_URL", "")
-        return HealthFinding("service", WARNING, in_the_way, remedy)
+        standing, first = _way(in_the_way)
+        return HealthFinding("service", standing, in_the_way, Remedy(first, ""))
     key = settings.api_key.get_secret_value()
     try:
         trouble = knocking(settings.base_url, key, settings.own_table("manners")) if key else None
@@ -181,6 +192,30 @@ def _service(
         return HealthFinding("service", WRONG, f"{says} ({settings.base_url})", Remedy(first, ""))
     host = _host(settings.base_url)
     return HealthFinding("service", OK, f"{host} can be reached (nothing paid was asked)")
+
+
+def _way(in_the_way: str) -> tuple[str, str]:
+    """Return how bad it is that the service cannot be reached, and what mends it.
+
+    A name or a certificate that is wrong stays wrong until somebody mends it, so that no run can
+    begin; a service that is silent may answer again.
+    """
+    for words, first in _CAUSES.items():
+        if words in in_the_way:
+            return WRONG, first
+    return WARNING, "wait until the service answers again, or mend the network"
+
+
+_CAUSES = {
+    "certificate that is not trusted": "have the service's certificate mended; where a proxy or "
+    "the lender's own authority issued it, name that authority in NIGHTSCREEN_CA_FILE",
+    "does not speak TLS": "correct NIGHTSCREEN_BASE_URL: the port there does not speak https",
+    "cannot be resolved": "correct the host in NIGHTSCREEN_BASE_URL, or mend the name server; "
+    "behind a proxy set NIGHTSCREEN_PROXY",
+    "the proxy": "correct NIGHTSCREEN_PROXY, or have the proxy mended",
+    "NIGHTSCREEN_": "correct that setting in .env",
+}
+"""What `reach` says, and the first thing to do about it."""
 
 
 def _host(base_url: str) -> str:

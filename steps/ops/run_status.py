@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.client.prices import load_prices
@@ -35,6 +36,25 @@ if TYPE_CHECKING:
 SILENT_S = 120
 """Age of a living run's signs from which its process counts as hung."""
 HUNG, UNKNOWN = "hung", "unknown"
+
+
+RECENT = timedelta(days=14)
+"""A batch that had no run for longer is nobody's nightly any more."""
+_MOST_RUNS = 2_000
+
+
+def newest_runs(look: Look, clock: Clock) -> list[RunRecord]:
+    """Return the newest run of each flow and batch that had one of late, newest first.
+
+    The very newest is among them, however old it is. What a later run of the same flow and batch
+    has made good is not: a night that failed is over once the next has completed.
+    """
+    since = clock() - RECENT // timedelta(microseconds=1)
+    found: dict[tuple[str, str], RunRecord] = {}
+    for run in look.runs.newest(limit=_MOST_RUNS):
+        if not found or run.started_at >= since:
+            found.setdefault((run.flow, run.batch), run)
+    return list(found.values())
 
 
 def condition_of(

@@ -86,6 +86,7 @@ def for_stop(
     shortage: Shortage,
     *,
     refused: Sequence[str] = (),
+    service: Remedy | None = None,
 ) -> Remedy:
     """Return what ends a stop.
 
@@ -94,6 +95,7 @@ def for_stop(
         reason: its stop reason.
         shortage: what the rest of it needs.
         refused: what is wrong with address, key or rights, in sentences.
+        service: what mends the way to the service, where that is in the way now.
     """
     if reason == StopReason.BUDGET:
         return _for_budget(again, shortage)
@@ -103,13 +105,20 @@ def for_stop(
         StopReason.BALANCE: f"top the wallet up{by}, above NIGHTSCREEN_BALANCE_FLOOR if set",
         StopReason.AUTH: "; ".join(refused)
         or f"{REFUSALS['auth']}; where a notice of the report names the price list, correct that",
-        StopReason.OUTAGE: "; ".join(refused) or "wait until the service answers again, see above",
+        StopReason.OUTAGE: "; ".join(refused) or _for_outage(service),
         StopReason.FAILURES: "look at the errors by kind above: what was rejected is asked again",
         StopReason.DEADLINE: "it goes on without a deadline; add --deadline 06:00 to set one",
         StopReason.QUOTA: f"wait for the next day, {_DAY_BEGINS}, or raise "
         "NIGHTSCREEN_MAX_PER_DAY__<CHECK>",
     }
     return Remedy(table.get(reason, ""), again.command())
+
+
+def _for_outage(service: Remedy | None) -> str:
+    """Wait only where nothing can be mended on this side."""
+    if service is not None and service.first:
+        return service.first
+    return "the service answers again: nothing to wait for"
 
 
 def _for_budget(again: Again, shortage: Shortage) -> Remedy:

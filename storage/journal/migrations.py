@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import inspect, text
 
-from nightscreen.schemas.errors import JournalDamagedError, JournalError
+from nightscreen.schemas.errors import JournalDamagedError, JournalNewerError
 from nightscreen.storage.files import atomic_write
 from nightscreen.storage.journal.approvals import make_approvals
 from nightscreen.storage.journal.bvn_consents import make_bvn_tables
@@ -81,7 +81,7 @@ def bring_up(engine: Engine, migrations: Sequence[Migration] = MIGRATIONS) -> No
         found = _version(connection)
     newest = newest_version(migrations)
     if found > newest:
-        raise JournalError(
+        raise JournalNewerError(
             f"the journal has schema version {found}, this program knows up to {newest}: use the "
             "program that wrote it, or a newer one"
         )

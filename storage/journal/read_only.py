@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from sqlalchemy import BigInteger, func, inspect, select
 
 from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.errors import JournalError, NightscreenError
+from nightscreen.schemas.errors import JournalError, JournalNewerError, NightscreenError
 from nightscreen.storage.clock import Clock, system_clock
 from nightscreen.storage.holders import holds
 from nightscreen.storage.journal.approvals import Approvals, approvals
@@ -262,7 +262,7 @@ def _is_there(engine: Engine, home: Path) -> bool:
 def _refuse_newer(version: str) -> None:
     newest = newest_version()
     if version.isdecimal() and int(version) > newest:
-        raise JournalError(
+        raise JournalNewerError(
             f"the journal has schema version {version}, this program knows up to {newest}: use the "
             "program that wrote it, or a newer one"
         )

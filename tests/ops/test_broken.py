@@ -60,7 +60,7 @@ def test_an_empty_machine_is_told_what_to_set(here: Here, folder: Path, monkeypa
     assert ended.status == 2
     assert "NIGHTSCREEN_BASE_URL and NIGHTSCREEN_API_KEY" in ended.out
     assert "nightscreen quote FILE" in ended.out
-    assert ended.out.endswith("safe to run again: yes\n")
+    assert ended.out.endswith("no run can begin: settings must be mended\n")
     assert not (folder / ".nightscreen").exists()
 
 
@@ -90,7 +90,8 @@ def test_a_wrong_setting_is_named(
     assert (ended.status, ended.document["exit_status"]) == (2, 2)
     wrong = [each for each in ended.document["findings"] if each["standing"] == "wrong"]
     assert word in wrong[0]["says"]
-    assert ended.document["safe_to_run_again"]
+    assert not ended.document["safe_to_run_again"]
+    assert ended.document["why_not"].startswith("no run can begin: ")
 
 
 def test_the_wrong_key_is_told_beside_the_run(tmp_path: Path) -> None:
