@@ -24,7 +24,7 @@ from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 """For a machine that does a lot besides; on a quiet one it is seconds."""
 MARK = "TEST_OF_UP"
 
@@ -166,7 +166,9 @@ def test_everything_starts_is_used_and_goes(tmp_path: Path, number: signal.Signa
         demo = tmp_path / "demo"
         lines = (demo / "customers.csv").read_text("utf-8").splitlines(keepends=True)
         (demo / "small.csv").write_text("".join(lines[:3]), "utf-8")
-        ended = nightscreen("screen", "small.csv", "--yes", cwd=demo, env=env)
+        ended = nightscreen(
+            "screen", "small.csv", "--yes", cwd=demo, env=env, patience_s=PATIENCE_S
+        )
         assert ended.status == 0, ended.err
         assert "temporary Prefect server" not in ended.err
         process.send_signal(number)

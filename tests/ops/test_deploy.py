@@ -1,0 +1,146 @@
+"""What `deploy/` holds, checked as far as it can be without a container engine."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from nightscreen.schemas.errors import OutputError, SettingsError
+from nightscreen.schemas.settings import read_settings, setting_names
+from nightscreen.steps.privacy.housekeeping import back_up_dated, purge_due_now
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.copying import restore
+from tests.docs.pages import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEPLOY = ROOT / "deploy"
+DAY = 86_400_000_000
+
+
+def compose() -> dict[str, Any]:
+    """Return the compose file."""
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+    return found
+
+
+def test_only_the_nightly_is_switched_on() -> None:
+    """Whatever else `deploy --all` registers waits for somebody to switch it on."""
+    deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text("utf-8"))["deployments"]
+    active = [
+        each["name"]
+        for each in deployments
+        if any(schedule["active"] for schedule in each.get("schedules", ()))
+    ]
+    assert active == ["nightly"]
+    assert {"backup", "purge"} <= {each["name"] for each in deployments}
+    assert all(each.get("description") for each in deployments)
+
+
+def test_no_secret_stands_in_the_compose_file() -> None:
+    """Each is a file; only the proxy is reached by other machines, and pages of the engine not."""
+    found = compose()
+    assert all(each["file"].startswith("./secrets/") for each in found["secrets"].values())
+    named = {name for each in found["services"].values() for name in each.get("secrets", ())}
+    assert named == set(found["secrets"])
+    published = {name: each["ports"] for name, each in found["services"].items() if "ports" in each}
+    assert published.keys() == {"engine", "proxy"}
+    assert all(each.startswith("127.0.0.1:") for each in published["engine"])
+
+
+def test_every_setting_of_the_compose_file_exists() -> None:
+    """A misspelt one would be ignored in silence."""
+    known = {*setting_names(), *(f"{name}_FILE" for name in setting_names())}
+    for service in compose()["services"].values():
+        given = {name for name in service.get("environment", {}) if name.startswith("NIGHTSCREEN_")}
+        assert given <= known
+
+
+def test_what_the_image_copies_is_there() -> None:
+    """Each COPY from the repository names a file of it, and the process is not root."""
+    text = (DEPLOY / "Dockerfile").read_text("utf-8")
+    for sources in re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+) \S+$", text, re.MULTILINE):
+        assert all((ROOT / each).exists() for each in sources.split())
+    assert re.search(r"^USER nightscreen$", text, re.MULTILINE)
+    assert "HEALTHCHECK" in text
+    lock = (ROOT / "requirements-hashed.lock").read_text("utf-8").splitlines()[1:]
+    assert all(re.fullmatch(r"\S+==\S+ --hash=sha256:[0-9a-f]{64}", line) for line in lock)
+    plain = (ROOT / "requirements.lock").read_text("utf-8").splitlines()[1:]
+    assert {each.split("==")[0].lower().replace("_", "-") for each in plain} == {
+        each.split("==")[0] for each in lock
+    }
+
+
+def test_secrets_come_from_files(tmp_path: Path) -> None:
+    """The command finds the value, and the name of the file is gone."""
+    (tmp_path / "key").write_text("a key of\n")
+    done = subprocess.run(
+        [str(DEPLOY / "entrypoint"), "env"],
+        env={"PATH": "/usr/bin:/bin", "NIGHTSCREEN_API_KEY_FILE": str(tmp_path / "key")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "NIGHTSCREEN_API_KEY=a key of\n" in done.stdout
+    assert "_FILE" not in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_the_units_are_sound(tmp_path: Path) -> None:
+    """As systemd itself reads them; user and program are of the host, and put in place here."""
+    units = []
+    for unit in sorted((DEPLOY / "systemd").iterdir()):
+        text = unit.read_text("utf-8").replace("/opt/nightscreen/bin/nightscreen", "/bin/true")
+        text = re.sub(r"=nightscreen$", "=root", text, flags=re.MULTILINE)
+        (tmp_path / unit.name).write_text(text)
+        units.append(str(tmp_path / unit.name))
+    command = ["systemd-analyze", "verify", *units]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("docker") is None, reason="no reader of compose files here")
+def test_the_compose_file_is_read_by_its_own_program() -> None:
+    """Its schema, its anchors and the variables it needs."""
+    given = {"NIGHTSCREEN_BASE_URL": "https://x", "NIGHTSCREEN_DESK_URL": "https://d"}
+    command = ["docker", "compose", "-f", str(DEPLOY / "compose.yaml"), "config", "-q"]
+    if subprocess.run([*command[:2], "version"], capture_output=True, check=False).returncode:
+        pytest.skip("no compose")
+    env = {"PATH": "/usr/bin:/bin:/usr/local/bin", "DESK_HOST": "d", **given}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_daily_copies_are_kept_in_number(tmp_path: Path) -> None:
+    """The oldest go once the new one is whole; what is no copy stays; one copy a day."""
+    now = [20_000 * DAY]
+    home, backups = tmp_path / "home", tmp_path / "backups"
+    settings = read_settings(home=home)
+    with open_journal(home, clock=lambda: now[0]):
+        pass
+    (backups / "mine").mkdir(parents=True)
+    (tmp_path / "words").write_text("a walk by the lagoon\n")
+    for _ in range(4):
+        done = back_up_dated(
+            settings,
+            str(backups),
+            keep=2,
+            passphrase_file=str(tmp_path / "words"),
+            clock=lambda: now[0],
+        )
+        now[0] += DAY
+    assert (done["key"], done["removed"]) == ("sealed", 1)
+    assert sorted(each.name for each in backups.iterdir()) == ["2024-10-06", "2024-10-07", "mine"]
+    restore(backups / "2024-10-07", tmp_path / "new", passphrase="a walk by the lagoon")
+    now[0] -= DAY
+    with pytest.raises(OutputError, match="holds something already"):
+        back_up_dated(settings, str(backups), keep=2, clock=lambda: now[0])
+    with pytest.raises(SettingsError, match="cannot be read"):
+        back_up_dated(settings, str(backups), keep=2, passphrase_file=str(tmp_path / "none"))
+    assert purge_due_now(settings)["removed_files"] == 0
