@@ -74,9 +74,9 @@ async def test_offered_and_followed_in_the_engine(
 
 
 def test_both_flows_are_deployed(engine: Engine) -> None:
-    """Offers wait for somebody to start them; loans are followed every morning."""
+    """Offers wait for somebody to start them; following waits to be switched on."""
     offers = engine.api.get("/deployments/name/offer-loans/loan-offers").raise_for_status().json()
     loans = engine.api.get("/deployments/name/track-loans/loans").raise_for_status().json()
     assert offers["schedules"] == []
-    assert loans["schedules"][0]["active"]
+    assert not loans["schedules"][0]["active"]
     assert loans["global_concurrency_limit"]["limit"] == 1
