@@ -1,0 +1,60 @@
+"""An approval of a file that was brought to the desk: its lower cap is quoted on the sealed file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nightscreen.steps.quoting import quote_batch
+from nightscreen.storage.sealed_file import unsealed
+from nightscreen.storage.tables import file_digest
+from tests.desk.office import Office
+from tests.desk.test_new_file import HEADINGS, bring, understood, workbook
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RUN = "20260301-220000-a1b2c3"
+
+
+def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(tmp_path: Path) -> None:
+    """The amount is answered beside the form; who refuses sends the file away at once."""
+    with Office(tmp_path) as office:
+        analyst = office.browser("analyst", name="Ada")
+        address = bring(analyst, workbook()).headers["location"]
+        means = understood(analyst.get(address).text) | {"Ref": "customer_id"}
+        fields = {f"h{at}": means[heading] for at, heading in enumerate(HEADINGS)}
+        analyst.post(f"{address}/quote", address, heading=list(HEADINGS), **fields)
+        upload = office.seat.uploads.find(address.rpartition("/")[2])
+        assert upload is not None
+        parameters = office.seat.uploads.parameters(upload)
+        path = office.seat.uploads.path(upload.upload_id)
+        with unsealed(path, office.journal.sealer) as clear:
+            digest = file_digest(clear)
+        office.journal.runs.begin(
+            RUN,
+            flow="screen_batch",
+            batch="applicants",
+            purpose="portfolio",
+            input_digest=digest,
+            folder=str(tmp_path / "out" / RUN),
+            cap_micro=None,
+            parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
+        )
+        office.journal.runs.finish(RUN, state="stopped", stop_reason="approval", report={})
+        quote = quote_batch(parameters, office.settings)
+        office.seat.approvals.ask(
+            RUN,
+            by="root",
+            reason="quoted above what is usual",
+            quote=quote,
+            ceiling_micro=900_000_000,
+            cap_micro=None,
+        )
+        office.seat.uploads.run_of(upload)
+        approver = office.browser("approver")
+        assert "asked by Ada" in approver.get("/approvals").text
+        answer = approver.get(f"/approvals/{RUN}/amount?max_spend=20")
+        assert answer.status_code == 200, answer.text
+        assert ">Spend up to ₦20</button>" in answer.text
+        approver.post(f"/approvals/{RUN}", "/approvals", do="refuse")
+        assert not path.exists()
