@@ -31,7 +31,11 @@ def tonight(visit: Visit) -> Response:
     newest: dict[str, RunRecord] = {}
     for run in runs:
         newest.setdefault(run.batch, run)
-    ended = [run for run in newest.values() if run.finished_at and (run.report or {}).get("rows")]
+    ended = [
+        run
+        for run in newest.values()
+        if run.finished_at and run.stop_reason != "approval" and (run.report or {}).get("rows")
+    ]
     money = seat.journal.money
     waiting = seat.approvals.waiting() if visit.may("approvals") else []
     return visit.page(
@@ -39,6 +43,11 @@ def tonight(visit: Visit) -> Response:
         last=ended[0] if ended else None,
         batches=list(newest.values())[:12],
         waiting=waiting,
+        brought_by={
+            each.run_id: upload.user
+            for each in waiting
+            if (upload := seat.uploads.of_run(each.run_id))
+        },
         lists=[_to_work_on(run) for run in ended if visit.may("people") and _needing(run)],
         to_fix=[run for run in ended if run.report and run.report["rows"]["quarantined"]],
         today=money.today(),
