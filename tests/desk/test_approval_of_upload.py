@@ -1,4 +1,4 @@
-"""An approval of a file that was brought to the desk: its lower cap is quoted on the sealed file."""
+"""An approval of a file that was brought to the desk: a lower cap is quoted on the sealed file."""
 
 from __future__ import annotations
 
