@@ -18,7 +18,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-MARK = "NIGHTSCREEN_STARTED_BY"
+MARK = "STARTED_BY_NIGHTSCREEN"
+"""Not one of the settings' names, which the demo takes out of the environment."""
 _PROCESSES = Path("/proc")
 _PATIENCE_S = 20.0
 """A run's calls in flight settle within this; its journal bears the end in any case."""

@@ -122,6 +122,17 @@ def test_only_what_bears_the_mark_is_ended(tmp_path: Path) -> None:
         mine.wait()
 
 
+def test_the_demo_leaves_the_mark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It takes every setting out of the environment; what it starts bears the mark all the same."""
+    from nightscreen.cli.demo import point_at  # noqa: PLC0415 - it changes this process
+    from nightscreen.schemas.settings import Settings  # noqa: PLC0415 - as above
+
+    monkeypatch.setattr(os, "environ", {**os.environ, guardian.MARK: "mine"})
+    monkeypatch.setitem(Settings.model_config, "env_file", ".env")
+    point_at("http://127.0.0.1:9", "key", tmp_path)
+    assert os.environ[guardian.MARK] == "mine"
+
+
 def test_a_home_has_one_up_and_others_find_its_server(tmp_path: Path) -> None:
     """What a dead one has written is not believed."""
     assert running_engine(tmp_path) is None
