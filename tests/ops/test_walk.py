@@ -81,7 +81,7 @@ STOPS = [
     Stop("balance", wallet=500, first="top the wallet up by about ₦"),
     Stop("balance", settings={"balance_floor": "999500"}, mended={}, first="BALANCE_FLOOR"),
     Stop("auth", fault=from_call(30, DENIED), first="NIGHTSCREEN_API_KEY"),
-    Stop("outage", fault=from_call(30, LOST), first="until the service answers"),
+    Stop("outage", fault=from_call(30, LOST), first="the service answers again"),
     Stop("failures", fault=from_call(60, REJECTED), first="errors by kind", rows=120),
     Stop("deadline", parameters={"deadline": "soon"}, first="--deadline"),
     Stop(
