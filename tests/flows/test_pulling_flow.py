@@ -89,7 +89,7 @@ def test_deployed_pull_keeps_everything_and_shows_nobody(
     assert len(marked) > 3 * NUMBER
     assert leaks(engine.home, {str(output).lower()}), "the search itself finds what is there"
     assert leaks(engine.home, marked | {API_KEY}) == set()
-    permitted = ("transactions/", "quarantine.csv")
+    permitted = ("transactions/", "cashflow.parquet", "quarantine.csv")
     for root in (output, nightscreen_home):
         for path in (each for each in root.rglob("*") if each.is_file()):
             if any(each in path.as_posix() for each in permitted):

@@ -75,10 +75,13 @@ def test_answers_without_meta_are_in_doubt_and_no_drift(tmp_path: Path) -> None:
     """What they may have cost is counted once."""
     bureau = Bureau(tmp_path, rows=40)
     service = bureau.service
+    untold: list[int] = []
 
     def meta(cost: int, balance: int) -> dict[str, int] | None:
-        odd = cost and len(service.ledger) in {20, 25, 30}
-        return None if odd else {"cost": cost, "balance": balance}
+        if cost and len(service.ledger) >= 20 and len(untold) < 3:
+            untold.append(cost)
+            return None
+        return {"cost": cost, "balance": balance}
 
     service.meta = meta
     report = bureau.night().report
