@@ -45,6 +45,8 @@ FAULTS = {
     "foreign-404": "stop address",
     "redirect": "stop address",
     "huge": "in_doubt unreadable",
+    "not-offered": "stop unpriced",
+    "mock-message": "test_mode test_mode",
 }
 OUTCOMES = {
     "clear": ("clear", "found", "found", "scored"),
