@@ -29,6 +29,7 @@ from openpyxl.styles import Font
 from openpyxl.utils.cell import get_column_letter
 from openpyxl.worksheet.datavalidation import DataValidation
 
+from nightscreen.storage.decision_files import column_of
 from nightscreen.storage.files import atomic_write, write_private
 from nightscreen.storage.headings import HEADER_SEARCH_ROWS
 from nightscreen.storage.outputs import MANIFEST
@@ -264,7 +265,7 @@ def _id_places(sheet: Any) -> tuple[int, int] | None:  # noqa: ANN401 - openpyxl
     """Return number of the row of headings and place of the customer's id; None where none is."""
     rows = sheet.iter_rows(values_only=True, max_row=HEADER_SEARCH_ROWS)
     for number, cells in enumerate(rows, start=1):
-        names = [str(cell).strip().casefold() for cell in cells]
+        names = [column_of(str(cell)) for cell in cells]
         if ID_COLUMN in names:
             return number, names.index(ID_COLUMN)
     return None
@@ -324,9 +325,9 @@ def _copy_workbook(file: Path, partial: Path, ids: Collection[str]) -> None:
 
 
 def _names(sheet: Any, head: int) -> list[str]:  # noqa: ANN401 - openpyxl's streamed sheet
-    """Return a sheet's headings."""
+    """Return the columns that a sheet's headings stand for."""
     (cells,) = sheet.iter_rows(min_row=head, max_row=head, values_only=True)
-    return [str(cell or "").strip().casefold() for cell in cells]
+    return [column_of(str(cell or "")) for cell in cells]
 
 
 def _make_workable(sheet: Any, names: Sequence[str], head: int, last: int) -> None:  # noqa: ANN401 - openpyxl's sheet
