@@ -68,7 +68,7 @@ def test_each_row_is_under_one_cause_the_first_that_applies() -> None:
     assert open_["causes"]["pending"] == {"rows": 1, "exposure": "100.00", "unknown_rows": 0}
     assert open_["causes"]["refused"]["exposure"] == "20.00"
     assert (coverage.due_rows, coverage.answered_rows) == (3, 2)
-    assert coverage.fresh()["exposure_pct"] == 2.43
+    assert coverage.fresh()["exposure_pct"] == 2.44
     assert coverage.nothing_to_ask() == {"rows": 1, "exposure": "0.00", "unknown_rows": 1}
 
 
