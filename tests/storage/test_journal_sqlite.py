@@ -131,7 +131,7 @@ def test_a_file_size_limit_stops_a_process_without_harm(sqlite_place: Place) -> 
         "journal = open_journal(Path(sys.argv[1]))\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
         "for n in range(1000, 90_000, 50):\n"
-        "    asks = [Ask('karma', 'bvn', i.to_bytes(16, 'big'), 5, None, 1)"
+        "    asks = [ReserveRequest('karma', 'bvn', i.to_bytes(16, 'big'), 5, None, 1)"
         " for i in range(n, n + 50)]\n"
         "    journal.calls.reserve('run-2', 'portfolio', asks, Caps(), since=0)\n"
     )

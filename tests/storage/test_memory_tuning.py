@@ -10,13 +10,13 @@ import pytest
 
 _FREES_MANY = """
 import numpy as np
-from nightscreen.storage.memory_tuning import give_back_freed
+from nightscreen.storage.memory_tuning import tune_allocator
 
 def resident():
     with open("/proc/self/status") as file:
         return int(next(line for line in file if line.startswith("VmRSS")).split()[1])
 
-heeds = give_back_freed()
+heeds = tune_allocator()
 before = resident()
 for _ in range(2):
     arrays = [np.ones(1 << 18) for _ in range(32)]
@@ -37,7 +37,7 @@ def test_what_was_freed_is_not_kept() -> None:
 
 
 _KEEPS_NOTHING_OF_ARROW = """
-from nightscreen.storage.memory_tuning import choose_allocator, give_back, give_back_freed
+from nightscreen.storage.memory_tuning import choose_allocator, trim_memory, tune_allocator
 choose_allocator()
 import pyarrow as pa
 
@@ -45,12 +45,12 @@ def resident():
     with open("/proc/self/status") as file:
         return int(next(line for line in file if line.startswith("VmRSS")).split()[1])
 
-heeds = give_back_freed()
+heeds = tune_allocator()
 pa.repeat(0, 1)  # so that all it takes is loaded
 before = resident()
 columns = [pa.repeat(number, 1 << 18) for number in range(32)]
 del columns
-give_back()
+trim_memory()
 print(int(heeds), resident() - before)
 """
 

@@ -244,7 +244,9 @@ def test_rotation_reseals_and_verification_opens_everything(journal: Journal) ->
         (body,) = connection.execute(select(consent_grants.c.tokens)).scalars()
         torn = bytes(body[:-1]) + bytes([body[-1] ^ 1])
         connection.execute(consent_grants.update().values(tokens=torn))
-    assert verify_journal(journal) == ["1 grants or transactions do not open under the data key"]
+    assert verify_journal(journal) == [
+        "1 grants, transactions or cash flows do not open under the data key"
+    ]
 
 
 def test_older_journal_gets_the_tables(place: Place) -> None:
