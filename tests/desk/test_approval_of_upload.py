@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
+
+import pytest
 
 from nightscreen.steps.quoting import quote_batch
 from nightscreen.storage.sealed_file import unsealed
@@ -16,8 +19,16 @@ if TYPE_CHECKING:
 RUN = "20260301-220000-a1b2c3"
 
 
-def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(tmp_path: Path) -> None:
-    """The amount is answered beside the form; who refuses sends the file away at once."""
+@pytest.mark.parametrize("name", ["c0ffee" * 5 + "ab", "a08031234567" + "b" * 20])
+def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The amount is answered beside the form; who refuses sends the file away at once.
+
+    An upload's own name may look like somebody's phone number, and the file goes by a link then.
+    """
+    chosen = SimpleNamespace(token_hex=lambda _: name)
+    monkeypatch.setattr("nightscreen.desk.uploads.secrets", chosen)
     with Office(tmp_path) as office:
         analyst = office.browser("analyst", name="Ada")
         address = bring(analyst, workbook()).headers["location"]
