@@ -39,9 +39,8 @@ test-all: $(STAMP) ## run all tests, also the long ones, then the quick half und
 	$(PYTEST)
 	$(BIN)/python -m tests.clocks all
 
-test-sample: $(STAMP) ## run a short part of what test-all adds: kills, several workers, today's clock
+test-sample: $(STAMP) ## run a short part of what test-all adds: kills, several workers
 	$(PYTEST) -m long -k 'command_line_killed or what_one_process_does and 2'
-	$(BIN)/python -m tests.clocks today
 
 check: $(STAMP) ## format, lint, types, import rules, links of the docs
 	$(BIN)/ruff format --check $(CODE)
