@@ -298,7 +298,11 @@ def _is_over(gathering: Gathering, state: WorkState) -> bool:
     stopped = {check.value for check in control.stopped_checks}
     if control.stop is not None:
         settled = not any(part.alive and part.state == ASKING for part in state.parts)
-        return settled and all(task.done() for task in gathering.alone.values())
+        if settled and all(task.done() for task in gathering.alone.values()):
+            return True
+        # A suspended worker looks alive for ever; what it has in flight is settled by a resume.
+        gives_up_at = control.silence.gives_up_at
+        return gives_up_at is not None and asyncio.get_running_loop().time() >= gives_up_at
     return all(shard.done or (shard.check in stopped and not shard.held) for shard in state.shards)
 
 

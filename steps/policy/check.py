@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -76,6 +77,7 @@ class Checked:
     conditions: tuple[CheckedCondition, ...] = ()
 
 
+@lru_cache(maxsize=8)  # a run reads its policy several times, a worker the same one every night
 def check_policy(text: str) -> Checked:
     """Check the text of a policy file; nothing of it touches anything outside."""
     source = parse(text)

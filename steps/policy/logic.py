@@ -41,9 +41,10 @@ def rule_problems(
         told.add((rule.code, rule.effect))
     for number in sound:
         yield from _alone(number, rules[number], conditions[number])
+    parts = {number: _parts(conditions[number].tree) for number in sound}
     for place, number in enumerate(sound):
         for other in sound[:place]:
-            if message := _covered(rules, conditions, number, other):
+            if message := _covered(rules, parts, number, other):
                 yield number, message
                 break
 
@@ -62,14 +63,14 @@ def _alone(number: int, rule: PolicyRule, condition: CheckedCondition) -> Iterat
 
 def _covered(
     rules: Mapping[int, PolicyRule],
-    conditions: Mapping[int, CheckedCondition],
+    parts: Mapping[int, frozenset[str]],
     number: int,
     other: int,
 ) -> str | None:
     """Return why a rule adds nothing to an earlier one, or None."""
     weaker = _STRENGTH[rules[other].effect] < _STRENGTH[rules[number].effect]
     both_decide = rules[number].effect is not Effect.NOTE or rules[other].effect is Effect.NOTE
-    mine, theirs = _parts(conditions[number].tree), _parts(conditions[other].tree)
+    mine, theirs = parts[number], parts[other]
     same_code = rules[number].code == rules[other].code
     if weaker or not (mine == theirs or (same_code and theirs <= mine)):
         return None

@@ -10,8 +10,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.answers import (
     BankAccountAnswer,
@@ -39,7 +37,7 @@ from nightscreen.steps.privacy.lookup_subject import (
     quarantined_rows,
     subjects_of,
 )
-from nightscreen.steps.report.page import TEMPLATES, words
+from nightscreen.steps.report.page import templates
 from nightscreen.steps.results.judge import CONTRADICTS, dob_agrees, history_name, judge_account
 from nightscreen.storage.clock import instant_text, to_instant, to_micros
 from nightscreen.storage.journal.identifier_history import Sightings
@@ -291,12 +289,4 @@ def _judgeable(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def access_page(document: Mapping[str, Any]) -> str:
     """Return what was gathered as a page for the customer."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(words=words)
-    return environment.get_template("subject_access.html.j2").render(held=document)
+    return templates().get_template("subject_access.html.j2").render(held=document)

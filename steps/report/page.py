@@ -6,6 +6,7 @@ made in `first_screen`, the rest in `risk` and `money`, the shapes of charts in 
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
     from nightscreen.steps.report.summary_section import RunVerdict
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "data" / "pages"
-
-
-def words(name: str) -> str:
-    """Return a snake_case word as people write it."""
-    return plain(name)
 
 
 def report_page(report: Mapping[str, Any]) -> str:
@@ -80,20 +76,31 @@ def laid_out(
     sections: Sequence[Section],
 ) -> str:
     """Return a page of a first screen and sections as HTML."""
-    environment = Environment(
+    return (
+        templates()
+        .get_template("report.html.j2")
+        .render(
+            batch=title,
+            subtitle=subtitle,
+            verdict=verdict,
+            links=links,
+            attention=attention,
+            tiles=tiles,
+            opening=opening,
+            sections=sections,
+        )
+    )
+
+
+@cache
+def templates() -> Environment:
+    """Return what renders the pages that a run or a command writes."""
+    found = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.j2").render(
-        batch=title,
-        subtitle=subtitle,
-        verdict=verdict,
-        links=links,
-        attention=attention,
-        tiles=tiles,
-        opening=opening,
-        sections=sections,
-    )
+    found.filters["words"] = plain
+    return found

@@ -6,6 +6,7 @@ No engine: slots are given out by hand. How parts are started on a work pool is 
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,30 +22,31 @@ from nightscreen.steps.calling import funding_rounds as asking
 from tests.screening import Night
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from nightscreen.schemas.calls import Reservation
     from nightscreen.schemas.checks import Check
-    from nightscreen.schemas.settings import Settings
     from nightscreen.steps.calling.journal_writer import JournalWriter
     from nightscreen.steps.calling.worker import WorkerPart
+    from nightscreen.steps.screening_run import ScreeningRun
     from tests.screening import World
 
 SLOTS = 4
 
 
-@dataclass
+@dataclass(repr=False)  # asyncio writes a result down whenever it takes its signals back
 class TaskCrew:
     """Starts parts as tasks of this process.
 
     Attributes:
+        group: holds the parts; one that fails fails the test instead of looking suspended.
         begun: how often each part was started.
         on_shard: called before a part asks a shard, with its number and the shard's name.
     """
 
-    run_id: str
-    settings: Settings
+    run: ScreeningRun
     world: World
+    group: asyncio.TaskGroup
     on_shard: Callable[[TaskCrew, int, str], None] | None = None
     begun: list[int] = field(default_factory=list)
     tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)
@@ -54,14 +56,14 @@ class TaskCrew:
     async def start(self, part: int) -> None:
         """Start a part."""
         self.begun.append(part)
-        self.tasks[part] = asyncio.get_running_loop().create_task(self._run(part))
+        self.tasks[part] = self.group.create_task(self._run(part))
 
     async def came_to_nothing(self, part: int) -> bool:
         """Return whether a part's task has ended."""
         return self.tasks[part].done()
 
     async def _run(self, number: int) -> None:
-        part = await asyncio.to_thread(worker.open_part, self.run_id, number, self.settings)
+        part = await asyncio.to_thread(worker.open_part, self.run.run_id, number, self.run.settings)
         if part is None:
             return
         self.open[number] = part
@@ -113,6 +115,32 @@ async def _heed(part: WorkerPart) -> None:
         await asyncio.sleep(worker.POLL_S)
 
 
+@contextmanager
+def open_priced(
+    world: World,
+    rows: Sequence[Mapping[str, str]],
+    **options: Any,  # noqa: ANN401 - parameters of a run
+) -> Iterator[ScreeningRun]:
+    """Open a run over customers and bring it as far as its price."""
+    settings = read_settings(
+        base_url="http://127.0.0.1:1",
+        api_key="sandbox-key",
+        home=world.folder / "home",
+        **world.settings,
+    )
+    parameters = ScreenBatch(
+        input=str(world.write(rows)), output=str(world.folder / "out"), **options
+    )
+    run = screening_run.open_line(parameters, settings, clock=world.clock, resolve=world.resolve)
+    try:
+        screening_run.take_in(run)
+        screening_run.make_plan(run)
+        screening_run.make_price(run)
+        yield run
+    finally:
+        run.close()
+
+
 def screen_in_parts(
     world: World,
     rows: Sequence[Mapping[str, str]],
@@ -121,27 +149,16 @@ def screen_in_parts(
     **options: Any,  # noqa: ANN401 - parameters of a run
 ) -> tuple[Night, TaskCrew]:
     """Screen customers with several workers and return what came of it."""
-    options["input"] = str(world.write(rows))
-    return asyncio.run(_screen(world, options, on_shard))
+    with open_priced(world, rows, **options) as run:
+        return asyncio.run(_ask(run, world, on_shard))
 
 
-async def _screen(
-    world: World, options: dict[str, Any], on_shard: Callable[[TaskCrew, int, str], None] | None
+async def _ask(
+    run: ScreeningRun, world: World, on_shard: Callable[[TaskCrew, int, str], None] | None
 ) -> tuple[Night, TaskCrew]:
-    settings = read_settings(
-        base_url="http://127.0.0.1:1",
-        api_key="sandbox-key",
-        home=world.folder / "home",
-        **world.settings,
-    )
-    parameters = ScreenBatch(output=str(world.folder / "out"), **options)
-    run = screening_run.open_line(parameters, settings, clock=world.clock, resolve=world.resolve)
-    crew = TaskCrew(run.run_id, settings, world, on_shard)
-    try:
-        screening_run.take_in(run)
-        screening_run.make_plan(run)
-        screening_run.make_price(run)
-        gathered = coordinator.open_gathering(run, 1, crew, _never)
+    async with asyncio.TaskGroup() as group:
+        crew = TaskCrew(run, world, group, on_shard)
+        gathered = coordinator.open_gathering(run, 1, crew, refuse_to_ask)
         transport = httpx.ASGITransport(application(world.sandbox))
         open_ = asking.open_asking(run, transport=transport, layout=gathered.layout())
         gathered.asking = open_
@@ -151,14 +168,12 @@ async def _screen(
             await coordinator.ask_round(gathered, shards)
         await asking.close_books(open_)
         await coordinator.let_go(gathered)
-        await asyncio.gather(*crew.tasks.values(), return_exceptions=True)
-        await open_.close()
-        tally = finalize.write_rows(run)
-        report = finalize.write_report(run, tally)
-        return Night(run.folder.path, report), crew
-    finally:
-        run.close()
+    await open_.close()
+    tally = finalize.write_rows(run)
+    report = finalize.write_report(run, tally)
+    return Night(run.folder.path, report), crew
 
 
-async def _never(_check: Check, name: str) -> None:
+async def refuse_to_ask(_check: Check, name: str) -> None:
+    """Fail a test in which the run's own process would ask a shard."""
     raise AssertionError(f"{name} was asked by the run's own process")

@@ -12,24 +12,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.sandbox.faults import Latency, fixed
+from nightscreen.schemas.checks import Check
 from nightscreen.schemas.money import to_micro
+from nightscreen.steps.calling import coordinator, worker
 from nightscreen.steps.calling.fair_share import blocks, share_of
 from nightscreen.steps.calling.shards import families
+from nightscreen.steps.control import StopReason
 from nightscreen.steps.planning.short_circuit import Chains
 from nightscreen.storage.journal import open_journal
 from tests.screening import CONSENT, Night, World, customer
-from tests.steps.parts_in_a_test import TaskCrew, screen_in_parts
+from tests.steps.parts_in_a_test import TaskCrew, open_priced, refuse_to_ask, screen_in_parts
+from tests.steps.virtual_time import run as run_virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
 
+    from tests.steps.virtual_time import VirtualLoop
+
 ROWS = [customer(number, **CONSENT) for number in range(120)]
 SHARED_ROWS = [
     customer(number, phone=f"+23480300{number // 3:05d}", **CONSENT) for number in range(120)
 ]
 SEVERAL = {"karma_identities": ["bvn", "phone"]}
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let parts and run look at each other often, so that the tests wait little."""
+    monkeypatch.setattr(coordinator, "POLL_S", 0.05)
+    monkeypatch.setattr(worker, "POLL_S", 0.05)
 
 
 def world_under(folder: Path, **settings: Any) -> World:  # noqa: ANN401 - settings
@@ -160,7 +173,7 @@ def test_blocks_are_powers_of_two_that_add_up(slots: int) -> None:
 
 def test_a_part_that_is_stopped_and_lives_ends_the_run(tmp_path: Path) -> None:
     """A suspended process keeps its lock; without a sign of it the run is given up, resumably."""
-    world = world_under(tmp_path / "world", outage_give_up="PT4S")
+    world = world_under(tmp_path / "world", outage_give_up="PT2S")
 
     def suspend(crew: TaskCrew, part: int, _: str) -> None:
         if part == 1 and part in crew.books:
@@ -173,3 +186,19 @@ def test_a_part_that_is_stopped_and_lives_ends_the_run(tmp_path: Path) -> None:
     assert any("what the run's workers ask" in notice for notice in night.report["notices"])
     again = world.screen(run=night.report["run_id"])
     assert again.report["state"] == "completed"
+
+
+def test_a_stopped_run_does_not_wait_for_a_suspended_part(tmp_path: Path) -> None:
+    """It holds its lock and never ends; what it has in flight is for the resume to settle."""
+    world = world_under(tmp_path / "world", outage_give_up="PT1M")
+    with open_priced(world, ROWS, workers=2) as run:
+
+        async def stop(loop: VirtualLoop) -> float:
+            crew = TaskCrew(run, world, asyncio.TaskGroup())
+            gathered = coordinator.open_gathering(run, 1, crew, refuse_to_ask)
+            gathered.work.join(run.run_id, 1)
+            run.control.stop_run(StopReason.BALANCE)
+            await coordinator.ask_round(gathered, {Check.KARMA: ["shard-karma-1-1"]})
+            return loop.time()
+
+        assert 60 <= run_virtually(stop) < 62
