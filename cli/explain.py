@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nightscreen.cli.contest import contest_line
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.summary import naira
 from nightscreen.cli.time_format import lagos_time
@@ -96,6 +97,21 @@ def told(document: Mapping[str, Any]) -> list[str]:
     if document["reviews"]:
         lines += ["", "Reviews"]
         lines += [_review_line(each) for each in document["reviews"]]
+    if document["contests"]:
+        lines += ["", "Contests"]
+        lines += [f"  {contest_line(each)}" for each in document["contests"]]
+    if document["notices_told"]:
+        lines += ["", "The customer was told"]
+        lines += [
+            f"  {lagos_time(each['told_at'])}  {each['reason_code']} by {each['told_how']}"
+            for each in document["notices_told"]
+        ]
+    if document["actions"]:
+        lines += ["", "Actions against the customer"]
+        lines += [
+            f"  {lagos_time(each['at'])}  {each['by']}: {each['action']}"
+            for each in document["actions"]
+        ]
     if document["other_batches"]:
         lines += ["", f"Also in: {', '.join(document['other_batches'])} (see them with --batch)"]
     return lines

@@ -19,6 +19,7 @@ from nightscreen.cli.approve import register as register_approval
 from nightscreen.cli.bvn import bvn_app
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.consent import register as register_consent
+from nightscreen.cli.contest import contest_app
 from nightscreen.cli.decisions import register as register_decisions
 from nightscreen.cli.desk import register as register_desk
 from nightscreen.cli.entry import STOPPED
@@ -69,6 +70,7 @@ journal_app = typer.Typer(help="The journal of paid calls.", no_args_is_help=Tru
 app.add_typer(runs_app, name="runs")
 app.add_typer(journal_app, name="journal")
 app.add_typer(policy_app, name="policy")
+app.add_typer(contest_app, name="contest")
 app.add_typer(loans_app, name="loans")
 app.add_typer(transactions_app, name="transactions")
 app.add_typer(bvn_app, name="bvn")

@@ -49,6 +49,8 @@ class OfferWord(StrEnum):
     NO_CONTACT = "no_contact"
     SUPERSEDED = "superseded"
     """A reviewer, or a later run, has decided otherwise since."""
+    CONTESTED = "contested"
+    """The customer contests something: nothing is offered until it is answered."""
     PENDING = "pending"
     """Not reached: the run stopped, or as many links as asked for were made."""
 

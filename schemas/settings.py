@@ -217,6 +217,15 @@ class BvnConsent(_Group):
     otp_digits: int = Field(6, ge=4, le=12)
 
 
+class ContestClocks(_Group):
+    """How soon a customer who contests is answered, and what asking once more may cost."""
+
+    hours: float = Field(24, gt=0, le=8760)
+    complex_hours: float = Field(48, gt=0, le=8760)
+    data_protection_hours: float = Field(720, gt=0, le=8760)
+    ask_again_cap: Naira = Decimal(100)
+
+
 _DAYS: dict[Purpose, dict[tuple[Check, str], int]] = {
     Purpose.ORIGINATION: {
         (Check.KARMA, Outcome.CLEAR): 1,
@@ -398,6 +407,11 @@ class Settings(BaseSettings):
         description="How figures of cash flow are worked out, as data/features.sql; default: "
         "features.sql under HOME where there is one, else that of the package.",
     )
+    declarations_file: Path | None = Field(
+        None,
+        description="What the lender declares: lawful bases, and whether the policy decides alone; "
+        "default: declarations.toml under HOME where there is one, else nothing is declared.",
+    )
     shared: str = Field(
         "",
         description="Where the processes of a run with several workers share its sealed lookups: "
@@ -468,6 +482,11 @@ class Settings(BaseSettings):
     retention: Retention = Field(Retention(), description="How long each kind is kept, in days.")
     bvn_consent: BvnConsent = Field(
         BvnConsent(), description="Passwords of BVN consent: how long, how often, how many digits."
+    )
+    contest: ContestClocks = Field(
+        ContestClocks(),
+        description="Hours until a contest is answered: plain, complex, of data protection; naira "
+        "that one lookup asked again for it may cost.",
     )
 
     def own_table(self, name: str) -> Path | None:

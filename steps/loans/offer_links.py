@@ -93,7 +93,9 @@ def ask_again(journal: Journal, parameters: OfferLoans, customer_ids: Sequence[s
     journal.calls.recover()
     bring_up_to_date(journal)
     found, _ = candidates(journal, source, parameters.decisions)
-    known = {each.customer_id: each.customer for each in found if not each.superseded}
+    known = {
+        each.customer_id: each.customer for each in found if not (each.superseded or each.contested)
+    }
     store = LoanOffers.of(journal)
     offers = store.newest(list(known.values()), parameters.product)
     again: list[Offer] = []

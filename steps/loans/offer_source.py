@@ -20,6 +20,7 @@ from nightscreen.steps.control import COMPLETED, STOPPED, TEST_MODE
 from nightscreen.steps.report.anomaly_check import HELD, RELEASED
 from nightscreen.steps.results.customer_rows import customer_batches
 from nightscreen.steps.results.decision_list import customer_name
+from nightscreen.steps.results.notices import contested
 from nightscreen.steps.results.reviews import active_reviews
 from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.steps.values.addresses import judge_email
@@ -70,6 +71,7 @@ class Candidate:
     Attributes:
         decided_by: `policy` or `review`.
         superseded: the newest decision is another than the chosen ones.
+        contested: the customer contests something, so that nothing is offered meanwhile.
     """
 
     customer: bytes
@@ -80,6 +82,7 @@ class Candidate:
     decision: str = ""
     decided_by: str = "policy"
     superseded: bool = False
+    contested: bool = False
 
 
 def read_source(folder: Path, *, include_stopped: bool) -> OfferSource:
@@ -182,6 +185,7 @@ class _Judge:
         self._wanted = frozenset(decisions)
         reviews = Reviews.of(journal)
         self._reviews = active_reviews(reviews, source.batch, at=journal.clock())
+        self._contested = contested(journal, source.batch)
 
     def block(self, rows: Sequence[dict[str, Any]]) -> list[Candidate]:
         """Return the candidates among some rows."""
@@ -214,6 +218,7 @@ class _Judge:
             decision=decision,
             decided_by=decided_by,
             superseded=decision not in self._wanted,
+            contested=pseudonym in self._contested,
         )
 
     def _newest(

@@ -187,6 +187,8 @@ def _word_before(candidate: Candidate, parameters: OfferLoans) -> OfferWord:
     """Return what is clear of a row before anything is known of offers."""
     if candidate.superseded:
         return OfferWord.SUPERSEDED
+    if candidate.contested:
+        return OfferWord.CONTESTED
     if parameters.prefill and not _contacts(candidate, parameters):
         return OfferWord.NO_CONTACT
     return OfferWord.PENDING
@@ -204,7 +206,8 @@ def look_up(offering: Offering, rows: Sequence[Row]) -> list[Row]:
 
 
 def _look_up(store: LoanOffers, product_id: str, rows: Sequence[Row], run_id: str) -> list[Row]:
-    asked = [row for row in rows if row.word is not OfferWord.SUPERSEDED]
+    paused = (OfferWord.SUPERSEDED, OfferWord.CONTESTED)
+    asked = [row for row in rows if row.word not in paused]
     known = store.newest([row.candidate.customer for row in asked], product_id)
     others: list[Row] = []
     for row in asked:

@@ -22,6 +22,7 @@ from nightscreen.schemas.cashflow import CASHFLOW_FILE
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
 from nightscreen.steps.bvn.table import PARTS as BVN_PARTS
+from nightscreen.steps.privacy.contests import drop_asked
 from nightscreen.steps.privacy.erasure_files import is_in, of_hex, rewrite_calls, rewrite_typed
 from nightscreen.steps.privacy.erasure_loans import loan_rows, loan_subjects, rewrite_loans
 from nightscreen.steps.privacy.lookup_subject import subjects_of
@@ -431,6 +432,7 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
     emptied = leave_no_trace(journal, traces)
     sweep_workspaces(journal.home, journal.holders.alive)
     drop_evidence(journal.home)
+    drop_asked(journal.home)
     folders = _rewrite(journal, found)
     _rename_inputs(journal, found)
     at = instant_text(journal.clock()) or ""

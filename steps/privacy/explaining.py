@@ -13,6 +13,7 @@ from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.enriched import ACCOUNT_BVNS, SIGNALS
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.policy import Policy, PolicyRule
+from nightscreen.steps.privacy.contests import told_and_contested
 from nightscreen.steps.privacy.lookup_subject import (
     changes_of,
     newest_row,
@@ -88,6 +89,7 @@ def explain(
         "reviews": [
             review_document(each, known, now) for each in reviews.of_customer(person.pseudonym)
         ],
+        **told_and_contested(journal, [person.pseudonym]),
     }
 
 

@@ -23,6 +23,7 @@ from nightscreen.schemas.checks import HITS, Operation, Outcome
 from nightscreen.steps.bvn.access import PERSONAL, is_theirs, requests_of, shown_request
 from nightscreen.steps.consents.access import consented_data
 from nightscreen.steps.loans.access import offered_data
+from nightscreen.steps.privacy.contests import told_and_contested
 from nightscreen.steps.privacy.explaining import (
     last_answered,
     lookup,
@@ -105,6 +106,7 @@ def gather(
             for person, run in runs
             for row in quarantined_rows(run, person.customer_id)
         ],
+        **told_and_contested(journal, [person.pseudonym for person in people]),
         "lookups": [own_lookup(call, own, days) for call in held.calls(subjects)],
         "answers": [own_answer(answer, own, days) for answer in held.answers(subjects)],
         "sightings": _sightings(journal, people, retention.decisions_days),

@@ -1,4 +1,4 @@
-"""What is sealed of customers and decisions: states, reviews, requests, offers, approvals' notes.
+"""What is sealed of customers and decisions: states, reviews, requests, offers, records, notes.
 
 Rotation of the data key and verification of a journal call this beside their own work on answers.
 """
@@ -22,6 +22,7 @@ from nightscreen.storage.journal.loan_offers import (
     news_context,
     offer_context,
 )
+from nightscreen.storage.journal.records import record_context, records
 from nightscreen.storage.journal.reviews import review_context
 from nightscreen.storage.journal.seals import SealedColumn, count_broken, reseal
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _states, _history, _reviews = customer_states.c, customer_history.c, reviews.c
 _requests, _offers, _news = bvn_requests.c, loan_offers.c, loan_history.c
-_approvals = approvals.c
+_approvals, _records = approvals.c, records.c
 _SEALED = (
     SealedColumn(_states.customer, _states.state, (_states.customer,), state_context, b""),
     SealedColumn(_history.history_id, _history.state, (_history.customer,), state_context, 0),
@@ -43,6 +44,9 @@ _SEALED = (
     SealedColumn(_offers.offer_id, _offers.sealed, (_offers.customer,), offer_context, b""),
     SealedColumn(_news.history_id, _news.sealed, (_news.customer,), news_context, 0),
     SealedColumn(_approvals.approval_id, _approvals.note, (_approvals.run_id,), note_context, 0),
+    SealedColumn(
+        _records.record_id, _records.sealed, (_records.kind, _records.key), record_context, 0
+    ),
 )
 
 
@@ -55,5 +59,5 @@ def reseal_customers(journal: Journal) -> int:
 def broken_customer_seals(journal: Journal, connection: Connection) -> list[str]:
     """Return a sentence where any of them does not open; empty where all do."""
     broken = count_broken(journal, connection, _SEALED)
-    told = f"{broken} states, reviews, requests, offers or notes do not open under the data key"
-    return [told] if broken else []
+    kinds = "states, reviews, requests, offers, records or notes"
+    return [f"{broken} {kinds} do not open under the data key"] if broken else []

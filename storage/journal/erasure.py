@@ -30,6 +30,7 @@ from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.keyring import put_meta, read_meta
 from nightscreen.storage.journal.loan_offers import LOAN_TABLES, loans_before, loans_of_person
 from nightscreen.storage.journal.migrations import copies_of
+from nightscreen.storage.journal.records import records, records_before, records_of_person
 from nightscreen.storage.journal.runs import RUNNING
 from nightscreen.storage.journal.tables import answers, calls, meta, runs
 from nightscreen.storage.sealing import SUBJECT_BYTES
@@ -271,6 +272,7 @@ def _of_person(person: ErasedPseudonyms) -> _Which:
                 (table, table.c.customer.in_(person.customers))
                 for table in (customer_states, customer_history, reviews)
             ),
+            records_of_person(person.customers),
             (bvn_requests, _asked_for_bvn(person)),
             *loans_of_person(person),
             *grants_of_person(person.anywhere),
@@ -302,6 +304,7 @@ def _before(answered: int, decided: int) -> _Which:
             (customer_states, customer_states.c.decided_at < decided),
             (customer_history, customer_history.c.replaced_at < decided),
             (reviews, (reviews.c.imported_at < decided) & (reviews.c.until < decided)),
+            records_before(decided),
             (bvn_requests, bvn_requests.c.requested_at < decided),
             *loans_before(decided),
             *grants_before(answered, decided),
@@ -363,6 +366,7 @@ def _vacuum_tables(journal: Journal) -> None:
     tables = (
         *("answers", "calls", "customer_states", "customer_history", "reviews", "sightings"),
         bvn_requests.name,
+        records.name,
         *(table.name for table in (*LOAN_TABLES, *GRANT_TABLES)),
     )
     with told(journal.engine), journal.engine.connect() as connection:

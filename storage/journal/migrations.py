@@ -23,6 +23,7 @@ from nightscreen.storage.journal.grant_tables import make_grant_tables
 from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.keyring import put_meta, read_meta
 from nightscreen.storage.journal.loan_offers import make_loan_tables
+from nightscreen.storage.journal.records import make_records
 from nightscreen.storage.journal.tables import metadata
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     (6, add_marks),
     (7, make_approvals),
     (8, make_grant_tables),  # cash_flows
+    (9, make_records),
 )
 """The version each leads to, and the step; in order, without gaps, beginning with 2."""
 

@@ -18,13 +18,16 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.contests import ContestOutcome
 from nightscreen.schemas.decisions import Review
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.offers import OfferLoans
+from nightscreen.schemas.settings import ContestClocks
 from nightscreen.schemas.stops import REFUSALS
 from nightscreen.steps.loans import offering
 from nightscreen.steps.loans.offer_links import ask_again
 from nightscreen.steps.loans.offering import quote_offers
+from nightscreen.steps.privacy.contests import answer_contest, open_contest
 from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.customers import Customers
@@ -264,6 +267,18 @@ def test_later_run_that_decided_otherwise_counts(lender: Lender, night: Night) -
     later = lender.screen(rows)
     assert "C1" in chosen(night) - chosen(later)
     assert lender.offer(night).offers["C1"]["state"] == "superseded"
+
+
+def test_whoever_contests_is_offered_nothing_meanwhile(lender: Lender, night: Night) -> None:
+    """In any batch; once it is answered, the offer is made."""
+    somebody = min(chosen(night))
+    with open_journal(lender.world.folder / "home") as journal:
+        contest = open_contest(journal, ContestClocks(), somebody, by="Ada", said="It is not me.")
+    assert lender.offer(night).offers[somebody]["state"] == "contested"
+    with open_journal(lender.world.folder / "home") as journal:
+        outcome = ContestOutcome.WITHDRAWN
+        answer_contest(journal, contest.key, by="Bisi", answer="Withdrawn.", outcome=outcome)
+    assert lender.offer(night).offers[somebody]["state"] == "offered"
 
 
 def test_decisions_are_chosen(lender: Lender, night: Night) -> None:

@@ -1,0 +1,181 @@
+"""`nightscreen contest`: customers' objections, their clocks, and asking once more.
+
+What follows from them is in `steps.privacy.contests`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.journal_context import opened_journal
+from nightscreen.cli.time_format import lagos_time
+from nightscreen.schemas.checks import Check  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.schemas.contests import ContestAbout, ContestOutcome
+from nightscreen.schemas.policy import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nightscreen.schemas.contests import Contest
+    from nightscreen.storage.journal import Journal
+
+contest_app = typer.Typer(
+    help="Customers who contest a decision, or how their data are handled.", no_args_is_help=True
+)
+IdArgument = Annotated[str, typer.Argument(metavar="CONTEST_ID", help="Id of the contest.")]
+
+
+@contest_app.command(
+    "open",
+    epilog="Example: nightscreen contest open CUST-0000004 --by 'Ada Eze' "
+    "--said 'The loan was settled in May'",
+)
+def open_(
+    customer_id: Annotated[
+        str,
+        typer.Argument(metavar="CUSTOMER_ID", help="As the file has it, leading zeros included."),
+    ],
+    by: Annotated[str, typer.Option(metavar="NAME", help="Who takes it down.")],
+    said: Annotated[str, typer.Option(metavar="TEXT", help="What the customer says.")],
+    batch: Annotated[str, typer.Option(help="Batch name, where several know the customer.")] = "",
+    is_complex: Annotated[
+        bool, typer.Option("--complex", help="The longer clock counts: it needs looking into.")
+    ] = False,
+    data_protection: Annotated[
+        bool,
+        typer.Option("--data-protection", help="It is about the customer's data, not a decision."),
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Write down that a customer contests; notices and offers to them pause meanwhile."""
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.steps.privacy.contests import open_contest
+
+    about = ContestAbout.DATA_PROTECTION if data_protection else ContestAbout.DECISION
+    with opened_journal() as journal:
+        made = open_contest(
+            journal,
+            settings_of_command().contest,
+            customer_id,
+            by=by,
+            said=said,
+            batch=batch,
+            about=about,
+            is_complex=is_complex,
+        )
+        _show(journal, made, json_output=json_output)
+
+
+@contest_app.command(
+    "answer",
+    epilog="Example: nightscreen contest answer 20260301-a1b2c3d4 --by 'Ngozi Bello' "
+    "--outcome changed --decision approve --answer 'The loan is settled, we approve.'",
+)
+def answer(
+    contest_id: IdArgument,
+    by: Annotated[
+        str, typer.Option(metavar="NAME", help="Who answers: nobody who decided before.")
+    ],
+    outcome: Annotated[ContestOutcome, typer.Option(help="What becomes of the decision.")],
+    text: Annotated[
+        str, typer.Option("--answer", metavar="TEXT", help="What the customer is told.")
+    ],
+    decision: Annotated[
+        str, typer.Option(help="The new decision: approve, review or decline.")
+    ] = "",
+    json_output: JsonOption = False,
+) -> None:
+    """Answer a contest; a changed decision stands as a review of who answers."""
+    from nightscreen.schemas.errors import InputError
+    from nightscreen.steps.privacy.contests import answer_contest
+
+    if decision not in ("", Decision.APPROVE, Decision.REVIEW, Decision.DECLINE):
+        raise InputError("--decision must be approve, review or decline")
+    with opened_journal() as journal:
+        answered = answer_contest(
+            journal,
+            contest_id,
+            by=by,
+            answer=text,
+            outcome=outcome,
+            decision=Decision(decision) if decision else None,
+        )
+        _show(journal, answered, json_output=json_output)
+
+
+@contest_app.command(
+    "ask-again",
+    epilog="Example: nightscreen contest ask-again 20260301-a1b2c3d4 --check karma --by 'Ada Eze'",
+)
+def ask_again_(
+    contest_id: IdArgument,
+    check: Annotated[Check, typer.Option(help="The check that is asked once more.")],
+    by: Annotated[str, typer.Option(metavar="NAME", help="Who asks.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Ask one check of the customer once more, whatever the age of its answer, under a cap."""
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.cli.screen import screen_file
+    from nightscreen.steps.privacy.contests import ask_again, drop_asked
+
+    settings = settings_of_command()
+    with opened_journal() as journal:
+        parameters = ask_again(journal, settings, contest_id, check, by=by)
+    try:
+        status = screen_file(parameters.model_dump(exclude_defaults=True), json_output=json_output)
+    finally:
+        drop_asked(settings.home)
+    raise typer.Exit(status)
+
+
+@contest_app.command("list", epilog="Example: nightscreen contest list --json")
+def list_(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Those that are answered too, last.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """List the open contests, the next due first."""
+    from nightscreen.steps.privacy.contests import list_contests
+
+    with opened_journal() as journal:
+        found = list_contests(journal, answered=everything)
+    if json_output:
+        document = {"contests": found}
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        return
+    for contest in found:
+        typer.echo(contest_line(contest))
+    if not found:
+        typer.echo("No contest is open.")
+
+
+def contest_line(contest: Mapping[str, Any]) -> str:
+    """Return a contest in one line, as the list and `explain` show it."""
+    about = contest["about"].replace("_", " ")
+    if contest["state"] == "open":
+        clock = f"due {lagos_time(contest['due_at'])}{', OVERDUE' * contest['overdue']}"
+    else:
+        clock = (
+            f"answered {lagos_time(contest['answered_at'])} by {contest['answered_by']}: "
+            f"{contest['outcome']}{', late' * contest['overdue']}"
+        )
+    return (
+        f"{contest['contest_id']}  {contest['customer_id']} in {contest['batch']}  {about}, "
+        f"opened {lagos_time(contest['opened_at'])}, {clock}"
+    )
+
+
+def _show(journal: Journal, contest: Contest, *, json_output: bool) -> None:
+    from nightscreen.steps.privacy.contests import contest_document
+
+    document = contest_document(contest, journal.clock())
+    if json_output:
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    else:
+        typer.echo(contest_line(document))

@@ -1,0 +1,156 @@
+"""What the customer and the lender say to each other about a decision, as records of the journal.
+
+A contest is a customer's objection; a told notice says that a notice reached the customer; an
+action is what somebody did against a customer; a confirmation is a person's word for all proposals
+of a run. Each is a kind of `storage/journal/records.py`, sealed as a whole.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nightscreen.schemas.policy import Decision
+
+
+class RecordKind(StrEnum):
+    """Which kind of record a row holds."""
+
+    CONTEST = "contest"
+    TOLD = "told"
+    ACTION = "action"
+    CONFIRMATION = "confirmation"
+
+
+class ContestAbout(StrEnum):
+    """What is contested; each has its own clock."""
+
+    DECISION = "decision"
+    DATA_PROTECTION = "data_protection"
+
+
+class ContestState(StrEnum):
+    """Whether a contest still waits for an answer."""
+
+    OPEN = "open"
+    ANSWERED = "answered"
+
+
+class ContestOutcome(StrEnum):
+    """How a contest was answered."""
+
+    STANDS = "stands"
+    CHANGED = "changed"
+    WITHDRAWN = "withdrawn"
+
+
+class JournalRecord(BaseModel):
+    """What every kind of record has.
+
+    Attributes:
+        key: names the record within its kind.
+        customer: pseudonym of the customer in the batch; empty where it is about no customer.
+        batch: the batch name.
+        run_id: the run it is about; empty where there is none.
+        at: when it was made, microseconds.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", ser_json_bytes="hex", val_json_bytes="hex"
+    )
+
+    kind: ClassVar[RecordKind]
+    key: str
+    customer: bytes = Field(b"", repr=False)
+    batch: str
+    run_id: str = ""
+    at: int
+
+    @property
+    def state(self) -> str:
+        """Return how the record stands, as its table is searched for it."""
+        return ""
+
+
+class AskedAgain(BaseModel):
+    """One lookup that was repeated for a contest."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    check: str
+    by: str
+    at: int
+    cap: str
+    run_id: str = ""
+
+
+class Contest(JournalRecord):
+    """A customer's objection; `key` is the id that people use.
+
+    Attributes:
+        about: the decision, or how the customer's data are handled.
+        is_complex: the longer clock counts.
+        decision: what was decided where it was contested.
+        said: what the customer says, as it was taken down.
+        opened_by: who took it down.
+        due_at: when the answer is due, microseconds.
+        asked_again: lookups that were repeated for it.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.CONTEST
+
+    customer_id: str = Field(repr=False)
+    about: ContestAbout = ContestAbout.DECISION
+    is_complex: bool = False
+    decision: Decision | None = None
+    said: str = Field(repr=False)
+    opened_by: str
+    due_at: int
+    asked_again: tuple[AskedAgain, ...] = ()
+    answered_at: int | None = None
+    answered_by: str = ""
+    outcome: ContestOutcome | None = None
+    answer: str = Field("", repr=False)
+    new_decision: Decision | None = None
+
+    @property
+    def state(self) -> str:
+        """Return whether it still waits for an answer."""
+        return ContestState.OPEN if self.answered_at is None else ContestState.ANSWERED
+
+
+class ToldNotice(JournalRecord):
+    """A notice that reached the customer, when and how."""
+
+    kind: ClassVar[RecordKind] = RecordKind.TOLD
+
+    customer_id: str = Field(repr=False)
+    reason_code: str
+    sentence_digest: str
+    told_at: int
+    told_how: str
+    told_by: str = ""
+
+
+class CustomerAction(JournalRecord):
+    """Something that was done against a customer, which they must be told of."""
+
+    kind: ClassVar[RecordKind] = RecordKind.ACTION
+
+    customer_id: str = Field(repr=False)
+    action: str
+    by: str
+
+
+class Confirmation(JournalRecord):
+    """A person's word that the proposals of a run are decided so."""
+
+    kind: ClassVar[RecordKind] = RecordKind.CONFIRMATION
+
+    by: str
+    note: str = ""
+
+
+RECORDS: tuple[type[JournalRecord], ...] = (Contest, ToldNotice, CustomerAction, Confirmation)

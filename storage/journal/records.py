@@ -1,0 +1,164 @@
+"""Records about customers, one sealed table for all kinds: contests, notices told, actions.
+
+Erasure, purge, rotation, verification and backup know the table, and so every kind. What a kind
+holds is a model of `schemas/contests.py`; what follows from it is in `steps/`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    insert,
+    select,
+    update,
+)
+
+from nightscreen.schemas.contests import ContestState, JournalRecord
+from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.tables import metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from sqlalchemy import ColumnElement, Connection, Engine
+
+    from nightscreen.storage.journal import Journal
+    from nightscreen.storage.sealing import Sealer
+
+R = TypeVar("R", bound=JournalRecord)
+
+_Id = BigInteger().with_variant(Integer(), "sqlite")
+_BLOCK = 500
+
+records = Table(
+    "records",
+    metadata,
+    Column("record_id", _Id, primary_key=True, autoincrement=True),
+    Column("kind", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("customer", LargeBinary, nullable=False),  # empty where it is about a run
+    Column("batch", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("sealed", LargeBinary, nullable=False),  # the whole record, as JSON
+    Index("records_by_key", "kind", "key", unique=True),
+    Index("records_by_customer", "customer", "kind"),
+    Index("records_by_batch", "kind", "batch", "state"),
+)
+
+
+def make_records(connection: Connection) -> None:
+    """Make the table where a journal lacks it."""
+    metadata.create_all(connection, tables=[records], checkfirst=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Records(Generic[R]):
+    """Reads and writes the records of one kind."""
+
+    _model: type[R]
+    _engine: Engine = field(repr=False)
+    _sealer: Sealer = field(repr=False)
+
+    @classmethod
+    def of(cls, journal: Journal, model: type[R]) -> Records[R]:
+        """Return the records of one kind in an open journal."""
+        return cls(model, journal.engine, journal.sealer)
+
+    def add(self, found: Sequence[R]) -> int:
+        """Write records down, but for those whose key is there; return how many are new."""
+        with writing(self._engine) as connection:
+            known: set[str] = set()
+            for start in range(0, len(found), _BLOCK):
+                keys = [record.key for record in found[start : start + _BLOCK]]
+                query = select(records.c.key).where(self._mine, records.c.key.in_(keys))
+                known.update(connection.execute(query).scalars())
+            fresh = {each.key: each for each in found if each.key not in known}
+            if fresh:
+                rows = [self._row(record, record.at) for record in fresh.values()]
+                connection.execute(insert(records), rows)
+        return len(fresh)
+
+    def replace(self, record: R, before: R, at: int) -> bool:
+        """Put a record in the place of its earlier self; False where that is not there any more."""
+        with writing(self._engine) as connection:
+            mine = (records.c.key == before.key) & self._mine
+            row = connection.execute(select(records).where(mine)).first()
+            if row is None or self._read(row) != before:
+                return False
+            values = self._row(record, at)
+            del values["created_at"]
+            connection.execute(update(records).where(mine).values(values))
+        return True
+
+    def find(self, key: str) -> R | None:
+        """Return the record of a key, or None."""
+        return next(iter(self._select(records.c.key == key)), None)
+
+    def all(self, *, state: str | None = None, batch: str | None = None) -> list[R]:
+        """Return the records of the kind, oldest first, of one state or batch where it is named."""
+        wanted = [records.c.state == state] if state is not None else []
+        wanted += [records.c.batch == batch] if batch is not None else []
+        return self._select(*wanted)
+
+    def of_customers(self, customers: Collection[bytes]) -> list[R]:
+        """Return the records of some customers, oldest first."""
+        return self._select(records.c.customer.in_(sorted(customers)))
+
+    def of_run(self, run_id: str) -> list[R]:
+        """Return the records about a run, oldest first."""
+        return self._select(records.c.run_id == run_id)
+
+    @property
+    def _mine(self) -> ColumnElement[bool]:
+        return records.c.kind == self._model.kind.value
+
+    def _select(self, *conditions: ColumnElement[bool]) -> list[R]:
+        query = select(records).where(self._mine, *conditions).order_by(records.c.record_id)
+        with reading(self._engine) as connection:
+            return [self._read(row) for row in connection.execute(query)]
+
+    def _row(self, record: R, at: int) -> dict[str, Any]:
+        text = record.model_dump_json().encode()
+        return {
+            "kind": record.kind.value,
+            "key": record.key,
+            "customer": record.customer,
+            "batch": record.batch,
+            "run_id": record.run_id,
+            "state": record.state,
+            "created_at": record.at,
+            "updated_at": at,
+            "sealed": self._sealer.seal(text, record_context(record.kind.value, record.key)),
+        }
+
+    def _read(self, row: Any) -> R:  # noqa: ANN401 - a row of the table
+        text = self._sealer.open(bytes(row.sealed), record_context(row.kind, row.key))
+        return self._model.model_validate_json(text)
+
+
+def record_context(kind: str, key: str) -> bytes:
+    """Return what a sealed record is bound to."""
+    return f"record\x1f{kind}\x1f{key}".encode()
+
+
+def records_of_person(customers: Collection[bytes]) -> tuple[Table, ColumnElement[bool]]:
+    """Return which rows are a person's."""
+    return records, records.c.customer.in_(customers)
+
+
+def records_before(decided: int) -> tuple[Table, ColumnElement[bool]]:
+    """Return which rows were last written before an instant; an open contest stays."""
+    waiting = records.c.state == ContestState.OPEN.value
+    return records, (records.c.updated_at < decided) & ~waiting

@@ -1,0 +1,202 @@
+"""Contests: an objection has a clock, somebody else answers it, and asking again costs one call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.contests import Contest, ContestAbout, ContestOutcome
+from nightscreen.schemas.decisions import ReviewRow
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.policy import Decision
+from nightscreen.schemas.settings import ContestClocks, read_settings
+from nightscreen.steps.privacy.contests import (
+    answer_contest,
+    ask_again,
+    list_contests,
+    open_contest,
+)
+from nightscreen.steps.results.reviews import Judge, active_reviews, take_in
+from nightscreen.storage.clock import instant_text
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.erasure import Erasures
+from nightscreen.storage.journal.records import Records
+from nightscreen.storage.journal.verify import verify_journal
+from tests.screening import Night, World, customer
+from tests.steps.enriched_in_a_test import enriched_row, listed
+from tests.steps.nights_in_a_test import BATCH, DAY, SECOND, Nights
+from tests.steps.test_explaining import begin, explained
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HOUR = 3600 * SECOND
+CLOCKS = ContestClocks(hours=24, complex_hours=48, data_protection_hours=100)
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Iterator[Nights]:
+    """A journal after a night on which 0007 was declined."""
+    found = Nights(tmp_path)
+    begin(found, "run-1")
+    declined = enriched_row("0007", decision="decline", reasons=["KARMA_DEFAULT"], **listed())
+    found.night("run-1", declined, enriched_row("B"))
+    yield found
+    found.journal.close()
+
+
+def contested(nights: Nights, **changes: Any) -> Contest:  # noqa: ANN401 - as `open_contest` takes them
+    """Open a contest of the declined customer."""
+    given = {"by": "Ada Eze", "said": "I paid in May.", **changes}
+    return open_contest(nights.journal, CLOCKS, "0007", **given)
+
+
+def reviewed(nights: Nights, reviewer: str) -> None:
+    """Let a person confirm the decision on the list."""
+    cells = {
+        "customer_id": "0007",
+        "run_id": "run-1",
+        "reviewer_decision": "decline",
+        "reviewer": reviewer,
+    }
+    pseudonyms = nights.journal.pseudonyms
+    judge = Judge(nights.customers, nights.reviews, pseudonyms, now=nights.now)
+    assert take_in(nights.reviews, judge.judge([ReviewRow(2, "", cells)]), partial=False) == 1
+
+
+def test_each_contest_has_the_clock_of_its_kind(nights: Nights) -> None:
+    """A plain one, a complex one and one of data protection are due by their own settings."""
+    plain = contested(nights)
+    assert (plain.batch, plain.run_id, plain.decision) == (BATCH, "run-1", "decline")
+    assert plain.due_at - plain.at == 24 * HOUR
+    data = contested(nights, about=ContestAbout.DATA_PROTECTION)
+    assert data.due_at - data.at == 100 * HOUR
+    answer_contest(
+        nights.journal, plain.key, by="Ngozi", answer="It stands.", outcome=ContestOutcome.STANDS
+    )
+    hard = contested(nights, is_complex=True)
+    assert hard.due_at - hard.at == 48 * HOUR
+    nights.now += 60 * HOUR
+    shown = list_contests(nights.journal)
+    assert [(each["contest_id"], each["overdue"]) for each in shown] == [
+        (hard.key, True),
+        (data.key, False),
+    ]
+    assert [each["state"] for each in list_contests(nights.journal, answered=True)][
+        -1
+    ] == "answered"
+
+
+def test_a_second_contest_of_the_same_is_refused_while_one_is_open(nights: Nights) -> None:
+    """The message names the one that is open."""
+    first = contested(nights)
+    with pytest.raises(InputError, match=first.key):
+        contested(nights)
+
+
+def test_there_is_no_last_day_to_contest(nights: Nights) -> None:
+    """Years later, when nothing is held of the customer any more, it is taken down all the same."""
+    nights.now += 4000 * DAY
+    Erasures.of(nights.journal).purge(nights.now, nights.now)
+    made = contested(nights, batch=BATCH)
+    assert (made.run_id, made.decision) == ("", None)
+    with pytest.raises(InputError, match="no batch"):
+        contested(nights, batch="borowers")
+
+
+def test_who_decided_does_not_answer(nights: Nights) -> None:
+    """The reviewer who declined is refused under any spelling of the name; another is not."""
+    reviewed(nights, "Ngozi  Bello")
+    contest = contested(nights)
+    for name in ("ngozi bello", "NGOZI BELLO "):
+        with pytest.raises(InputError, match="somebody else"):
+            answer_contest(
+                nights.journal,
+                contest.key,
+                by=name,
+                answer="It stands.",
+                outcome=ContestOutcome.STANDS,
+            )
+    answer_contest(
+        nights.journal, contest.key, by="Tunde", answer="It stands.", outcome=ContestOutcome.STANDS
+    )
+    with pytest.raises(InputError, match="answered already"):
+        answer_contest(
+            nights.journal, contest.key, by="Tunde", answer="No.", outcome=ContestOutcome.STANDS
+        )
+
+
+def test_a_changed_decision_stands_over_the_review_that_was_contested(nights: Nights) -> None:
+    """It counts as a review of who answered; without the new decision the answer is refused."""
+    reviewed(nights, "Ngozi Bello")
+    contest = contested(nights)
+    with pytest.raises(InputError, match="new one"):
+        answer_contest(
+            nights.journal, contest.key, by="Tunde", answer="Paid.", outcome=ContestOutcome.CHANGED
+        )
+    nights.now += HOUR
+    answer_contest(
+        nights.journal,
+        contest.key,
+        by="Tunde",
+        answer="The loan is settled.",
+        outcome=ContestOutcome.CHANGED,
+        decision=Decision.APPROVE,
+    )
+    review = active_reviews(nights.reviews, BATCH, at=nights.now)[nights.pseudonym("0007")]
+    assert (review.decision, review.listed, review.reviewer) == ("approve", "decline", "Tunde")
+
+
+def test_a_contest_is_shown_where_the_customer_is_explained(nights: Nights) -> None:
+    """With what was said, by when it is due, and how it stands."""
+    contest = contested(nights)
+    (shown,) = explained(nights)["contests"]
+    assert (shown["contest_id"], shown["said"]) == (contest.key, "I paid in May.")
+    assert shown["due_at"] == instant_text(contest.due_at)
+
+
+def test_an_open_contest_is_never_purged_and_an_answered_one_is(nights: Nights) -> None:
+    """Whoever waits for an answer does not lose it to retention."""
+    contest = contested(nights)
+    later = nights.now + 4000 * DAY
+    Erasures.of(nights.journal).purge(later, later)
+    store = Records.of(nights.journal, Contest)
+    assert store.find(contest.key) == contest
+    answer_contest(
+        nights.journal, contest.key, by="Tunde", answer="No.", outcome=ContestOutcome.STANDS
+    )
+    Erasures.of(nights.journal).purge(later, later)
+    assert store.find(contest.key) is None
+    assert verify_journal(nights.journal) == []
+
+
+ROWS = [customer(number, customer_id=f"C{number}", score=str(number)) for number in (1, 2, 3)]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A world without a night yet."""
+    return World(tmp_path)
+
+
+def test_asking_again_repeats_one_check_of_one_customer_under_the_cap(world: World) -> None:
+    """One call is made though its answer is fresh; the rest of the batch is not told as gone."""
+    first: Night = world.screen(ROWS, batch=BATCH, checks=["bank_account", "karma"])
+    settings = read_settings(home=world.folder / "home")
+    with open_journal(world.folder / "home") as journal:
+        made = open_contest(journal, CLOCKS, "C2", by="Ada", said="It is not me.")
+        parameters = ask_again(journal, settings, made.key, Check.KARMA, by="Ada")
+        assert Records.of(journal, Contest).find(made.key).asked_again[0].check == "karma"  # type: ignore[union-attr]  # it is there
+    assert parameters.max_spend == "100"
+    assert "C2" not in parameters.input
+    again = world.screen(**parameters.model_dump(exclude_defaults=True))
+    assert again.report["rows"]["screened"] == 1
+    checks = again.report["checks"]
+    assert (checks["karma"]["attempts"], checks["bank_account"]["attempts"]) == (1, 0)
+    assert again.report["changes"]["gone"] == 0
+    (row,) = again.rows
+    old = next(each for each in first.rows if each["customer_id"] == "C2")
+    assert {name: row[name] for name in ROWS[0]} == {name: old[name] for name in ROWS[0]}

@@ -1,0 +1,85 @@
+"""Records about customers: one sealed table for every kind, known to all that keeps the journal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nightscreen.schemas.contests import Contest, ToldNotice
+from nightscreen.storage.journal.copying import back_up
+from nightscreen.storage.journal.engine import writing
+from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
+from nightscreen.storage.journal.opening import open_journal
+from nightscreen.storage.journal.records import Records, records
+from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.storage.journal.verify import verify_journal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nightscreen.storage.journal import Journal
+
+CUSTOMER = b"c" * 16
+OTHER = b"d" * 16
+
+
+def contest(key: str = "1", customer: bytes = CUSTOMER) -> Contest:
+    """Return a contest of a made-up customer."""
+    return Contest(
+        key=key,
+        customer=customer,
+        batch="borrowers",
+        run_id="run-1",
+        at=1000,
+        customer_id="CUST-1",
+        said="I paid in May.",
+        opened_by="Ada",
+        due_at=2000,
+    )
+
+
+def test_a_record_comes_back_as_it_was_written_and_is_written_once(journal: Journal) -> None:
+    """Kinds are kept apart, a key is taken once, and nothing personal lies there in clear."""
+    store = Records.of(journal, Contest)
+    assert store.add([contest(), contest(), contest("2", OTHER)]) == 2
+    assert store.add([contest()]) == 0
+    assert store.find("1") == contest()
+    assert Records.of(journal, ToldNotice).find("1") is None
+    assert store.of_customers([OTHER]) == [contest("2", OTHER)]
+    assert store.all(state="answered") == []
+    with writing(journal.engine) as connection:
+        rows = connection.execute(records.select()).all()
+    assert all(b"CUST-1" not in bytes(row.sealed) for row in rows)
+
+
+def test_of_two_who_change_a_record_the_second_is_told(journal: Journal) -> None:
+    """What was read must still be there when its successor is written."""
+    store = Records.of(journal, Contest)
+    store.add([contest()])
+    first = contest().model_copy(update={"answered_at": 1500, "answered_by": "Tunde"})
+    second = contest().model_copy(update={"answered_at": 1500, "answered_by": "Ngozi"})
+    assert store.replace(first, contest(), 1500)
+    assert not store.replace(second, contest(), 1500)
+    assert store.find("1") == first
+
+
+def test_records_are_rotated_verified_copied_and_erased(journal: Journal, tmp_path: Path) -> None:
+    """A new key opens them, damage is found, a backup has them, an erasure takes one person's."""
+    store = Records.of(journal, Contest)
+    store.add([contest(), contest("2", OTHER)])
+    assert rotate_key(journal).resealed == 2
+    assert verify_journal(journal) == []
+    back_up(journal, tmp_path / "copy", passphrase="a long passphrase")
+    Erasures.of(journal).erase(ErasedPseudonyms(customers=[CUSTOMER]))
+    assert store.all() == [contest("2", OTHER)]
+    with writing(journal.engine) as connection:
+        connection.execute(records.update().values(sealed=b"x" * 80))
+    (told,) = verify_journal(journal)
+    assert told.startswith("1 states, reviews, requests, offers, records or notes")
+    with open_journal(tmp_path / "copy", data_key=_key(journal)) as copy:
+        assert len(Records.of(copy, Contest).all()) == 2
+
+
+def _key(journal: Journal) -> str:
+    from base64 import b64encode  # noqa: PLC0415 - of use here alone
+
+    return b64encode(journal.sealer.key).decode()
