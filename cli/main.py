@@ -31,7 +31,7 @@ from nightscreen.cli.ops import register as register_oncall
 from nightscreen.cli.options import Options, options_of
 from nightscreen.cli.policy import policy_app
 from nightscreen.cli.portal import register as register_portal
-from nightscreen.cli.transactions import transactions_app
+from nightscreen.cli.transactions import accounts_app, transactions_app
 from nightscreen.cli.up import register as register_up
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.parameters import ScreenBatch
@@ -73,6 +73,7 @@ app.add_typer(policy_app, name="policy")
 app.add_typer(contest_app, name="contest")
 app.add_typer(loans_app, name="loans")
 app.add_typer(transactions_app, name="transactions")
+app.add_typer(accounts_app, name="accounts")
 app.add_typer(bvn_app, name="bvn")
 register_approval(app)
 register_decisions(app, runs_app)

@@ -118,7 +118,7 @@ def _tell(run: RunRecord, report: dict[str, Any]) -> None:
     """Tell a run as its own command told it at its end."""
     output = run.folder.rstrip("/").rpartition("/")[0]
     match run.flow:
-        case "pull_transactions":
+        case "pull_transactions" | "pull_accounts":
             print_pull(report, Path(output))
         case "request_bvns" | "confirm_bvns":
             tell_bvn(report)

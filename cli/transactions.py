@@ -1,11 +1,12 @@
-"""`nightscreen transactions`: what customers who consented let us see, by hand.
+"""`nightscreen transactions` and `accounts`: what customers who consented let us see, by hand.
 
-The flow itself is `flows.pull_transactions`. Customers are turned into grants here, since what the
-engine is told it stores in clear.
+The flows themselves are in `flows.pull_transactions`. Customers are turned into grants here, since
+the engine stores in clear what it is given.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,20 +14,35 @@ import typer
 
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.options import Options, options_of, read_options
-from nightscreen.schemas.pulls import PullTransactions
+from nightscreen.schemas.pulls import PullAccounts, PullTransactions, RecordKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 transactions_app = typer.Typer(
     help="Transactions of customers who consented.", no_args_is_help=True
 )
+accounts_app = typer.Typer(
+    help="Linked accounts and balances of customers who consented.", no_args_is_help=True
+)
 _LABEL = 14
+CustomerOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CUSTOMER_ID",
+        help="Pull this customer alone; may be given again. Without: every live grant.",
+    ),
+]
 
 
 @transactions_app.callback()
 def _transactions() -> None:
     """Transactions of customers who consented."""
+
+
+@accounts_app.callback()
+def _accounts() -> None:
+    """Linked accounts and balances of customers who consented."""
 
 
 @transactions_app.command(
@@ -35,21 +51,35 @@ def _transactions() -> None:
 @options_of(PullTransactions, leave_out=("grants",))
 def transactions_pull(
     options: Options,
-    customer: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CUSTOMER_ID",
-            help="Pull this customer alone; may be given again. Without: every live grant.",
-        ),
-    ] = None,
+    customer: CustomerOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Pull transactions; report what was added, modified and removed since the last pull."""
-    raise typer.Exit(pull(options, customer or [], json_output=json_output))
+    parameters = partial(_parameters, PullTransactions, options, customer or [])
+    raise typer.Exit(pull(parameters, json_output=json_output))
 
 
-def pull(options: Mapping[str, Any], customers: Sequence[str], *, json_output: bool) -> int:
-    """Run the flow by hand and return the exit status."""
+@accounts_app.command(
+    "pull", epilog="Example: nightscreen accounts pull --customer CUST-0000004 --output out"
+)
+@options_of(PullAccounts, leave_out=("grants",))
+def accounts_pull(
+    options: Options,
+    customer: CustomerOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Pull linked accounts and balances, and the profile where it was granted."""
+    parameters = partial(_parameters, PullAccounts, options, customer or [])
+    raise typer.Exit(pull(parameters, json_output=json_output))
+
+
+def pull(read: Callable[[], PullTransactions], *, json_output: bool) -> int:
+    """Run a flow by hand and return the exit status.
+
+    Args:
+        read: reads the options, once logs and settings are there.
+        json_output: print the report as JSON.
+    """
     from nightscreen.cli.api_run import run_errand
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.steps.screening_run import require_service
@@ -58,11 +88,13 @@ def pull(options: Mapping[str, Any], customers: Sequence[str], *, json_output: b
     settings = settings_of_command()
     set_up_logs(settings.log_format)
     require_service(settings, quote_only=False)
-    parameters = _parameters(options, customers)
+    parameters = read()
 
     async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
-        from nightscreen.flows.pull_transactions import pull_transactions
+        from nightscreen.flows.pull_transactions import pull_accounts, pull_transactions
 
+        if isinstance(parameters, PullAccounts):
+            return await pull_accounts(parameters)
         return await pull_transactions(parameters)
 
     return run_errand(
@@ -70,16 +102,18 @@ def pull(options: Mapping[str, Any], customers: Sequence[str], *, json_output: b
     )
 
 
-def _parameters(options: Mapping[str, Any], customers: Sequence[str]) -> PullTransactions:
+def _parameters(
+    model: type[PullTransactions], options: Mapping[str, Any], customers: Sequence[str]
+) -> PullTransactions:
     from nightscreen.schemas.errors import UsageError
 
     if customers and options.get("run"):
         raise UsageError("--run takes an earlier pull up with its own customers; leave --customer")
-    grants = _grants(customers) if customers else []
-    return read_options(PullTransactions, {**options, "grants": grants})
+    grants = _grants(model, customers) if customers else []
+    return read_options(model, {**options, "grants": grants})
 
 
-def _grants(customers: Sequence[str]) -> list[str]:
+def _grants(model: type[PullTransactions], customers: Sequence[str]) -> list[str]:
     """Return the customers' live grants.
 
     Raises:
@@ -87,21 +121,22 @@ def _grants(customers: Sequence[str]) -> list[str]:
     """
     from nightscreen.cli.journal_context import opened_journal
     from nightscreen.schemas.errors import InputError
-    from nightscreen.steps.transactions.sync import SCOPE
+    from nightscreen.steps.transactions.sync import kind_of, scope_of
     from nightscreen.storage.vault import Vault
 
     found = []
+    scope = scope_of(kind_of(model()))
     with opened_journal() as journal:
         vault = Vault.of(journal)
         for place, customer in enumerate(dict.fromkeys(customers), start=1):
             grant = vault.find(customer)
-            if grant is None or not grant.allows(SCOPE):
+            if grant is None or not grant.allows(scope):
                 state = "never consented" if grant is None else f"has a grant that is {grant.state}"
                 if grant is not None and grant.state == "live":
-                    state = f"did not grant {SCOPE}"
+                    state = f"did not grant {scope}"
                 raise InputError(
                     f"customer number {place} of those given {state}; ask for consent with: "
-                    f"nightscreen consent link CUSTOMER_ID --scope {SCOPE}"
+                    f"nightscreen consent link CUSTOMER_ID --scope {scope}"
                 )
             found.append(grant.grant_id)
     return found
@@ -119,16 +154,19 @@ def print_pull(report: Mapping[str, Any], output: Path) -> None:
     )
     _say("customers", ", ".join([f"{customers['pulled']:,} pulled", *others]))
     told = (f"{name.replace('_', ' ')} {number:,}" for name, number in changes.items() if number)
-    _say("transactions", ", ".join(told) or "nothing new")
+    written = [kind for kind in RecordKind if kind.folder in report]
+    _say(written[0].folder, ", ".join(told) or "nothing new")
     if report["rows"]["quarantined"]:
         _say("quarantine", f"{report['rows']['quarantined']:,} records could not be read")
     for notice in report["notices"]:
         _say("notice", notice)
-    if report["transactions"]["file"]:
-        _say("written to", str(output / report["transactions"]["file"]))
+    for kind in written:
+        if report[kind.folder]["file"]:
+            _say("written to", str(output / report[kind.folder]["file"]))
     _say("results", str(output / report["run_id"]))
     if report["state"] == "stopped":
-        _say("next", f"nightscreen transactions pull --run {report['run_id']} --output {output}")
+        command = f"nightscreen {written[0].folder} pull"
+        _say("next", f"{command} --run {report['run_id']} --output {output}")
 
 
 def _say(label: str, text: str) -> None:

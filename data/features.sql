@@ -10,7 +10,8 @@
 --                 reference and text and source (numbers that stand for them; source is who paid or was
 --                 paid), rule and category (data/narrations.toml; category is '' where no rule applies),
 --                 own_name (the other side bears the customer's own name or account)
---   accounts      customer_id, account, balance: linked accounts, where they were pulled
+--   accounts      customer_id, account, balance, balance_at (when it was so, Lagos): linked accounts in
+--                 naira, where they were pulled
 --   thresholds    one row, the numbers of [thresholds] in data/narrations.toml
 
 -- ---------------------------------------------------------------------------------------------
@@ -340,12 +341,23 @@ ASOF JOIN closings ON closings.customer_id = asked.customer_id
     AND closings.account = asked.account AND asked.day >= closings.day
 GROUP BY ALL;
 
--- tx_balance_current: of the linked accounts; where these were not pulled, after the newest transactions.
+-- tx_balance_current: of the linked accounts; after the newest transaction of an account where that is
+-- newer than the balance, and of all accounts where the linked ones were not pulled.
 CREATE VIEW tx_balance_current AS
-SELECT customer_id, coalesce(linked, newest)
-FROM (SELECT customer_id, arg_max(balance, day) AS newest FROM days GROUP BY customer_id)
-FULL JOIN (SELECT customer_id, sum(balance) AS linked FROM accounts GROUP BY customer_id)
-    USING (customer_id);
+WITH last_items AS (
+    SELECT customer_id, account, max(moment) AS moment, arg_max(balance, id) AS balance
+    FROM transactions WHERE balance IS NOT NULL GROUP BY customer_id, account
+), linked AS (
+    SELECT customer_id, sum(CASE
+        WHEN accounts.balance IS NULL OR moment > balance_at THEN last_items.balance
+        ELSE accounts.balance
+    END) AS balance
+    FROM accounts LEFT JOIN last_items USING (customer_id, account) GROUP BY customer_id
+), newest AS (
+    SELECT customer_id, arg_max(balance, day) AS balance FROM days GROUP BY customer_id
+)
+SELECT customer_id, coalesce(linked.balance, newest.balance)
+FROM newest FULL JOIN linked USING (customer_id);
 
 -- tx_balance_median: median day.
 CREATE VIEW tx_balance_median AS SELECT customer_id, median(balance) FROM days GROUP BY customer_id;

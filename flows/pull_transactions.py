@@ -1,4 +1,4 @@
-"""Pull the transactions of customers who consented: what is new, what changed, what is gone."""
+"""Pull what customers consented to: transactions, or linked accounts with their balances."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from prefect import flow
 from prefect.client.schemas.objects import State
 
-from nightscreen.schemas.pulls import PullTransactions
+from nightscreen.schemas.pulls import PullAccounts, PullTransactions
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.transactions.report import close_pull
 from nightscreen.steps.transactions.sync import begin_pull, open_pull_run
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 SHARDS_AT_ONCE = 3
 """Shards in flight at a time, so that the window never runs dry between two."""
 
-WORD = "transactions"
-"""Names the flow's runs and their progress."""
+TRANSACTIONS, ACCOUNTS = "transactions", "accounts"
+"""Name the flows' runs and their progress."""
 
 
 @flow(
     name="pull-transactions",
-    flow_run_name=named(WORD),
+    flow_run_name=named(TRANSACTIONS),
     persist_result=False,
     validate_parameters=True,
 )
@@ -42,13 +42,33 @@ async def pull_transactions(parameters: PullTransactions) -> dict[str, Any] | St
         UsageError: parameters or settings are wrong; nothing was asked.
         JournalError: the journal cannot be used.
     """
+    return await _pull(parameters, TRANSACTIONS)
+
+
+@flow(
+    name="pull-accounts",
+    flow_run_name=named(ACCOUNTS),
+    persist_result=False,
+    validate_parameters=True,
+)
+async def pull_accounts(parameters: PullAccounts) -> dict[str, Any] | State[Any]:
+    """Pull the linked accounts of every live grant, profiles where granted; return the report.
+
+    Raises:
+        UsageError: parameters or settings are wrong; nothing was asked.
+        JournalError: the journal cannot be used.
+    """
+    return await _pull(parameters, ACCOUNTS)
+
+
+async def _pull(parameters: PullTransactions, word: str) -> dict[str, Any] | State[Any]:
     with sanitize_errors():
         settings = read_settings()
         set_up_logs(settings.log_format)
         opening = partial(open_pull_run, parameters, settings)
-        async with opened_errand(parameters, opening, word=WORD) as run:
+        async with opened_errand(parameters, opening, word=word) as run:
             run.work = await asyncio.to_thread(begin_pull, run.run)
-            async with at_the_desk(run, _close), show_progress(run, WORD):
+            async with at_the_desk(run, _close), show_progress(run, word):
                 await _pull_all(run)
             report = await report_pull(run.run_id)
         return await ended(run, report)

@@ -1,4 +1,4 @@
-"""Pulls of transactions: what a run is asked, what became of a customer, what changed.
+"""Pulls of what customers consented to: what a run is asked, what became of whom, what changed.
 
 What does not belong here: reading records, comparing them, or keeping them (`steps/`, `storage/`).
 """
@@ -23,6 +23,42 @@ class PullTransactions(ApiRunParameters):
         description="Ids of grants, as `nightscreen consent list` shows them. Empty: every live "
         "grant with the scope transaction:list.",
     )
+
+
+class PullAccounts(PullTransactions):
+    """What the flow that pulls linked accounts is asked."""
+
+    grants: list[str] = Field(
+        [],
+        title="Grants",
+        description="Ids of grants, as `nightscreen consent list` shows them. Empty: every live "
+        "grant with the scope bank_account:list.",
+    )
+
+
+class RecordKind(StrEnum):
+    """What a record of a customer who consented is; the journal keeps the word."""
+
+    TRANSACTION = "transaction"
+    BANK_ACCOUNT = "bank_account"
+    PROFILE = "profile"
+
+    @property
+    def folder(self) -> str:
+        """Return the folder beside the runs' folders that holds its typed records alone."""
+        return _FOLDERS[self]
+
+    @property
+    def is_state(self) -> bool:
+        """Tell whether the records say how things stand, so that each pull writes all of them."""
+        return self is not RecordKind.TRANSACTION
+
+
+_FOLDERS = {
+    RecordKind.TRANSACTION: "transactions",
+    RecordKind.BANK_ACCOUNT: "accounts",
+    RecordKind.PROFILE: "profiles",
+}
 
 
 class PullOutcome(StrEnum):
@@ -59,11 +95,15 @@ FINAL = KEPT | {
 
 
 class TransactionChange(StrEnum):
-    """How a transaction differs from the last pull."""
+    """How a record differs from the last pull."""
 
     ADDED = "added"
     MODIFIED = "modified"
     REMOVED = "removed"
+
+
+UNCHANGED = "unchanged"
+"""The word of a record that stands as it did, where a pull writes all there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +163,15 @@ class Pulled:
     """How one customer stands in one pull, as the journal keeps it.
 
     Attributes:
-        summary: counts, codes and names of fields; nothing personal.
+        kind: what was pulled first of all.
+        summary: counts, codes and names of fields; nothing personal. Under `beside` stand those of
+            the other kinds that were pulled with it.
     """
 
     run_id: str
     customer: bytes
     grant_id: str
+    kind: RecordKind = RecordKind.TRANSACTION
     outcome: PullOutcome = PullOutcome.DUE
     standing: int = 0
     answered_at: int | None = None

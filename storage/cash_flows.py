@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from nightscreen.storage.journal import Journal
 
+_SCOPES = "scopes"
+_ALONE = ("transaction:list",)
+"""What figures rest on that were kept before accounts were pulled."""
 _BLOCK = 500
 _flows, _grants = cash_flows.c, consent_grants.c
 
@@ -39,12 +42,14 @@ class Figures(NamedTuple):
     Attributes:
         checked_at: when the service answered, microseconds.
         values: by column of `FEATURES`.
+        scopes: what the consent must cover that they rest on.
     """
 
     customer: bytes
     run_id: str
     checked_at: int
     values: dict[str, Any]
+    scopes: tuple[str, ...]
 
     def document(self) -> dict[str, Any]:
         """Return the figures as JSON can hold them: amounts and dates are text."""
@@ -68,7 +73,7 @@ class CashFlows:
                 "run_id": run_id,
                 "checked_at": each.checked_at,
                 "sealed": self._journal.sealer.seal(
-                    json.dumps(each.document()).encode(),
+                    json.dumps({**each.document(), _SCOPES: each.scopes}).encode(),
                     flow_context(each.customer, run_id),
                 ),
             }
@@ -88,12 +93,11 @@ class CashFlows:
         with reading(self._journal.engine) as connection:
             return connection.execute(select(_flows.flow_id).limit(1)).first() is not None
 
-    def live(self, customers: Sequence[bytes], scope: str, since: int) -> dict[bytes, Figures]:
-        """Return the newest figures of customers whose consent is alive.
+    def live(self, customers: Sequence[bytes], since: int) -> dict[bytes, Figures]:
+        """Return the newest figures of customers whose consent covers all that they rest on.
 
         Args:
             customers: their pseudonyms.
-            scope: what the consent must cover.
             since: figures that were checked before this instant, microseconds, are too old.
         """
         found: dict[bytes, Figures] = {}
@@ -107,12 +111,15 @@ class CashFlows:
                     _flows.checked_at >= since,
                     _grants.state == GrantState.LIVE.value,
                 )
-                .order_by(_flows.checked_at)
+                .order_by(_flows.checked_at.desc(), _flows.flow_id.desc())
             )
             with reading(self._journal.engine) as connection:
                 rows = connection.execute(query).all()
-            newest = {bytes(row.customer): row for row in rows if scope in row.scopes.split()}
-            found |= {customer: self._figures(row) for customer, row in newest.items()}
+            for row in rows:
+                if bytes(row.customer) not in found:
+                    figures = self._figures(row)
+                    if set(figures.scopes) <= set(row.scopes.split()):
+                        found[figures.customer] = figures
         return found
 
     def of_customer(self, customer: bytes) -> list[Figures]:
@@ -127,7 +134,9 @@ class CashFlows:
         context = flow_context(customer, row.run_id)
         document = json.loads(self._journal.sealer.open(bytes(row.sealed), context))
         values = {name: _value(document.get(name), kind) for name, kind in FEATURES.items()}
-        return Figures(customer, row.run_id, row.checked_at, values)
+        return Figures(
+            customer, row.run_id, row.checked_at, values, tuple(document.get(_SCOPES, _ALONE))
+        )
 
 
 def _value(text: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - what the column holds

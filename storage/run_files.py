@@ -29,6 +29,7 @@ from openpyxl.styles import Font
 from openpyxl.utils.cell import get_column_letter
 from openpyxl.worksheet.datavalidation import DataValidation
 
+from nightscreen.schemas.pulls import RecordKind
 from nightscreen.storage.decision_files import column_of
 from nightscreen.storage.files import atomic_write, write_private
 from nightscreen.storage.headings import HEADER_SEARCH_ROWS
@@ -230,9 +231,13 @@ def read_columns(file: Path, columns: Sequence[str]) -> pa.Table:
 
 
 def typed_parts(run: RunRecord) -> list[Path]:
-    """Return the typed transactions that a pull wrote, beside its folder."""
+    """Return the typed records that a pull wrote, beside its folder."""
     folder = Path(run.folder)
-    return sorted(folder.parent.glob(f"transactions/pulled_on=*/{folder.name}.parquet"))
+    return sorted(
+        part
+        for kind in RecordKind
+        for part in folder.parent.glob(f"{kind.folder}/pulled_on=*/{folder.name}.parquet")
+    )
 
 
 def records(file: Path) -> Iterator[tuple[list[str], str]]:

@@ -1,4 +1,4 @@
-"""Transactions in the journal: every version of every record, sealed, and how each pull went.
+"""What consent brought, in the journal: every version of every record, sealed, and each pull's end.
 
 One transaction of the database keeps what a pull brought of one customer, so that a crash leaves
 all of it or nothing. What differs from the last pull is judged in
@@ -8,12 +8,19 @@ all of it or nothing. What differs from the last pull is judged in
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
-from nightscreen.schemas.pulls import KEPT, Known, Pulled, PullOutcome, TransactionChange
+from nightscreen.schemas.pulls import (
+    KEPT,
+    Known,
+    Pulled,
+    PullOutcome,
+    RecordKind,
+    TransactionChange,
+)
 from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.grant_seals import record_context
 from nightscreen.storage.journal.grant_tables import transaction_pulls, transaction_records
@@ -44,6 +51,7 @@ class Version(NamedTuple):
     changed: list[str]
     ended_at: int | None
     ended_as: str | None
+    kind: RecordKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +59,14 @@ class Comparing:
     """How a list is held against what is kept, inside the transaction that keeps it.
 
     Attributes:
+        kind: what the list holds.
+        summary: what is noted of the answer itself.
         difference: given what is known, and whether the pull before held removals back.
         changed: names of the fields in which two versions differ.
     """
 
+    kind: RecordKind
+    summary: dict[str, Any]
     difference: Callable[[list[Known], bool], Difference]
     changed: Callable[[bytes, bytes], list[str]]
 
@@ -72,7 +84,12 @@ class Transactions:
 
     # --- pulls ---
 
-    def begin(self, run_id: str, due: Iterable[tuple[bytes, str]]) -> None:
+    def begin(
+        self,
+        run_id: str,
+        due: Iterable[tuple[bytes, str]],
+        kind: RecordKind = RecordKind.TRANSACTION,
+    ) -> None:
         """Write down which customers, each with a grant, a new run is to pull."""
         rows = [
             {
@@ -82,6 +99,7 @@ class Transactions:
                 "outcome": PullOutcome.DUE.value,
                 "standing": 0,
                 "summary": "{}",
+                "kind": kind.value,
             }
             for customer, grant_id in due
         ]
@@ -116,22 +134,30 @@ class Transactions:
 
     # --- records ---
 
-    def keep(self, pulled: Pulled, comparing: Comparing) -> Pulled:
-        """Keep what a list says beside what is known; return how the customer stands then.
+    def keep(self, pulled: Pulled, lists: Sequence[Comparing]) -> Pulled:
+        """Keep what lists say beside what is known; return how the customer stands then.
 
-        A later answer that another run has kept meanwhile stays: then nothing is kept.
+        The first is of the pull's own kind and decides the outcome. A later answer that another
+        run has kept meanwhile stays: then nothing is kept.
         """
         with writing(self._journal.engine) as connection:
             last = self._last(connection, pulled)
             if last is not None and (last.answered_at or 0) > (pulled.answered_at or 0):
-                done = _as(pulled, PullOutcome.SUPERSEDED)
+                done = replace(pulled, outcome=PullOutcome.SUPERSEDED)
                 self._settle(connection, done)
                 return done
             confirms = last is not None and last.outcome is PullOutcome.SUSPICIOUS_SHORT
-            difference = comparing.difference(_known(connection, pulled.customer), confirms)
-            self._write(connection, pulled, difference, comparing.changed)
-            outcome = PullOutcome.SUSPICIOUS_SHORT if difference.held else PullOutcome.PULLED
-            done = _as(pulled, outcome, **_counts(difference))
+            summaries: dict[RecordKind, dict[str, Any]] = {}
+            for each in lists:
+                known = _known(connection, pulled.customer, each.kind)
+                difference = each.difference(known, confirms)
+                self._write(connection, pulled, each, difference)
+                summaries[each.kind] = {**each.summary, **_counts(difference)}
+            own = summaries.pop(pulled.kind)
+            beside = {**pulled.summary.get("beside", {}), **summaries}
+            summary = {**own, "beside": beside} if beside else own
+            outcome = PullOutcome.SUSPICIOUS_SHORT if own["held"] else PullOutcome.PULLED
+            done = replace(pulled, outcome=outcome, summary=summary)
             self._settle(connection, done)
             return done
 
@@ -141,6 +167,7 @@ class Transactions:
             select(transaction_pulls)
             .where(
                 _pulls.customer == pulled.customer,
+                _pulls.kind == pulled.kind.value,
                 _pulls.run_id != pulled.run_id,
                 _pulls.outcome.in_([each.value for each in KEPT]),
             )
@@ -154,15 +181,16 @@ class Transactions:
         self,
         connection: Connection,
         pulled: Pulled,
+        comparing: Comparing,
         difference: Difference,
-        changed: Callable[[bytes, bytes], list[str]],
     ) -> None:
-        now = self._journal.clock()
-        new = [self._row(pulled, each, TransactionChange.ADDED, now) for each in difference.added]
+        now, kind = self._journal.clock(), comparing.kind
+        added = TransactionChange.ADDED
+        new = [self._row(pulled, kind, each, added, now) for each in difference.added]
         old = self._opened(connection, [known.record_id for known, _ in difference.modified])
         for known, each in difference.modified:
-            names = changed(old[known.record_id], each.raw)
-            row = self._row(pulled, each, TransactionChange.MODIFIED, now)
+            names = comparing.changed(old[known.record_id], each.raw)
+            row = self._row(pulled, kind, each, TransactionChange.MODIFIED, now)
             new.append({**row, "changed": json.dumps(names)})
         ended = {
             TransactionChange.MODIFIED: [known.record_id for known, _ in difference.modified],
@@ -177,7 +205,7 @@ class Transactions:
             connection.execute(insert(transaction_records), new[start : start + _BLOCK])
 
     def _row(
-        self, pulled: Pulled, each: Answered, how: TransactionChange, now: int
+        self, pulled: Pulled, kind: RecordKind, each: Answered, how: TransactionChange, now: int
     ) -> dict[str, Any]:
         context = record_context(pulled.customer, each.key)
         return {
@@ -190,6 +218,7 @@ class Transactions:
             "run_id": pulled.run_id,
             "told_as": how.value,
             "changed": None,
+            "kind": kind.value,
             "sealed": self._journal.sealer.seal(each.raw, context),
         }
 
@@ -204,9 +233,10 @@ class Transactions:
                 found[id_] = self._journal.sealer.open(bytes(sealed), context)
         return found
 
-    def brought(self, run_id: str) -> Iterator[list[Version]]:
-        """Yield in blocks the versions that a run brought, as they were kept."""
-        yield from self._blocks(_records.run_id == run_id)
+    def brought(self, run_id: str, kind: RecordKind | None = None) -> Iterator[list[Version]]:
+        """Yield in blocks the versions that a run brought, as they were kept; or of one kind."""
+        which = _records.run_id == run_id
+        yield from self._blocks(which if kind is None else which & (_records.kind == kind.value))
 
     def removed(self, run_id: str) -> Iterator[list[Version]]:
         """Yield in blocks the records that a run found to be gone."""
@@ -219,10 +249,23 @@ class Transactions:
         """Yield in blocks every version that is kept of a customer."""
         yield from self._blocks(_records.customer == customer)
 
-    def current(self, customer: bytes) -> Iterator[Version]:
+    def current(
+        self, customer: bytes, kind: RecordKind = RecordKind.TRANSACTION
+    ) -> Iterator[Version]:
         """Yield a customer's records as they stand now, in the order in which they were kept."""
-        for block in self._blocks((_records.customer == customer) & _records.ended_at.is_(None)):
+        stands = (_records.customer == customer) & _records.ended_at.is_(None)
+        for block in self._blocks(stands & (_records.kind == kind.value)):
             yield from block
+
+    def answered_at(self, customer: bytes, kind: RecordKind = RecordKind.TRANSACTION) -> int | None:
+        """Return when the newest list of a customer that was kept was answered."""
+        query = select(func.max(_pulls.answered_at)).where(
+            _pulls.customer == customer,
+            _pulls.kind == kind.value,
+            _pulls.outcome.in_([each.value for each in KEPT]),
+        )
+        with reading(self._journal.engine) as connection:
+            return connection.execute(query).scalar()
 
     def pulls_of(self, customer: bytes) -> list[Pulled]:
         """Return how every pull of a customer went, oldest first."""
@@ -260,13 +303,14 @@ class Transactions:
             changed=json.loads(row.changed) if row.changed else [],
             ended_at=row.ended_at,
             ended_as=row.ended_as,
+            kind=RecordKind(row.kind),
         )
 
 
-def _known(connection: Connection, customer: bytes) -> list[Known]:
+def _known(connection: Connection, customer: bytes, kind: RecordKind) -> list[Known]:
     query = select(
         _records.record_id, _records.record_key, _records.content, _records.occurred_at
-    ).where(_records.customer == customer, _records.ended_at.is_(None))
+    ).where(_records.customer == customer, _records.ended_at.is_(None), _records.kind == kind.value)
     rows = connection.execute(query).all()
     return [Known(id_, bytes(key), bytes(content), at) for id_, key, content, at in rows]
 
@@ -281,23 +325,12 @@ def _counts(difference: Difference) -> dict[str, int]:
     }
 
 
-def _as(pulled: Pulled, outcome: PullOutcome, **more: int) -> Pulled:
-    return Pulled(
-        run_id=pulled.run_id,
-        customer=pulled.customer,
-        grant_id=pulled.grant_id,
-        outcome=outcome,
-        standing=pulled.standing,
-        answered_at=pulled.answered_at,
-        summary={**pulled.summary, **more},
-    )
-
-
 def _pulled(row: Row[Any]) -> Pulled:
     return Pulled(
         run_id=row.run_id,
         customer=bytes(row.customer),
         grant_id=row.grant_id,
+        kind=RecordKind(row.kind),
         outcome=PullOutcome(row.outcome),
         standing=row.standing,
         answered_at=row.answered_at,

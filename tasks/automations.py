@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
 
 FLOWS = (
-    *("screen-batch", "pull-transactions", "request-bvns", "confirm-bvns"),
+    *("screen-batch", "pull-transactions", "pull-accounts", "request-bvns", "confirm-bvns"),
     *("offer-loans", "track-loans"),
 )
 """Flows whose runs must begin in time, and are marked as dead with their process."""

@@ -51,12 +51,12 @@ async def pull_customers(run_id: str, shard: int) -> dict[str, int]:
 @task(name="report pull", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
 async def report_pull(run_id: str) -> dict[str, Any]:
-    """Write transactions, changes, quarantine, calls and report; return the report."""
+    """Write typed records, changes, quarantine, calls and report; return the report."""
     pull = pull_of(run_id)
     report = await asyncio.to_thread(close_pull, pull)
     changes = report["changes"]
     get_run_logger().info(
-        "run %s %s%s: %d customers pulled, %d transactions added, %d modified, %d removed; "
+        "run %s %s%s: %d customers pulled, %d records added, %d modified, %d removed; "
         "results in %s",
         run_id,
         report["state"],

@@ -29,13 +29,17 @@ if TYPE_CHECKING:
 
 _TITLES = {
     "pull_transactions": "Transactions of customers who consented",
+    "pull_accounts": "Accounts and balances of customers who consented",
     "request_bvns": "BVN consent: passwords asked for",
     "confirm_bvns": "BVN consent: passwords confirmed",
     "confirm_by_link": "BVN consent: a password typed on the page",
     "offer_loans": "Loan offers",
     "track_loans": "Loans followed",
 }
-_PARTS = ("customers", "states", "offers", "followed", "statuses", "changes", "transactions")
+_PARTS = (
+    *("customers", "states", "offers", "followed", "statuses", "changes"),
+    *("transactions", "accounts", "profiles"),
+)
 """Parts of a report that count what became of whom, in the order in which they are shown."""
 _PART_TITLES = {
     "customers": "Customers",
@@ -44,7 +48,9 @@ _PART_TITLES = {
     "followed": "Loans asked about",
     "statuses": "In the service's own words",
     "changes": "What is new",
-    "transactions": "Written",
+    "transactions": "Transactions written",
+    "accounts": "Accounts written",
+    "profiles": "Profiles written",
 }
 
 

@@ -1,4 +1,4 @@
-"""What is held of a customer who consented: grants, pulls, transactions, figures.
+"""What is held of a customer who consented: grants, pulls, records of the service, figures.
 
 Meant for the customer, so that their own data stand in clear; tokens are no data of theirs and are
 never shown. The other parts of what is held are `subject_access`'s.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.schemas.pulls import RecordKind
 from nightscreen.storage.cash_flows import CashFlows
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.transactions import Transactions
@@ -23,22 +24,25 @@ _UNTIL_ERASED = "while the consent stands, then as long as answers of the servic
 
 
 def consented_data(journal: Journal, customer_id: str) -> dict[str, list[dict[str, Any]]]:
-    """Return consents, pulls and transactions of a customer as JSON has them."""
+    """Return consents, pulls and records of a customer as JSON has them."""
     vault, store = Vault.of(journal), Transactions.of(journal)
     customer = vault.customer(customer_id)
+    records: dict[str, list[dict[str, Any]]] = {kind.folder: [] for kind in RecordKind}
+    for block in store.of_customer(customer):
+        for each in block:
+            records[each.kind.folder].append(_record(each))
     return {
         "consents": [_consent(each) for each in vault.history(customer_id)],
         "pulls": [
             {
                 "run_id": each.run_id,
+                "pulled": each.kind.folder,
                 "outcome": each.outcome.value,
                 "answered_at": instant_text(each.answered_at),
             }
             for each in store.pulls_of(customer)
         ],
-        "transactions": [
-            _transaction(each) for block in store.of_customer(customer) for each in block
-        ],
+        **records,
         "cash_flow": [
             {
                 "run_id": each.run_id,
@@ -64,7 +68,7 @@ def _consent(grant: Grant) -> dict[str, Any]:
     }
 
 
-def _transaction(version: Version) -> dict[str, Any]:
+def _record(version: Version) -> dict[str, Any]:
     return {
         "first_seen_at": instant_text(version.first_seen_at),
         "ended_at": instant_text(version.ended_at),

@@ -1,4 +1,4 @@
-"""Erasing from files that no list of customers leads to: calls, and typed transactions.
+"""Erasing from files that no list of customers leads to: calls, and typed records.
 
 Whose rows they are is found out in `erasing`; how a file is rewritten is in `storage/run_files.py`.
 """
@@ -53,7 +53,7 @@ def _entombed(rows: pa.Table, going: pa.ChunkedArray) -> pa.Table:
 
 
 def rewrite_typed(runs: Sequence[RunRecord], whom: Whom) -> Iterator[RunFiles]:
-    """Take the person out of the typed transactions of pulls; a part left empty goes."""
+    """Take the person out of the typed records of pulls; a part left empty goes."""
     for run in runs:
         for part in typed_parts(run):
             day = RunFiles.of(part.parent, ERASURE)

@@ -21,6 +21,8 @@ CHECKS = {
     "bvn_finish": "BVN confirmed",
     "aggregator_refresh": "Access renewed",
     "aggregator_transactions": "Transactions",
+    "aggregator_accounts": "Linked accounts",
+    "aggregator_profile": "Profile",
     "loan_products": "Loan products",
     "loan_start": "Loan offers",
     "loan_view": "Loans followed",

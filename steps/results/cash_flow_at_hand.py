@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nightscreen.client.aggregator import Scope
 from nightscreen.schemas.cashflow import AFFORDABLE, CHECKED_AT, TX_FIELDS
 from nightscreen.schemas.rows import INSTANT, REQUESTED, Flaw
 from nightscreen.steps.planning.consent import consent_column
@@ -56,7 +55,7 @@ class CashFlowAtHand:
             return no_cash_flow(rows.num_rows)
         places = self._customers(rows)
         flows = CashFlows(self._journal)
-        held = flows.live(list(places.values()), Scope.TRANSACTION_LIST, self.since)
+        held = flows.live(list(places.values()), self.since)
         requested = rows.select(REQUESTED).to_pylist()
         found: dict[str, list[Any]] = {name: [None] * rows.num_rows for name, _ in TX_FIELDS}
         for row, customer in places.items():

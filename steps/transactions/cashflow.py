@@ -50,14 +50,18 @@ ACCOUNTS: Final = pa.schema(
     [
         *(pa.field(name, pa.string()) for name in ("customer_id", "account", "name")),
         pa.field("balance", pa.decimal128(38, 6)),
+        pa.field("balance_at", INSTANT),
     ]
 )
+"""Linked accounts: whose, number, holder, what lies there and since when."""
 NO_ACCOUNTS: Final = ACCOUNTS.empty_table()
 
 _LAGOS: Final = "INTERVAL 1 HOUR"  # the whole year
 _PADDED: Final = (
     "' ' || trim(regexp_replace(upper(strip_accents({0})), '[^A-Z0-9]+', ' ', 'g')) || ' '"
 )
+NAIRA_WORDS: Final = ("NGN", "NAIRA", "")
+"""Words of `currency` that are naira."""
 _NOT_SETTLED: Final = (
     *("pending", "processing", "failed", "failure", "declined", "cancelled", "canceled"),
     *("rejected", "reversed", "error", "abandoned"),
@@ -184,12 +188,13 @@ class CashFlow:
                 (checked_at + {_LAGOS})::DATE AS as_of
             FROM raw_customers
             """  # noqa: S608
-        yield """
+        yield f"""
             CREATE TABLE accounts AS
             SELECT customer_id, coalesce(account, '') AS account,
-                try_cast(balance AS DECIMAL(18, 2)) AS balance
+                try_cast(balance AS DECIMAL(18, 2)) AS balance,
+                balance_at + {_LAGOS} AS balance_at
             FROM raw_accounts
-            """
+            """  # noqa: S608
         yield f"""
             CREATE TABLE owners AS
             SELECT customer_id,
@@ -219,7 +224,7 @@ class CashFlow:
             FROM (SELECT *, row_number() OVER () AS place FROM raw) AS raw
             JOIN raw_customers USING (customer_id)
             WHERE raw.transaction_date <= checked_at AND deleted_on IS NULL
-                AND coalesce(upper(trim(currency)), 'NGN') IN ('NGN', 'NAIRA', '')
+                AND coalesce(upper(trim(currency)), 'NGN') IN {NAIRA_WORDS}
                 AND coalesce(lower(trim(status)), '') NOT IN {_NOT_SETTLED}
                 AND raw.amount IS NOT NULL
             QUALIFY credit IS NOT NULL

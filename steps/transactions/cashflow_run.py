@@ -1,42 +1,56 @@
 """A pull's cash flow: transactions from the journal, figures into it and the run's folder.
 
-Whose consent is alive and whose list was kept has a row; nobody else. What the figures are is
+Whose consent is alive and whose list was kept has a row; nobody else. A pull of accounts works the
+figures out again, for the balance of today. What the figures are is
 `cashflow`'s.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from nightscreen.client.aggregator import Scope
 from nightscreen.schemas.cashflow import CASHFLOW_FILE, CASHFLOW_SCHEMA, FEATURES
-from nightscreen.schemas.pulls import KEPT, Pulled
-from nightscreen.steps.transactions.cashflow import CUSTOMERS, INPUT
+from nightscreen.schemas.pulls import KEPT, Pulled, RecordKind
+from nightscreen.steps.transactions.cashflow import ACCOUNTS, CUSTOMERS, INPUT, NAIRA_WORDS
 from nightscreen.steps.transactions.json_decode import parse_text
-from nightscreen.steps.transactions.transaction_fields import load_fields
+from nightscreen.steps.transactions.record_fields import load_fields
 from nightscreen.storage.cash_flows import CashFlows, Figures
 from nightscreen.storage.clock import instant_text, to_instant, to_micros
 from nightscreen.storage.transactions import Transactions
-from nightscreen.storage.vault import Vault
+from nightscreen.storage.vault import GrantState, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from nightscreen.steps.transactions.cashflow import CashFlow
+    from nightscreen.steps.transactions.record_fields import RecordFields
     from nightscreen.steps.transactions.sync import TransactionSync
-    from nightscreen.steps.transactions.transaction_fields import TransactionFields
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.transactions import Version
 
+_TRANSACTIONS, _ACCOUNTS = Scope.TRANSACTION_LIST, Scope.BANK_ACCOUNT_LIST
 BLOCK = 100_000
 """Transactions that are worked on at once: some 350 MB with the program's own."""
 
 
-def write_cash_flow(
-    pull: TransactionSync, pulls: Iterable[Pulled], ids: Mapping[bytes, str]
-) -> int:
+class _Due(NamedTuple):
+    """A customer whose figures are worked out.
+
+    Attributes:
+        checked_at: when the newest list of their transactions was answered, microseconds.
+        scopes: those of the consent that the figures rest on.
+    """
+
+    customer: bytes
+    customer_id: str
+    checked_at: int
+    scopes: tuple[str, ...]
+
+
+def write_cash_flow(pull: TransactionSync, pulls: Iterable[Pulled]) -> int:
     """Write `cashflow.parquet` and keep its rows in the journal; return how many there are.
 
     Raises:
@@ -44,40 +58,59 @@ def write_cash_flow(
         OutputError: the file cannot be written.
         JournalError: the journal cannot be used.
     """
-    due = [each for each in pulls if each.outcome in KEPT and each.customer in ids]
-    return pull.run.folder.write_parquet(CASHFLOW_FILE, CASHFLOW_SCHEMA, _tables(pull, due, ids))
+    tables = _tables(pull, _due(pull, pulls))
+    return pull.run.folder.write_parquet(CASHFLOW_FILE, CASHFLOW_SCHEMA, tables)
 
 
-def _tables(
-    pull: TransactionSync, due: Sequence[Pulled], ids: Mapping[bytes, str]
-) -> Iterator[pa.Table]:
-    customers: list[Pulled] = []
+def _due(pull: TransactionSync, pulls: Iterable[Pulled]) -> Iterator[_Due]:
+    grants = {each.customer: each for each in pull.vault.grants(GrantState.LIVE, _TRANSACTIONS)}
+    for each in pulls:
+        grant = grants.get(each.customer)
+        if grant is None or each.outcome not in KEPT:
+            continue
+        checked_at = each.answered_at
+        if pull.kind is not RecordKind.TRANSACTION:
+            checked_at = pull.store.answered_at(each.customer)
+        if checked_at is not None:
+            scopes = tuple(scope for scope in (_TRANSACTIONS, _ACCOUNTS) if grant.allows(scope))
+            yield _Due(each.customer, grant.customer_id, checked_at, scopes)
+
+
+def _tables(pull: TransactionSync, due: Iterable[_Due]) -> Iterator[pa.Table]:
+    types, account_types = load_fields(), load_fields(RecordKind.BANK_ACCOUNT)
+    customers: list[_Due] = []
     rows: list[dict[str, Any]] = []
+    accounts: list[dict[str, Any]] = []
     for each in due:
         customers.append(each)
-        rows += current_rows(pull.fields, pull.store.current(each.customer), ids[each.customer])
+        rows += current_rows(types, pull.store.current(each.customer), each.customer_id)
+        if _ACCOUNTS in each.scopes:
+            linked = pull.store.current(each.customer, RecordKind.BANK_ACCOUNT)
+            accounts += current_rows(account_types, linked, each.customer_id)
         if len(rows) >= BLOCK:
-            yield _kept(pull, customers, rows, ids)
-            customers, rows = [], []
+            yield _kept(pull, customers, rows, accounts)
+            customers, rows, accounts = [], [], []
     if customers:
-        yield _kept(pull, customers, rows, ids)
+        yield _kept(pull, customers, rows, accounts)
 
 
 def _kept(
     pull: TransactionSync,
-    customers: Sequence[Pulled],
+    customers: Sequence[_Due],
     rows: Sequence[Mapping[str, Any]],
-    ids: Mapping[bytes, str],
+    accounts: Sequence[Mapping[str, Any]],
 ) -> pa.Table:
     """Return the figures of some customers, and keep them."""
-    asked = customer_table((ids[each.customer], each.answered_at or 0) for each in customers)
-    table = pull.cash_flow.features(transaction_table(rows), asked)
+    asked = customer_table((each.customer_id, each.checked_at) for each in customers)
+    linked = account_table(accounts)
+    table = pull.cash_flow.features(transaction_table(rows), asked, linked)
     figures = [
         Figures(
             each.customer,
             pull.run.run_id,
             to_micros(row["tx_checked_at"]),
             {name: row[name] for name in FEATURES},
+            each.scopes,
         )
         for each, row in zip(customers, table.to_pylist(), strict=True)
     ]
@@ -94,10 +127,15 @@ def explain_cash_flow(
     words of a rule: whom somebody pays is not for the page.
     """
     customer = Vault.of(journal).customer(customer_id)
-    figures = CashFlows(journal).live([customer], Scope.TRANSACTION_LIST, 0).get(customer)
+    figures = CashFlows(journal).live([customer], 0).get(customer)
     if figures is None:
         return None
-    rows = current_rows(load_fields(), Transactions.of(journal).current(customer), customer_id)
+    store = Transactions.of(journal)
+    rows = current_rows(load_fields(), store.current(customer), customer_id)
+    accounts: list[dict[str, Any]] = []
+    if _ACCOUNTS in figures.scopes:
+        linked = store.current(customer, RecordKind.BANK_ACCOUNT)
+        accounts = current_rows(load_fields(RecordKind.BANK_ACCOUNT), linked, customer_id)
     asked = customer_table([(customer_id, figures.checked_at)])
     return {
         "run_id": figures.run_id,
@@ -113,7 +151,7 @@ def explain_cash_flow(
                 "naira": str(each.naira),
                 "last": each.last.isoformat(),
             }
-            for each in cash_flow.matches(transaction_table(rows), asked)
+            for each in cash_flow.matches(transaction_table(rows), asked, account_table(accounts))
         ],
     }
 
@@ -129,10 +167,29 @@ def transaction_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=INPUT)
 
 
+def account_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Return linked accounts, typed, as `CashFlow` takes them: those in naira that still stand."""
+    return pa.Table.from_pylist(
+        [
+            {
+                "customer_id": row["customer_id"],
+                "account": row.get("account_number"),
+                "name": row.get("account_name"),
+                "balance": row.get("balance"),
+                "balance_at": row.get("last_balance_time"),
+            }
+            for row in rows
+            if row.get("deleted_on") is None
+            and (row.get("currency") or "NGN").strip().upper() in NAIRA_WORDS
+        ],
+        schema=ACCOUNTS,
+    )
+
+
 def current_rows(
-    fields: TransactionFields, versions: Iterable[Version], customer_id: str
+    fields: RecordFields, versions: Iterable[Version], customer_id: str
 ) -> list[dict[str, Any]]:
-    """Return a customer's transactions as they stand now; what cannot be read is left out."""
+    """Return a customer's typed records as they stand now; what cannot be read is left out."""
     return [
         {**fields.view(parse_text(each.raw)).values, "customer_id": customer_id}
         for each in versions

@@ -1,4 +1,4 @@
-"""What a list of transactions says beside the last one: added, modified, removed. Pure.
+"""What a list of records says beside the last one: added, modified, removed. Pure.
 
 The service has no cursor: every pull brings the whole list, or as much of it as the service cares
 to send. A record is the same under its id, or under its content where it has none. A list that
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from nightscreen.schemas.pulls import Answered, Difference
+from nightscreen.schemas.pulls import Answered, Difference, RecordKind
 from nightscreen.steps.transactions.json_decode import json_text, parse_text
-from nightscreen.steps.transactions.transaction_fields import REPEATED_ID, TOO_DEEP, View
+from nightscreen.steps.transactions.record_fields import REPEATED_ID, TOO_DEEP, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from nightscreen.schemas.pulls import Known
-    from nightscreen.steps.transactions.transaction_fields import Drift, TransactionFields
+    from nightscreen.steps.transactions.record_fields import Drift, RecordFields
     from nightscreen.storage.sealing import Pseudonyms
 
 HELD_SHARE = 0.5
@@ -32,10 +32,11 @@ _DEEP = '{"nested": "beyond reason"}'
 
 def read_records(
     records: Sequence[object],
-    fields: TransactionFields,
+    fields: RecordFields,
     pseudonyms: Pseudonyms,
     customer: bytes,
     drift: Drift,
+    kind: RecordKind = RecordKind.TRANSACTION,
 ) -> tuple[list[Answered], int]:
     """Return each record of a list once, ready to be kept, and how many stood there again.
 
@@ -45,6 +46,7 @@ def read_records(
         pseudonyms: makes keys that tell nothing of a record.
         customer: the customer's pseudonym.
         drift: takes what differs from the known.
+        kind: what they are; equal ids of two kinds are two records.
     """
     whose = customer.hex()
     contents: Counter[bytes] = Counter()
@@ -53,7 +55,7 @@ def read_records(
     repeated = 0
     for place, record in enumerate(records):
         raw, ordered, too_deep = _texts(record)
-        content = pseudonyms.subject("transaction content", f"{whose}\x1f{ordered}")
+        content = pseudonyms.subject(f"{kind} content", f"{whose}\x1f{ordered}")
         id_ = None if too_deep else fields.id_of(record)
         contents[content] += 1
         if id_ is not None and contents[content] > 1:
@@ -63,14 +65,14 @@ def read_records(
         problem, column = view.problem, view.column
         if id_ is None:
             same = f"{whose}\x1f{ordered}\x1f{contents[content]}"
-            key = pseudonyms.subject("transaction without id", same)
+            key = pseudonyms.subject(f"{kind} without id", same)
         else:
             by_id[id_] += 1
             again = by_id[id_] > 1
             same = f"{whose}\x1f{id_}\x1f{ordered}" if again else f"{whose}\x1f{id_}"
-            key = pseudonyms.subject("transaction again" if again else "transaction", same)
+            key = pseudonyms.subject(f"{kind} again" if again else kind.value, same)
             if again:
-                problem, column = REPEATED_ID, "transaction_id"
+                problem, column = REPEATED_ID, fields.id_column
         whole = raw.encode()
         found[key] = Answered(key, content, whole, view.occurred_at, place, problem, column)
     return list(found.values()), repeated

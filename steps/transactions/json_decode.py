@@ -16,8 +16,13 @@ class NumberText(str):
     __slots__ = ()
 
 
-def read_list(body: bytes) -> RawRecords | None:
-    """Return the records of a list and where they lay; None where the body holds no list."""
+def read_list(body: bytes, *, only_lists: bool = True) -> RawRecords | None:
+    """Return the records of a list and where they lay; None where the body holds no list.
+
+    Args:
+        body: the answer as it came.
+        only_lists: one record alone, as of a profile, is no answer.
+    """
     try:
         document = json.loads(
             body, parse_float=NumberText, parse_int=NumberText, parse_constant=_refuse
@@ -26,7 +31,7 @@ def read_list(body: bytes) -> RawRecords | None:
         return None
     if isinstance(document, list):
         return RawRecords(tuple(document), "a bare list")
-    return find_records(document, only_lists=True) if isinstance(document, dict) else None
+    return find_records(document, only_lists=only_lists) if isinstance(document, dict) else None
 
 
 def _refuse(word: str) -> object:

@@ -1,4 +1,4 @@
-"""What a pull leaves behind: typed transactions, changes, quarantine, calls, report.
+"""What a pull leaves behind: typed records, changes, quarantine, calls, report.
 
 Everything here is made from the journal alone, so that a pull that was stopped or killed can be
 closed as honestly as one that went through. Records are read and compared elsewhere.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,31 +17,36 @@ import pyarrow.parquet as pq
 
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.schemas.pulls import Pulled, PullOutcome, TransactionChange
+from nightscreen.schemas.pulls import (
+    KEPT,
+    UNCHANGED,
+    Pulled,
+    PullOutcome,
+    RecordKind,
+    TransactionChange,
+)
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
 from nightscreen.steps.control import TEST_MODE
 from nightscreen.steps.report.call_log import write_call_sheet
 from nightscreen.steps.transactions.cashflow_run import write_cash_flow
 from nightscreen.steps.transactions.json_decode import parse_text
-from nightscreen.steps.transactions.sync import SCOPE, judge_refused
-from nightscreen.steps.transactions.transaction_fields import BEFORE, HINTS, Drift
+from nightscreen.steps.transactions.record_fields import BEFORE, HINTS, Drift
+from nightscreen.steps.transactions.sync import BESIDE, OPERATION_OF, judge_refused
 from nightscreen.storage.clock import LAGOS, to_instant
 from nightscreen.storage.files import atomic_write, make_private_folder
 from nightscreen.storage.outputs import QUARANTINE
 from nightscreen.storage.quarantine import escape_formula
-from nightscreen.storage.vault import GrantState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import date
+    from pathlib import Path
 
     from nightscreen.steps.report.call_log import CallLog
     from nightscreen.steps.transactions.sync import TransactionSync
     from nightscreen.storage.transactions import Version
 
-OUTPUT = "transactions"
-"""Folder beside the runs' folders that holds typed transactions and nothing else."""
 CHANGES = "changes.parquet"
 _WORD = pa.dictionary(pa.int32(), pa.string())
 CHANGES_SCHEMA = pa.schema(
@@ -55,12 +60,14 @@ CHANGES_SCHEMA = pa.schema(
         pa.field("records", pa.int32()),
     ]
 )
-"""One row for each transaction added, modified or removed, by pseudonyms; and one for each customer
+"""One row for each record added, modified or removed, by pseudonyms; and one for each customer
 whose list was suspiciously short, with how many removals wait."""
 _COLUMNS = ("customer_id", "record", "record_key", "column", "code", "hint")
+_BLOCK = 2000
+"""Records that are typed at once."""
 _LOOK_BACK = 10
 """Pulls whose drift is not told again in a notice."""
-_COUNTS = ("added", "modified", "removed", "held", "out_of_reach", "repeated")
+_COUNTS = ("added", "modified", "removed", "held", "out_of_reach")
 
 
 @dataclass(slots=True)
@@ -75,17 +82,29 @@ class _Totals:
     answered: int = 0
     unreadable: int = 0
 
+    repeated: Counter[RecordKind] = field(default_factory=Counter)
+    lost_beside: int = 0
+
     def take(self, pulled: Pulled) -> None:
         """Add one customer."""
-        told = pulled.summary
         self.outcomes[pulled.outcome] += 1
         self.standings[LookupStatus(pulled.standing)] += 1
-        self.counts.update({name: told[name] for name in _COUNTS if name in told})
-        self.answered += told.get("answered", 0)
-        self.unreadable += len(told.get("unreadable", ()))
-        if "shape" in told:
-            self.shapes[told["shape"]] += 1
-        self.drift.add(told.get("drift", {}))
+        for kind, summary in _summaries(pulled):
+            self.counts.update({name: summary[name] for name in _COUNTS if name in summary})
+            self.repeated[kind] += summary.get("repeated", 0)
+            self.answered += summary.get("answered", 0)
+            self.unreadable += len(summary.get("unreadable", ()))
+            self.lost_beside += kind is not pulled.kind and "outcome" in summary
+            if "shape" in summary:
+                self.shapes[summary["shape"]] += 1
+            self.drift.add(summary.get("drift", {}))
+
+
+def _summaries(pulled: Pulled) -> Iterator[tuple[RecordKind, Mapping[str, Any]]]:
+    """Yield what was noted of each kind that was pulled of a customer."""
+    yield pulled.kind, pulled.summary
+    for kind, summary in pulled.summary.get("beside", {}).items():
+        yield RecordKind(kind), summary
 
 
 def close_pull(pull: TransactionSync) -> dict[str, Any]:
@@ -103,10 +122,10 @@ def close_pull(pull: TransactionSync) -> dict[str, Any]:
     for each in pulls:
         totals.take(each)
     ids = _customer_ids(pull)
-    written = 0 if state == TEST_MODE else write_transactions(pull, ids)
+    written = dict.fromkeys(BESIDE[pull.kind], 0)
     if state != TEST_MODE:
-        live = {each.customer for each in pull.vault.grants(GrantState.LIVE, SCOPE)}
-        write_cash_flow(pull, pulls, {key: id_ for key, id_ in ids.items() if key in live})
+        written = {kind: write_typed(pull, kind, pulls, ids) for kind in written}
+        write_cash_flow(pull, pulls)
     write_changes(pull, pulls)
     write_quarantine(pull, pulls, ids)
     sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id))
@@ -121,9 +140,10 @@ def close_pull(pull: TransactionSync) -> dict[str, Any]:
     return finish(run, report)
 
 
-def _more(pull: TransactionSync, totals: _Totals, written: int) -> dict[str, Any]:
+def _more(
+    pull: TransactionSync, totals: _Totals, written: Mapping[RecordKind, int]
+) -> dict[str, Any]:
     counts = totals.counts
-    part = part_of(Path(pull.run.folder.path), pull.run.started_at)
     due = sum(totals.outcomes.values())
     return {
         "customers": {
@@ -136,13 +156,22 @@ def _more(pull: TransactionSync, totals: _Totals, written: int) -> dict[str, Any
             "held": counts["held"],
             "out_of_reach": counts["out_of_reach"],
         },
-        "transactions": {
-            "written": written,
-            "file": part.relative_to(part.parents[2]).as_posix() if written else None,
-            "repeated": counts["repeated"],
+        **{
+            kind.folder: {
+                "written": rows,
+                "file": _place(pull, kind) if rows else None,
+                "repeated": totals.repeated[kind],
+            }
+            for kind, rows in written.items()
         },
         "drift": _drift(totals),
     }
+
+
+def _place(pull: TransactionSync, kind: RecordKind) -> str:
+    """Return where a kind's typed records lie below the output folder."""
+    part = part_of(pull.run.folder.path, pull.run.started_at, kind)
+    return part.relative_to(part.parents[2]).as_posix()
 
 
 def _give_notices(pull: TransactionSync, totals: _Totals, lapsed: int) -> None:
@@ -158,6 +187,11 @@ def _give_notices(pull: TransactionSync, totals: _Totals, lapsed: int) -> None:
             f"suspicious: {short} customers' lists lack much of what was there; nothing is told as "
             "removed until the next pull confirms it"
         )
+    if totals.lost_beside:
+        notices.append(
+            f"{totals.lost_beside} customers' profiles were not answered; their accounts are kept, "
+            "and the next pull asks again"
+        )
     refused = totals.outcomes[PullOutcome.REFRESH_REFUSED]
     if refused:
         notices.append(
@@ -167,8 +201,8 @@ def _give_notices(pull: TransactionSync, totals: _Totals, lapsed: int) -> None:
     strange = _names(_drift(totals)) - _told_before(pull)
     if strange:
         notices.append(
-            f"the service's transactions have changed shape ({', '.join(sorted(strange)[:5])}): "
-            "see drift in the report, and data/transaction_fields.toml"
+            f"the service's records have changed shape ({', '.join(sorted(strange)[:5])}): "
+            f"see drift in the report, and data/{pull.kind}_fields.toml"
         )
 
 
@@ -188,7 +222,8 @@ def _names(drift: Mapping[str, Mapping[str, int]]) -> set[str]:
 def _told_before(pull: TransactionSync) -> set[str]:
     """Return what the last pulls that ended told of drift."""
     runs = pull.run.journal.runs.newest(batch=pull.run.batch, limit=_LOOK_BACK)
-    reports = (run.report for run in runs if run.run_id != pull.run.run_id)
+    others = (run for run in runs if run.run_id != pull.run.run_id)
+    reports = (run.report for run in others if run.flow == pull.run.flow)
     return {name for report in reports if report for name in _names(report.get("drift", {}))}
 
 
@@ -198,73 +233,79 @@ def _told_before(pull: TransactionSync) -> set[str]:
 def _checks(
     pull: TransactionSync, sheet: CallLog, totals: _Totals, *, test_mode: bool
 ) -> dict[str, dict[str, Any]]:
-    lists, refreshes = Operation.AGGREGATOR_TRANSACTIONS, Operation.AGGREGATOR_REFRESH
+    lists = OPERATION_OF[pull.kind]
     answers = {each.value: number for each, number in totals.outcomes.items() if number}
     found = {
         lists.value: operation_report(
             sheet, lists, totals.standings, answers=answers, test_mode=test_mode
         )
     }
-    ended = _refreshes(pull)
-    if ended:
-        found[refreshes.value] = operation_report(
-            sheet, refreshes, ended, answers={}, test_mode=test_mode
-        )
+    beside = [OPERATION_OF[kind] for kind in BESIDE[pull.kind] if kind is not pull.kind]
+    for operation in (*beside, Operation.AGGREGATOR_REFRESH):
+        ended = _endings(pull, operation)
+        if ended:
+            found[operation.value] = operation_report(
+                sheet, operation, ended, answers={}, test_mode=test_mode
+            )
     return found
 
 
-def _refreshes(pull: TransactionSync) -> Counter[LookupStatus]:
-    """Return how the run's refreshes ended: each is its calls up to the one that ended it."""
+def _endings(pull: TransactionSync, operation: Operation) -> Counter[LookupStatus]:
+    """Return how an operation's questions ended: each is its calls up to the one that ended it."""
     words = {
         "in_doubt": LookupStatus.IN_DOUBT,
         "failed": LookupStatus.FAILED,
         "pending": LookupStatus.WAITING,
     }
     ended: Counter[LookupStatus] = Counter()
-    operation = Operation.AGGREGATOR_REFRESH.value
     for rows in pull.run.journal.runs.calls(pull.run.run_id):
         for row in rows:
-            if row.check == operation and row.state == "answered":
+            if row.check == operation.value and row.state == "answered":
                 ended[LookupStatus.PAID if row.cost_micro else LookupStatus.FREE] += 1
     for (check, _), word in pull.run.journal.runs.unanswered(pull.run.run_id).items():
-        if check == operation:
+        if check == operation.value:
             ended[words[word]] += 1
     return ended
 
 
-# --- typed transactions ---
+# --- typed records ---
 
 
-def part_of(folder: Path, started_at: int) -> Path:
-    """Return where the typed transactions of a run lie: a part of their own, by day in Lagos."""
+def part_of(folder: Path, started_at: int, kind: RecordKind) -> Path:
+    """Return where the typed records of a run lie: a part of their own, by day in Lagos."""
     day: date = to_instant(started_at).astimezone(LAGOS).date()
-    return folder.parent / OUTPUT / f"pulled_on={day.isoformat()}" / f"{folder.name}.parquet"
+    return folder.parent / kind.folder / f"pulled_on={day.isoformat()}" / f"{folder.name}.parquet"
 
 
 def _customer_ids(pull: TransactionSync) -> dict[bytes, str]:
     return {each.customer: each.customer_id for each in pull.vault.grants()}
 
 
-def write_transactions(pull: TransactionSync, ids: Mapping[bytes, str]) -> int:
-    """Write the transactions that the run brought, added or modified; return how many.
+def write_typed(
+    pull: TransactionSync, kind: RecordKind, pulls: Iterable[Pulled], ids: Mapping[bytes, str]
+) -> int:
+    """Write typed records; return how many.
 
-    No file appears where there are none, and one of an earlier session of the run is replaced.
+    Of transactions those that the run brought, added or modified; of accounts and profiles all that
+    stand for the customers it pulled. No file appears where there are none, and one of an earlier
+    session of the run is replaced.
     """
-    path = part_of(pull.run.folder.path, pull.run.started_at)
-    tables = _typed(pull, ids)
+    path = part_of(pull.run.folder.path, pull.run.started_at, kind)
+    tables = _typed(pull, kind, pulls, ids)
     first = next(tables, None)
     if first is None:
         path.unlink(missing_ok=True)
         return 0
     make_private_folder(path.parents[1], ours=False)
     make_private_folder(path.parent)
-    words = [each.name for each in pull.fields.schema if pa.types.is_dictionary(each.type)]
+    schema = pull.fields[kind].schema
+    words = [each.name for each in schema if pa.types.is_dictionary(each.type)]
     rows = 0
     with (
         atomic_write(path) as partial,
         pq.ParquetWriter(
             partial,
-            pull.fields.schema,
+            schema,
             compression="zstd",
             compression_level=1,
             use_dictionary=words,
@@ -276,28 +317,41 @@ def write_transactions(pull: TransactionSync, ids: Mapping[bytes, str]) -> int:
     return rows
 
 
-def _typed(pull: TransactionSync, ids: Mapping[bytes, str]) -> Iterator[pa.Table]:
-    for block in pull.store.brought(pull.run.run_id):
+def _typed(
+    pull: TransactionSync, kind: RecordKind, pulls: Iterable[Pulled], ids: Mapping[bytes, str]
+) -> Iterator[pa.Table]:
+    blocks: Iterable[Iterable[Version]] = pull.store.brought(pull.run.run_id, kind)
+    if kind.is_state:
+        whose = [each.customer for each in pulls if each.outcome in KEPT and _has(each, kind)]
+        standing = chain.from_iterable(pull.store.current(each, kind) for each in whose)
+        blocks = iter(lambda: list(islice(standing, _BLOCK)), [])
+    for block in blocks:
         readable = [each for each in block if each.problem is None and each.customer in ids]
         if readable:
-            yield typed_table(pull, readable, ids)
+            yield _typed_table(pull, kind, readable, ids)
 
 
-def typed_table(
-    pull: TransactionSync, versions: Iterable[Version], ids: Mapping[bytes, str]
+def _has(pulled: Pulled, kind: RecordKind) -> bool:
+    """Tell whether a pull was answered with records of a kind."""
+    return any(each is kind and "answered" in noted for each, noted in _summaries(pulled))
+
+
+def _typed_table(
+    pull: TransactionSync, kind: RecordKind, versions: Iterable[Version], ids: Mapping[bytes, str]
 ) -> pa.Table:
-    """Return versions of transactions as a table of the typed schema."""
+    """Return versions of records as a table of the typed schema."""
+    fields, run_id = pull.fields[kind], pull.run.run_id
     rows = [
         {
-            **pull.fields.view(parse_text(each.raw)).values,
+            **fields.view(parse_text(each.raw)).values,
             BEFORE[0].name: ids[each.customer],
             BEFORE[1].name: each.key.hex(),
-            BEFORE[2].name: each.told_as,
+            BEFORE[2].name: each.told_as if each.run_id == run_id else UNCHANGED,
             BEFORE[3].name: to_instant(each.first_seen_at),
         }
         for each in versions
     ]
-    return pa.Table.from_pylist(rows, schema=pull.fields.schema)
+    return pa.Table.from_pylist(rows, schema=fields.schema)
 
 
 # --- changes and quarantine ---
@@ -359,9 +413,10 @@ def write_quarantine(
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(_COLUMNS)
         for each in pulls:
-            for place, key, code, column in each.summary.get("unreadable", ()):
-                customer = escape_formula(ids.get(each.customer, ""))
-                writer.writerow([customer, place, key, column, code, HINTS.get(code, "")])
-                rows += 1
+            customer = escape_formula(ids.get(each.customer, ""))
+            for _, summary in _summaries(each):
+                for place, key, code, column in summary.get("unreadable", ()):
+                    writer.writerow([customer, place, key, column, code, HINTS.get(code, "")])
+                    rows += 1
     pull.run.folder.rows[QUARANTINE] = rows
     return rows

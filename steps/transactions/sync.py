@@ -1,8 +1,9 @@
-"""Pulling transactions: which customers are due, and how one of them is asked about.
+"""Pulling what customers consented to: who is due, and how one of them is asked about.
 
-An access token is used until the service refuses it; then it is refreshed once, by one task of one
-process, and tried once more. What a list says beside the last one is `pull_comparison`'s, what is
-written of a run is `pull_report`'s, how calls are made is `errands`'.
+Transactions, or linked accounts with the profile beside them where that was granted. An access
+token is used until the service refuses it; then it is refreshed once, by one task of one process,
+and tried once more. What a list says beside the last one is `comparison`'s, what is written of a
+run is `report`'s, how calls are made is `api_runs`'.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 from asyncio import to_thread
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nightscreen.client import aggregator
 from nightscreen.client.classify import FailureReason
@@ -23,16 +24,18 @@ from nightscreen.schemas.pulls import (
     FINAL,
     Difference,
     Known,
+    PullAccounts,
     Pulled,
     PullOutcome,
     PullTransactions,
+    RecordKind,
 )
 from nightscreen.steps.api_runs.call_session import open_errand_run
 from nightscreen.steps.control import TOLERATED_FROM, StopReason
 from nightscreen.steps.transactions.cashflow import CashFlow
 from nightscreen.steps.transactions.comparison import changed_fields, compare, read_records
 from nightscreen.steps.transactions.json_decode import read_list
-from nightscreen.steps.transactions.transaction_fields import Drift, TransactionFields, load_fields
+from nightscreen.steps.transactions.record_fields import Drift, RecordFields, load_fields
 from nightscreen.storage.clock import DAY_MICROS, system_clock
 from nightscreen.storage.journal.grant_tables import BATCH
 from nightscreen.storage.transactions import Comparing, Transactions
@@ -42,14 +45,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nightscreen.client.wire import Request
+    from nightscreen.schemas.api_runs import ApiRunParameters
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
     from nightscreen.steps.calling.jobs import LookupTask
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.vault import Grant, Tokens
 
-FLOW = "pull_transactions"
-SCOPE = aggregator.Scope.TRANSACTION_LIST
+BESIDE: Final = {
+    RecordKind.TRANSACTION: (RecordKind.TRANSACTION,),
+    RecordKind.BANK_ACCOUNT: (RecordKind.BANK_ACCOUNT, RecordKind.PROFILE),
+}
+"""What each flow pulls. The first decides who is due; the others come beside it where granted."""
+OPERATION_OF: Final = {
+    RecordKind.TRANSACTION: Operation.AGGREGATOR_TRANSACTIONS,
+    RecordKind.BANK_ACCOUNT: Operation.AGGREGATOR_ACCOUNTS,
+    RecordKind.PROFILE: Operation.AGGREGATOR_PROFILE,
+}
 REFUSED = "the service refused to renew the access"
 """Why a grant lapsed, as `consent list` shows it."""
 _LEASE_POLL_S = 0.2
@@ -66,7 +78,8 @@ class TransactionSync:
 
     Attributes:
         run: the run.
-        fields: what is known of a transaction's fields.
+        kind: what is pulled first of all, and decides who is due.
+        fields: what is known of the fields of each kind that is pulled.
         due: who is still to be pulled, in shards by number.
         key_worked: a call under the API key was answered in this run, so that a refused refresh
             cannot be the key's fault.
@@ -75,14 +88,20 @@ class TransactionSync:
     """
 
     run: ApiRun
+    kind: RecordKind
     vault: Vault
     store: Transactions
-    fields: TransactionFields
+    fields: dict[RecordKind, RecordFields]
     cash_flow: CashFlow
     turns: asyncio.Semaphore
     due: list[list[Pulled]] = field(default_factory=list)
     key_worked: bool = False
     settled: dict[bytes, PullOutcome] = field(default_factory=dict)
+
+    @property
+    def scope(self) -> aggregator.Scope:
+        """Return the scope that whoever is due must have granted."""
+        return scope_of(self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +121,26 @@ def open_pull_run(
         UsageError: settings or parameters are wrong.
         JournalError: the journal cannot be used.
     """
+    kind = kind_of(parameters)
     return open_errand_run(
         parameters,
         settings,
-        flow=FLOW,
+        flow=f"pull_{kind.folder}",
         batch=BATCH,
-        operation=Operation.AGGREGATOR_TRANSACTIONS,
+        operation=OPERATION_OF[kind],
         clock=clock,
     )
+
+
+def kind_of(parameters: ApiRunParameters) -> RecordKind:
+    """Return what a pull with these parameters pulls first of all."""
+    accounts = isinstance(parameters, PullAccounts)
+    return RecordKind.BANK_ACCOUNT if accounts else RecordKind.TRANSACTION
+
+
+def scope_of(kind: RecordKind) -> aggregator.Scope:
+    """Return the scope under which a kind of record may be asked for."""
+    return aggregator.SCOPE_OF[OPERATION_OF[kind]]
 
 
 def begin_pull(run: ApiRun) -> TransactionSync:
@@ -121,18 +152,20 @@ def begin_pull(run: ApiRun) -> TransactionSync:
     """
     run.control.tolerated_failure_pct = 100.0  # a refused token is no failure: `_watch` judges
     turns = asyncio.Semaphore(_TURNS_A_CALL * run.settings.max_in_flight.aggregator)
+    kind = kind_of(run.parameters)
     pull = TransactionSync(
         run,
+        kind,
         Vault.of(run.journal),
         Transactions.of(run.journal),
-        load_fields(),
+        {each: load_fields(each) for each in BESIDE[kind]},
         CashFlow.of(run.settings),
         turns,
     )
     if run.is_new:
         wanted = run.parameters.grants if isinstance(run.parameters, PullTransactions) else []
-        chosen = _chosen(pull.vault, wanted)
-        pull.store.begin(run.run_id, ((each.customer, each.grant_id) for each in chosen))
+        chosen = _chosen(pull, wanted)
+        pull.store.begin(run.run_id, ((each.customer, each.grant_id) for each in chosen), kind)
     pulls = pull.store.pulls(run.run_id)
     left = [each for each in pulls if each.outcome not in FINAL]
     size = max(1, min(run.settings.shard_rows, -(-len(left) // _SHARDS)))
@@ -142,16 +175,16 @@ def begin_pull(run: ApiRun) -> TransactionSync:
     return pull
 
 
-def _chosen(vault: Vault, wanted: Sequence[str]) -> list[Grant]:
+def _chosen(pull: TransactionSync, wanted: Sequence[str]) -> list[Grant]:
     """Return the live grants with the scope, or those of them that were named."""
-    live = {each.grant_id: each for each in vault.grants(GrantState.LIVE, SCOPE)}
+    live = {each.grant_id: each for each in pull.vault.grants(GrantState.LIVE, pull.scope)}
     if not wanted:
         return list(live.values())
     missing = next((each for each in wanted if each not in live), None)
     if missing is not None:
         raise InputError(
-            f"there is no live grant {missing} with the scope {SCOPE}; see: nightscreen consent "
-            "list, and ask for consent with: nightscreen consent link"
+            f"there is no live grant {missing} with the scope {pull.scope}; see: nightscreen "
+            "consent list, and ask for consent with: nightscreen consent link"
         )
     return [live[each] for each in dict.fromkeys(wanted)]
 
@@ -231,25 +264,42 @@ class _Turn:
         if tokens is None:
             return await self._ended(PullEnd(PullOutcome.ENDED))
         self.due = replace(self.due, grant_id=grant.grant_id)
-        job = await self._list(grant, tokens)
-        if _refused(job):
-            fresh = await self._fresh(grant, tokens)
-            if isinstance(fresh, PullEnd):
-                return await self._ended(fresh)
-            if fresh is None:
-                return None
-            job = await self._list(grant, fresh)
+        jobs: dict[RecordKind, LookupTask] = {}
+        for kind in BESIDE[self.pull.kind]:
+            if not grant.allows(scope_of(kind)):
+                continue
+            job = await self._list(kind, grant, tokens)
             if _refused(job):
-                return await self._ended(PullEnd(PullOutcome.TOKEN_REFUSED, LookupStatus.FAILED))
-        return await self._keep(job)
+                fresh = await self._fresh(grant, tokens)
+                if isinstance(fresh, PullEnd):
+                    return await self._ended(fresh)
+                if fresh is None:
+                    return None
+                tokens = fresh
+                job = await self._list(kind, grant, tokens)
+                if _refused(job) and not jobs:
+                    refused = PullEnd(PullOutcome.TOKEN_REFUSED, LookupStatus.FAILED)
+                    return await self._ended(refused)
+            jobs[kind] = job
+            if job.standing not in {LookupStatus.PAID, LookupStatus.FREE}:
+                break
+        return await self._keep(jobs)
 
     def _live_grant(self) -> Grant | None:
         """Return the customer's live grant that has the scope: a newer consent may be there."""
-        return next(iter(self.pull.vault.live_of(self.due.customer, SCOPE)), None)
+        return next(iter(self.pull.vault.live_of(self.due.customer, self.pull.scope)), None)
 
-    async def _list(self, grant: Grant, tokens: Tokens) -> LookupTask:
-        request = within_scope(grant, aggregator.transactions(tokens.access_token))
-        return await self._call(grant, request)
+    async def _list(self, kind: RecordKind, grant: Grant, tokens: Tokens) -> LookupTask:
+        run, token = self.pull.run, tokens.access_token
+        if kind is RecordKind.TRANSACTION:
+            request = aggregator.transactions(token)
+        elif kind is RecordKind.BANK_ACCOUNT:
+            request = aggregator.bank_accounts(token, under=run.settings.aggregator_path)
+        else:
+            request = aggregator.profile(token, under=run.settings.aggregator_path)
+        if kind is not self.pull.kind:
+            run.control.progress[run.operation].wanted += 1
+        return await self._call(grant, within_scope(grant, request))
 
     async def _call(self, grant: Grant, request: Request) -> LookupTask:
         """Make a call in the customer's name, under their consent; the journal keeps no body."""
@@ -315,18 +365,34 @@ class _Turn:
         await to_thread(self.pull.store.settle, done)
         return done
 
-    async def _keep(self, job: LookupTask) -> Pulled | None:
-        """Keep the records of a list, or write down why there is none."""
-        if job.standing is LookupStatus.WAITING or job.reading is None:
+    async def _keep(self, jobs: dict[RecordKind, LookupTask]) -> Pulled | None:
+        """Keep the records that were answered, or write down why there are none.
+
+        What comes beside the first list never spoils it: how it failed stands in the summary.
+        """
+        if any(job.standing is LookupStatus.WAITING for job in jobs.values()):
             return None
-        if job.standing is LookupStatus.FAILED:
-            return await self._ended(PullEnd(PullOutcome.FAILED, job.standing))
-        if job.standing is LookupStatus.IN_DOUBT:
-            return await self._ended(PullEnd(PullOutcome.IN_DOUBT, job.standing))
-        answered_at, body = self.pull.run.clock(), job.reading.body
-        job.reading = None
-        due = replace(self.due, standing=int(job.standing), answered_at=answered_at)
-        return await to_thread(keep_list, self.pull, due, body)
+        answered_at = self.pull.run.clock()
+        bodies: dict[RecordKind, bytes] = {}
+        beside: dict[str, dict[str, str]] = {}
+        for kind, job in jobs.items():
+            if job.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
+                lost = job.standing is LookupStatus.IN_DOUBT
+                outcome = PullOutcome.IN_DOUBT if lost else PullOutcome.FAILED
+                if kind is self.pull.kind:
+                    return await self._ended(PullEnd(outcome, job.standing))
+                beside[kind] = {"outcome": outcome.value}
+            elif job.reading is None:
+                return None
+            else:
+                bodies[kind] = job.reading.body
+                job.reading = None
+        first = jobs[self.pull.kind]
+        summary = {"beside": beside} if beside else {}
+        due = replace(
+            self.due, standing=int(first.standing), answered_at=answered_at, summary=summary
+        )
+        return await to_thread(keep_lists, self.pull, due, bodies)
 
 
 def _refused(job: LookupTask) -> bool:
@@ -345,25 +411,47 @@ def _without_token(job: LookupTask) -> PullOutcome:
     return PullOutcome.REFRESH_REFUSED if refused else PullOutcome.FAILED
 
 
-def keep_list(pull: TransactionSync, due: Pulled, body: bytes) -> Pulled:
-    """Read a list, hold it against what is known, and keep what is new of it.
+def keep_lists(pull: TransactionSync, due: Pulled, bodies: dict[RecordKind, bytes]) -> Pulled:
+    """Read what was answered, hold it against what is known, and keep what is new of it.
 
     Args:
         pull: the pull.
-        due: the customer, with the instant of the answer.
-        body: the answer as it came.
+        due: the customer, with the instant of the answers.
+        bodies: the answers as they came, that of the pull's own kind first.
 
     Raises:
         JournalError: the journal cannot be written.
     """
-    lists = read_list(body)
+    found = []
+    for kind, body in bodies.items():
+        comparing = _compared(pull, due, kind, body)
+        if comparing is not None:
+            found.append(comparing)
+        elif kind is pull.kind:
+            failed = replace(due, outcome=PullOutcome.FAILED, standing=int(LookupStatus.FAILED))
+            pull.store.settle(failed)
+            return failed
+        else:
+            beside = {**due.summary.get("beside", {}), kind: {"outcome": PullOutcome.FAILED.value}}
+            due = replace(due, summary={"beside": beside})
+    return pull.store.keep(due, found)
+
+
+def _compared(
+    pull: TransactionSync, due: Pulled, kind: RecordKind, body: bytes
+) -> Comparing | None:
+    """Return how a body is held against what is known; None where it holds no records."""
+    lists = read_list(body, only_lists=kind is not RecordKind.PROFILE)
     if lists is None:
-        failed = replace(due, outcome=PullOutcome.FAILED, standing=int(LookupStatus.FAILED))
-        pull.store.settle(failed)
-        return failed
+        return None
     drift = Drift()
     records, repeated = read_records(
-        lists.records, pull.fields, pull.run.journal.pseudonyms, due.customer, drift
+        lists.records,
+        pull.fields[kind],
+        pull.run.journal.pseudonyms,
+        due.customer,
+        drift,
+        kind,
     )
     unreadable = [
         [each.place, each.key.hex(), each.problem, each.column] for each in records if each.problem
@@ -379,9 +467,11 @@ def keep_list(pull: TransactionSync, due: Pulled, body: bytes) -> Pulled:
     old_before = (due.answered_at or pull.run.clock()) - reread_days * DAY_MICROS
 
     def difference(known: list[Known], confirms: bool) -> Difference:
-        return compare(known, records, confirms=confirms, old_before=old_before)
+        # A state is short: one of two accounts gone is no sign of a list cut short, none left is.
+        sure = confirms or (kind.is_state and bool(records))
+        return compare(known, records, confirms=sure, old_before=old_before)
 
-    return pull.store.keep(replace(due, summary=summary), Comparing(difference, changed_fields))
+    return Comparing(kind, summary, difference, changed_fields)
 
 
 def judge_refused(pull: TransactionSync) -> int:
@@ -401,7 +491,7 @@ def judge_refused(pull: TransactionSync) -> int:
         pull.run.control.stop_run(StopReason.AUTH)
         return 0
     for each in refused:
-        for grant in pull.vault.live_of(each.customer, SCOPE):
+        for grant in pull.vault.live_of(each.customer, pull.scope):
             if grant.grant_id == each.grant_id:
                 pull.vault.lapse(grant, REFUSED)
         pull.store.settle(replace(each, outcome=PullOutcome.LAPSED))

@@ -16,10 +16,13 @@ from sqlalchemy import (
     LargeBinary,
     Table,
     Text,
+    inspect,
     or_,
     select,
+    text,
 )
 
+from nightscreen.schemas.pulls import RecordKind
 from nightscreen.storage.journal.tables import metadata
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
+_FIRST_KIND = RecordKind.TRANSACTION.value
+"""Kind of all that was kept before there were others."""
 _Id = BigInteger().with_variant(Integer(), "sqlite")
 
 consent_grants = Table(
@@ -80,6 +85,9 @@ transaction_records = Table(
     Column("ended_as", Text),  # modified, removed
     Column("ended_by", Text),  # the pull that told it
     Column("sealed", LargeBinary, nullable=False),  # the record as it came
+    Column(
+        "kind", Text, nullable=False, server_default=RecordKind.TRANSACTION.value
+    ),  # a RecordKind
     Index("transaction_records_by_customer", "customer", "ended_at"),
     Index("transaction_records_by_run", "run_id", "record_id"),
     Index("transaction_records_by_end", "ended_by", "record_id"),
@@ -96,6 +104,9 @@ transaction_pulls = Table(
     Column("answered_at", BigInteger),  # orders the answers about one customer
     Column("settled_at", BigInteger),
     Column("summary", Text, nullable=False),  # JSON: counts and names of fields, nothing else
+    Column(
+        "kind", Text, nullable=False, server_default=RecordKind.TRANSACTION.value
+    ),  # what was pulled first
     Index("transaction_pulls_by_customer", "customer", "answered_at"),
 )
 
@@ -125,8 +136,19 @@ def make_grant_tables(connection: Connection) -> None:
     metadata.create_all(connection, tables=list(GRANT_TABLES), checkfirst=True)
 
 
+def add_kinds(connection: Connection) -> None:
+    """Add the columns that tell accounts and profiles from transactions, where they lack."""
+    for table in (transaction_records, transaction_pulls):
+        there = {column["name"] for column in inspect(connection).get_columns(table.name)}
+        if "kind" not in there:
+            added = (
+                f"ALTER TABLE {table.name} ADD COLUMN kind TEXT DEFAULT '{_FIRST_KIND}' NOT NULL"
+            )
+            connection.execute(text(added))
+
+
 BATCH = "transactions"
-"""Batch name of pulls: who is erased in it, or in every one, loses consents and transactions."""
+"""Batch name of pulls: who is erased in it, or in every one, loses all that consent brought."""
 
 
 def grants_of_person(

@@ -19,7 +19,7 @@ from nightscreen.storage.journal.approvals import make_approvals
 from nightscreen.storage.journal.bvn_consents import make_bvn_tables
 from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES, add_marks, erasures
 from nightscreen.storage.journal.engine import reading, sqlite_file, writing
-from nightscreen.storage.journal.grant_tables import make_grant_tables
+from nightscreen.storage.journal.grant_tables import add_kinds, make_grant_tables
 from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.keyring import put_meta, read_meta
 from nightscreen.storage.journal.loan_offers import make_loan_tables
@@ -58,6 +58,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     (7, make_approvals),
     (8, make_grant_tables),  # cash_flows
     (9, make_records),
+    (10, add_kinds),
 )
 """The version each leads to, and the step; in order, without gaps, beginning with 2."""
 

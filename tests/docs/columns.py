@@ -10,6 +10,7 @@ from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.decisions import CHANGES, REVIEW_COLUMNS
 from nightscreen.schemas.enriched import enriched_schema
+from nightscreen.schemas.pulls import RecordKind
 from nightscreen.schemas.rows import KNOWN_COLUMNS, SourceColumn
 from nightscreen.schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, cash_flow_age, max_ages
 from nightscreen.steps.bvn.table import SCHEMA as BVN
@@ -17,7 +18,7 @@ from nightscreen.steps.loans.offer_report import OFFERS
 from nightscreen.steps.loans.tracking_report import LOANS
 from nightscreen.steps.report.call_log import CALLS
 from nightscreen.steps.results.decision_list import list_schema
-from nightscreen.steps.transactions.transaction_fields import load_fields
+from nightscreen.steps.transactions.record_fields import load_fields
 from tests.docs.pages import code, meaning, page, table
 
 if TYPE_CHECKING:
@@ -37,7 +38,10 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
         "offers": ("`offers.parquet` and `offers.csv`", OFFERS),
         "loans": ("`loans.parquet`", LOANS),
         "bvn": ("`bvn/part-*.parquet`", BVN),
-        "transactions": ("`transactions/pulled_on=DATE/*.parquet`", load_fields().schema),
+        **{
+            kind.folder: (f"`{kind.folder}/pulled_on=DATE/*.parquet`", load_fields(kind).schema)
+            for kind in RecordKind
+        },
         "cashflow": ("`cashflow.parquet`", CASHFLOW_SCHEMA),
     }
 
@@ -54,6 +58,8 @@ _NOTES = {
     "loans": "Customers' ids and references stand here in clear.",
     "bvn": "Identifiers stand here in clear, and only where consent counts at this moment.",
     "transactions": "Account numbers stand here in clear.",
+    "accounts": "Account numbers and names stand here in clear.",
+    "profiles": "Names and contacts stand here in clear.",
     "cashflow": "Customers' ids stand here in clear, accounts by their last four digits. How each "
     "figure is worked out is in [Cash flow](../cash-flow.md).",
 }

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 POOL = "nightscreen"
 BLOCK = "nightscreen-api-key"
-SCHEDULED = ("watch-inbox/inbox", "pull-transactions/transactions", "track-loans/loans")
+SCHEDULED = (
+    *("watch-inbox/inbox", "pull-transactions/transactions", "pull-accounts/accounts"),
+    "track-loans/loans",
+)
 """Deployments that would begin by themselves at some hour; the nightly one has its own tests."""
 PATIENCE_S = 120.0
 FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}

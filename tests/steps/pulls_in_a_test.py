@@ -18,7 +18,7 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import NO_WAIT
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.consented import TokenAnswer
-from nightscreen.schemas.pulls import PullOutcome, PullTransactions
+from nightscreen.schemas.pulls import PullAccounts, PullOutcome, PullTransactions
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.api_runs.call_session import open_desk
 from nightscreen.steps.control import StopReason
@@ -107,7 +107,11 @@ class Lender:
             evidence = {"channel": "test", "redirect_uri": CALLBACK}
             return vault.keep(customer, token, asked_scopes=scopes, evidence=evidence)
 
-    def open(self, **options: Any) -> TransactionSync:  # noqa: ANN401 - as PullTransactions has them
+    def open(
+        self,
+        model: type[PullTransactions] = PullTransactions,
+        **options: Any,  # noqa: ANN401 - as PullTransactions has them
+    ) -> TransactionSync:
         """Open a pull."""
         settings = read_settings(
             **{
@@ -118,12 +122,18 @@ class Lender:
                 **self.settings,
             }
         )
-        parameters = PullTransactions(output=str(self.folder / "out"), **options)
+        parameters = model(output=str(self.folder / "out"), **options)
         return begin_pull(open_pull_run(parameters, settings, clock=self.clock))
 
     def pull(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Pull and return the report."""
-        pull = self.open(**options)
+        return self._run(self.open(**options))
+
+    def pull_accounts(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Pull linked accounts and return the report."""
+        return self._run(self.open(PullAccounts, **options))
+
+    def _run(self, pull: TransactionSync) -> dict[str, Any]:
         try:
             asyncio.run(self.ask(pull))
             return close_pull(pull)
@@ -148,9 +158,9 @@ class Lender:
             store = Transactions.of(vault._journal)
             return list(store.of_customer(vault.customer(customer)))
 
-    def typed(self, run_id: str = "*") -> list[dict[str, Any]]:
-        """Return the typed transactions of a run, or of all runs in their order."""
-        paths = sorted((self.folder / "out" / "transactions").glob(f"*/{run_id}.parquet"))
+    def typed(self, run_id: str = "*", folder: str = "transactions") -> list[dict[str, Any]]:
+        """Return the typed records of a run, or of all runs in their order."""
+        paths = sorted((self.folder / "out" / folder).glob(f"*/{run_id}.parquet"))
         return [row for path in paths for row in pq.read_table(path).to_pylist()]
 
     def changes(self, run_id: str) -> list[dict[str, Any]]:

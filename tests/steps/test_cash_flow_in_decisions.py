@@ -56,7 +56,11 @@ def held(
         grant = vault.keep(customer_id, token, asked_scopes=scopes, evidence={})
         at = system_clock() - age_days * DAY_MICROS
         figures = Figures(
-            grant.customer, "pull-1", at, {**dict.fromkeys(FEATURES), **some, **values}
+            grant.customer,
+            "pull-1",
+            at,
+            {**dict.fromkeys(FEATURES), **some, **values},
+            ("transaction:list",),
         )
         CashFlows(journal).keep("pull-1", [figures])
 

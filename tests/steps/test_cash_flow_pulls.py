@@ -21,7 +21,7 @@ from nightscreen.steps.transactions.report import close_pull
 from nightscreen.storage.cash_flows import CashFlows
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.verify import verify_journal
-from tests.steps.pulls_in_a_test import LIST, Lender
+from tests.steps.pulls_in_a_test import Lender
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,11 +83,10 @@ def test_the_next_pull_follows_what_changed(lender: Lender) -> None:
     with lender.vault() as vault:
         kept = CashFlows(vault._journal).of_customer(vault.customer("C1"))
         assert [each.run_id for each in kept] == [second["run_id"], first["run_id"]]
-        live = CashFlows(vault._journal).live([vault.customer("C1")], LIST, 0)
+        live = CashFlows(vault._journal).live([vault.customer("C1")], 0)
         assert live[vault.customer("C1")].run_id == second["run_id"]
         late = kept[0].checked_at + 1
-        assert CashFlows(vault._journal).live([vault.customer("C1")], LIST, late) == {}
-        assert CashFlows(vault._journal).live([vault.customer("C1")], "profile:view", 0) == {}
+        assert CashFlows(vault._journal).live([vault.customer("C1")], late) == {}
 
 
 def test_a_new_consent_without_the_scope_shows_no_figures(lender: Lender) -> None:
@@ -95,7 +94,7 @@ def test_a_new_consent_without_the_scope_shows_no_figures(lender: Lender) -> Non
     lender.pull()
     lender.consent(["C1"], "profile:view")
     with lender.vault() as vault:
-        assert CashFlows(vault._journal).live([vault.customer("C1")], LIST, 0) == {}
+        assert CashFlows(vault._journal).live([vault.customer("C1")], 0) == {}
 
 
 def test_figures_are_the_customers_own_data(lender: Lender) -> None:

@@ -18,7 +18,7 @@ from nightscreen.steps.transactions.comparison import (
     read_records,
 )
 from nightscreen.steps.transactions.json_decode import json_text, parse_text, read_list
-from nightscreen.steps.transactions.transaction_fields import Drift, load_fields
+from nightscreen.steps.transactions.record_fields import Drift, load_fields
 from nightscreen.storage.sealing import Pseudonyms
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.steps.transactions.json_decode import parse_text
-from nightscreen.steps.transactions.transaction_fields import OTHER_NAME, Drift, load_fields
+from nightscreen.steps.transactions.record_fields import OTHER_NAME, Drift, load_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,12 +140,12 @@ def test_mistakes_in_the_table_are_named(tmp_path: Path, text: str, says: str) -
     path = tmp_path / "fields.toml"
     path.write_text(text)
     with pytest.raises(SettingsError, match=says):
-        load_fields(path)
+        load_fields(path=path)
 
 
 def test_renamed_field_is_read_once_its_name_is_added(tmp_path: Path) -> None:
     """The correction the guide speaks of: another name in the table."""
     path = tmp_path / "fields.toml"
     path.write_text("[[field]]\ncolumn = 'amount'\nkind = 'money'\nnames = ['amount', 'value']\n")
-    view = load_fields(path).view(parse_text(b'{"value": "7.25"}'))
+    view = load_fields(path=path).view(parse_text(b'{"value": "7.25"}'))
     assert view.values["amount"] == Decimal("7.25")

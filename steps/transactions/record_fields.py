@@ -1,8 +1,8 @@
-"""The typed view of a transaction: which fields are known, and what they become.
+"""The typed view of a transaction, an account or a profile: known fields and what they become.
 
-The fields stand in `data/transaction_fields.toml`, where a lender can correct a name. Nothing that
-a record holds is lost: what is not known, or cannot be read, stands in `extra`. What changed since
-the last pull is `pull_comparison`'s business.
+The fields stand in `data/transaction_fields.toml` and the like, where a lender can correct a name.
+Nothing that a record holds is lost: what is not known, or cannot be read, stands in `extra`. What
+changed since the last pull is `comparison`'s business.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nightscreen.schemas.answers import read_number
 from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.pulls import RecordKind
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.steps.transactions.json_decode import NumberText, json_text
 from nightscreen.storage.clock import to_micros
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from decimal import Decimal
 
-FIELDS = Path(__file__).parents[2] / "data" / "transaction_fields.toml"
+DATA = Path(__file__).parents[2] / "data"
 MONEY = pa.decimal128(38, 6)
 """Naira, or whatever `currency` says."""
 _MONEY_DIGITS, _MONEY_PLACES = 32, 6
@@ -41,6 +42,7 @@ HINTS: Final = {
     "money_unreadable": "the field holds no decimal number that six places can keep",
     "instant_unreadable": "the field holds no date and time that exists",
     "text_unreadable": "the field holds no text",
+    "words_unreadable": "the field holds no list of texts",
 }
 """What each code of a pull's quarantine means."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -55,13 +57,19 @@ class Kind(StrEnum):
     TEXT = "text"
     MONEY = "money"
     INSTANT = "instant"
+    WORDS = "words"
 
 
-_TYPES = {Kind.TEXT: pa.string(), Kind.MONEY: MONEY, Kind.INSTANT: INSTANT}
+_TYPES = {
+    Kind.TEXT: pa.string(),
+    Kind.MONEY: MONEY,
+    Kind.INSTANT: INSTANT,
+    Kind.WORDS: pa.list_(pa.string()),
+}
 
 
 class KnownField(BaseModel):
-    """One line of the table; the head of `data/transaction_fields.toml` explains each field."""
+    """One line of a table; the head of `data/transaction_fields.toml` explains each field."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -74,6 +82,8 @@ class KnownField(BaseModel):
 class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
+    id: str = "transaction_id"
+    time: str = "transaction_date"
     field: tuple[KnownField, ...]
 
 
@@ -130,18 +140,24 @@ class View:
     column: str = ""
 
 
-class TransactionFields:
-    """Reads records by one table of fields."""
+class RecordFields:
+    """Reads records by one table of fields.
 
-    def __init__(self, fields: tuple[KnownField, ...]) -> None:
-        self._fields = fields
+    Attributes:
+        schema: of the typed output.
+        id_column: the column by which a record is the same in every pull.
+    """
+
+    def __init__(self, table: _Table) -> None:
+        self._fields = fields = table.field
+        self.id_column = table.id
         self._known = {name for each in fields for name in each.names}
         self._objects = {name.partition(".")[0] for name in self._known if "." in name}
         self.schema = pa.schema(
             [*BEFORE, *(pa.field(each.column, _TYPES[each.kind]) for each in fields), EXTRA]
         )
-        self._id = next((each for each in fields if each.column == "transaction_id"), None)
-        self._when = next((each for each in fields if each.column == "transaction_date"), None)
+        self._id = next((each for each in fields if each.column == table.id), None)
+        self._time = table.time
 
     def id_of(self, record: object) -> str | None:
         """Return the id a record has, as text; None where it has none."""
@@ -174,17 +190,19 @@ class TransactionFields:
             del left[name]
         drift.new.update(name for name in left if name not in self._known)
         values[EXTRA.name] = json_text(left) if left else None
-        when = values.get("transaction_date")
+        when = values.get(self._time)
         return View(values, None if when is None else to_micros(when), problem, column)
 
 
-def load_fields(path: Path | None = None) -> TransactionFields:
-    """Return the fields of `data/transaction_fields.toml`, or of a file like it.
+def load_fields(
+    kind: RecordKind = RecordKind.TRANSACTION, path: Path | None = None
+) -> RecordFields:
+    """Return the fields of a kind of record, from `data/`, or those of a file.
 
     Raises:
         SettingsError: the file cannot be read, is no TOML, or has a mistake.
     """
-    path = path or FIELDS
+    path = path or DATA / f"{kind}_fields.toml"
     try:
         table = _Table.model_validate(tomllib.loads(path.read_text("utf-8")))
     except OSError as error:
@@ -199,7 +217,7 @@ def load_fields(path: Path | None = None) -> TransactionFields:
     twice = next((name for name in columns if columns.count(name) > 1), None)
     if twice is not None:
         raise SettingsError(f"{path.name}: the column {twice} stands there twice")
-    return TransactionFields(table.field)
+    return RecordFields(table)
 
 
 def _flat(record: dict[str, Any], objects: set[str]) -> dict[str, Any]:
@@ -253,4 +271,16 @@ def _instant(value: object) -> datetime | None:
         return None
 
 
-_READ: Final = {Kind.TEXT: _text, Kind.MONEY: _money, Kind.INSTANT: _instant}
+def _words(value: object) -> list[str] | None:
+    """Return a list of texts; one text alone is a list of it."""
+    given = value if isinstance(value, list) else [value]
+    texts = [_whole(str(each)) for each in given if isinstance(each, str)]
+    return texts if len(texts) == len(given) else None
+
+
+_READ: Final = {
+    Kind.TEXT: _text,
+    Kind.MONEY: _money,
+    Kind.INSTANT: _instant,
+    Kind.WORDS: _words,
+}

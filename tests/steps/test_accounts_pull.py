@@ -1,0 +1,163 @@
+"""Pulls of linked accounts: balances typed, profiles where granted, and figures made of them."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from nightscreen.sandbox.transactions import bank_accounts_of, profile_of
+from nightscreen.schemas.cashflow import CASHFLOW_FILE
+from nightscreen.steps.consents.access import consented_data
+from nightscreen.steps.privacy.erasure import Whom, erase, look
+from nightscreen.storage.cash_flows import CashFlows
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.verify import verify_journal
+from tests.steps.pulls_in_a_test import LIST, Lender, username
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ACCOUNTS, PROFILE = "bank_account:list", "profile:view"
+
+
+@pytest.fixture
+def lender(tmp_path: Path) -> Lender:
+    """A lender with nobody's consent yet."""
+    return Lender(tmp_path)
+
+
+def figures_of(lender: Lender, run_id: str) -> dict[str, dict[str, Any]]:
+    """Return a pull's figures by customer."""
+    rows = pq.read_table(lender.folder / "out" / run_id / CASHFLOW_FILE).to_pylist()
+    return {row["customer_id"]: row for row in rows}
+
+
+def live_run(lender: Lender, customer_id: str) -> str | None:
+    """Return which pull's figures may be shown of a customer."""
+    with lender.vault() as vault:
+        customer = vault.customer(customer_id)
+        found = CashFlows(vault._journal).live([customer], 0).get(customer)
+    return None if found is None else found.run_id
+
+
+def test_every_account_is_typed_with_balance_time_and_source(lender: Lender) -> None:
+    """Each linked account becomes a row, its money exact; the profile comes where granted."""
+    lender.consent(["C1"], ACCOUNTS)
+    lender.consent(["C2"], ACCOUNTS, PROFILE)
+    report = lender.pull_accounts()
+    assert report["state"] == "completed"
+    assert report["customers"]["pulled"] == 2
+    rows = lender.typed(report["run_id"], "accounts")
+    shown = {
+        (customer, one["account_number"]): one
+        for customer in ("C1", "C2")
+        for one in bank_accounts_of(username(customer))
+    }
+    assert {(row["customer_id"], row["account_number"]) for row in rows} == set(shown)
+    for row in rows:
+        one = shown[row["customer_id"], row["account_number"]]
+        assert row["balance"] == Decimal(str(one["balance"]))
+        assert row["data_source"] == one["data_source"]
+        assert row["last_balance_time"].isoformat()[:19] == str(one["last_balance_time"])[:19]
+        assert (row["change"], row["extra"]) == ("added", None)
+    assert report["accounts"]["written"] == len(rows)
+    (profile,) = lender.typed(report["run_id"], "profiles")
+    assert profile["customer_id"] == "C2"
+    assert profile["phone_number"] == profile_of(username("C2"))["phone_number"]
+    assert lender.count("C1", "refused_scopes") == 0
+
+
+def test_each_pull_writes_how_accounts_stand(lender: Lender) -> None:
+    """A pull that finds nothing new still shows the balances; one that does says so."""
+    lender.consent(["C1"], ACCOUNTS)
+    lender.pull_accounts()
+    again = lender.pull_accounts()
+    assert {row["change"] for row in lender.typed(again["run_id"], "accounts")} == {"unchanged"}
+    assert again["changes"]["modified"] == 0
+    lender.sandbox.day = 25
+    later = lender.pull_accounts()
+    rows = lender.typed(later["run_id"], "accounts")
+    assert later["changes"]["modified"] >= 1
+    shown = {one["account_number"]: one for one in bank_accounts_of(username("C1"), 25)}
+    assert {row["account_number"]: str(row["balance"]) for row in rows} == {
+        number: f"{Decimal(str(one['balance'])):.6f}" for number, one in shown.items()
+    }
+
+
+def test_current_balance_is_that_of_the_linked_accounts(lender: Lender) -> None:
+    """Figures take the balance from accounts pulled before, and are made anew when they come."""
+    lender.consent(["C1"], LIST, ACCOUNTS)
+    lender.consent(["C2"], LIST)
+    lender.pull()
+    accounts = lender.pull_accounts()
+    whole = sum(Decimal(str(one["balance"])) for one in bank_accounts_of(username("C1")))
+    assert {
+        name: row["tx_balance_current"]
+        for name, row in figures_of(lender, accounts["run_id"]).items()
+    } == {"C1": whole}
+    assert live_run(lender, "C1") == accounts["run_id"]
+    after = lender.pull()
+    assert figures_of(lender, after["run_id"])["C1"]["tx_balance_current"] == whole
+    assert live_run(lender, "C1") == after["run_id"]
+
+
+def test_figures_that_rest_on_accounts_need_their_scope(lender: Lender) -> None:
+    """A new consent without accounts hides the figures that saw them, until the next pull."""
+    lender.consent(["C1"], LIST, ACCOUNTS)
+    first = lender.pull()
+    lender.pull_accounts()
+    lender.consent(["C1"], LIST)
+    assert live_run(lender, "C1") is None
+    after = lender.pull()
+    assert live_run(lender, "C1") == after["run_id"] != first["run_id"]
+
+
+def test_where_the_operations_lie_is_a_setting(lender: Lender) -> None:
+    """The experimental paths follow NIGHTSCREEN_AGGREGATOR_PATH: a wrong one finds nothing."""
+    lender.consent(["C1"], ACCOUNTS)
+    lender.settings["aggregator_path"] = "/v2/elsewhere"
+    report = lender.pull_accounts()
+    assert report["customers"]["pulled"] == 0
+    lender.settings["aggregator_path"] = "/v2/aggregator"
+    assert lender.pull_accounts()["customers"]["pulled"] == 1
+
+
+def test_a_profile_that_fails_spoils_no_accounts(lender: Lender) -> None:
+    """A service that refuses the profile leaves the accounts kept, and a notice."""
+    lender.consent(["C1"], ACCOUNTS, PROFILE)
+    lender.sandbox.grants._grants[-1].scopes = (ACCOUNTS,)
+    report = lender.pull_accounts()
+    assert report["customers"]["pulled"] == 1
+    assert report["accounts"]["written"] >= 1
+    assert report["profiles"]["written"] == 0
+    assert any("profiles were not answered" in notice for notice in report["notices"])
+
+
+def test_only_who_granted_accounts_is_asked(lender: Lender) -> None:
+    """A consent to transactions alone is no consent to accounts."""
+    lender.consent(["C1"], LIST)
+    report = lender.pull_accounts()
+    assert report["customers"]["due"] == 0
+    assert lender.count("C1", "data_calls") == 0
+
+
+def test_accounts_are_the_customers_own_data(lender: Lender) -> None:
+    """Subject access shows accounts and profile; erasure takes them out of journal and files."""
+    lender.consent(["C1", "C2"], ACCOUNTS, PROFILE)
+    report = lender.pull_accounts()
+    with lender.vault() as vault:
+        journal = vault._journal
+        held = consented_data(journal, "C1")
+        json.dumps(held)
+        assert held["accounts"]
+        assert len(held["profiles"]) == 1
+        assert verify_journal(journal) == []
+        erase(journal, look(journal, Customers.of(journal), Whom(customer_id="C1")))
+        assert not any(consented_data(journal, "C1").values())
+    for folder in ("accounts", "profiles"):
+        rows = lender.typed(report["run_id"], folder)
+        assert {row["customer_id"] for row in rows} == {"C2"}
