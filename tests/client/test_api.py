@@ -18,7 +18,7 @@ from nightscreen.client.limits import timeouts_by_operation
 from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.client.transport import Departure, StripedTransport
 from nightscreen.schemas.answers import KarmaListing
-from nightscreen.schemas.checks import Check, IdentityKind, Lookup
+from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Operation
 from nightscreen.schemas.errors import SettingsError
 from tests.client.service_in_a_test import Wire, raw_service
 
@@ -220,6 +220,19 @@ async def test_pools_survive_a_storm_of_timeouts() -> None:
         client._timeouts_s = timeouts_by_operation(PATIENCE)
         readings = [await client.send(ASK) for _ in range(30)]
         assert {reading.verdict for reading in readings} == {ChargeStatus.ANSWERED}
+
+
+def test_slow_operations_are_waited_for_longer() -> None:
+    """A bank account may take 45 seconds, what looks into the BVN record 75, everything else 30."""
+    waits = timeouts_by_operation(None)
+    slow = {
+        Operation.BANK_ACCOUNT: 45.0,
+        Operation.SELFIE: 75.0,
+        Operation.BVN_START: 75.0,
+        Operation.BVN_FINISH: 75.0,
+    }
+    assert waits == {each: slow.get(each, 30.0) for each in Operation}
+    assert timeouts_by_operation({"selfie": 20.0}) == {**waits, Operation.SELFIE: 20.0}
 
 
 async def test_what_is_written_on_the_wire() -> None:

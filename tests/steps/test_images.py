@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.client.resolving import resolve_hosts
+from nightscreen.sandbox.test_identifiers import by_word
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.values.images import (
@@ -274,6 +275,16 @@ def test_a_bad_image_costs_only_the_selfie(tmp_path: Path) -> None:
     text = (night.folder / "problems.csv").read_text(encoding="utf-8")
     assert "inside.example" not in text
     assert "hush" not in text
+
+
+def test_a_person_without_a_bvn_record_costs_only_the_selfie(world: World) -> None:
+    """Where the service has no BVN record the selfie fails, and the row goes on with the rest."""
+    rows = [photographed(1, bvn=by_word("nobody").bvn), photographed(2)]
+    night = world.screen(rows, checks=["karma", "selfie"])
+    assert night.column("selfie_status")[0] == "failed"
+    assert night.column("selfie_status")[1] in {"match", "no_match", "unsure"}
+    assert set(night.column("karma_status")) <= {"clear", "listed"}
+    assert night.report["state"] == "completed"
 
 
 def test_hosts_are_looked_up_only_for_what_is_asked(tmp_path: Path) -> None:
