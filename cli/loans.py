@@ -133,7 +133,7 @@ def _offer(
     from nightscreen.steps.loans.offering import remembered
 
     parameters = remembered(parameters, settings)
-    read_source(Path(parameters.run_dir), include_stopped=parameters.include_stopped)
+    read_source(parameters)
     if again:
         from nightscreen.cli.journal_context import opened_journal
         from nightscreen.steps.loans.offer_links import ask_again

@@ -49,6 +49,8 @@ class OfferWord(StrEnum):
     NO_CONTACT = "no_contact"
     SUPERSEDED = "superseded"
     """A reviewer, or a later run, has decided otherwise since."""
+    NO_REQUEST = "no_request"
+    """The customer has asked for no loan, and unsolicited offers were not chosen."""
     CONTESTED = "contested"
     """The customer contests something: nothing is offered until it is answered."""
     PENDING = "pending"
@@ -193,6 +195,12 @@ class OfferLoans(ApiRunParameters):
         title="At most",
         description="Make no more new links than this.",
         ge=1,
+    )
+    unsolicited: bool = Field(
+        default=False,
+        title="Unsolicited offers",
+        description="Offer credit to customers of a portfolio run who asked for none. Unsolicited, "
+        "pre-approved credit is restricted: let counsel decide first.",
     )
     include_stopped: bool = Field(
         default=False,

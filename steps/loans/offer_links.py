@@ -8,7 +8,6 @@ in the first place is `offering`.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nightscreen.client.response_parser import parse_answer
@@ -89,12 +88,14 @@ def ask_again(journal: Journal, parameters: OfferLoans, customer_ids: Sequence[s
         InputError: a customer is none of the run's, has no such offer, or has an open one; told by
             its place among those given, since an id may be personal.
     """
-    source = read_source(Path(parameters.run_dir), include_stopped=parameters.include_stopped)
+    source = read_source(parameters)
     journal.calls.recover()
     bring_up_to_date(journal)
     found, _ = candidates(journal, source, parameters.decisions)
     known = {
-        each.customer_id: each.customer for each in found if not (each.superseded or each.contested)
+        each.customer_id: each.customer
+        for each in found
+        if not (each.superseded or each.contested or each.unrequested)
     }
     store = LoanOffers.of(journal)
     offers = store.newest(list(known.values()), parameters.product)

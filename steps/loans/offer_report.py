@@ -69,6 +69,7 @@ def close_offering(offering: Offering) -> dict[str, Any]:
             "run_id": offering.source.run_id,
             "batch": offering.source.batch,
             "decisions": list(offering.parameters.decisions),
+            "unsolicited": offering.parameters.unsolicited,
         },
         "product": _product(offering),
         "prefill": list(offering.parameters.prefill),

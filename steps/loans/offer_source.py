@@ -1,8 +1,9 @@
 """The screening run that offers rest on: its folder looked at, and its rows with their decisions.
 
-Only a finished run that may be published is taken. A row's decision is the newest one that holds:
-a review stands for the evidence it was given on, and a later run may have decided otherwise. What
-is offered to whom is `offering`.
+Only a finished run that may be published is taken, and of a portfolio run only rows that bear a
+request, unless unsolicited offers are chosen on purpose. A row's decision is the newest one that
+holds: a review stands for the evidence it was given on, and a later run may have decided otherwise.
+What is offered to whom is `offering`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
+from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.rows import REQUESTED
 from nightscreen.steps.control import COMPLETED, STOPPED, TEST_MODE
 from nightscreen.steps.report.anomaly_check import HELD, RELEASED
 from nightscreen.steps.results.customer_rows import customer_batches
@@ -31,9 +35,9 @@ from nightscreen.storage.outputs import MANIFEST, REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from nightscreen.schemas.decisions import KnownCustomer, Review
+    from nightscreen.schemas.offers import OfferLoans
     from nightscreen.steps.values.validators import Validated
     from nightscreen.storage.journal import Journal
 
@@ -47,6 +51,7 @@ _READ = (
     "email",
     "phone",
     "decision",
+    *REQUESTED,
 )
 
 
@@ -56,12 +61,15 @@ class OfferSource:
 
     Attributes:
         parts: its enriched rows, in order.
+        every_row: rows that bear no request are offered too: they are applications, or the lender
+            has chosen unsolicited offers.
     """
 
     folder: Path
     run_id: str
     batch: str
     parts: tuple[Path, ...]
+    every_row: bool
 
 
 @dataclass(slots=True)
@@ -72,6 +80,7 @@ class Candidate:
         decided_by: `policy` or `review`.
         superseded: the newest decision is another than the chosen ones.
         contested: the customer contests something, so that nothing is offered meanwhile.
+        unrequested: the customer asked for no loan, and unsolicited offers were not chosen.
     """
 
     customer: bytes
@@ -83,14 +92,17 @@ class Candidate:
     decided_by: str = "policy"
     superseded: bool = False
     contested: bool = False
+    unrequested: bool = False
 
 
-def read_source(folder: Path, *, include_stopped: bool) -> OfferSource:
-    """Look at a run's folder.
+def read_source(parameters: OfferLoans) -> OfferSource:
+    """Look at the folder of the run that is to be offered from.
 
     Raises:
-        InputError: it is no folder of a finished screening run, or must not be published.
+        InputError: it is no folder of a finished screening run, must not be published, or nobody in
+            it asked for a loan.
     """
+    folder = Path(parameters.run_dir)
     report = _document(folder / REPORT)
     if report is None:
         raise InputError(f"{folder} is no folder of a finished run: it has no {REPORT}")
@@ -111,10 +123,23 @@ def read_source(folder: Path, *, include_stopped: bool) -> OfferSource:
             f"run {run_id} is not finished: it has no {MANIFEST}; resume it with: "
             f"nightscreen screen --run {run_id}"
         )
-    _refuse_unpublishable(run_id, report, include_stopped=include_stopped)
-    return OfferSource(
-        folder, run_id, str(manifest["batch"]), tuple(_parts(folder, run_id, manifest))
-    )
+    _refuse_unpublishable(run_id, report, include_stopped=parameters.include_stopped)
+    parts = tuple(_parts(folder, run_id, manifest))
+    every_row = parameters.unsolicited or report.get("purpose") == Purpose.ORIGINATION.value
+    if not every_row and not any(map(_bears_request, parts)):
+        raise InputError(
+            f"run {run_id} is no run of applications (--purpose origination), and no row of it has "
+            f"a request ({', '.join(REQUESTED)}): credit that nobody asked for is restricted, see "
+            "docs/loans.md. Where counsel has agreed to it, say so with --unsolicited"
+        )
+    return OfferSource(folder, run_id, str(manifest["batch"]), parts, every_row)
+
+
+def _bears_request(part: Path) -> bool:
+    with pq.ParquetFile(part) as file:
+        there = [name for name in REQUESTED if name in file.schema_arrow.names]
+        batches = file.iter_batches(BLOCK_ROWS, columns=there) if there else ()
+        return any(column.null_count < len(column) for batch in batches for column in batch.columns)
 
 
 def _document(path: Path) -> dict[str, Any] | None:
@@ -219,6 +244,8 @@ class _Judge:
             decided_by=decided_by,
             superseded=decision not in self._wanted,
             contested=pseudonym in self._contested,
+            unrequested=not self._source.every_row
+            and all(row.get(name) is None for name in REQUESTED),
         )
 
     def _newest(

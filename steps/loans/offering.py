@@ -144,7 +144,7 @@ def open_offering(
         JournalError: the journal cannot be used.
     """
     given = remembered(parameters, settings, clock=clock)
-    source = read_source(Path(given.run_dir), include_stopped=given.include_stopped)
+    source = read_source(given)
     return open_errand_run(
         given,
         settings,
@@ -164,7 +164,7 @@ def take_rows(run: ApiRun) -> Offering:
     """
     parameters = run.parameters
     assert isinstance(parameters, OfferLoans)  # noqa: S101 - opened by `open_offering`
-    source = read_source(Path(parameters.run_dir), include_stopped=parameters.include_stopped)
+    source = read_source(parameters)
     found, rows_read = candidates(run.journal, source, parameters.decisions)
     bring_up_to_date(run.journal, run_id=run.run_id)
     rows = rows_for(run.journal, found, parameters, run_id=run.run_id)
@@ -189,6 +189,8 @@ def _word_before(candidate: Candidate, parameters: OfferLoans) -> OfferWord:
         return OfferWord.SUPERSEDED
     if candidate.contested:
         return OfferWord.CONTESTED
+    if candidate.unrequested:
+        return OfferWord.NO_REQUEST
     if parameters.prefill and not _contacts(candidate, parameters):
         return OfferWord.NO_CONTACT
     return OfferWord.PENDING
@@ -206,8 +208,8 @@ def look_up(offering: Offering, rows: Sequence[Row]) -> list[Row]:
 
 
 def _look_up(store: LoanOffers, product_id: str, rows: Sequence[Row], run_id: str) -> list[Row]:
-    paused = (OfferWord.SUPERSEDED, OfferWord.CONTESTED)
-    asked = [row for row in rows if row.word not in paused]
+    never = (OfferWord.SUPERSEDED, OfferWord.CONTESTED, OfferWord.NO_REQUEST)
+    asked = [row for row in rows if row.word not in never]
     known = store.newest([row.candidate.customer for row in asked], product_id)
     others: list[Row] = []
     for row in asked:
@@ -409,7 +411,7 @@ def quote_offers(
         UsageError: the folder, the settings or the parameters are wrong.
     """
     given = remembered(parameters, settings, clock=clock)
-    source = read_source(Path(given.run_dir), include_stopped=given.include_stopped)
+    source = read_source(given)
     with _journal(settings, clock) as journal:
         found, rows_read = candidates(journal, source, given.decisions)
         rows = rows_for(journal, found, given)

@@ -29,6 +29,7 @@ def lay_out(folder: Path) -> None:
     (folder / "inbox").mkdir()
     customers = folder / "customers.csv"
     make_batch(customers, rows=ROWS, seed=1, damage_pct=0)
+    _ask_for_loans(customers)
     for copy in ("borrowers.csv", "quarantine.csv", "data/samples/customers.csv"):
         shutil.copy(customers, folder / copy)
     _branch(customers, folder / "branch.csv")
@@ -40,6 +41,13 @@ def lay_out(folder: Path) -> None:
     new_key = base64.b64encode(secrets.token_bytes(32))
     (folder / "new.key").write_bytes(new_key + b"\n")
     (folder / "new.key").chmod(0o600)
+
+
+def _ask_for_loans(customers: Path) -> None:
+    """Let every customer ask for a loan: only such rows are offered one."""
+    head, *rows = customers.read_text(encoding="utf-8").splitlines()
+    lines = [f"{head},requested_amount", *(f"{row},100000" for row in rows), ""]
+    customers.write_text("\n".join(lines), encoding="utf-8")
 
 
 def _branch(customers: Path, path: Path) -> None:

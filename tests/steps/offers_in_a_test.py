@@ -34,9 +34,13 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 def borrower(number: int, **changes: str) -> dict[str, str]:
-    """Return a made-up customer with a phone and an email of their own."""
-    contacts = {"email": f"c{number}@mail.example.com", "phone": f"0803{number:07d}"}
-    return customer(number, **{**contacts, **changes})
+    """Return a made-up customer with a phone and an email of their own, who asks for a loan."""
+    given = {
+        "email": f"c{number}@mail.example.com",
+        "phone": f"0803{number:07d}",
+        "requested_amount": "100000",
+    }
+    return customer(number, **{**given, **changes})
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,46 @@ def states(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
     return {customer: row["state"] for customer, row in rows.items()}
 
 
+def test_portfolio_without_a_request_is_refused_and_the_option_named(tmp_path: Path) -> None:
+    """Credit that nobody asked for needs an explicit word; without it nothing is left behind."""
+    lender = Lender.under(tmp_path)
+    night = lender.screen([borrower(number, requested_amount="") for number in range(1, 4)])
+    with pytest.raises(InputError, match="no row of it has a request .* --unsolicited"):
+        lender.offer(night)
+    with pytest.raises(InputError, match="--unsolicited"):
+        quote_offers(lender.asked(night, {}), lender.read)
+    assert lender.calls("loan_start") == []
+    chosen_on_purpose = lender.offer(night, unsolicited=True)
+    assert set(states(chosen_on_purpose.offers).values()) == {"offered"}
+    assert chosen_on_purpose.report["source"]["unsolicited"] is True
+
+
+def test_rows_of_a_portfolio_are_offered_only_where_they_ask(tmp_path: Path) -> None:
+    """Any of the three requests makes an applicant; the others get no link, whatever decided."""
+    lender = Lender.under(tmp_path)
+    rows = [borrower(number, requested_amount="") for number in range(1, 6)]
+    rows[0]["requested_amount"] = "50,000"
+    rows[1] |= {"requested_tenor_days": "30"}
+    rows[2] |= {"requested_instalment": "5000"}
+    night = lender.screen(rows)
+    asked = {"C1", "C2", "C3"} & chosen(night)
+    offered = lender.offer(night)
+    found = states(offered.offers)
+    assert {each for each, state in found.items() if state == "offered"} == asked
+    assert {found[each] for each in chosen(night) - asked} <= {"no_request"}
+    assert offered.report["offers"]["no_request"] == len(chosen(night) - asked)
+    assert len(lender.calls("loan_start")) == len(asked)
+
+
+def test_applications_are_offered_without_naming_an_amount(tmp_path: Path) -> None:
+    """Whoever is screened for origination has asked for a loan."""
+    lender = Lender.under(tmp_path)
+    rows = [borrower(number, requested_amount="") for number in range(1, 4)]
+    night = lender.screen(rows, purpose="origination")
+    every = ["approve", "review", "decline", "undecided"]
+    assert set(states(lender.offer(night, decisions=every).offers).values()) == {"offered"}
+
+
 def test_each_approved_customer_gets_one_link(lender: Lender, night: Night) -> None:
     """Ready for a mail merge: who, where to, which product, reference and link."""
     found = lender.offer(night)
