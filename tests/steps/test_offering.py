@@ -82,7 +82,7 @@ def test_portfolio_without_a_request_is_refused_and_the_option_named(tmp_path: P
     """Credit that nobody asked for needs an explicit word; without it nothing is left behind."""
     lender = Lender.under(tmp_path)
     night = lender.screen([borrower(number, requested_amount="") for number in range(1, 4)])
-    with pytest.raises(InputError, match="no row of it has a request .* --unsolicited"):
+    with pytest.raises(InputError, match=r"no row of it has a request .* --unsolicited"):
         lender.offer(night)
     with pytest.raises(InputError, match="--unsolicited"):
         quote_offers(lender.asked(night, {}), lender.read)
