@@ -21,13 +21,14 @@ from argon2.exceptions import VerificationError
 
 from nightscreen.schemas.errors import UsageError
 from nightscreen.storage.clock import MICROS, Clock, system_clock
+from nightscreen.storage.desk_file import DESK_FILE
 from nightscreen.storage.files import make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-FILE: Final = "desk.sqlite3"
+FILE: Final = DESK_FILE
 LINK_S = 24 * 3600
 IDLE_S = 2 * 3600
 """A session without a request for this long has ended."""

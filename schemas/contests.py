@@ -46,10 +46,19 @@ class ContestOutcome(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
+class Ground(StrEnum):
+    """On what ground a record is kept; each has its own period in the settings."""
+
+    DECISIONS = "decisions"
+    NOTICES = "notices"
+    APPROVALS = "approvals"
+
+
 class JournalRecord(BaseModel):
     """What every kind of record has.
 
     Attributes:
+        ground: on which ground records of the kind are kept.
         key: names the record within its kind.
         customer: pseudonym of the customer in the batch; empty where it is about no customer.
         batch: the batch name.
@@ -62,6 +71,7 @@ class JournalRecord(BaseModel):
     )
 
     kind: ClassVar[RecordKind]
+    ground: ClassVar[Ground] = Ground.DECISIONS
     key: str
     customer: bytes = Field(b"", repr=False)
     batch: str
@@ -100,6 +110,7 @@ class Contest(JournalRecord):
     """
 
     kind: ClassVar[RecordKind] = RecordKind.CONTEST
+    ground: ClassVar[Ground] = Ground.NOTICES
 
     customer_id: str = Field(repr=False)
     about: ContestAbout = ContestAbout.DECISION
@@ -125,6 +136,7 @@ class ToldNotice(JournalRecord):
     """A notice that reached the customer, when and how."""
 
     kind: ClassVar[RecordKind] = RecordKind.TOLD
+    ground: ClassVar[Ground] = Ground.NOTICES
 
     customer_id: str = Field(repr=False)
     reason_code: str
@@ -138,6 +150,7 @@ class CustomerAction(JournalRecord):
     """Something that was done against a customer, which they must be told of."""
 
     kind: ClassVar[RecordKind] = RecordKind.ACTION
+    ground: ClassVar[Ground] = Ground.NOTICES
 
     customer_id: str = Field(repr=False)
     action: str
@@ -148,6 +161,7 @@ class Confirmation(JournalRecord):
     """A person's word that the proposals of a run are decided so."""
 
     kind: ClassVar[RecordKind] = RecordKind.CONFIRMATION
+    ground: ClassVar[Ground] = Ground.APPROVALS
 
     by: str
     note: str = ""

@@ -11,7 +11,7 @@ import re
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -200,13 +200,48 @@ class FreshnessOverrides(_Group):
     cash_flow: CashFlowAges = CashFlowAges()
 
 
+class Cutoffs(NamedTuple):
+    """Instants in microseconds, by the ground on which something is kept: what is older goes."""
+
+    quarantine: int
+    enriched: int
+    decisions: int
+    journal_answers: int
+    notices: int
+    consents: int
+    approvals: int
+    audit: int
+    declined: int
+
+    @classmethod
+    def all_at(cls, instant: int) -> Self:
+        """Return one instant for every ground."""
+        return cls(*(instant for _ in cls._fields))
+
+
 class Retention(_Group):
-    """Days after which `purge` removes what is kept, by kind; a legal hold goes first."""
+    """Days after which `purge` removes what is kept, by ground; a legal hold goes first."""
 
     quarantine_days: int = Field(30, ge=1)
     enriched_days: int = Field(396, ge=1)
     decisions_days: int = Field(2192, ge=1)
     journal_answers_days: int = Field(2192, ge=1)
+    notices_days: int = Field(2192, ge=1)
+    consents_days: int = Field(2192, ge=1)
+    approvals_days: int = Field(2192, ge=1)
+    audit_days: int = Field(2192, ge=1)
+    declined_days: int = Field(183, ge=1)
+
+    def cutoffs(self, now: int, *, older_than: int | None = None) -> Cutoffs:
+        """Return the instant before which things of each ground go.
+
+        Args:
+            now: the present instant, in microseconds.
+            older_than: days that replace every period.
+        """
+        periods = (getattr(self, f"{ground}_days") for ground in Cutoffs._fields)
+        day = timedelta(days=1) // timedelta(microseconds=1)
+        return Cutoffs(*(now - (older_than or days) * day for days in periods))
 
 
 class BvnConsent(_Group):

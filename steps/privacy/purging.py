@@ -14,12 +14,15 @@ from nightscreen.schemas.cashflow import CASHFLOW_FILE
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
+from nightscreen.schemas.settings import Cutoffs
+from nightscreen.steps.privacy.declined import Declined, drop_declined, find_declined
 from nightscreen.steps.privacy.erasure_files import CALLS_FILE
 from nightscreen.steps.results.changes import CHANGES_FILE
 from nightscreen.steps.values.file_names import forget_names
 from nightscreen.storage import outputs
 from nightscreen.storage.clock import DAY_MICROS, instant_text
 from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
+from nightscreen.storage.desk_file import audit_before, forget_audit
 from nightscreen.storage.evidence import drop_evidence
 from nightscreen.storage.inbox import INPUT
 from nightscreen.storage.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
@@ -28,8 +31,6 @@ from nightscreen.storage.run_files import RunFiles, typed_parts
 from nightscreen.storage.workspace import sweep_workspaces
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from nightscreen.schemas.settings import Retention
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.runs import RunRecord
@@ -70,29 +71,32 @@ class Purgeable:
     """What is older than its period, and what is kept for another reason.
 
     Attributes:
-        answered: calls settled before this instant become tombstones, their answers go.
-        decided: states, history, reviews and sightings from before this instant go.
+        cutoffs: the instant of each ground before which what is kept goes.
         outdated: files that go.
         held_runs: runs under legal hold; nothing of theirs goes, nor any evidence in the journal.
         live_runs: runs under way; the same.
         unfinished: folders that an earlier rewriting was cut short in.
         journal: what goes from the journal.
         journal_waits: why nothing goes from the journal; empty where it does.
+        declined: whose rows and answers go, since they were never lent to.
+        audit: entries of the desk's audit that go.
     """
 
-    answered: int
-    decided: int
+    cutoffs: Cutoffs
     outdated: list[Outdated] = field(default_factory=list)
     held_runs: list[str] = field(default_factory=list)
     live_runs: list[str] = field(default_factory=list)
     unfinished: list[RunFiles] = field(default_factory=list)
     journal: Removed = field(default_factory=Removed)
     journal_waits: str = ""
+    declined: Declined = field(default_factory=Declined)
+    audit: int = 0
 
     @property
     def anything(self) -> bool:
         """Return whether anything would go."""
-        return bool(self.outdated or self.unfinished or any(self.journal))
+        more = (self.declined.ids, self.audit, any(self.journal))
+        return bool(self.outdated or self.unfinished or any(more))
 
     def document(self) -> dict[str, Any]:
         """Return what would go as JSON has it; nothing in it is personal."""
@@ -104,10 +108,16 @@ class Purgeable:
                 "states": self.journal.states,
                 "sightings": self.journal.sightings,
                 "cost": naira_text(self.journal.cost_micro),
-                "answered_before": instant_text(self.answered),
-                "decided_before": instant_text(self.decided),
+                "answered_before": instant_text(self.cutoffs.journal_answers),
+                "decided_before": instant_text(self.cutoffs.decisions),
                 "waits_for": self.journal_waits or None,
             },
+            "declined": {
+                "people": len(self.declined.ids),
+                "rows": self.declined.rows,
+                "answers": self.declined.answers,
+            },
+            "desk_audit": self.audit,
             "held_runs": self.held_runs,
             "live_runs": self.live_runs,
         }
@@ -123,32 +133,22 @@ def due(journal: Journal, retention: Retention, *, older_than: int | None = None
     """
     now = journal.clock()
     erasures = Erasures.of(journal)
-    days = days_of(retention, older_than)
-    answers = retention.journal_answers_days if older_than is None else older_than
-    found = Purgeable(now - answers * DAY_MICROS, now - days[DECISIONS] * DAY_MICROS)
+    found = Purgeable(retention.cutoffs(now, older_than=older_than))
+    found.audit = audit_before(journal.home, found.cutoffs.audit)
     held = erasures.holds()
-    for run in journal.runs.newest(limit=_ALL_RUNS)[::-1]:
+    runs = journal.runs.newest(limit=_ALL_RUNS)[::-1]
+    for run in runs:
         if run.run_id in held:
             found.held_runs.append(run.run_id)
         elif run.state == RUNNING:
             found.live_runs.append(run.run_id)
         else:
-            _look_into(run, days, now, found)
+            _look_into(run, now, found)
     found.journal_waits = _waits(found)
     if not found.journal_waits:
-        found.journal = erasures.held_before(found.answered, found.decided)
+        found.journal = erasures.held_before(found.cutoffs)
+        found.declined = find_declined(journal, runs, found.cutoffs.declined)
     return found
-
-
-def days_of(retention: Retention, older_than: int | None) -> dict[str, int]:
-    """Return how many days each kind of file is kept."""
-    if older_than is not None:
-        return dict.fromkeys(KINDS, older_than)
-    return {
-        QUARANTINE: retention.quarantine_days,
-        ENRICHED: retention.enriched_days,
-        DECISIONS: retention.decisions_days,
-    }
 
 
 def _waits(found: Purgeable) -> str:
@@ -159,18 +159,19 @@ def _waits(found: Purgeable) -> str:
     return ""
 
 
-def _look_into(run: RunRecord, days: Mapping[str, int], now: int, found: Purgeable) -> None:
+def _look_into(run: RunRecord, now: int, found: Purgeable) -> None:
     folder = Path(run.folder)
     left = RunFiles.of(folder, RETENTION)
     if left.touched:
         found.unfinished.append(left)
-    age = (now - (run.finished_at or run.started_at)) // DAY_MICROS
+    ended = run.finished_at or run.started_at
+    age = (now - ended) // DAY_MICROS
     for kind, patterns in KINDS.items():
         files = tuple(path for each in patterns for path in sorted(folder.glob(each)))
-        if files and age >= days[kind]:
+        if files and ended <= getattr(found.cutoffs, kind):
             found.outdated.append(Outdated(run.run_id, kind, folder, files, age))
     for part in typed_parts(run):
-        if age >= days[ENRICHED]:
+        if ended <= found.cutoffs.enriched:
             found.outdated.append(Outdated(run.run_id, TYPED, part.parent, (part,), age))
 
 
@@ -184,22 +185,33 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
         return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
     sweep_workspaces(journal.home, journal.holders.alive)
     forget_names(journal.home)
-    drop_evidence(journal.home, before=found.answered)
+    declined = found.declined
+    drop_evidence(journal.home, before=None if declined.ids else found.cutoffs.journal_answers)
+    forget_audit(journal.home, found.cutoffs.audit)
     erasures = Erasures.of(journal)
-    waits = bool(found.journal_waits)
-    number = erasures.purge(*((0, 0) if waits else (found.answered, found.decided)))
+    number = erasures.purge(Cutoffs.all_at(0) if found.journal_waits else found.cutoffs)
+    if declined.ids:
+        erasures.forget_answers(number, declined.subjects, declined.customers)
     emptied = leave_no_trace(journal)
-    folders = {each.path: each for each in found.unfinished}
+    folders = _Folders((each.path, each) for each in found.unfinished)
     for each in found.outdated:
         if journal.runs.held_elsewhere(each.run_id):
             continue
-        folder = folders.setdefault(each.folder, RunFiles.of(each.folder, RETENTION))
-        folder.sweep()
-        folder.remove(each.files)
+        folders[each.folder].sweep()
+        folders[each.folder].remove(each.files)
+    rows = drop_declined(journal, folders, declined)
     at = instant_text(journal.clock()) or ""
     files = sum(folder.finish(at) for folder in folders.values())
-    erasures.finish(number, file_rows=0, files=files)
+    erasures.finish(number, file_rows=rows, files=files)
     return {**found.document(), "removed_files": files, "log_emptied": emptied}
+
+
+class _Folders(dict[Path, RunFiles]):
+    """The folders that are rewritten, each made ready where it is first asked for."""
+
+    def __missing__(self, path: Path) -> RunFiles:
+        self[path] = RunFiles.of(path, RETENTION)
+        return self[path]
 
 
 def hold(journal: Journal, run_id: str, reason: str) -> None:

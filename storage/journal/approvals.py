@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from sqlalchemy import Connection, Engine, Row
+    from sqlalchemy import ColumnElement, Connection, Engine, Row
 
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.journal import Journal
@@ -266,6 +266,12 @@ _DECIDED = ("decision", "decided_by", "decided_at", "max_spend_micro", "used_at"
 def micros(span: timedelta) -> int:
     """Return a span of time in microseconds."""
     return round(span.total_seconds() * 1_000_000)
+
+
+def approvals_before(instant: int) -> tuple[Table, ColumnElement[bool]]:
+    """Return which requests were decided, or never were, before an instant."""
+    last = func.coalesce(approvals.c.used_at, approvals.c.decided_at, approvals.c.asked_at)
+    return approvals, last < instant
 
 
 def note_context(run_id: str) -> bytes:

@@ -15,6 +15,7 @@ from sqlalchemy import LargeBinary, delete, false, func, insert, or_, select, up
 
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import InputError, JournalBusyError
+from nightscreen.storage.journal.approvals import approvals, approvals_before
 from nightscreen.storage.journal.bvn_consents import bvn_requests
 from nightscreen.storage.journal.customer_tables import (
     customer_history,
@@ -25,7 +26,12 @@ from nightscreen.storage.journal.customer_tables import (
     reviews,
 )
 from nightscreen.storage.journal.engine import reading, sqlite_file, told, writing
-from nightscreen.storage.journal.grant_tables import GRANT_TABLES, grants_before, grants_of_person
+from nightscreen.storage.journal.grant_tables import (
+    GRANT_TABLES,
+    grants_before,
+    grants_of_person,
+    transactions_of,
+)
 from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.keyring import put_meta, read_meta
 from nightscreen.storage.journal.loan_offers import LOAN_TABLES, loans_before, loans_of_person
@@ -36,11 +42,12 @@ from nightscreen.storage.journal.tables import answers, calls, meta, runs
 from nightscreen.storage.sealing import SUBJECT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from sqlalchemy import ColumnElement, Connection, Engine
 
+    from nightscreen.schemas.settings import Cutoffs
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.holders import Holders
     from nightscreen.storage.journal import Journal
@@ -52,6 +59,7 @@ _PAGES, _FRESH, _OLDER = "removed_pages", "1", "older"
 """Name in `meta` of the note that the database's files may hold what was removed; and whether an
 earlier removal, whose traces are not known any more, was not done with."""
 _SEARCH_BLOCK = 1 << 22
+_SUBJECTS = 500
 _SEALED_START = 16  # key id and nonce: unlike in any two sealed texts
 
 
@@ -149,10 +157,10 @@ class Erasures:
         with reading(self._engine) as connection:
             return _count(connection, _of_person(person))
 
-    def held_before(self, answered: int, decided: int) -> Removed:
-        """Return what the journal holds from before two instants, as `purge` would remove it."""
+    def held_before(self, cutoffs: Cutoffs) -> Removed:
+        """Return what the journal holds that is too old, as `purge` would remove it."""
         with reading(self._engine) as connection:
-            return _count(connection, _before(answered, decided))
+            return _count(connection, _before(cutoffs))
 
     def traces_of(self, person: ErasedPseudonyms) -> list[bytes]:
         """Return bytes that would betray that something of a person is left in a file.
@@ -179,15 +187,46 @@ class Erasures:
             self._refuse_asked(connection, person.subjects)
             return self._remove(connection, ERASURE, _of_person(person))
 
-    def purge(self, answered: int, decided: int) -> int:
-        """Remove what is older than two instants; return the number of the audit's line.
+    def purge(self, cutoffs: Cutoffs) -> int:
+        """Remove what is too old by its ground; return the number of the audit's line."""
+        with writing(self._engine) as connection:
+            return self._remove(connection, RETENTION, _before(cutoffs))
+
+    def answers_about(self, subjects: Sequence[bytes]) -> int:
+        """Return how many answers are kept about some identifiers."""
+        with reading(self._engine) as connection:
+            return sum(
+                int(connection.execute(select(func.count()).where(which)).scalar() or 0)
+                for which in _in_blocks(answers.c.subject, subjects)
+            )
+
+    def forget_answers(
+        self, line: int, subjects: Sequence[bytes], customers: Sequence[bytes]
+    ) -> None:
+        """Remove what the service said about some identifiers, and some customers' transactions.
+
+        Decisions stay, and each call with its consent; it is not found by the identifier any more.
 
         Args:
-            answered: calls settled before it become tombstones, their answers go.
-            decided: states, their history, reviews and sightings from before it go.
+            line: number of the audit's line that counts them.
+            subjects: pseudonyms of the identifiers.
+            customers: pseudonyms of the customers, one for all batch names.
         """
+        number = 0
         with writing(self._engine) as connection:
-            return self._remove(connection, RETENTION, _before(answered, decided))
+            for which in _in_blocks(answers.c.subject, subjects):
+                number += connection.execute(delete(answers).where(which)).rowcount
+            for which in _in_blocks(calls.c.subject, subjects):
+                settled = calls.c.state != CallState.INTENT.value
+                values = {"subject": TOMBSTONE}
+                connection.execute(update(calls).where(which, settled).values(values))
+            for start in range(0, len(customers), _SUBJECTS):
+                for table, which in transactions_of(customers[start : start + _SUBJECTS]):
+                    connection.execute(delete(table).where(which))
+            counted = {"answers": erasures.c.answers + number}
+            mine = erasures.c.erasure_id == line
+            connection.execute(update(erasures).where(mine).values(counted))
+            put_meta(connection, _PAGES, _OLDER)
 
     def _refuse_asked(self, connection: Connection, subjects: Collection[bytes]) -> None:
         query = select(calls.c.holder).where(
@@ -293,7 +332,15 @@ def _asked_for_bvn(person: ErasedPseudonyms) -> ColumnElement[bool]:
     )
 
 
-def _before(answered: int, decided: int) -> _Which:
+def _in_blocks(
+    column: ColumnElement[bytes], values: Sequence[bytes]
+) -> Iterator[ColumnElement[bool]]:
+    for start in range(0, len(values), _SUBJECTS):
+        yield column.in_(values[start : start + _SUBJECTS])
+
+
+def _before(cutoffs: Cutoffs) -> _Which:
+    answered, decided = cutoffs.journal_answers, cutoffs.decisions
     ended = func.coalesce(calls.c.settled_at, calls.c.intent_at)
     return _Which(
         answers.c.answered_at < answered,
@@ -304,10 +351,11 @@ def _before(answered: int, decided: int) -> _Which:
             (customer_states, customer_states.c.decided_at < decided),
             (customer_history, customer_history.c.replaced_at < decided),
             (reviews, (reviews.c.imported_at < decided) & (reviews.c.until < decided)),
-            records_before(decided),
-            (bvn_requests, bvn_requests.c.requested_at < decided),
+            records_before(cutoffs),
+            (bvn_requests, bvn_requests.c.requested_at < cutoffs.consents),
+            approvals_before(cutoffs.approvals),
             *loans_before(decided),
-            *grants_before(answered, decided),
+            *grants_before(cutoffs),
         ),
         sightings.c.last_at < decided,
         false(),
@@ -367,6 +415,7 @@ def _vacuum_tables(journal: Journal) -> None:
         *("answers", "calls", "customer_states", "customer_history", "reviews", "sightings"),
         bvn_requests.name,
         records.name,
+        approvals.name,
         *(table.name for table in (*LOAN_TABLES, *GRANT_TABLES)),
     )
     with told(journal.engine), journal.engine.connect() as connection:

@@ -23,12 +23,15 @@ from sqlalchemy import (
 )
 
 from nightscreen.schemas.pulls import RecordKind
+from nightscreen.storage.journal.engine import reading
 from nightscreen.storage.journal.tables import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, Engine
+
+    from nightscreen.schemas.settings import Cutoffs
 
 _FIRST_KIND = RecordKind.TRANSACTION.value
 """Kind of all that was kept before there were others."""
@@ -147,6 +150,20 @@ def add_kinds(connection: Connection) -> None:
             connection.execute(text(added))
 
 
+def customers_who_consent(engine: Engine) -> set[bytes]:
+    """Return the customers with a grant that stands."""
+    grants = consent_grants.c
+    with reading(engine) as connection:
+        query = select(grants.customer).where(grants.ended_at.is_(None))
+        return {bytes(each) for each in connection.execute(query).scalars()}
+
+
+def transactions_of(customers: Collection[bytes]) -> tuple[tuple[Table, ColumnElement[bool]], ...]:
+    """Return what transactions are kept of some customers."""
+    tables = (transaction_records, cash_flows)
+    return tuple((table, table.c.customer.in_(customers)) for table in tables)
+
+
 BATCH = "transactions"
 """Batch name of pulls: who is erased in it, or in every one, loses all that consent brought."""
 
@@ -163,14 +180,13 @@ def grants_of_person(
     return tuple((table, table.c.customer.in_(meant)) for table in GRANT_TABLES)
 
 
-def grants_before(answered: int, decided: int) -> tuple[tuple[Table, ColumnElement[bool]], ...]:
-    """Return which rows are older than two instants, by table; what a live grant rests on stays.
+def grants_before(cutoffs: Cutoffs) -> tuple[tuple[Table, ColumnElement[bool]], ...]:
+    """Return which rows are too old, by table; what a live grant rests on stays.
 
-    Args:
-        answered: records that were replaced or removed before it go, and all of those whose grants
-            ended before it.
-        decided: grants that ended before it go, and accounts of pulls.
+    Records that were replaced or removed go by the period of answers, and all of those whose grants
+    ended before it; grants that ended and accounts of pulls go by that of consents.
     """
+    answered, ended = cutoffs.journal_answers, cutoffs.consents
     grants, records, pulls = consent_grants.c, transaction_records.c, transaction_pulls.c
     lately = select(grants.customer).where(
         or_(grants.ended_at.is_(None), grants.ended_at >= answered)
@@ -182,9 +198,9 @@ def grants_before(answered: int, decided: int) -> tuple[tuple[Table, ColumnEleme
         flows.customer.in_(newer), flows.customer.not_in(lately)
     )
     return (
-        (consent_grants, grants.ended_at < decided),
+        (consent_grants, grants.ended_at < ended),
         (consent_states, consent_states.c.expires_at < answered),
         (transaction_records, or_(records.ended_at < answered, gone)),
-        (transaction_pulls, pulls.settled_at < decided),
+        (transaction_pulls, pulls.settled_at < ended),
         (cash_flows, old),
     )

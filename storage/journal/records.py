@@ -17,12 +17,13 @@ from sqlalchemy import (
     LargeBinary,
     Table,
     Text,
+    case,
     insert,
     select,
     update,
 )
 
-from nightscreen.schemas.contests import ContestState, JournalRecord
+from nightscreen.schemas.contests import RECORDS, ContestState, JournalRecord
 from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.tables import metadata
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Engine
 
+    from nightscreen.schemas.settings import Cutoffs
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.sealing import Sealer
 
@@ -158,7 +160,12 @@ def records_of_person(customers: Collection[bytes]) -> tuple[Table, ColumnElemen
     return records, records.c.customer.in_(customers)
 
 
-def records_before(decided: int) -> tuple[Table, ColumnElement[bool]]:
-    """Return which rows were last written before an instant; an open contest stays."""
+def records_before(cutoffs: Cutoffs) -> tuple[Table, ColumnElement[bool]]:
+    """Return which rows were last written before the instant of their ground.
+
+    An open contest stays.
+    """
     waiting = records.c.state == ContestState.OPEN.value
-    return records, (records.c.updated_at < decided) & ~waiting
+    grounds = {model.kind.value: getattr(cutoffs, model.ground.value) for model in RECORDS}
+    before = case(grounds, value=records.c.kind, else_=cutoffs.decisions)
+    return records, (records.c.updated_at < before) & ~waiting

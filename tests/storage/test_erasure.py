@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.decisions import CheckState, Review
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.settings import Cutoffs
 from nightscreen.storage.clock import DAY_MICROS
 from nightscreen.storage.journal.customers import Customers, StateWrite
 from nightscreen.storage.journal.engine import reading, sqlite_file
@@ -131,7 +132,7 @@ def test_the_audit_has_numbers_only(journal: Journal) -> None:
     number = erasures.erase(ErasedPseudonyms([subject(1)]))
     assert [line.finished_at for line in erasures.audit()] == [None]
     erasures.finish(number, file_rows=4, files=3)
-    erasures.purge(1 << 60, 1 << 60)
+    erasures.purge(Cutoffs.all_at(1 << 60))
     newest, oldest = erasures.audit()
     assert (oldest.kind, oldest.answers, oldest.calls, oldest.file_rows) == ("erasure", 1, 1, 4)
     assert oldest.cost_micro == PRICE
@@ -150,11 +151,11 @@ def test_what_is_too_old_goes_and_the_rest_stays(place: Place) -> None:
     state(journal, OTHER, times=1)
     reserve(journal, 3)
     erasures = Erasures.of(journal)
-    assert erasures.held_before(limit, limit) == Removed(1, 1, 3, PRICE)
-    erasures.purge(limit, limit)
+    assert erasures.held_before(Cutoffs.all_at(limit)) == Removed(1, 1, 3, PRICE)
+    erasures.purge(Cutoffs.all_at(limit))
     assert subjects_of_calls(journal) == [TOMBSTONE, subject(2), subject(3)]
     assert set(Customers.of(journal).known([CUSTOMER, OTHER])) == {OTHER}
-    assert erasures.held_before(limit, limit) == Removed()
+    assert erasures.held_before(Cutoffs.all_at(limit)) == Removed()
     assert verify_journal(journal) == []
 
 
@@ -242,7 +243,7 @@ def test_a_file_is_not_written_anew_under_a_living_run(sqlite_place: Place) -> N
         parameters={},
     )
     answered(journal, 1)
-    Erasures.of(journal).purge(1 << 60, 1 << 60)
+    Erasures.of(journal).purge(Cutoffs.all_at(1 << 60))
     assert not leave_no_trace(journal)
     other.close()
     assert leave_no_trace(journal)

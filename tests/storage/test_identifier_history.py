@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import func, select, update
 
+from nightscreen.schemas.settings import Cutoffs
 from nightscreen.storage.clock import DAY_MICROS
 from nightscreen.storage.journal.copying import back_up, restore
 from nightscreen.storage.journal.engine import make_engine, reading, writing
@@ -121,8 +122,9 @@ def test_old_ones_are_purged_by_the_clock_of_decisions(journal: Journal) -> None
     kept.keep("phone", "book", seen((1, 1)), at=now - 3 * DAY_MICROS)
     kept.keep("phone", "book", seen((2, 1)), at=now - DAY_MICROS)
     limit = now - 2 * DAY_MICROS
-    assert Erasures.of(journal).held_before(0, limit).sightings == 1
-    Erasures.of(journal).purge(0, limit)
+    cutoffs = Cutoffs.all_at(limit)._replace(journal_answers=0)
+    assert Erasures.of(journal).held_before(cutoffs).sightings == 1
+    Erasures.of(journal).purge(cutoffs)
     assert customers(journal, 1, 2) == {(2, 1)}
 
 

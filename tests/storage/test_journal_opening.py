@@ -18,6 +18,7 @@ from nightscreen.schemas.errors import (
     NightscreenError,
     SettingsError,
 )
+from nightscreen.schemas.settings import Cutoffs
 from nightscreen.storage.journal import open_journal, tables
 from nightscreen.storage.journal.engine import make_engine, writing
 from nightscreen.storage.journal.erasure import Erasures, leave_no_trace
@@ -199,7 +200,7 @@ def test_an_older_file_is_copied_before_it_is_brought_up(tmp_path: Path) -> None
         old.dispose()
         bring_up(journal.engine, ((NEXT + 2, lambda _: None),))
         assert [each.name for each in copies_of(file)] == [f"journal.sqlite.v{NEXT + 1}"]
-        Erasures.of(journal).purge(journal.clock(), journal.clock())
+        Erasures.of(journal).purge(Cutoffs.all_at(journal.clock()))
         leave_no_trace(journal)
         assert copies_of(file) == []
 

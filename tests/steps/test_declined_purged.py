@@ -1,0 +1,140 @@
+"""People who were declined and never lent to: rows and answers go early, decisions stay."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from nightscreen.desk.accounts import Accounts
+from nightscreen.desk.audit import Audit
+from nightscreen.schemas.contests import RECORDS, Ground
+from nightscreen.schemas.settings import ContestClocks, Cutoffs, Retention
+from nightscreen.steps.privacy.contests import open_contest
+from nightscreen.steps.privacy.purging import due, hold, purge
+from nightscreen.storage.clock import DAY_MICROS, system_clock
+from nightscreen.storage.desk_file import DESK_FILE
+from nightscreen.storage.journal import Journal, open_journal
+from nightscreen.storage.journal.erasure import TOMBSTONE
+from nightscreen.storage.journal.subject_data import Held
+from nightscreen.storage.journal.verify import verify_journal
+from tests.screening import CONSENT, World, customer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PHONE = "+2348031234567"
+DECLINED = (13, 16, 21, 33, 36)
+"""People of the simulator whom the default policy declines, as long as they apply."""
+
+
+def applicant(number: int, **changes: str) -> dict[str, str]:
+    """Return an applicant with consent."""
+    return customer(number, **CONSENT, **changes)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A world after one night of applications."""
+    world = World(tmp_path)
+    people = [applicant(number) for number in DECLINED[:-1]]
+    people += [applicant(DECLINED[-1], phone=PHONE), applicant(1, phone=PHONE)]
+    night = world.screen(people, purpose="origination", batch="applications")
+    assert {row["customer_id"] for row in night.rows if row["decision"] == "decline"} == {
+        f"C{number}" for number in DECLINED
+    }
+    return world
+
+
+def at(world: World, days: float) -> Journal:
+    """Return the journal as it is opened so many days later."""
+    instant = system_clock() + int(days * DAY_MICROS)
+    return open_journal(world.folder / "home", clock=lambda: instant)
+
+
+def purged(world: World, days: float) -> dict[str, Any]:
+    """Purge so many days later."""
+    with at(world, days) as journal:
+        done = purge(journal, due(journal, Retention()))
+        assert verify_journal(journal) == []
+    return done
+
+
+def in_clear(world: World) -> set[str]:
+    """Return whose rows any run has in clear."""
+    parts = (world.folder / "out").glob("*/enriched/part-*.parquet")
+    return {each for part in parts for each in pq.read_table(part)["customer_id"].to_pylist()}
+
+
+def answered(journal: Journal, kind: str, value: str) -> int:
+    """Return how many answers are kept about an identifier."""
+    return len(Held.of(journal).answers([journal.pseudonyms.subject(kind, value)]))
+
+
+def test_who_was_never_lent_to_is_forgotten_six_months_after_the_decline(world: World) -> None:
+    """Not who has a loan, applied again, contests, or was approved; decisions stay for six years."""
+    world.screen([customer(21, customer_id="L21", **CONSENT)], batch="loans")
+    world.clock = lambda: system_clock() + 150 * DAY_MICROS
+    world.screen([applicant(33)], purpose="origination", batch="second")
+    with at(world, 0) as journal:
+        open_contest(
+            journal, ContestClocks(), "C16", by="Ada", said="It was paid.", batch="applications"
+        )
+        bvns = {number: f"22{number:09d}" for number in (*DECLINED, 1)}
+        before = {number: answered(journal, "bvn", bvn) for number, bvn in bvns.items()}
+        assert all(before.values())
+
+    assert purged(world, 182)["declined"]["people"] == 0
+    done = purged(world, 184)
+    assert (done["declined"]["people"], done["declined"]["rows"]) == (2, 2)
+    assert in_clear(world) == {"C1", "C16", "C21", "C33", "L21"}
+
+    with at(world, 184) as journal:
+        after = {number: answered(journal, "bvn", bvn) for number, bvn in bvns.items()}
+        assert after == {**before, 13: 0, 36: 0}
+        assert answered(journal, "phone", PHONE)
+        calls = [
+            call
+            for run in journal.runs.newest(limit=9)
+            for block in journal.runs.calls(run.run_id)
+            for call in block
+            if bytes(call.subject) == TOMBSTONE
+        ]
+        assert any(call.consent_reference for call in calls)
+    (listed,) = [
+        path
+        for path in (world.folder / "out").glob("*/decisions.csv")
+        if "C13" in path.read_text("utf-8")
+    ]
+    with listed.open(encoding="utf-8-sig", newline="") as file:
+        assert {"C13", "C36"} <= {row["customer_id"] for row in csv.DictReader(file)}
+    assert purged(world, 184)["declined"]["people"] == 0
+
+
+def test_a_hold_keeps_the_declined_too(world: World) -> None:
+    """Whatever the period, nothing of the journal or the held run goes."""
+    with at(world, 0) as journal:
+        (run,) = journal.runs.newest(limit=1)
+        hold(journal, run.run_id, "claim 7")
+    assert purged(world, 300)["declined"]["people"] == 0
+    assert {"C13", "C36"} <= in_clear(world)
+
+
+def test_each_ground_has_its_own_period(tmp_path: Path) -> None:
+    """Every kind of record is kept on a ground that the settings name, old audit entries go."""
+    assert {each.value for each in Ground} <= {*Cutoffs._fields}
+    assert {model.ground for model in RECORDS} <= {*Ground}
+    days = {f"{ground}_days": place for place, ground in enumerate(Cutoffs._fields, start=1)}
+    cutoffs = Retention(**days).cutoffs(100 * DAY_MICROS)
+    assert cutoffs == tuple((100 - place) * DAY_MICROS for place in days.values())
+    with open_journal(tmp_path / "home") as journal:
+        accounts = Accounts(tmp_path / "home")
+        assert (tmp_path / "home" / DESK_FILE).exists()
+        Audit(accounts, journal).write("ada", "signed in")
+    for later, kept in ((2191, 1), (2193, 0)):
+        instant = system_clock() + later * DAY_MICROS
+        with open_journal(tmp_path / "home", clock=lambda: instant) as journal:  # noqa: B023
+            purge(journal, due(journal, Retention()))
+            assert len(Audit(accounts, journal).entries()) == kept
