@@ -74,7 +74,7 @@ def answered(journal: Journal, kind: str, value: str) -> int:
 
 
 def test_who_was_never_lent_to_is_forgotten_six_months_after_the_decline(world: World) -> None:
-    """Not who has a loan, applied again, contests, or was approved; decisions stay for six years."""
+    """Not who has a loan, applied again, or contests; what was decided stays."""
     world.screen([customer(21, customer_id="L21", **CONSENT)], batch="loans")
     world.clock = lambda: system_clock() + 150 * DAY_MICROS
     world.screen([applicant(33)], purpose="origination", batch="second")
