@@ -39,8 +39,12 @@ test-all: $(STAMP) ## run all tests, also the long ones, then the quick half und
 	$(PYTEST)
 	$(BIN)/python -m tests.clocks all
 
-test-sample: $(STAMP) ## run a short part of what test-all adds: kills, several workers
-	$(PYTEST) -m long -k 'command_line_killed or what_one_process_does and 2'
+SAMPLE := command_line_killed or killed_twice or (what_one_process_does and 2) or every_fault or \
+  dropped_spreadsheet or messy_file or link_to_parquet
+
+test-sample: $(STAMP) ## run a short part of what test-all adds: kills, workers, browsers, the day's clock
+	$(PYTEST) -m long -k '$(SAMPLE)'
+	$(BIN)/python -m tests.clocks today
 
 check: $(STAMP) ## format, lint, types, import rules, links of the docs
 	$(BIN)/ruff format --check $(CODE)

@@ -123,6 +123,7 @@ def test_quote_says_how_many_links(here: Here, folder: Path, sandbox: SandboxPro
 
 
 @pytest.mark.engine
+@pytest.mark.long
 def test_offered_and_followed_by_hand(
     engine_server: EngineServer, folder: Path, sandbox: SandboxProcess
 ) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.services import EngineServer
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 ROWS = 40
 ERROR = b'{"status":"error","message":"Not here"}'

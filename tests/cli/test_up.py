@@ -148,6 +148,7 @@ def test_a_home_has_one_up_and_others_find_its_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.long
 def test_every_deployment_is_served_but_the_inboxs() -> None:
     """Names, parameters, limits and schedules are those of the file."""
     from nightscreen.flows.served import deployments  # noqa: PLC0415 - loads the engine
@@ -190,6 +191,7 @@ def test_everything_starts_is_used_and_goes(tmp_path: Path, number: signal.Signa
 
 
 @pytest.mark.engine
+@pytest.mark.long
 def test_a_killed_screening_leaves_no_server_of_its_own(tmp_path: Path) -> None:
     """The temporary server ends with the command that started it."""
     env = surroundings(tmp_path, **SERVICE)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.engine]
+pytestmark = [pytest.mark.browser, pytest.mark.engine, pytest.mark.long]
 WIDE: ViewportSize = {"width": 1280, "height": 860}
 PATIENCE_MS = 150_000
 """A run's own process starts a server of the engine first."""

@@ -179,6 +179,7 @@ def session(
 
 
 @pytest.mark.engine
+@pytest.mark.long
 @pytest.mark.xdist_group("docs")
 @pytest.mark.parametrize("line", typed_lines())
 def test_a_command_line_works(line: str, session: dict[str, Ended]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.process import SandboxProcess
     from tests.flows.engine_in_a_test import Engine
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 
 async def test_a_low_wallet_is_told_as_an_event(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.process import SandboxProcess
     from tests.flows.engine_in_a_test import Engine
 
-pytestmark = [pytest.mark.engine, pytest.mark.alone]
+pytestmark = [pytest.mark.engine, pytest.mark.alone, pytest.mark.long]
 
 BLOCK = "custom-webhook/on-call"
 HELD_MS = 15_000

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.process import SandboxProcess
     from tests.flows.engine_in_a_test import Engine
 
-pytestmark = [pytest.mark.engine, pytest.mark.browser]
+pytestmark = [pytest.mark.engine, pytest.mark.browser, pytest.mark.long]
 
 ROWS = 40
 FIRST = [

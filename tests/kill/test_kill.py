@@ -34,6 +34,7 @@ def test_a_run_killed_twice_keeps_every_promise(tmp_path: Path) -> None:
 
 
 @pytest.mark.postgres
+@pytest.mark.long
 def test_a_run_on_postgresql_killed_twice_keeps_every_promise(
     tmp_path: Path, schema_url: str
 ) -> None:

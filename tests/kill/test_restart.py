@@ -74,7 +74,7 @@ def night(
     return screen(given, settings, steer=None if run else steer)
 
 
-@pytest.mark.parametrize("away_s", [0.0, 4.0])
+@pytest.mark.parametrize("away_s", [0.0, pytest.param(4.0, marks=pytest.mark.long)])
 def test_a_database_that_is_restarted_does_not_end_the_night(
     tmp_path: Path, there: Database, service: SandboxProcess, away_s: float
 ) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         ("calm", 256),
         ("lost answers", 64),
         ("price rises", 16),
-        ("two processes", 4),
+        pytest.param("two processes", 4, marks=pytest.mark.long),
         ("list stale x20", 16),
     ],
 )

@@ -37,6 +37,7 @@ def consent(portal: Served, customer: str) -> None:
 
 @pytest.mark.browser
 @pytest.mark.engine
+@pytest.mark.long
 def test_from_link_to_parquet(tmp_path: Path) -> None:
     """The table holds every transaction of the customer, under the lender's own id, once."""
     with SandboxProcess() as sandbox, served(tmp_path, sandbox) as portal:

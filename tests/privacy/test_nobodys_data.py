@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.process import SandboxProcess
     from tests.services import EngineServer
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 EVERY_KIND = ("--karma-identities", "bvn,phone,email,nuban")
 BREAK_DOWN = """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.privacy.conftest import Place
     from tests.services import EngineServer
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 CUSTOMERS = 30
 PERMITTED = re.compile(r"out/[^/]+/(bvn/|quarantine\.csv)")

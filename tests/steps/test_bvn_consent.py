@@ -362,6 +362,7 @@ def test_quarantine_of_customers_is_as_in_screening(world: BvnWorld) -> None:
 
 def test_stop_of_the_service_leaves_the_rest_to_be_asked(world: BvnWorld) -> None:
     """An empty wallet stops the run; what was not sent has no request and is asked when resumed."""
+    world.settings = {"max_in_flight": {"bvn": 2}}
     world.sandbox.faults = FaultPlan(0, script=[Scripted("bvn_start", 3, 1000, "low_wallet")])
     rows = [asked(number) for number in range(1, 40)]
     told = world.request(rows)
@@ -369,7 +370,7 @@ def test_stop_of_the_service_leaves_the_rest_to_be_asked(world: BvnWorld) -> Non
     assert told.states["awaiting_otp"] == 2
     refused = told.states.get("failed", 0)  # of whom the wallet was first heard to be empty
     assert told.states["pending"] + refused == 37
-    assert refused <= 3
+    assert refused <= 3 + 1  # three agree, and one more is in flight when the third is heard
     world.sandbox.faults = FaultPlan(0)
     whole = world.request(run=told.report["run_id"])
     assert (whole.report["state"], whole.states) == ("completed", {"awaiting_otp": 39})

@@ -24,6 +24,8 @@ from nightscreen.storage.vault import Vault
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.long
+
 LIST = "transaction:list"
 CALLBACK = "https://lender.example/callback"
 SHORT = 40
