@@ -177,6 +177,23 @@ def test_what_a_run_asked_is_fresh_in_it_and_whenever_it_is_resumed(nights: Nigh
     assert len(nights.world.calls()) == asked + between + open_
 
 
+def test_a_resume_under_other_limits_asks_nothing_of_its_own_run_again(nights: Nights) -> None:
+    """Limits given to the resume hold for what was answered before the run, not for its answers."""
+    rows = [person(number) for number in range(1, 41)]
+    first = nights.screen(rows, max_spend="200")
+    assert first.report["stop_reason"] == "budget"
+    asked = len(nights.world.calls())
+    answered = first.report["checks"].values()
+    open_ = sum(part["distinct"] - part["paid"] - part["free"] for part in answered)
+    limits = [f"{name}=0" for name in LIMITS]
+    second = nights.after(3).screen(
+        run=first.report["run_id"], freshness=limits, max_spend="100000"
+    )
+    assert second.report["state"] == "completed"
+    agree(second)
+    assert len(nights.world.calls()) == asked + open_
+
+
 @pytest.mark.parametrize("behind_s", [300, -300])
 def test_an_answer_of_a_machine_with_another_clock_is_used(tmp_path: Path, behind_s: int) -> None:
     """What another machine was answered since the plan is neither paid again nor left unshown.
