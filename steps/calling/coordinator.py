@@ -17,11 +17,18 @@ import numpy as np
 from nightscreen.schemas.checks import Check, Outcome
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.calling.shards import ShardLayout
-from nightscreen.steps.calling.worker import TERMS, caps_document, put_ended, terms_of_round
+from nightscreen.steps.calling.worker import (
+    TERMS,
+    caps_document,
+    obey,
+    put_ended,
+    terms_of_round,
+    unreported_stops,
+)
 from nightscreen.steps.calling.worker_stats import Totals
 from nightscreen.steps.control import StopReason
 from nightscreen.storage.journal import journal_of
-from nightscreen.storage.journal.work_queue import ASKING, CALLED, WHOLE_RUN, SharedWork
+from nightscreen.storage.journal.work_queue import ASKING, CALLED, SharedWork
 from nightscreen.storage.workspace import Workspace, sweep_shared
 
 if TYPE_CHECKING:
@@ -72,7 +79,7 @@ class Gathering:
         ask: asks one shard in the run's own process.
         starts: how often each part was started.
         gathered: shards of the round whose ends are known.
-        told: scopes whose stop the parts know of.
+        reported: scopes whose stop the parts know of.
         alone: what this process asks itself, by check.
         last_sign: when a part was last seen alive, on the loop's clock.
         done: lookups that had come to an end at the last look.
@@ -88,7 +95,7 @@ class Gathering:
     totals: Totals = field(default_factory=Totals)
     starts: dict[int, int] = field(default_factory=dict)
     gathered: set[str] = field(default_factory=set)
-    told: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
     alone: dict[Check, asyncio.Task[None]] = field(default_factory=dict)
     last_sign: float | None = None
     done: int = 0
@@ -195,15 +202,10 @@ def _offer(gathering: Gathering, shards: Mapping[Check, list[str]]) -> None:
 async def look(gathering: Gathering) -> WorkState:
     """Look at the parts once: pass stops on, add their numbers up, gather what was asked."""
     line, control = gathering.line, gathering.line.control
-    mine = _own_stops(gathering)
-    gathering.told.update(mine)
+    mine = unreported_stops(control, gathering.reported)
+    gathering.reported.update(mine)
     state = await asyncio.to_thread(_exchange, gathering, mine)
-    for scope, reason in state.stops.items():
-        gathering.told.add(scope)
-        if scope == WHOLE_RUN:
-            control.stop_run(reason)
-        elif Check(scope) not in control.stopped_checks:
-            control.stop_check(Check(scope), reason)
+    obey(control, state.stops, gathering.reported)
     for part in state.parts:
         if part.holder is not None:
             gathering.totals.take(control, part.holder, part.numbers)
@@ -231,15 +233,6 @@ def _watch_silence(gathering: Gathering) -> None:
     else:
         control.silence.goes_on("workers", "what the run's workers ask", at=at, now=now)
     control.give_up(at)
-
-
-def _own_stops(gathering: Gathering) -> dict[str, str]:
-    """Return the stops of this process that the parts do not know of yet, by scope."""
-    control = gathering.line.control
-    found: dict[str, str] = {check.value: why for check, why in control.stopped_checks.items()}
-    if control.stop is not None:
-        found[WHOLE_RUN] = control.stop
-    return {scope: why for scope, why in found.items() if scope not in gathering.told}
 
 
 def _exchange(gathering: Gathering, mine: Mapping[str, str]) -> WorkState:

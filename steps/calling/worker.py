@@ -42,7 +42,7 @@ from nightscreen.storage.outputs import RunFolder
 from nightscreen.storage.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from numpy.typing import NDArray
 
@@ -78,7 +78,7 @@ class WorkerPart:
         taken: lookups of the shards in hand, by shard.
         wanted: False once the run does not want this part any more.
         leaves: this process was told to end, and hands back what it has in hand.
-        told: stops that came from outside, or were passed on, by scope.
+        reported: stops that came from outside, or were passed on, by scope.
         terms: name of the note with the terms of the round under way.
         turn: held by who looks for a shard, so that one looks at a time.
     """
@@ -91,7 +91,7 @@ class WorkerPart:
     taken: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     wanted: bool = True
     leaves: bool = False
-    told: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
     terms: str = ""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -319,28 +319,32 @@ def put_ended(
 async def exchange(part: WorkerPart) -> None:
     """Tell once how far this part has come, and hear whether the run goes on."""
     control = part.line.control
-    mine = {} if part.leaves else _own_stops(part)
-    part.told.update(mine)
+    mine = {} if part.leaves else unreported_stops(control, part.reported)
+    part.reported.update(mine)
     stops, wanted = await asyncio.to_thread(_exchange, part, mine, numbers_of(control))
     part.wanted = part.wanted and wanted
+    obey(control, stops, part.reported)
+    if not part.wanted:
+        part.reported.add(WHOLE_RUN)
+        control.stop_run(StopReason.CANCELLED)
+
+
+def unreported_stops(control: Control, reported: Collection[str]) -> dict[str, str]:
+    """Return the stops of a process that the others do not know of yet, by scope."""
+    found: dict[str, str] = {check.value: why for check, why in control.stopped_checks.items()}
+    if control.stop is not None:
+        found[WHOLE_RUN] = control.stop
+    return {scope: why for scope, why in found.items() if scope not in reported}
+
+
+def obey(control: Control, stops: Mapping[str, str], reported: set[str]) -> None:
+    """Stop what other processes have stopped, and take note that they know."""
     for scope, reason in stops.items():
-        part.told.add(scope)
+        reported.add(scope)
         if scope == WHOLE_RUN:
             control.stop_run(reason)
         elif Check(scope) not in control.stopped_checks:
             control.stop_check(Check(scope), reason)
-    if not part.wanted:
-        part.told.add(WHOLE_RUN)
-        control.stop_run(StopReason.CANCELLED)
-
-
-def _own_stops(part: WorkerPart) -> dict[str, str]:
-    """Return the stops that this part met and nobody knows of yet, by scope."""
-    control = part.line.control
-    found: dict[str, str] = {check.value: why for check, why in control.stopped_checks.items()}
-    if control.stop is not None:
-        found[WHOLE_RUN] = control.stop
-    return {scope: why for scope, why in found.items() if scope not in part.told}
 
 
 def _exchange(
