@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from prefect import flow
@@ -12,10 +13,10 @@ from prefect.client.schemas.objects import State
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.bvn.closing import close_confirm, close_request, quote_confirm, quote_request
-from nightscreen.steps.bvn.confirming import open_confirm
-from nightscreen.steps.bvn.requesting import open_request
+from nightscreen.steps.bvn.confirming import open_confirm, send_again
+from nightscreen.steps.bvn.requesting import ask_again, open_request
 from nightscreen.tasks import bvn_consent as stations
-from nightscreen.tasks.api_runs import at_the_desk, ended, named, opened_errand
+from nightscreen.tasks.api_runs import ended, make_calls, named, opened_errand
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.progress import show_progress
@@ -52,8 +53,13 @@ async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
             await stations.plan_requests(run.run_id)
             if parameters.quote_only:
                 return await asyncio.to_thread(quote_request, run.run, run.work)
-            async with at_the_desk(run, _close_request), show_progress(run, REQUESTS):
-                await stations.send_requests(run.run_id)
+            async with show_progress(run, REQUESTS):
+                await make_calls(
+                    run,
+                    partial(stations.send_requests, run.run_id),
+                    again=partial(ask_again, run.run, run.work),
+                    close=_close_request,
+                )
             report = await stations.report_requests(run.run_id)
         return await ended(run, report)
 
@@ -76,8 +82,13 @@ async def confirm_bvns(parameters: ConfirmBvns) -> dict[str, Any] | State[Any]:
             await stations.take_in_passwords(run.run_id)
             if parameters.quote_only:
                 return await asyncio.to_thread(quote_confirm, run.run, run.work)
-            async with at_the_desk(run, _close_confirm), show_progress(run, CONFIRMATIONS):
-                await stations.send_passwords(run.run_id)
+            async with show_progress(run, CONFIRMATIONS):
+                await make_calls(
+                    run,
+                    partial(stations.send_passwords, run.run_id),
+                    again=partial(send_again, run.run, run.work),
+                    close=_close_confirm,
+                )
             report = await stations.report_confirmations(run.run_id)
         return await ended(run, report)
 

@@ -11,9 +11,9 @@ from prefect.client.schemas.objects import State
 from nightscreen.schemas.offers import OfferLoans
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.loans.offer_report import close_offering
-from nightscreen.steps.loans.offering import open_offering
+from nightscreen.steps.loans.offering import make_again, open_offering
 from nightscreen.tasks import loans
-from nightscreen.tasks.api_runs import at_the_desk, ended, named, opened_errand
+from nightscreen.tasks.api_runs import ended, make_calls, named, opened_errand
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.progress import show_progress
@@ -44,11 +44,17 @@ async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
         opening = partial(open_offering, parameters, settings)
         async with opened_errand(parameters, opening, word=WORD) as run:
             await loans.take_rows(run.run_id)
-            async with at_the_desk(run, _close), show_progress(run, WORD):
-                if await loans.check_product(run.run_id):
-                    await loans.make_links(run.run_id)
+            async with show_progress(run, WORD):
+                await make_calls(
+                    run, partial(_make, run), again=partial(make_again, run.work), close=_close
+                )
             report = await loans.report_offers(run.run_id)
         return await ended(run, report)
+
+
+async def _make(run: LiveApiRun) -> None:
+    if await loans.check_product(run.run_id):
+        await loans.make_links(run.run_id)
 
 
 def _close(run: LiveApiRun) -> None:

@@ -12,8 +12,8 @@ from prefect.client.schemas.objects import State
 from nightscreen.schemas.pulls import PullAccounts, PullTransactions
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.transactions.report import close_pull
-from nightscreen.steps.transactions.sync import begin_pull, open_pull_run
-from nightscreen.tasks.api_runs import at_the_desk, ended, named, opened_errand
+from nightscreen.steps.transactions.sync import begin_pull, open_pull_run, pull_again
+from nightscreen.tasks.api_runs import ended, make_calls, named, opened_errand
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.progress import show_progress
@@ -68,8 +68,10 @@ async def _pull(parameters: PullTransactions, word: str) -> dict[str, Any] | Sta
         opening = partial(open_pull_run, parameters, settings)
         async with opened_errand(parameters, opening, word=word) as run:
             run.work = await asyncio.to_thread(begin_pull, run.run)
-            async with at_the_desk(run, _close), show_progress(run, word):
-                await _pull_all(run)
+            async with show_progress(run, word):
+                await make_calls(
+                    run, partial(_pull_all, run), again=partial(pull_again, run.work), close=_close
+                )
             report = await report_pull(run.run_id)
         return await ended(run, report)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps import finalize
 from nightscreen.steps.calling.coordinator import ask_round, let_go
-from nightscreen.steps.calling.funding_rounds import Asking, next_round, open_asking
+from nightscreen.steps.calling.funding_rounds import Asking, ask_again, next_round, open_asking
+from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.quoting import quote_document
 from nightscreen.steps.screening_run import open_line
@@ -32,7 +34,6 @@ from nightscreen.tasks.inbox import newest_input
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.monitoring import telling_false_starts, watching
 from nightscreen.tasks.progress import show_progress
-from nightscreen.tasks.resume_wait import wait_and_resume
 from nightscreen.tasks.workers import called, require_worker_available
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ async def _screen(run: LiveRun) -> dict[str, Any]:
         return quote_report(run)
     if await approved(run_id):
         await _ask(run)
-        while await wait_and_resume(run.line):
+        while await wait_and_resume(run.line, partial(ask_again, run.line)):
             await _ask(run)
     await stations.write_rows(run_id)
     return await stations.report(run_id)

@@ -10,10 +10,10 @@ from prefect.client.schemas.objects import State
 
 from nightscreen.schemas.offers import TrackLoans
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.loans.tracking import open_tracking
+from nightscreen.steps.loans.tracking import follow_again, open_tracking
 from nightscreen.steps.loans.tracking_report import close_tracking
 from nightscreen.tasks import loans
-from nightscreen.tasks.api_runs import at_the_desk, ended, named, opened_errand
+from nightscreen.tasks.api_runs import ended, make_calls, named, opened_errand
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.progress import show_progress
@@ -39,8 +39,13 @@ async def track_loans(parameters: TrackLoans) -> dict[str, Any] | State[Any]:
         opening = partial(open_tracking, parameters, settings)
         async with opened_errand(parameters, opening, word=WORD) as run:
             await loans.take_loans(run.run_id)
-            async with at_the_desk(run, _close), show_progress(run, WORD):
-                await loans.follow_loans(run.run_id)
+            async with show_progress(run, WORD):
+                await make_calls(
+                    run,
+                    partial(loans.follow_loans, run.run_id),
+                    again=partial(follow_again, run.work),
+                    close=_close,
+                )
             report = await loans.report_loans(run.run_id)
         return await ended(run, report)
 

@@ -18,7 +18,7 @@ from nightscreen.schemas.stops import StopReason as StopReason  # noqa: PLC0414 
 from nightscreen.storage.clock import LAGOS, to_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Mapping
 
     from nightscreen.client.classify import CallOutcome
     from nightscreen.schemas.checks import Asked
@@ -103,6 +103,12 @@ class CheckProgress:
         self.cost_micro += cost_micro
         name = standing.name.lower()
         setattr(self, name, getattr(self, name) + 1)
+
+    def take_back(self, standings: Iterable[LookupStatus]) -> None:
+        """Count lookups as not ended that failed or were lost: they are asked again."""
+        for standing in standings:
+            self.failed -= standing is LookupStatus.FAILED
+            self.in_doubt -= standing is LookupStatus.IN_DOUBT
 
 
 @dataclass(slots=True)
@@ -191,9 +197,9 @@ class Witnesses:
     def answered(self) -> None:
         """Forget every witness: the service answered."""
         self.proved = True
+        self.not_before = 0.0
         if self._witnesses:
             self.stop = None
-            self.not_before = 0.0
             self._witnesses.clear()
             self._heard_of.clear()
 
@@ -742,7 +748,8 @@ class Control:
         """Decide, once nothing is left to ask, about refusals that no other lookup could confirm.
 
         Where nothing at all was answered they count: no lookup contradicts them. Where something
-        was, they are those lookups' failures, and a notice says so.
+        was, they are those lookups' failures, and a notice says so. So do lookups that failed since
+        the service gave no answers.
         """
         if self.stop is not None:
             return
@@ -757,6 +764,12 @@ class Control:
                     f"the only {check.value} lookups asked failed ({evidence.stop[0]}); nothing of "
                     "the check could confirm or contradict it, other answers came"
                 )
+        if alone and self.silence.began is not None and self._failed:
+            self.stop_run(StopReason.OUTAGE)
+
+    @property
+    def _failed(self) -> int:
+        return sum(each.failed for each in self.progress.values())
 
     def ended(self, check: Asked, standing: LookupStatus, cost_micro: int) -> None:
         """Count a lookup that came to an end; stop where too many failed."""

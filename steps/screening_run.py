@@ -77,12 +77,13 @@ from nightscreen.storage.tables import file_digest, open_source
 from nightscreen.storage.workspace import Workspace, sweep_workspaces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from nightscreen.client.response_rules import ResponseRules
     from nightscreen.schemas.api_runs import ApiRunParameters
+    from nightscreen.schemas.checks import Asked
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.policy import Policy, PolicyApproval
     from nightscreen.schemas.quote import Quote
@@ -272,7 +273,7 @@ def _open(
     source = open_source(path, mapping=mapping)
     ages = overridden(settings.freshness, parameters.freshness)
     now = clock()
-    deadline_at = deadline_instant(parameters.deadline, now)
+    deadline_instant(parameters.deadline, now)  # a mistake in it leaves nothing behind
     open_as = f"{wanted.run_id}@{journal.holders.name}"
     if parameters.quote_only:
         folder = RunFolder.make(settings.home / "quotes", open_as)
@@ -284,17 +285,9 @@ def _open(
     started_at = now
     if not parameters.quote_only:
         started_at = _begin(journal, resolved, digest, folder, caps)
-    control = Control(
-        tolerated_failure_pct=settings.tolerated_failure_pct,
-        deadline_at=deadline_at,
-        balance_floor_micro=_optional_micro(settings.balance_floor),
-        silence=Silence(settings.outage_give_up.total_seconds()),
-        watches=cap_watches(journal, wanted.run_id, caps),
-        progress={check: CheckProgress() for check in wanted.checks},
-        price_limits=dict(caps.price_limits),
-        price_list=price_list_of(settings),
+    control = open_control(
+        parameters, settings, journal, run_id=wanted.run_id, caps=caps, checks=wanted.checks
     )
-    note_unreadable(control, journal)
     return ScreeningRun(
         run_id=wanted.run_id,
         parameters=parameters,
@@ -327,6 +320,34 @@ def _open(
         shadow=shadow,
         approval=approval,
     )
+
+
+def open_control(
+    parameters: ScreenBatch | ApiRunParameters,
+    settings: Settings,
+    journal: Journal,
+    *,
+    run_id: str,
+    caps: Caps,
+    checks: Iterable[Asked],
+) -> Control:
+    """Return what stops a run of any flow: deadline, caps, floor, patience, what is known before.
+
+    Raises:
+        InputError: the deadline cannot be read.
+    """
+    control = Control(
+        tolerated_failure_pct=settings.tolerated_failure_pct,
+        deadline_at=deadline_instant(parameters.deadline, journal.clock()),
+        balance_floor_micro=_optional_micro(settings.balance_floor),
+        silence=Silence(settings.outage_give_up.total_seconds()),
+        watches=cap_watches(journal, run_id, caps),
+        progress={check: CheckProgress() for check in checks},
+        price_limits=dict(caps.price_limits),
+        price_list=price_list_of(settings),
+    )
+    note_unreadable(control, journal)
+    return control
 
 
 def note_unreadable(control: Control, journal: Journal) -> None:

@@ -13,6 +13,7 @@ from prefect.runtime import flow_run
 
 from nightscreen.schemas.errors import UsageError
 from nightscreen.steps.api_runs.call_session import open_desk, refuse_wrong_address
+from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.control import StopReason
 from nightscreen.tasks import run_registry
 from nightscreen.tasks.artifacts import ending_tags, tag_run
@@ -24,12 +25,12 @@ from nightscreen.tasks.cancellation import (
 from nightscreen.tasks.monitoring import telling_false_starts, watching
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from prefect.client.schemas.objects import State
 
     from nightscreen.schemas.api_runs import ApiRunParameters
-    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.steps.api_runs.call_session import ApiRun
     from nightscreen.tasks.run_registry import LiveApiRun
 
 
@@ -73,29 +74,47 @@ async def opened_errand(
         errand.close()
 
 
-@asynccontextmanager
-async def at_the_desk(
-    run: LiveApiRun, close: Callable[[LiveApiRun], object]
-) -> AsyncIterator[CallSession]:
-    """Open the desk; when cancelled, let calls in flight settle, then close the run's folder.
+async def make_calls(
+    run: LiveApiRun,
+    ask: Callable[[], Awaitable[object]],
+    *,
+    again: Callable[[], object],
+    close: Callable[[LiveApiRun], object],
+) -> None:
+    """Make a run's calls, once more after each stop that passes before the deadline.
+
+    When cancelled, calls in flight settle, then the run's folder is closed.
 
     Args:
         run: the open run.
+        ask: makes the calls that are left, in an open session.
+        again: lets what was lost or failed be asked again.
         close: writes what there is to write of a run that was cancelled; called in a thread.
 
     Raises:
         ServiceAddressError: the address is not the service's; nothing is left of a new run.
     """
+    try:
+        while True:
+            await _in_a_session(run, ask)
+            if not await wait_and_resume(run.run, again):
+                break
+    except asyncio.CancelledError:
+        await shield_until_done(asyncio.to_thread(close, run))
+        raise
+    refuse_wrong_address(run.run)
+
+
+async def _in_a_session(run: LiveApiRun, ask: Callable[[], Awaitable[object]]) -> None:
+    """Open what calls need, make them, and let what is in flight settle."""
     run.desk, run.called = open_desk(run.run), True
     try:
-        yield run.desk
+        await ask()
     except asyncio.CancelledError:
         run.control.stop_run(StopReason.CANCELLED)
-        await shield_until_done(_close_cancelled(run, close))
         raise
     finally:
         await shield_until_done(_settle(run))
-    refuse_wrong_address(run.run)
 
 
 async def ended(run: LiveApiRun, report: dict[str, Any]) -> dict[str, Any] | State[Any]:
@@ -109,8 +128,3 @@ async def _settle(run: LiveApiRun) -> None:
     if run.desk is not None:
         await run.desk.close()
         run.desk = None
-
-
-async def _close_cancelled(run: LiveApiRun, close: Callable[[LiveApiRun], object]) -> None:
-    await _settle(run)
-    await asyncio.to_thread(close, run)

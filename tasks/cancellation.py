@@ -95,7 +95,7 @@ async def to_prefect_state(run: Live, report: dict[str, Any]) -> dict[str, Any] 
     return Cancelled(message=f"to go on, resume run {run.run_id}")
 
 
-async def shield_until_done(work: Coroutine[Any, Any, None]) -> None:
+async def shield_until_done(work: Coroutine[Any, Any, object]) -> None:
     """Carry work out however often the caller is cancelled meanwhile, and pass that on afterwards.
 
     Raises:

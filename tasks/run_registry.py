@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.stops import StopReason
-from nightscreen.steps.ops.heartbeat import ASKING, READING, WRITING, phase_of
+from nightscreen.steps.ops.heartbeat import ASKING, PAUSED, READING, WRITING, phase_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,6 +169,8 @@ class LiveApiRun:
         """Return which part of its work the run is in."""
         if self.desk is not None:
             return ASKING
+        if self.control.resting_since is not None:
+            return PAUSED
         return WRITING if self.called else READING
 
     @property

@@ -7,6 +7,7 @@ asked and what an answer means is decided by each line of its own (`pulling`, `b
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 import shutil
@@ -22,24 +23,18 @@ from nightscreen.client.response_rules import load_response_rules
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import InputError, ServiceAddressError
 from nightscreen.schemas.parameters import new_run_id
+from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.quote import Quote
 from nightscreen.schemas.stops import REFUSALS
 from nightscreen.steps.calling.jobs import ApiCall, LookupTask
 from nightscreen.steps.calling.journal_writer import JournalWriter
 from nightscreen.steps.calling.window import RetryBudget, Window
-from nightscreen.steps.control import (
-    ADDRESS,
-    CheckProgress,
-    Control,
-    Silence,
-    StopReason,
-)
+from nightscreen.steps.control import ADDRESS, COMPLETED, StopReason
 from nightscreen.steps.screening_run import (
-    cap_watches,
     caps_of,
     deadline_instant,
     known_prices,
-    price_list_of,
+    open_control,
     require_service,
 )
 from nightscreen.storage.clock import LAGOS, system_clock, to_instant
@@ -56,11 +51,14 @@ if TYPE_CHECKING:
     from nightscreen.schemas.calls import Caps
     from nightscreen.schemas.checks import Operation, SubjectKind
     from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.control import Control
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.runs import RunRecord
 
 _NOT_ACTED_ON = frozenset({CallState.NOT_SENT.value, CallState.NOT_CHARGED.value})
+ASKED_AGAIN = frozenset({LookupStatus.WAITING, LookupStatus.FAILED})
+"""Ends of a call that surely did nothing: a run that goes on after an outage makes it again."""
 NEVER = 2**62
 """A place in the journal no answer comes after: who repeats an errand does so on purpose."""
 
@@ -188,7 +186,7 @@ def _begin(
     earlier: RunRecord | None,
 ) -> ApiRun:
     now = journal.clock()
-    deadline_at = deadline_instant(parameters.deadline, now)
+    deadline_instant(parameters.deadline, now)  # a mistake in it leaves nothing behind
     run_id = new_run_id(to_instant(now).astimezone(LAGOS), secrets.token_hex(3))
     output = Path(parameters.output)
     if earlier is not None:
@@ -207,14 +205,8 @@ def _begin(
         parameters=parameters.model_dump(exclude={"run"}),
     )
     folder.begin()
-    control = Control(
-        tolerated_failure_pct=settings.tolerated_failure_pct,
-        deadline_at=deadline_at,
-        silence=Silence(settings.outage_give_up.total_seconds()),
-        watches=cap_watches(journal, run_id, caps),
-        progress={operation: CheckProgress()},
-        price_limits=dict(caps.price_limits),
-        price_list=price_list_of(settings),
+    control = open_control(
+        parameters, settings, journal, run_id=run_id, caps=caps, checks=(operation,)
     )
     return ApiRun(
         run_id=run_id,
@@ -237,12 +229,17 @@ def _begin(
 
 @dataclass(slots=True)
 class CallSession:
-    """What is open while a run makes its calls: the client, and one window for the family."""
+    """What is open while a run makes its calls: the client, and one window for the family.
+
+    Attributes:
+        short: a call was left that nothing but a cap kept from being made.
+    """
 
     run: ApiRun
     client: Client
     book: JournalWriter
     window: Window
+    short: bool = False
 
     def job(
         self,
@@ -281,11 +278,21 @@ class CallSession:
         Raises:
             NightscreenError: the journal could not be written.
         """
-        return await self.window.ask(jobs)
+        made = await self.window.ask(jobs)
+        left = any(job.standing is LookupStatus.WAITING for job in made)
+        self.short |= left and self.run.control.ending()[0] == COMPLETED
+        return made
 
     async def one(self, job: LookupTask) -> LookupTask:
         """Make one call and wait for its end."""
-        return (await self.window.ask([job]))[0]
+        return (await self.make([job]))[0]
+
+    def waits_for(self, reason: str) -> bool:
+        """Take note of what is waited for outside the window; False where the run has stopped."""
+        run, at = self.run, asyncio.get_running_loop().time()
+        now = run.clock()
+        run.control.silence.goes_on(run.operation.value, reason, at=at, now=now)
+        return run.control.may_send(run.operation, now, at)
 
     async def close(self) -> None:
         """Let what is in flight settle, then close connections and the journal's thread."""
@@ -294,6 +301,8 @@ class CallSession:
         await self.window.drain()
         await self.book.drain()
         self.run.control.conclude()
+        if self.short and self.run.control.ending()[0] == COMPLETED:
+            self.run.control.stop_run(StopReason.BUDGET)
         await self.client.aclose()
         self.book.close()
 
@@ -301,6 +310,7 @@ class CallSession:
 def open_desk(run: ApiRun, *, transport: Transport | None = None) -> CallSession:
     """Open the client and the window of a run's family of operations."""
     settings = run.settings
+    run.control.proved_before = run.journal.runs.has_answers(run.run_id)
     family = next(word for word, each in FAMILIES.items() if run.operation in each)
     cap = int(getattr(settings.max_in_flight, family))
     client = Client(
@@ -326,7 +336,7 @@ def open_desk(run: ApiRun, *, transport: Transport | None = None) -> CallSession
         run.operation,
         send=send,
         book=book,
-        cap=AdaptiveCap(cap),
+        cap=AdaptiveCap(cap, paused_until=run.control.paused_until.get(run.operation, 0.0)),
         control=run.control,
         pace=RetryBudget(settings.attempts, random.Random()),  # noqa: S311 - jitter, not a secret
         clock=run.clock,

@@ -16,12 +16,11 @@ from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.rows import Action, Problem, RefusedRow
-from nightscreen.steps.api_runs.call_session import open_errand_run
+from nightscreen.steps.api_runs.call_session import ASKED_AGAIN, open_errand_run
 from nightscreen.steps.bvn.consent import (
     Transitions,
     bring_up_to_date,
     call_of,
-    end_short,
     finished,
     standing_of,
 )
@@ -92,7 +91,7 @@ _ENDED = {
 
 @dataclass(slots=True)
 class Given:
-    """One customer's password on its way, held in memory alone; gone once the call is made."""
+    """One customer's password on its way, held in memory alone; gone once it was sent."""
 
     line: int
     request: BvnRequest
@@ -268,21 +267,33 @@ def price(run: ApiRun, confirming: Confirming) -> int:
 
 
 async def send(desk: CallSession, confirming: Confirming) -> int:
-    """Send every password on, once; return how many customers are confirmed now."""
+    """Send every password on, once; return how many customers are confirmed now.
+
+    One that was not sent, or surely did not arrive, is kept in memory for another session.
+    """
     try:
         async with asyncio.TaskGroup() as group:
             for each in confirming.given:
-                group.create_task(_send_one(desk, confirming, each))
-    finally:
+                if each.otp:
+                    group.create_task(_send_one(desk, confirming, each))
+    except BaseException:
         confirming.forget()
-    end_short(desk.run.control, [each.job for each in confirming.given if each.job is not None])
+        raise
     return sum(each.request.state is BvnState.CONFIRMED for each in confirming.given)
 
 
 async def _send_one(desk: CallSession, confirming: Confirming, given: Given) -> None:
     before = given.request.state.value
     given.job, given.request = await supply(desk, given.request, given.otp)
+    if given.job is None or given.job.standing not in ASKED_AGAIN:
+        given.otp = ""
     confirming.moved.note(before, given.request)
+
+
+def send_again(run: ApiRun, confirming: Confirming) -> None:
+    """Let passwords that were not sent, or surely did not arrive, be sent after all."""
+    jobs = [each.job for each in confirming.given if each.otp and each.job is not None]
+    run.control.progress[Operation.BVN_FINISH].take_back(job.standing for job in jobs)
 
 
 async def supply(

@@ -20,16 +20,12 @@ from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.calling.jobs import CALL_STATES
-from nightscreen.steps.control import COMPLETED, StopReason
 from nightscreen.storage.journal.bvn_consents import BvnConsents, LastCall
 from nightscreen.storage.journal.runs import RUNNING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from nightscreen.schemas.settings import BvnConsent
     from nightscreen.steps.calling.jobs import LookupTask
-    from nightscreen.steps.control import Control
     from nightscreen.storage.journal import Journal
 
 _LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value})
@@ -197,13 +193,6 @@ def _learnt(
     if stored is not None and stored.run_id == run_id:
         contact = contact_said(journal.answers.body(check, stored))
     return started(request, call, contact)
-
-
-def end_short(control: Control, jobs: Iterable[LookupTask]) -> None:
-    """Stop a run by its cap where calls were left that nothing else kept from being made."""
-    left = any(job.standing is LookupStatus.WAITING for job in jobs)
-    if left and control.ending()[0] == COMPLETED:
-        control.stop_run(StopReason.BUDGET)
 
 
 def standing_of(request: BvnRequest, doubt: Doubt) -> LookupStatus:

@@ -27,7 +27,6 @@ from nightscreen.steps.api_runs.report import errand_report, finish, operation_r
 from nightscreen.steps.bvn.confirming import refusal, supply
 from nightscreen.steps.bvn.consent import bring_up_to_date
 from nightscreen.steps.bvn.otps import tidy_otp
-from nightscreen.steps.control import StopReason
 from nightscreen.steps.report.call_log import write_call_sheet
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import journal_of
@@ -236,8 +235,6 @@ def _close(run: ApiRun, job: LookupTask | None) -> None:
     if job is None:
         run.withdraw()
         return
-    if job.reading is None and run.control.stop is None:
-        run.control.stop_run(StopReason.BUDGET)
     sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id))
     part = operation_report(
         sheet, Operation.BVN_FINISH, standings_of([job]), answers={}, test_mode=False

@@ -19,13 +19,12 @@ from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.quote import CheckQuote, Quote
 from nightscreen.schemas.rows import Action, Flaw, Problem
-from nightscreen.steps.api_runs.call_session import open_errand_run
+from nightscreen.steps.api_runs.call_session import ASKED_AGAIN, open_errand_run
 from nightscreen.steps.bvn.consent import (
     Transitions,
     bring_up_to_date,
     call_of,
     contact_said,
-    end_short,
     standing_of,
     started,
 )
@@ -301,8 +300,17 @@ async def ask(desk: CallSession, asking: BvnRequests) -> int:
     async with asyncio.TaskGroup() as group:
         for case in wanted:
             group.create_task(_ask_one(desk, consents, asking, case))
-    end_short(run.control, [case.job for case in wanted if case.job is not None])
     return len(wanted)
+
+
+def ask_again(run: ApiRun, asking: BvnRequests) -> None:
+    """Let customers whose call failed or was not made wait to be asked; one in doubt never is."""
+    taken_back = []
+    for case in asking.asked:
+        if case.request is None and case.job is not None and case.job.standing in ASKED_AGAIN:
+            taken_back.append(case.job.standing)
+            case.why, case.job = "", None
+    run.control.progress[Operation.BVN_START].take_back(taken_back)
 
 
 def _new_request(run: ApiRun, case: Case) -> BvnRequest:

@@ -33,7 +33,6 @@ from nightscreen.steps.planning.lookup_table import check_number, check_of
 from nightscreen.steps.planning.price import fund
 from nightscreen.steps.planning.short_circuit import ShortCircuit, Spares
 from nightscreen.steps.screening_run import money_left
-from nightscreen.storage.clock import MICROS, next_day
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -487,37 +486,10 @@ def _next_affordable(line: ScreeningRun) -> int | None:
 # --- after a stop that may pass ---
 
 
-def seconds_to_resume(line: ScreeningRun) -> float | None:
-    """Return how long to wait before a stopped run is tried again; None where it has ended.
-
-    An outage, a low balance or a quota that is used up may pass by itself, of the run or of a check
-    alone; it is waited for where a deadline is set. The quota comes back with the next day.
-    """
-    control, now = line.control, line.clock()
-    if control.deadline_at is None:
-        return None
-    waits = []
-    if control.may_pass(StopReason.OUTAGE, StopReason.BALANCE):
-        waits.append(line.settings.resume_every.total_seconds())
-    if control.may_pass(StopReason.QUOTA):
-        waits.append((next_day(now) - now) / MICROS)
-    wait_s = min(waits, default=None)
-    return wait_s if wait_s is not None and wait_s < (control.deadline_at - now) / MICROS else None
-
-
-def take_up_again(line: ScreeningRun) -> None:
-    """Go on after a stop that may have passed: what was lost or failed waits to be asked again.
-
-    After the day's quota alone nothing was lost. Open a new `Asking` next: it begins with fresh
-    attempts.
-    """
-    if not line.control.may_pass(StopReason.OUTAGE, StopReason.BALANCE):
-        line.control.go_on()
-        return
+def ask_again(line: ScreeningRun) -> None:
+    """Let what was lost or failed wait to be asked again."""
     lost = np.isin(line.standing, (LookupStatus.FAILED.value, LookupStatus.IN_DOUBT.value))
     for check, progress in line.control.progress.items():
         mine = line.standing[lost & line.ranked.is_of(check.value)]
-        progress.failed -= int((mine == LookupStatus.FAILED.value).sum())
-        progress.in_doubt -= int((mine == LookupStatus.IN_DOUBT.value).sum())
+        progress.take_back(LookupStatus(int(each)) for each in mine)
     line.standing[lost] = LookupStatus.WAITING.value
-    line.control.go_on()

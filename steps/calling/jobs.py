@@ -80,6 +80,7 @@ class LookupTask:
         row: the batch's row in whose name it is asked; None for an errand.
         standing: what became of it.
         attempts: attempts made in this session.
+        answered_before: answers the run had when it was first sent in this session; -1 before.
         doubted: an attempt may have been charged without our knowing.
         bound_micro: worst cost the attempt under way is reserved with.
         waiters: the batches that wait for it.
@@ -96,6 +97,7 @@ class LookupTask:
     row: int | None = None
     standing: LookupStatus = LookupStatus.WAITING
     attempts: int = 0
+    answered_before: int = -1
     doubted: bool = False
     bound_micro: int = 0
     waiters: list[Barrier] = field(default_factory=list)

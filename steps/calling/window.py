@@ -29,7 +29,7 @@ from nightscreen.steps.calling.jobs import (
     outcome_of,
     released,
 )
-from nightscreen.steps.control import Control, StopReason
+from nightscreen.steps.control import WITNESSES_LATER, Control, StopReason
 from nightscreen.steps.planning.short_circuit import Spares, Step
 from nightscreen.storage.clock import next_day
 
@@ -50,6 +50,7 @@ _HELD_POLL_S = 0.5
 _UNCONFIRMED_POLL_S = 0.1
 """Until a call under way has confirmed the price, or came to nothing."""
 _LEAST_WAIT_S = 0.001
+_FREE = frozenset({ChargeStatus.NOT_SENT, ChargeStatus.NOT_CHARGED})
 
 
 Sender = Callable[[Any], "Awaitable[CallOutcome]"]
@@ -428,6 +429,8 @@ class Window:
         mark, witness_mark = self._control.wallet.settled_micro, self._evidence.mark
         sent_at = self._clock()
         job.attempts += 1
+        if job.answered_before < 0:
+            job.answered_before = self._control.answered
         try:
             reading = await self._send(job.lookup)
         except Exception as error:  # noqa: BLE001 - a fault of ours: told to every waiter; in doubt
@@ -456,10 +459,27 @@ class Window:
             self._control.heard_fault(
                 self._check, job.witness, reading.fault, mark=witness_mark, at=at
             )
-        delay = next_attempt(reading, job.attempts, self._pace.attempts, random=self._pace.random)
+        delay = self._delay(job, reading)
         ended = job.ends_as(reading, delay, stops=stops)
         settled = outcome_of(job, grant, reading, ended=ended, sent_at=sent_at, now=now)
         self._book.settle(settled, lambda: self._settled(job, ended, delay, reading))
+
+    def _delay(self, job: LookupTask, reading: CallOutcome) -> float | None:
+        """Return seconds until a lookup is tried again; None where its attempts are used up.
+
+        While the service answers nobody, free attempts of at least three lookups tell of the
+        service and use up nothing: they go on, one at a time, until the silence is given up.
+        """
+        attempts, random = self._pace.attempts, self._pace.random
+        delay = next_attempt(reading, job.attempts, attempts, random=random)
+        if delay is not None or not reading.retry or reading.verdict not in _FREE:
+            return delay
+        is_silent = self._control.answered == job.answered_before
+        if not is_silent or job.doubted or len(self._open) < WITNESSES_LATER:
+            return None
+        at = asyncio.get_running_loop().time()
+        self._evidence.not_before = at + self._control.breaker.probe_every
+        return next_attempt(reading, job.attempts, job.attempts + 1, random=random)
 
     def _note(self, job: LookupTask, reading: CallOutcome, mark: int, now: int) -> None:
         """Bring the run's numbers up to date."""

@@ -90,6 +90,10 @@ def _tell_doubt(offering: Offering) -> None:
             "link may exist that nobody here knows; no machine asks again, see state in_doubt in "
             f"{OFFERS_CSV}, then name the customers with --again"
         )
+    if offering.product is None and offering.run.control.stop == StopReason.OUTAGE:
+        offering.run.control.notices.append(
+            "the list of products did not come; resume the run later"
+        )
     left = offering.counts()[OfferWord.PENDING.value]
     failed = offering.run.control.ending()[1] == StopReason.FAILURES.value
     if left and not failed and offering.run.control.stop is None:

@@ -30,7 +30,7 @@ from nightscreen.schemas.offers import (
     OfferWord,
 )
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.api_runs.call_session import open_errand_run
+from nightscreen.steps.api_runs.call_session import ASKED_AGAIN, open_errand_run
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.loans.offer_links import bring_up_to_date, linked
 from nightscreen.steps.loans.offer_source import candidates, read_source
@@ -233,11 +233,12 @@ async def check_product(offering: Offering, desk: CallSession) -> bool:
         UsageError: the list does not have it; nothing is left of the run.
     """
     run, wanted = offering.run, offering.parameters.product
+    if offering.product is not None:
+        return True
     listed, job = await fetch_products(desk)
     offering.ended[Operation.LOAN_PRODUCTS][job.standing] += 1
     if listed is None:
         if run.control.stop is None:
-            run.control.notices.append("the list of products did not come; resume the run later")
             run.control.stop_run(StopReason.OUTAGE)
         return False
     offering.product = next((one for one in listed.products if one.product_id == wanted), None)
@@ -280,10 +281,30 @@ async def make_links(offering: Offering, desk: CallSession) -> int:
             block, left = left[:size], left[size:]
             later += await _make_block(offering, desk, block)
         left = later
-        if left and _may_go_on(offering):
+        if left and _room(offering) and desk.waits_for(_who_makes(left)):
             await asyncio.sleep(WAIT_S)
             await asyncio.to_thread(bring_up_to_date, offering.run.journal)
     return offering.made
+
+
+def _who_makes(rows: Sequence[Row]) -> str:
+    """Return in words which runs make the links of rows."""
+    runs = sorted({row.offer.run_id for row in rows if row.offer is not None})
+    return (
+        f"links that other runs make ({', '.join(runs)})" if runs else "links under way elsewhere"
+    )
+
+
+def make_again(offering: Offering) -> None:
+    """Let customers whose call failed or was not made have a link; one in doubt gets no other."""
+    for row in offering.rows:
+        if row.word is OfferWord.FAILED:
+            row.word, row.problem = OfferWord.PENDING, None
+    progress = offering.run.control.progress[_START]
+    for ended in offering.ended.values():
+        progress.take_back(each for each in ended.elements() if each in ASKED_AGAIN)
+        for standing in ASKED_AGAIN:
+            del ended[standing]
 
 
 def _room(offering: Offering) -> int:

@@ -30,7 +30,7 @@ from nightscreen.schemas.offers import (
     TrackLoans,
 )
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.api_runs.call_session import open_errand_run
+from nightscreen.steps.api_runs.call_session import ASKED_AGAIN, open_errand_run
 from nightscreen.steps.loans.offer_links import bring_up_to_date
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal.loan_offers import LoanOffers
@@ -131,6 +131,18 @@ async def follow_loans(tracking: Tracking, desk: CallSession) -> int:
             break
     answered = {LoanWord.FOLLOWED, LoanWord.UNKNOWN_REFERENCE}
     return sum(each.word in answered for each in tracking.loans)
+
+
+def follow_again(tracking: Tracking) -> None:
+    """Let loans that no answer came about be asked about again: a view changes nothing."""
+    for each in tracking.loans:
+        if each.word is LoanWord.FAILED:
+            each.word = LoanWord.PENDING
+    lost = (*ASKED_AGAIN, LookupStatus.IN_DOUBT)
+    progress = tracking.run.control.progress[Operation.LOAN_VIEW]
+    progress.take_back(each for each in tracking.ended.elements() if each in lost)
+    for standing in lost:
+        del tracking.ended[standing]
 
 
 def _job(desk: CallSession, offer: Offer) -> LookupTask:

@@ -69,7 +69,10 @@ _SHARDS = 8
 _TURNS_A_CALL = 2
 """Customers whose turn it is at once for each call in flight: one is asked, one is written down."""
 
-_FAILURES = frozenset({PullOutcome.FAILED, PullOutcome.IN_DOUBT})
+_FAILURES = {
+    PullOutcome.FAILED: LookupStatus.FAILED,
+    PullOutcome.IN_DOUBT: LookupStatus.IN_DOUBT,
+}
 
 
 @dataclass(slots=True)
@@ -232,6 +235,14 @@ def _watch(pull: TransactionSync) -> None:
         pull.run.control.stop_run(StopReason.FAILURES)
 
 
+def pull_again(pull: TransactionSync) -> None:
+    """Let customers whose list was lost or failed have their turn again."""
+    lost = {customer: end for customer, end in pull.settled.items() if end in _FAILURES}
+    for customer in lost:
+        del pull.settled[customer]
+    pull.run.control.progress[pull.run.operation].take_back(_FAILURES[end] for end in lost.values())
+
+
 def within_scope(grant: Grant, request: Request) -> Request:
     """Return a request that the customer's consent covers.
 
@@ -320,6 +331,9 @@ class _Turn:
         while self.pull.run.control.stop is None:
             lease = await to_thread(vault.take_lease, grant.grant_id)
             if lease is None:
+                who = await to_thread(vault.who_refreshes, grant.grant_id)
+                if not self.desk.waits_for(f"an access that {who or 'another task'} renews"):
+                    return None
                 await asyncio.sleep(_LEASE_POLL_S)
             now = await to_thread(vault.tokens, grant.grant_id)
             if now is not None and now.generation == used.generation and lease is None:

@@ -12,8 +12,9 @@ import pytest
 
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.plan import LookupStatus
+from nightscreen.steps.calling.funding_rounds import ask_again
+from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.control import CheckProgress, Control, StopReason
-from nightscreen.tasks.resume_wait import wait_and_resume
 
 HOUR = 3600 * 1_000_000
 
@@ -39,7 +40,7 @@ def stopped_line(
 async def test_what_may_pass_is_tried_again_before_the_deadline(reason: StopReason) -> None:
     """The stop is taken back, and what was lost waits to be asked again; what was paid does not."""
     line = stopped_line(reason)
-    assert await wait_and_resume(line)
+    assert await wait_and_resume(line, lambda: ask_again(line))
     assert line.control.stop is None
     assert list(line.standing) == [LookupStatus.WAITING.value, LookupStatus.PAID.value]
 
@@ -48,7 +49,7 @@ async def test_what_may_pass_is_tried_again_before_the_deadline(reason: StopReas
 async def test_what_cannot_pass_stays(reason: StopReason) -> None:
     """A cap, a refused key and a cancellation do not go away by waiting."""
     line = stopped_line(reason)
-    assert not await wait_and_resume(line)
+    assert not await wait_and_resume(line, lambda: ask_again(line))
     assert line.control.stop == reason
 
 
@@ -56,14 +57,14 @@ async def test_what_cannot_pass_stays(reason: StopReason) -> None:
 async def test_without_time_for_another_try_the_run_ends(deadline_at: int | None) -> None:
     """No deadline, or one before the next try: the stop stands."""
     line = stopped_line(StopReason.OUTAGE, deadline_at=deadline_at)
-    assert not await wait_and_resume(line)
+    assert not await wait_and_resume(line, lambda: ask_again(line))
     assert line.control.stop == StopReason.OUTAGE
 
 
 async def test_a_run_that_waits_can_be_cancelled() -> None:
     """Cancelling replaces a stop that may pass, and the waiting ends."""
     line = stopped_line(StopReason.OUTAGE, every_s=600)
-    waiting = asyncio.get_running_loop().create_task(wait_and_resume(line))
+    waiting = asyncio.get_running_loop().create_task(wait_and_resume(line, lambda: ask_again(line)))
     await asyncio.sleep(0)
     line.control.stop_run(StopReason.CANCELLED)
     assert not await waiting

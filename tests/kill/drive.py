@@ -10,6 +10,7 @@ import asyncio
 import json
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,14 @@ from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import Settings, read_settings
 from nightscreen.steps.approval import may_spend
 from nightscreen.steps.calling.funding_rounds import (
+    ask_again,
     ask_shard,
     close_books,
     next_round,
     open_asking,
     open_books,
-    seconds_to_resume,
-    take_up_again,
 )
+from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.finalize import write_report, write_rows
 from nightscreen.steps.screening_run import make_plan, make_price, open_line, take_in
 from nightscreen.storage.clock import system_clock
@@ -80,11 +81,8 @@ async def _asked(
                 steering.cancel()
                 await asyncio.wait([steering])
             await asking.close()
-        wait_s = seconds_to_resume(line)
-        if wait_s is None:
+        if not await wait_and_resume(line, partial(ask_again, line)):
             return
-        await asyncio.sleep(wait_s)
-        take_up_again(line)
 
 
 def screen(

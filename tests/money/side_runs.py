@@ -1,0 +1,300 @@
+"""Every flow beside screening in virtual time: the lines below the flows, a service in memory.
+
+The service answers from what is written here and may be told to fault. What a test expects does
+not belong here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from nightscreen.client.fakes import Canned, FakeTransport
+from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
+from nightscreen.schemas.consented import TokenAnswer
+from nightscreen.schemas.offers import HeldOffer, LinkState, Offer, OfferLoans, TrackLoans
+from nightscreen.schemas.pulls import PullTransactions
+from nightscreen.schemas.settings import Settings, read_settings
+from nightscreen.steps.api_runs.call_session import open_desk
+from nightscreen.steps.bvn import closing, confirming, requesting
+from nightscreen.steps.calling.waiting import wait_and_resume
+from nightscreen.steps.loans import offering, tracking
+from nightscreen.steps.loans.offer_report import close_offering
+from nightscreen.steps.loans.tracking_report import close_tracking
+from nightscreen.steps.transactions import sync
+from nightscreen.steps.transactions.report import close_pull
+from nightscreen.storage.clock import system_clock, to_instant
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.loan_offers import LoanOffers
+from nightscreen.storage.vault import Vault
+from tests.screening import World
+from tests.steps.bvn_in_a_test import asked
+from tests.steps.offers_in_a_test import borrower
+from tests.steps.virtual_time import VirtualLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+
+NUMBER = 12
+PRODUCT = {"product_id": "LP1001", "name": "Salary advance", "is_active": 1}
+OTP = "482913"
+SCOPE = "transaction:list"
+
+
+@dataclass(slots=True)
+class Service:
+    """Answers at once or after a second, and remembers.
+
+    Attributes:
+        fault: in place of an answer, told what is asked; None lets the service answer.
+        answered: good answers by what was asked and about whom.
+        asked: calls, faults included.
+    """
+
+    fault: Callable[[str], Canned | None] = lambda _asked: None
+    answered: Counter[str] = field(default_factory=Counter)
+    asked: list[str] = field(default_factory=list)
+
+    def __call__(self, request: httpx.Request) -> Canned:
+        """Answer one request."""
+        what = f"{request.method} {request.url.path.removeprefix('/v2/')}"
+        stream = request.stream
+        assert isinstance(stream, httpx.ByteStream)
+        told = b"".join(stream).decode() + request.headers.get("x-access-token", "")
+        self.asked.append(what)
+        fault = self.fault(what)
+        if fault is not None:
+            return Canned(fault.status, fault.body, fault.headers, fault.error, 1.0)
+        self.answered[f"{what} {told}"] += 1
+        return Canned(200, _answer(what), delay_s=1.0)
+
+
+def _answer(what: str) -> dict[str, Any]:
+    method, path = what.split(" ", 1)
+    *_, before, last = path.split("/")
+    meta = {"cost": 0, "balance": 5000}
+    if last == "accounts" and method == "POST":
+        return {"status": "otp", "message": "OTP sent", "data": "0803****567", "meta": meta}
+    if last == "accounts":
+        data = {"bvn": before, "first_name": "Amina", "last_name": "Bello"}
+        return {"status": "success", "data": data, "meta": {"cost": 20, "balance": 4980}}
+    if last == "transactions":
+        return {"status": "success", "data": [], "meta": meta}
+    if last == "products":
+        return {"status": "success", "message": "Successful", "data": [PRODUCT]}
+    if last == "initialize":
+        link = {"reference": f"R{id(what)}", "url": "https://loans.example/l/1"}
+        return {"status": "success", "message": "Loan initialized", "data": link}
+    return {"status": "success", "data": {"reference": last, "status": {"status": "PENDING"}}}
+
+
+@dataclass(slots=True)
+class Office:
+    """A lender with a HOME, and a service, on one virtual day."""
+
+    folder: Path
+    service: Service = field(default_factory=Service)
+    loop: VirtualLoop = field(default_factory=VirtualLoop)
+    settings: dict[str, Any] = field(default_factory=dict)
+    began: int = field(default_factory=system_clock)
+
+    def clock(self) -> int:
+        """Return the virtual instant: today's, as consents of tests follow the clock."""
+        return self.began + int(self.loop.time() * 1_000_000)
+
+    def in_hours(self, hours: float) -> str:
+        """Return a deadline."""
+        return to_instant(self.clock() + int(hours * 3.6e9)).astimezone(UTC).isoformat()
+
+    @property
+    def read(self) -> Settings:
+        """Return the lender's settings."""
+        return read_settings(
+            base_url="http://127.0.0.1:9",
+            api_key="made-up-key",
+            home=self.folder / "home",
+            **self.settings,
+        )
+
+    @property
+    def out(self) -> str:
+        """Return where results go."""
+        return str(self.folder / "out")
+
+    def calls(
+        self,
+        run: ApiRun,
+        ask: Callable[[CallSession], Awaitable[object]],
+        again: Callable[[], object],
+    ) -> None:
+        """Make a run's calls as its flow does."""
+
+        async def sessions() -> None:
+            while True:
+                desk = open_desk(run, transport=FakeTransport(self.service))
+                try:
+                    await ask(desk)
+                finally:
+                    await desk.close()
+                if not await wait_and_resume(run, again):
+                    return
+
+        self.loop.run_until_complete(sessions())
+        assert not self.loop.faults, self.loop.faults
+
+    # --- flows ---
+
+    def request(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - parameters of the flow
+        """Ask customers for BVN consent."""
+        source = self._customers()
+        given = RequestBvns(input=source, output=self.out, **options)
+        run, work = requesting.open_request(given, self.read, clock=self.clock)
+        try:
+            requesting.take_in(run, work)
+            requesting.plan(run, work)
+            self.calls(
+                run,
+                lambda desk: requesting.ask(desk, work),
+                partial(requesting.ask_again, run, work),
+            )
+            return closing.close_request(run, work)
+        finally:
+            run.close()
+
+    def confirm(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Send on the passwords of customers who were asked before."""
+        faults, self.service.fault = self.service.fault, lambda _asked: None
+        self.request()
+        self.service.fault = faults
+        self.service.asked.clear()
+        source = self.folder / "otps.csv"
+        ids = (asked(number)["customer_id"] for number in range(NUMBER))
+        source.write_text("customer_id,otp\n" + "".join(f"{each},{OTP}\n" for each in ids), "utf-8")
+        given = ConfirmBvns(input=str(source), output=self.out, **options)
+        run, work = confirming.open_confirm(given, self.read, clock=self.clock)
+        try:
+            confirming.take_in(run, work)
+            confirming.price(run, work)
+            self.calls(
+                run,
+                lambda desk: confirming.send(desk, work),
+                partial(confirming.send_again, run, work),
+            )
+            return closing.close_confirm(run, work)
+        finally:
+            run.close()
+
+    def pull(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Pull the transactions of customers who consented."""
+        with open_journal(self.folder / "home", clock=self.clock) as journal:
+            vault = Vault.of(journal)
+            for number in range(NUMBER):
+                token = TokenAnswer(
+                    access_token=f"token-{number}",
+                    username=f"c{number}@bank.example",
+                    refresh_token=f"refresh-{number}",
+                    scope=SCOPE,
+                )
+                vault.keep(f"CUST-{number:04d}", token, asked_scopes=[SCOPE], evidence={})
+        given = PullTransactions(output=self.out, **options)
+        run = sync.open_pull_run(given, self.read, clock=self.clock)
+        try:
+            work = sync.begin_pull(run)
+            self.calls(run, partial(_pull, work), partial(sync.pull_again, work))
+            return close_pull(work)
+        finally:
+            run.close()
+
+    def offer(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Offer a product to the approved rows of a night."""
+        world = World(self.folder, clock=self.clock)
+        night = world.screen([borrower(number) for number in range(NUMBER)])
+        given = OfferLoans(
+            run_dir=str(night.folder),
+            product=str(PRODUCT["product_id"]),
+            output=self.out,
+            decisions=["approve", "review", "decline"],
+            unsolicited=True,
+            **options,
+        )
+        run = offering.open_offering(given, self.read, clock=self.clock)
+        try:
+            work = offering.take_rows(run)
+            self.calls(run, partial(_offer, work), partial(offering.make_again, work))
+            return close_offering(work)
+        finally:
+            run.close()
+
+    def track(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Follow loans that were offered before."""
+        with open_journal(self.folder / "home", clock=self.clock) as journal:
+            store = LoanOffers.of(journal)
+            offers = [_offered(journal, number, self.clock()) for number in range(NUMBER)]
+            store.claim(offers)
+        given = TrackLoans(output=self.out, **options)
+        run = tracking.open_tracking(given, self.read, clock=self.clock)
+        try:
+            work = tracking.take_loans(run)
+            self.calls(
+                run,
+                lambda desk: tracking.follow_loans(work, desk),
+                partial(tracking.follow_again, work),
+            )
+            return close_tracking(work)
+        finally:
+            run.close()
+
+    def _customers(self) -> str:
+        rows = [asked(number) for number in range(NUMBER)]
+        return str(World(self.folder, clock=self.clock).write(rows))
+
+
+async def _pull(work: sync.TransactionSync, desk: CallSession) -> None:
+    async with asyncio.TaskGroup() as group:
+        for number in range(len(work.due)):
+            group.create_task(sync.pull_shard(work, desk, number))
+
+
+async def _offer(work: offering.Offering, desk: CallSession) -> None:
+    if await offering.check_product(work, desk):
+        await offering.make_links(work, desk)
+
+
+def _offered(journal: Any, number: int, at: int) -> Offer:  # noqa: ANN401 - a journal
+    reference = f"LN{number:04d}"
+    return Offer(
+        offer_id=journal.pseudonyms.subject("loan offer", str(number)),
+        customer=journal.pseudonyms.customers_anywhere([f"CUST-{number:04d}"]),
+        batch="book",
+        product_id="LP1001",
+        number=1,
+        run_id="earlier",
+        source_run_id="earlier",
+        decision="approve",
+        state=LinkState.OFFERED,
+        started_at=at,
+        offered_at=at,
+        loan=journal.pseudonyms.subject("loan", reference),
+        held=HeldOffer(customer_id=f"CUST-{number:04d}", reference=reference, url="https://l"),
+    )
+
+
+def standing(report: dict[str, Any]) -> Counter[str]:
+    """Return how many calls of a run came to which end, over its operations."""
+    words = ("paid", "free", "failed", "in_doubt", "pending")
+    found: Counter[str] = Counter()
+    for part in report["checks"].values():
+        found.update({word: part[word] for word in words})
+    return found
+
+
+FLOWS: Sequence[str] = ("request", "confirm", "pull", "offer", "track")

@@ -1,0 +1,119 @@
+"""Outages met by the flows beside screening: waited out before a deadline, given up without one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.client.fakes import Canned
+from tests.money.side_runs import FLOWS, NUMBER, Office, standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BUSY = Canned(503, b"busy")
+FOR_EVER = Canned(503, b"busy", {"Retry-After": "3600"})
+NO_MONEY = Canned(402, {"status": "error", "message": "Insufficient balance", "data": None})
+WRONG_KEY = Canned(403, {"status": "error", "message": "Forbidden"})
+MINUTE = 60.0
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    """A lender and a service in virtual time."""
+    return Office(tmp_path)
+
+
+def during(office: Office, seconds: float, fault: Canned) -> Callable[[str], Canned | None]:
+    """Return a fault that lasts so many seconds from the first call on."""
+    first: list[float] = []
+
+    def found(_asked: str) -> Canned | None:
+        first.append(office.loop.time())
+        return fault if first[-1] - first[0] < seconds else None
+
+    return found
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_an_outage_is_waited_out_before_the_deadline(office: Office, flow: str) -> None:
+    """503 for ten minutes, then good answers: everybody is asked, and answered once."""
+    office.service.fault = during(office, 10 * MINUTE, BUSY)
+    report = getattr(office, flow)(deadline=office.in_hours(3))
+    assert (report["state"], report["stop_reason"]) == ("completed", None)
+    ended = standing(report)
+    assert (ended["failed"], ended["in_doubt"], ended["pending"]) == (0, 0, 0)
+    assert ended["paid"] + ended["free"] >= NUMBER
+    assert max(office.service.answered.values()) == 1
+    assert 10 * MINUTE < office.loop.time() < 30 * MINUTE
+
+
+def test_a_short_outage_stops_nothing(office: Office) -> None:
+    """503 for some minutes uses up nobody's attempts: where nobody is answered, nobody fails."""
+    office.service.fault = during(office, 5 * MINUTE, BUSY)
+    report = office.request()
+    assert (report["state"], standing(report)["free"]) == ("completed", NUMBER)
+    assert office.loop.time() < 8 * MINUTE
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_without_a_deadline_an_outage_is_given_up(office: Office, flow: str) -> None:
+    """`Retry-After` for ever: ten minutes without an answer end the run, and it says why."""
+    office.service.fault = lambda _asked: FOR_EVER
+    report = getattr(office, flow)()
+    assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
+    assert 10 * MINUTE <= office.loop.time() < 15 * MINUTE
+    assert standing(report)["in_doubt"] == 0
+    assert len(office.service.asked) <= NUMBER
+    assert any("no answer since" in text and "Retry-After" in text for text in report["notices"])
+
+
+def test_a_service_that_asks_for_an_hour_gets_it(office: Office) -> None:
+    """With a deadline `Retry-After` is kept over every try: nothing is sent before its time."""
+    at: list[float] = []
+
+    def fault(_asked: str) -> Canned | None:
+        at.append(office.loop.time())
+        return FOR_EVER if at[-1] - at[0] < MINUTE else None
+
+    office.service.fault = fault
+    report = office.track(deadline=office.in_hours(3))
+    assert report["state"] == "completed"
+    assert not [each for each in at if MINUTE < each - at[0] < 60 * MINUTE]
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_a_topped_up_wallet_is_noticed(office: Office, flow: str) -> None:
+    """402 stops a run; with a deadline it goes on once there is money again."""
+    office.service.fault = during(office, 20 * MINUTE, NO_MONEY)
+    report = getattr(office, flow)(deadline=office.in_hours(3))
+    assert report["state"] == "completed"
+    assert standing(report)["failed"] == 0
+
+
+def test_without_a_deadline_an_empty_wallet_ends_the_run(office: Office) -> None:
+    """`balance` is a stop like screening's: nothing is waited for, and a resume goes on."""
+    office.service.fault = lambda _asked: NO_MONEY
+    report = office.confirm()
+    assert (report["state"], report["stop_reason"]) == ("stopped", "balance")
+    assert office.loop.time() < 5 * MINUTE
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_a_refused_key_is_not_waited_for(office: Office, flow: str) -> None:
+    """No waiting mends a key: the run stops at once, deadline or not, and says so."""
+    office.service.fault = lambda _asked: WRONG_KEY
+    report = getattr(office, flow)(deadline=office.in_hours(3))
+    assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
+    assert office.loop.time() < 5 * MINUTE
+    assert len(office.service.asked) <= 2 * NUMBER
+
+
+def test_a_floor_under_the_balance_holds_for_every_flow(tmp_path: Path) -> None:
+    """The wallet is not taken below `BALANCE_FLOOR`, whatever the flow."""
+    office = Office(tmp_path, settings={"balance_floor": "4990"})
+    report = office.confirm()
+    assert (report["state"], report["stop_reason"]) == ("stopped", "balance")
+    assert len(office.service.asked) == 1
