@@ -101,6 +101,7 @@ def application(seat: Seat) -> ASGIApp:
         route("/runs/{run_id}/decisions.{kind}", decisions.take_out, _GET, "export"),
         route("/decisions", decisions.decisions, _GET, "people"),
         route("/customers/{customer_id:path}/review", customer.review, _POST, "review"),
+        route("/customers/{customer_id:path}/again", customer.ask_again, _POST, "screen"),
         route("/customers/{customer_id:path}/consent", customer.ask_for_consent, _POST, "contest"),
         route("/customers/{customer_id:path}", customer.customer, _GET, "people"),
         route("/users", users.users, _BOTH, "users"),

@@ -5,6 +5,7 @@ The decision is the journal's record; an approved run is resumed under its cap.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,8 @@ from nightscreen.desk.visit import DeskError
 from nightscreen.schemas.approvals import Decision
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text, to_micro
-from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.steps.approval import resumed
-from nightscreen.steps.quoting import quote_batch
+from nightscreen.steps.planning.price import CAP_STEPS
 from nightscreen.steps.screening_run import deadline_instant
 from nightscreen.storage.clock import DAY_MICROS
 
@@ -97,16 +97,32 @@ def preview(visit: Visit) -> Response:
     cap, unanswered, error = _offered(approval), None, ""
     try:
         cap = _amount(amount, cap)
-        document = quote_batch(
-            ScreenBatch(run=approval.run_id, max_spend=naira_text(cap) or ""), visit.seat.settings
-        )
-        if document["affordable_rows"] is not None:
-            unanswered = document["rows"]["screened"] - document["affordable_rows"]
+        unanswered = _unanswered(approval, cap, visit.seat.journal.runs.last_balance())
     except InputError as trouble:
         error = str(trouble)
     return html(
-        "approval_amount", cap=cap, unanswered=unanswered, error=error, run_id=approval.run_id
+        "approval_amount",
+        cap=cap,
+        most=_offered(approval) / 1_000_000,
+        unanswered=unanswered,
+        exact=len(approval.quote["short_by_cap"]) <= CAP_STEPS,
+        error=error,
+        run_id=approval.run_id,
     )
+
+
+def _unanswered(approval: Approval, cap: int, balance: int | None) -> int:
+    """Return how many rows a cap would leave without all their answers, by the quote as shown."""
+    quote = approval.quote
+    spent_before = approval.ceiling_micro - to_micro(Decimal(quote["quoted"]["high"]))
+    money = max(0, min(each for each in (cap - spent_before, balance) if each is not None))
+    steps = quote["short_by_cap"]
+    place = bisect_right(steps, money, key=lambda step: step[0]) - 1
+    (low, short), after = steps[place], steps[place + 1 : place + 2]
+    if not after:
+        return int(short)
+    high, fewer = after[0]
+    return int(short - (short - fewer) * (money - low) // (high - low))
 
 
 def _waiting(visit: Visit) -> Approval:

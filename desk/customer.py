@@ -6,22 +6,28 @@ gate holds for every view: where consent has ended a card says so and shows noth
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import date, timedelta
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from nightscreen.client.aggregator import Scope
 from nightscreen.desk.decisions import in_words
-from nightscreen.desk.pages import onward, words
-from nightscreen.desk.run_rows import branch_and_officer
+from nightscreen.desk.new_file import USUAL_CHECKS, begin, keep_rows
+from nightscreen.desk.pages import TITLES, naira, onward, words
+from nightscreen.desk.run_rows import columns_of_care
 from nightscreen.desk.visit import DeskError
 from nightscreen.schemas.checks import CONSENT_GATED, Check
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
-from nightscreen.schemas.errors import InputError, NightscreenError
+from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
+from nightscreen.schemas.rows import KNOWN_COLUMNS
+from nightscreen.schemas.settings import FreshnessOverrides
 from nightscreen.steps.consents.links import ConsentLinks
 from nightscreen.steps.planning.consent import consent_valid, twelve_months_after
 from nightscreen.steps.privacy.explaining import explain
 from nightscreen.steps.privacy.lookup_subject import Subject, find_row, lookup_subject, newest_row
+from nightscreen.steps.quoting import quote_batch
+from nightscreen.steps.report.format import STATUSES
 from nightscreen.steps.results.decision_list import customer_name
 from nightscreen.steps.results.reviews import Judge, take_in
 from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED
@@ -45,12 +51,16 @@ REASONS: Final = (
     "Other, see the note",
 )
 """What a reviewer chooses from; it goes before the note."""
-TITLES: Final = {
-    Check.KARMA: "Karma blacklist",
-    Check.BANK_ACCOUNT: "Bank account",
-    Check.ECOSYSTEM: "Credit history",
-    Check.SELFIE: "Selfie",
+PLAIN: Final = {
+    "karma clear": "No lender has listed this customer.",
+    "bank_account not_found": "The bank knows no such account.",
+    "ecosystem not_found": "No lender has reported a loan of this customer.",
 }
+"""What a card says of an answer that holds no fields."""
+ANY_AGE_DAYS: Final = 36_500
+"""Answers of the other checks count whatever their age, where one check is asked again."""
+AGAIN: Final = "asked again"
+"""Batch name of customers screened alone; under the portfolio's own all others would be gone."""
 LINK_DAYS: Final = 7
 _BVN_DIGITS = 11
 
@@ -96,9 +106,11 @@ def _page(
     error: str = "",
     said: str = "",
     link: str = "",
+    again: dict[str, Any] | None = None,
 ) -> Response:
     seat = visit.seat
-    document = explain(seat.journal, seat.customers, seat.reviews, person)
+    with seat.judging() as engine:
+        document = explain(seat.journal, seat.customers, seat.reviews, person, engine=engine)
     shown = None if row is None else dict(in_words(seat, [row], run.purpose if run else None)[0])
     allowed = row is not None and _consents(row, seat.clock())
     gated = {check.value for check in CONSENT_GATED}
@@ -120,8 +132,11 @@ def _page(
         row=shown,
         name=None if row is None else customer_name(row),
         last_four=_last_four(row),
-        looked_after=[] if row is None else branch_and_officer(row),
+        looked_after=[] if row is None else [str(row[name]) for name in columns_of_care(row)],
         document=document,
+        also=_also(document, shown),
+        no_answer=STATUSES,
+        again=again or _can_be_asked(visit, run, row),
         cards=[] if row is None else _cards(row, document, allowed=allowed),
         changes=[
             each
@@ -206,6 +221,100 @@ def ask_for_consent(visit: Visit) -> Response:
     return _page(visit, person, run, row, others, link=f"{origin_of(base)}/consent/{made.token}")
 
 
+def ask_again(visit: Visit) -> Response:
+    """Ask one check of a customer again, whatever the age of its answer: first its price, then it.
+
+    The customer is screened alone, under a cap of what that one check may cost; evidence of the
+    other checks counts whatever its age, so that nothing else is asked.
+    """
+    person, run, row, others = _found(visit)
+    can = _can_be_asked(visit, run, row)
+    if run is None or row is None or can is None:
+        raise DeskError(409, "This customer has no row of a run that could be asked about again.")
+    check = visit.text("check", 20)
+    if check not in can["checks"]:
+        text = "Choose one of the checks this customer was asked about."
+        return _page(visit, person, run, row, others, status=400, error=text)
+    seat, confirmed = visit.seat, visit.text("do") == "ask"
+    upload_id = keep_rows(
+        visit,
+        "one-customer.csv",
+        [_as_typed(row)],
+        _choices_again(run, check, visit.text("price", 20)),
+    )
+    upload = seat.uploads.find(upload_id)
+    assert upload is not None  # noqa: S101 - kept in the line above
+    started = False
+    try:
+        quoted = quote_batch(seat.uploads.parameters(upload), seat.settings)
+        most = quoted["quoted"]["high"]
+        if not quoted["calls"]:
+            raise InputError(
+                f"{TITLES[check]} would not be asked: {_why_unasked(quoted['checks'][check])}."
+            )
+        if not confirmed or Decimal(visit.text("price", 20) or 0) != Decimal(most):
+            price = {"price": most, "expected": quoted["quoted"]["expected"], "check": check}
+            return _page(visit, person, run, row, others, again={**can, **price})
+        begin(visit, upload)
+        started = True
+    except (UsageError, InvalidOperation) as error:
+        text = str(error) if isinstance(error, UsageError) else "Look at the price again."
+        return _page(visit, person, run, row, others, status=400, error=text)
+    finally:
+        if not started:
+            seat.uploads.remove(upload)
+    seat.audit.write(
+        visit.name, "asked again", customer_id=person.customer_id, check=check, max_spend=most
+    )
+    return onward(f"/new/{upload_id}")
+
+
+def _can_be_asked(
+    visit: Visit, run: RunRecord | None, row: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """Return the checks that may be asked again, or None where none may."""
+    if run is None or row is None or not visit.may("screen"):
+        return None
+    checks = [check for check in TITLES if (row.get(f"{check}_status") or "off") != "off"]
+    return {"checks": checks, "check": "", "price": None} if checks else None
+
+
+def _choices_again(run: RunRecord, check: str, price: str) -> dict[str, Any]:
+    """Return the choices of a run that asks one check of one customer."""
+    ages = {
+        f"{name}.{outcome}": 0 if name == check else ANY_AGE_DAYS
+        for name, group in FreshnessOverrides()
+        for outcome in type(group).model_fields
+    }
+    return {
+        "batch": AGAIN,
+        "purpose": run.purpose,
+        "checks": run.parameters.get("checks") or list(USUAL_CHECKS),
+        "karma_identities": run.parameters.get("karma_identities") or [],
+        "max_spend": price,
+        "policy": run.parameters.get("policy") or "",
+        "freshness": [f"{name}={days}" for name, days in ages.items()],
+    }
+
+
+def _as_typed(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the lender's file said of a customer, as cells of a file."""
+    names = [name for name in KNOWN_COLUMNS if row.get(name) is not None]
+    values = {name: row[name] for name in [*names, *columns_of_care(row)]}
+    return {
+        name: value.isoformat() if isinstance(value, date) else str(value)
+        for name, value in values.items()
+    }
+
+
+def _why_unasked(counts: Mapping[str, int]) -> str:
+    if counts["rows_refused"]:
+        return "the customer's consent does not hold"
+    if counts["rows_ineligible"] or counts["rows_invalid"]:
+        return "the identifier it needs is absent or malformed"
+    return "it is being asked already"
+
+
 def _consents(row: Mapping[str, Any], now: int) -> bool:
     """Tell whether the customer's consent counts now, by what the lender's file says of it."""
     return consent_valid(
@@ -232,10 +341,11 @@ def _cards(
         status = row.get(f"{check.value}_status") or "off"
         card: dict[str, Any] = {
             "check": check.value,
-            "title": TITLES[check],
+            "title": TITLES[check.value],
             "status": status,
             "fields": [],
             "closed": "",
+            "plain": PLAIN.get(f"{check.value} {status}", ""),
             "evidence": ages.get(check.value),
             "costs": costs.get(check.value, []),
             "reference": row.get("consent_reference") if check in CONSENT_GATED else None,
@@ -283,8 +393,6 @@ def _shown(name: str, value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if "amount" in name:
-        from nightscreen.desk.pages import naira  # noqa: PLC0415 - of use here alone
-
         return naira(round(value, 2))  # type: ignore[call-overload]  # a decimal
     return str(value)
 
@@ -292,6 +400,16 @@ def _shown(name: str, value: object) -> str:
 def _last_four(row: Mapping[str, Any] | None) -> str:
     bvn = str((row or {}).get("bvn") or "")
     return bvn[-4:] if len(bvn) == _BVN_DIGITS and bvn.isdecimal() else ""
+
+
+def _also(document: Mapping[str, Any], row: Mapping[str, Any] | None) -> list[str]:
+    """Return the other reasons in the policy's own sentences, the main one left out."""
+    said = []
+    for reason in document["reasons"]:
+        rules = reason["rules"]
+        said.append(rules[0]["team"] if rules else f"{words(reason['code'])}.")
+    main = "" if row is None else row["why"]
+    return [each for each in dict.fromkeys(said) if each and each not in main]
 
 
 def _history(visit: Visit, person: Subject) -> list[dict[str, Any]]:
@@ -304,7 +422,16 @@ def _history(visit: Visit, person: Subject) -> list[dict[str, Any]]:
         part = state.state.get(LISTED_PART) or state.state.get(DECISION_PART)
         if part is not None:
             word = part.values.get("decision", "")
-            found.append({"at": state.decided_at, "decision": word, "run_id": state.run_id})
+            decided = state.state.get(DECISION_PART)
+            why = decided.values.get("reasons", "") if decided is not None else ""
+            found.append(
+                {
+                    "at": state.decided_at,
+                    "decision": word,
+                    "run_id": state.run_id,
+                    "why": [code for code in why.split(", ") if code],
+                }
+            )
     return found
 
 

@@ -41,12 +41,10 @@ _TAKEN = ("customer_id", "decision", "why", "branch", "officer", "exposure", "ne
 def run_decisions(visit: Visit) -> Response:
     """Show a run's list: facets, sort, search by the beginning of a customer id."""
     run, rows, asked = _asked(visit)
-    number = rows.count(asked)
+    number, facets = rows.counted(asked)
     last = max(0, (number - 1) // PAGE_ROWS)
     page = min(_whole(visit, "page"), last)
     found = rows.page(asked, page * PAGE_ROWS)
-    facets = rows.facets(asked)
-    needing = rows.count(Filter({"decision": NEEDS_SOMEBODY}))
     visit.seat.audit.write(
         visit.name, "decisions seen", run_id=run.run_id, filter=_kinds(asked), rows=len(found)
     )
@@ -58,7 +56,7 @@ def run_decisions(visit: Visit) -> Response:
         rows=in_words(visit.seat, found, run.purpose),
         number=number,
         total=rows.rows,
-        needing=needing,
+        needing=rows.needing(),
         needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
         sorts=tuple(SORTS),
         page=page,

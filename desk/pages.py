@@ -39,6 +39,14 @@ REPORT_POLICY: Final = (
     "frame-ancestors 'self'; base-uri 'none'; sandbox allow-popups"
 )
 """A report is one file with its own style; it has no script and is shown inside a page of ours."""
+TITLES: Final = {
+    "karma": "Karma blacklist",
+    "bank_account": "Bank account",
+    "ecosystem": "Credit history",
+    "selfie": "Selfie",
+}
+"""What people call each check."""
+NOTHING: Final = "\N{EN DASH}"
 _SEE_OTHER = 303
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
@@ -54,12 +62,15 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters |= {
+        "check": lambda name: TITLES.get(str(name)) or words(name),
         "naira": naira,
         "micro": micro,
         "count": count,
         "lagos": lagos,
         "age": age,
         "words": words,
+        "plainly": lambda text: text.partition(" (NIGHTSCREEN_")[0],
+        "rows": lambda number: f"{count(number)} {'row' if number == 1 else 'rows'}",
         "path": lambda text: quote(str(text), safe=""),
     }
     found.globals |= {"query": query}
@@ -93,17 +104,17 @@ def micro(amount: int | None) -> str:
 
 def count(number: int | None) -> str:
     """Return a number with thousands."""
-    return "-" if number is None else f"{number:,}"
+    return NOTHING if number is None else f"{number:,}"
 
 
 def lagos(instant: Any, form: str = "%d %b %Y, %H:%M") -> str:  # noqa: ANN401 - what a table or a report has
     """Return an instant on the clock of Lagos: microseconds, ISO text or a datetime."""
     if instant is None or instant == "":
-        return "-"
+        return NOTHING
     if isinstance(instant, int):
         instant = to_instant(instant)
     at = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
-    return at.astimezone(LAGOS).strftime(form).lstrip("0")
+    return at.astimezone(LAGOS).strftime(form).removeprefix("0" if form.startswith("%d") else "")
 
 
 def age(instant: int, now: int) -> str:
@@ -120,7 +131,7 @@ def words(name: object) -> str:
     """Return a code or a name of a column as people write it."""
     text = str(name or "").replace("_", " ").strip()
     text = text.casefold() if text.isupper() else text
-    named = {"bvn": "BVN", "cbn": "CBN", "karma": "karma"}
+    named = {"bvn": "BVN", "cbn": "CBN", "nuban": "account number", "dob": "date of birth"}
     text = " ".join(named.get(word, word) for word in text.split())
     return text[:1].upper() + text[1:]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,7 +112,8 @@ class RunRows:
 
     def page(self, asked: Filter, start: int, number: int = PAGE_ROWS) -> list[dict[str, Any]]:
         """Return rows of a filter in its order."""
-        where, values = _where(asked)
+        conditions, values = _conditions(asked)
+        where = " AND ".join(["true", *conditions.values()])
         order = SORTS.get(asked.sort, SORTS["exposure"])
         sql = (
             f"SELECT * FROM run WHERE {where} ORDER BY {order}, row LIMIT {int(number)}"  # noqa: S608 - words of ours
@@ -119,30 +121,36 @@ class RunRows:
         )
         return self._ask(sql, values)
 
-    def count(self, asked: Filter) -> int:
-        """Return how many rows a filter has."""
-        where, values = _where(asked)
-        sql = f"SELECT count(*) AS n FROM run WHERE {where}"  # noqa: S608 - words of ours
-        return int(self._ask(sql, values)[0]["n"])
+    def counted(self, asked: Filter) -> tuple[int, dict[str, list[tuple[str, int]]]]:
+        """Return how many rows a filter has, and values and rows of each facet.
 
-    def facets(self, asked: Filter) -> dict[str, list[tuple[str, int]]]:
-        """Return values and rows of each facet; of its own choice each facet is free."""
-        return {name: self._facet(name, asked) for name in FACETS}
-
-    def _facet(self, name: str, asked: Filter) -> list[tuple[str, int]]:
-        where, values = _where(asked, without=name)
-        source = f"SELECT unnest(reasons) AS value FROM run WHERE {where}"  # noqa: S608 - words of ours
-        if name != "reason":
-            source = f"SELECT {_VALUE[name]} AS value FROM run WHERE {where}"  # noqa: S608 - the same
-        sql = (
-            f"SELECT value, count(*) AS n FROM ({source}) WHERE value IS NOT NULL"  # noqa: S608 - the same
-            " GROUP BY value ORDER BY n DESC, value"
+        Of its own choice each facet is free. Every condition is judged once a row, for all of it.
+        """
+        conditions, values = _conditions(asked)
+        shown = [f"({_VALUE[name]}) AS {name}_value" for name in FACETS]
+        holds = [f"({condition}) AS {name}_holds" for name, condition in conditions.items()]
+        pieces = []
+        for name in (*FACETS, ""):
+            value = (
+                "unnest(reason_value)" if name == "reason" else f"{name}_value" if name else "''"
+            )
+            others = [f"{each}_holds" for each in conditions if each != name]
+            pieces.append(
+                f"SELECT '{name}' AS facet, value, count(*) AS n FROM (SELECT {value} AS value"  # noqa: S608 - words of ours
+                f" FROM asked WHERE {' AND '.join(['true', *others])})"
+                " WHERE value IS NOT NULL GROUP BY value"
+            )
+        found = self._ask(
+            f"WITH asked AS MATERIALIZED (SELECT {', '.join([*shown, *holds])} FROM run) "  # noqa: S608 - the same
+            + " UNION ALL ".join(pieces),
+            values,
         )
-        found = [(row["value"], row["n"]) for row in self._ask(sql, values)]
-        chosen = asked.chosen.get(name, ())
-        shown = [each for at, each in enumerate(found) if at < MOST_VALUES or each[0] in chosen]
-        missing = set(chosen) - {value for value, _ in shown}
-        return [*shown, *((value, 0) for value in sorted(missing))]
+        number = sum(each["n"] for each in found if not each["facet"])
+        return number, {name: _shown(name, found, asked.chosen.get(name, ())) for name in FACETS}
+
+    def needing(self) -> int:
+        """Return how many customers somebody must look at."""
+        return int(self._ask("SELECT count(*) AS n FROM list", [])[0]["n"])
 
     def next_after(self, customer_id: str) -> tuple[str | None, int, int]:
         """Return who follows a customer on the list to work on, the customer's place, its length.
@@ -150,9 +158,7 @@ class RunRows:
         The list holds what is not approved, worst exposure first.
         """
         sql = (
-            "WITH list AS (SELECT customer_id, row_number() OVER (ORDER BY exposure DESC NULLS"
-            " LAST, row) AS place FROM run WHERE decision IN ('decline', 'review', 'undecided')),"
-            " own AS (SELECT coalesce(max(place), 0) AS place FROM list WHERE customer_id = ?)"
+            "WITH own AS (SELECT coalesce(max(place), 0) AS place FROM list WHERE customer_id = ?)"
             " SELECT (SELECT customer_id FROM list WHERE place = own.place + 1) AS next, place,"
             " (SELECT count(*) FROM list) AS n FROM own"
         )
@@ -171,6 +177,7 @@ class RunRows:
 
 _VALUE = {
     "decision": "decision",
+    "reason": "reasons",
     "branch": "branch",
     "officer": "officer",
     "new": "new",
@@ -178,25 +185,42 @@ _VALUE = {
     + " ".join(f"WHEN exposure < {top} THEN '{name}'" for name, _, top in BANDS if top)
     + f" ELSE '{BANDS[-1][0]}' END",
 }
+_ORDER = {
+    "decision": ("decline", "review", "undecided", "approve"),
+    "exposure": (*(name for name, _, _ in reversed(BANDS)), UNKNOWN),
+}
+"""Facets whose values have an order of their own; the others stand by number of rows."""
 
 
-def _where(asked: Filter, *, without: str = "") -> tuple[str, list[Any]]:
-    """Return a condition and its values."""
-    said = ["true"]
+def _shown(
+    name: str, counted: Sequence[Mapping[str, Any]], chosen: Sequence[str]
+) -> list[tuple[str, int]]:
+    """Return the values of a facet with their rows: the first of them, and those chosen."""
+    found = [(each["value"], each["n"]) for each in counted if each["facet"] == name]
+    own = _ORDER.get(name, ())
+    found.sort(key=lambda each: (own.index(each[0]) if each[0] in own else 99, -each[1], each[0]))
+    shown = [each for at, each in enumerate(found) if at < MOST_VALUES or each[0] in chosen]
+    missing = set(chosen) - {value for value, _ in shown}
+    return [*shown, *((value, 0) for value in sorted(missing))]
+
+
+def _conditions(asked: Filter) -> tuple[dict[str, str], list[Any]]:
+    """Return a condition by facet, and one for the search; and their values in order."""
+    said: dict[str, str] = {}
     values: list[Any] = []
     for name, chosen in asked.chosen.items():
-        if name == without or not chosen or name not in FACETS:
+        if not chosen or name not in FACETS:
             continue
         marks = ", ".join("?" * len(chosen))
         if name == "reason":
-            said.append(f"list_has_any(reasons, [{marks}])")
+            said[name] = f"list_has_any(reasons, [{marks}])"
         else:
-            said.append(f"({_VALUE[name]}) IN ({marks})")
+            said[name] = f"coalesce(({_VALUE[name]}) IN ({marks}), false)"
         values.extend(chosen)
     if asked.search:
-        said.append("starts_with(lower(customer_id), lower(?))")
+        said["search"] = "starts_with(lower(customer_id), lower(?))"
         values.append(asked.search)
-    return " AND ".join(said), values
+    return said, values
 
 
 class RunRowsCache:
@@ -225,7 +249,7 @@ def _read(folder: Path, parts: Sequence[Path]) -> RunRows:
     schema = pq.read_schema(parts[0])
     columns = ["customer_id", "decision", "reasons", "policy", *_STATUSES]
     columns += [name for name in ("exposure",) if name in schema.names]
-    own = {name: _headed(schema.names, headings) for name, headings in _HEADINGS.items()}
+    own = {name: _headed(tuple(schema.names), headings) for name, headings in _HEADINGS.items()}
     columns += [column for column in own.values() if column is not None]
     wanted = list(dict.fromkeys(each for each in columns if each in schema.names))
     customers: list[pa.Table] = []
@@ -256,12 +280,17 @@ def _read(folder: Path, parts: Sequence[Path]) -> RunRows:
         "CREATE TABLE run AS SELECT enriched.*, listed.change AS new FROM enriched"
         " LEFT JOIN listed USING (customer_id)"
     )
+    connection.execute(
+        "CREATE TABLE list AS SELECT customer_id, row_number() OVER (ORDER BY exposure DESC NULLS"
+        " LAST, row) AS place FROM run WHERE decision IN ('decline', 'review', 'undecided')"
+    )
     connection.unregister("enriched")
     connection.unregister("listed")
     return RunRows(connection, len(table))
 
 
-def _headed(names: Sequence[str], headings: Sequence[str]) -> str | None:
+@lru_cache(maxsize=32)
+def _headed(names: tuple[str, ...], headings: tuple[str, ...]) -> str | None:
     """Return the column that bears one of some headings, however it is written."""
     plain = {
         "_".join("".join(c if c.isalnum() else " " for c in name.casefold()).split()): name
@@ -270,10 +299,10 @@ def _headed(names: Sequence[str], headings: Sequence[str]) -> str | None:
     return next((plain[each] for each in headings if each in plain), None)
 
 
-def branch_and_officer(row: Mapping[str, Any]) -> list[str]:
-    """Return who looks after a customer, by the lender's own columns of a row."""
-    names = [_headed(list(row), headings) for headings in _HEADINGS.values()]
-    return [str(row[name]) for name in names if name and row[name]]
+def columns_of_care(row: Mapping[str, Any]) -> list[str]:
+    """Return the lender's own columns of a row that say who looks after the customer."""
+    names = [_headed(tuple(row), headings) for headings in _HEADINGS.values()]
+    return [name for name in names if name and row[name]]
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:

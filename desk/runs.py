@@ -9,6 +9,7 @@ from starlette.responses import FileResponse, Response
 
 from nightscreen.desk.pages import REPORT_POLICY, onward
 from nightscreen.desk.visit import DeskError
+from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.steps.ops.run_status import condition_of, deadline_words, ending
@@ -17,6 +18,8 @@ from nightscreen.storage.journal.read_only import look_into
 from nightscreen.storage.journal.runs import KILLED, RUNNING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nightscreen.desk.visit import Visit
     from nightscreen.storage.journal.runs import RunRecord
 
@@ -27,6 +30,19 @@ _NO_PERSON: Final = frozenset(
     | {"manifest.json"}
 )
 """Files without identifiers; the others are taken out by whoever has the right to."""
+
+_HOLDS: Final = {
+    "calls.parquet": "every call: check, outcome, attempts, cost, times",
+    "changes.parquet": "what changed since the night before",
+    "decisions.csv": "the list to work on",
+    "decisions.xlsx": "the list to work on, as a workbook",
+    "manifest.json": "every file with its rows and digest",
+    "notices.csv": "what to tell customers",
+    "problems.csv": "every finding about the file, without the values",
+    "quarantine.csv": "rows to fix, each with its line and a hint",
+    "report.html": "the report below",
+    "report.json": "the report, for programs",
+}
 
 
 def find_run(visit: Visit) -> RunRecord:
@@ -44,10 +60,10 @@ def find_run(visit: Visit) -> RunRecord:
 def runs(visit: Visit) -> Response:
     """List runs, newest first."""
     found = visit.seat.journal.runs.newest(limit=SHOWN)
-    return visit.page("runs", runs=found, ending=_ending)
+    return visit.page("runs", runs=found, ending=ending_of)
 
 
-def _ending(run: RunRecord) -> str:
+def ending_of(run: RunRecord) -> str:
     """Return how a run of the list ended; what became of its approval is on its own page."""
     report = run.report or {}
     held = bool(report.get("held")) and not report.get("released")
@@ -59,16 +75,33 @@ def run(visit: Visit) -> Response:
     """Show one run: live while it goes on, with report and files once it has ended."""
     found = find_run(visit)
     facts = facts_of(visit, found)
-    template = "run_live" if visit.request.headers.get("hx-request") == "true" else "run"
-    return visit.page(
-        template,
+    follows = visit.request.headers.get("hx-request") == "true"
+    ended_at = "".join(visit.asked("resumed")[:1])
+    facts["starting"] = ended_at != "" and ended_at == str(found.finished_at)
+    approval = (facts["approval"] or {}).get("state", "")
+    stands = f"{facts['state']} {approval}".strip()
+    response = visit.page(
+        "run_live" if follows else "run",
+        stands=stands,
+        every_s=_asks_again_after(facts, approval),
         run=found,
         facts=facts,
         ending=ending(facts),
         files=files_of(found),
         open_files=_NO_PERSON,
+        held=_HOLDS,
         waits=visit.seat.approvals.newest(found.run_id),
     )
+    if follows and visit.asked("stands") != [stands]:
+        response.headers["hx-refresh"] = "true"  # its buttons, files and report change as well
+    return response
+
+
+def _asks_again_after(facts: Mapping[str, Any], approval: str) -> int:
+    """Return after how many seconds a page looks again by itself; 0 where nothing is to come."""
+    if facts["live"] or facts["starting"] or approval == ApprovalState.APPROVED:
+        return 2
+    return 10 if approval == ApprovalState.WAITING else 0
 
 
 def facts_of(visit: Visit, run: RunRecord) -> dict[str, Any]:
@@ -159,7 +192,7 @@ def resume(visit: Visit) -> Response:
         raise DeskError(400, "Write the most to spend in naira, such as 250000.") from None
     start(visit, parameters)
     visit.seat.audit.write(visit.name, "run resumed", run_id=found.run_id, max_spend=cap)
-    return onward(f"/runs/{found.run_id}")
+    return onward(f"/runs/{found.run_id}?resumed={found.finished_at}")
 
 
 def start(visit: Visit, parameters: ScreenBatch) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,12 +16,16 @@ from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit
 from nightscreen.desk.run_rows import RunRowsCache
 from nightscreen.desk.uploads import Uploads
+from nightscreen.steps.policy.engine import locked_connection
 from nightscreen.storage.journal.approvals import Approvals
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.reviews import Reviews
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from duckdb import DuckDBPyConnection
 
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.settings import Settings
@@ -70,6 +76,8 @@ class Seat:
     rows: RunRowsCache = field(default_factory=RunRowsCache)
     reviews: Reviews = field(init=False)
     clock: Clock = field(init=False)
+    _engine: DuckDBPyConnection | None = None
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +88,14 @@ class Seat:
         self.reviews = Reviews.of(self.journal)
         self.approvals = Approvals.of(self.journal)
         self.uploads = Uploads(self)
+
+    @contextmanager
+    def judging(self) -> Iterator[DuckDBPyConnection]:
+        """Give the engine that finds which rules applied; opening one takes longer than asking."""
+        with self._one_at_a_time:
+            if self._engine is None:
+                self._engine = locked_connection("256MB", optimizer=False)
+            yield self._engine
 
     @property
     def is_secure(self) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.desk.decisions import NEEDS_SOMEBODY
 from nightscreen.desk.pages import line_points
-from nightscreen.desk.runs import SCREENING
+from nightscreen.desk.runs import SCREENING, ending_of
 from nightscreen.schemas.money import from_micro
 from nightscreen.storage.clock import spending_day
 
@@ -55,6 +55,7 @@ def tonight(visit: Visit) -> Response:
         balance=seat.journal.runs.last_balance(),
         nights_left=_nights_left(ended),
         settings=seat.settings,
+        ending=ending_of,
         lines=_lines(runs, money.by_day()),
         needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
     )
@@ -94,8 +95,9 @@ def _lines(
     answered: dict[str, tuple[Decimal, Decimal]] = {}
     declined: dict[str, tuple[int, int]] = {}
     for run in runs:
-        if run.report is None or run.finished_at is None:
+        if run.finished_at is None or not (run.report or {}).get("decisions"):
             continue
+        assert run.report is not None  # noqa: S101 - it has decisions
         day = spending_day(run.started_at)
         exposure, decided = run.report.get("exposure") or {}, run.report.get("decisions") or {}
         whole = Decimal(exposure.get("total") or 0)

@@ -138,6 +138,7 @@ class Uploads:
             "policy": chosen.get("policy", ""),
             "mapping": str(mapping) if mapping.exists() else "",
             "freshness": chosen.get("freshness", []),
+            **{name: chosen[name] for name in ("karma_identities",) if chosen.get(name)},
         }
         return ScreenBatch.model_validate(given)
 
@@ -162,13 +163,17 @@ class Uploads:
         held = self.seat.accounts.rows("SELECT * FROM uploads WHERE state = ?", HELD)
         over = [each for each in map(_upload, held) if self._is_over(each)]
         for upload in over:
-            self.path(upload.upload_id).unlink(missing_ok=True)
-            self.mapping(upload.upload_id).unlink(missing_ok=True)
-            with self.seat.accounts.transaction() as connection:
-                connection.execute(
-                    "UPDATE uploads SET state = ? WHERE id = ?", (GONE, upload.upload_id)
-                )
+            self.remove(upload)
         return len(over)
+
+    def remove(self, upload: Upload) -> None:
+        """Remove a file; digest, uploader and time stay."""
+        self.path(upload.upload_id).unlink(missing_ok=True)
+        self.mapping(upload.upload_id).unlink(missing_ok=True)
+        with self.seat.accounts.transaction() as connection:
+            connection.execute(
+                "UPDATE uploads SET state = ? WHERE id = ?", (GONE, upload.upload_id)
+            )
 
     def _is_over(self, upload: Upload) -> bool:
         age = self.seat.clock() - upload.at

@@ -60,6 +60,8 @@ class Quote:
             None where neither is known.
         rows_short: rows that would lack an answer then.
         first: what the money goes to first.
+        short_by_cap: for rising amounts, in micro-naira, how many rows would lack an answer; empty
+            where nobody is to approve the run.
     """
 
     lines: tuple[CheckQuote, ...] = field(default_factory=tuple)
@@ -68,6 +70,7 @@ class Quote:
     affordable: int | None = None
     rows_short: int = 0
     first: First | None = None
+    short_by_cap: tuple[tuple[int, int], ...] = ()
 
     @property
     def calls(self) -> int:

@@ -103,7 +103,7 @@ def _ask(line: ScreeningRun, reason: str, *, by: str, deployment_id: str | None)
         line.run_id,
         by=by,
         reason=reason,
-        quote=quote_document(line),
+        quote=quote_document(line, by_cap=True),
         ceiling_micro=line.spent_before_micro + line.quote.high_micro,
         cap_micro=line.caps.run_micro,
         deployment_id=deployment_id,

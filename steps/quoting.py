@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from nightscreen.steps.screening_run import ScreeningRun
 
 
-def quote_document(line: ScreeningRun) -> dict[str, Any]:
-    """Return the quote of a priced run; money is decimal text in naira."""
+def quote_document(line: ScreeningRun, *, by_cap: bool = False) -> dict[str, Any]:
+    """Return the quote of a priced run; money is decimal text in naira.
+
+    Args:
+        line: the run.
+        by_cap: for who approves it: also how many rows lower caps would leave unanswered.
+    """
     quote, plan = line.quote, line.plan
     if quote is None or plan is None:
         raise ValueError("a run is quoted once it is planned and priced")
@@ -71,6 +76,7 @@ def quote_document(line: ScreeningRun) -> dict[str, Any]:
         "saved_by_reuse": naira_text(
             sum(counts.saved_by_reuse_micro for counts in plan.checks.values())
         ),
+        **({"short_by_cap": [list(each) for each in quote.short_by_cap]} if by_cap else {}),
     }
 
 
@@ -86,7 +92,9 @@ def first_document(first: First | None) -> dict[str, Any] | None:
     }
 
 
-def quote_batch(parameters: ScreenBatch, settings: Settings) -> dict[str, Any]:
+def quote_batch(
+    parameters: ScreenBatch, settings: Settings, *, by_cap: bool = False
+) -> dict[str, Any]:
     """Read, plan and price a file for its quote alone; leave no run behind.
 
     Raises:
@@ -97,6 +105,6 @@ def quote_batch(parameters: ScreenBatch, settings: Settings) -> dict[str, Any]:
         take_in(line)
         make_plan(line)
         make_price(line)
-        return quote_document(line)
+        return quote_document(line, by_cap=by_cap)
     finally:
         line.close()

@@ -652,6 +652,7 @@ def make_price(line: ScreeningRun) -> Quote:
         cap_micro=money_left(line),
         balance_micro=line.journal.runs.last_balance(),
         chains=line.chains,
+        by_cap=not line.parameters.yes,
     )
     line.ranked = needed.slimmed()
     return line.quote

@@ -42,6 +42,9 @@ FIRST_NIGHT_SECONDS = {
     Check.ECOSYSTEM.value: 1.5,
     Check.SELFIE.value: 10.0,
 }
+CAP_STEPS = 200
+"""Steps of what lower caps would leave unanswered; up to so many rows they are exact."""
+
 RECENT_RUNS = 14
 """Runs of a batch name that say what a night usually costs."""
 
@@ -120,6 +123,7 @@ def quote(
     cap_micro: int | None = None,
     balance_micro: int | None = None,
     chains: Chains | None = None,
+    by_cap: bool = False,
 ) -> Quote:
     """Estimate what asking every needed lookup would cost and how long it would take.
 
@@ -132,15 +136,19 @@ def quote(
         cap_micro: the cap the run would be under.
         balance_micro: the last known balance.
         chains: karma asks no further about a row once it is listed; None where it asks all.
+        by_cap: find out as well what lower caps would leave unanswered.
     """
     lines = _lines(needed, prices_micro, seen, seconds, max_in_flight, chains)
     if chains is not None:
         needed = needed.take(~chains.spared())
     money = [each for each in (cap_micro, balance_micro) if each is not None]
-    if not money:
+    if not money and not by_cap:
         return Quote(lines, cap_micro, balance_micro)
-    order = rank(needed, prices_micro)
-    funded = fund(order, worst_costs(needed, prices_micro), min(money))
+    order, worst = rank(needed, prices_micro), worst_costs(needed, prices_micro)
+    caps = short_by_cap(order, worst, needed.row) if by_cap else ()
+    if not money:
+        return Quote(lines, cap_micro, balance_micro, short_by_cap=caps)
+    funded = fund(order, worst, min(money))
     short = needed.row[order[len(funded) :]]
     return Quote(
         lines,
@@ -149,6 +157,23 @@ def quote(
         affordable=len(funded),
         rows_short=len(np.unique(short)),
         first=_first(needed, funded),
+        short_by_cap=caps,
+    )
+
+
+def short_by_cap(
+    order: NDArray[np.int64], worst: NDArray[np.int64], row: NDArray[np.int32]
+) -> tuple[tuple[int, int], ...]:
+    """Return how many rows would lack an answer for rising amounts, in at most `CAP_STEPS` steps.
+
+    A row has all its answers once the money reaches its last lookup in the order of asking.
+    """
+    bound = np.cumsum(worst[order])[::-1]
+    _, last = np.unique(row[order][::-1], return_index=True)
+    enough = np.sort(bound[last])
+    steps = np.unique(np.linspace(0, len(enough), CAP_STEPS + 1).astype(np.int64))
+    return tuple(
+        (int(enough[step - 1]) if step else 0, len(enough) - step) for step in steps.tolist()
     )
 
 

@@ -20,7 +20,7 @@ from nightscreen.steps.privacy.lookup_subject import (
     row_table,
     subjects_of,
 )
-from nightscreen.steps.results.decide import APPLIES, judge_rules
+from nightscreen.steps.results.decide import applied_rules
 from nightscreen.steps.results.decision_list import missing_checks
 from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED, Compare, evidence_digest
 from nightscreen.storage.clock import MICROS, instant_text, to_micros
@@ -28,6 +28,8 @@ from nightscreen.storage.journal.subject_data import Held
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import duckdb
 
     from nightscreen.schemas.decisions import KnownCustomer, Review
     from nightscreen.steps.privacy.lookup_subject import Subject
@@ -56,9 +58,17 @@ def lawful_basis(check: str) -> str:
 
 
 def explain(
-    journal: Journal, customers: Customers, reviews: Reviews, person: Subject
+    journal: Journal,
+    customers: Customers,
+    reviews: Reviews,
+    person: Subject,
+    *,
+    engine: duckdb.DuckDBPyConnection | None = None,
 ) -> dict[str, Any]:
-    """Return a customer's decision end to end, as JSON has it."""
+    """Return a customer's decision end to end, as JSON has it.
+
+    A caller who explains many gives a locked engine, to be used again.
+    """
     found = newest_row(person)
     run, row = found if found is not None else (None, None)
     known = customers.known([person.pseudonym]).get(person.pseudonym)
@@ -76,7 +86,7 @@ def explain(
         "run_id": None if run is None else run.run_id,
         "screened_at": None if run is None else instant_text(run.finished_at or run.started_at),
         "decision": None if row is None else row["decision"],
-        "reasons": [] if run is None else reasons(run, person.customer_id, text),
+        "reasons": [] if run is None else reasons(run, person.customer_id, text, engine),
         "policy": policy,
         "policy_kept": text is not None,
         "missing_checks": {} if row is None else missing_checks(row),
@@ -93,7 +103,12 @@ def explain(
     }
 
 
-def reasons(run: RunRecord, customer_id: str, policy_text: str | None) -> list[dict[str, Any]]:
+def reasons(
+    run: RunRecord,
+    customer_id: str,
+    policy_text: str | None,
+    engine: duckdb.DuckDBPyConnection | None,
+) -> list[dict[str, Any]]:
     """Return each reason of a row's decision with the rules that applied, decisive ones first.
 
     Which of the rules under one code applied is found by judging the row again, by the policy that
@@ -103,12 +118,11 @@ def reasons(run: RunRecord, customer_id: str, policy_text: str | None) -> list[d
     if table is None or not table.num_rows:
         return []
     row = table.select(["decision", "reasons"]).to_pylist()[0]
+    codes = row["reasons"] or []
     applied: list[PolicyRule] = []
     policy = None if policy_text is None else Policy.model_validate_json(policy_text)
     if policy is not None:
-        said = judge_rules(table, policy, purpose=run.purpose)[0]
-        applied = [rule for rule, word in zip(policy.rules, said, strict=False) if word == APPLIES]
-    codes = row["reasons"] or []
+        applied = applied_rules(table, policy, codes, purpose=run.purpose, engine=engine)
     decisive = [rule.code for rule in applied if rule.effect.value == row["decision"]]
     return [
         {

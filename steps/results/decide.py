@@ -35,10 +35,11 @@ from nightscreen.steps.policy.conditions import column_types
 from nightscreen.steps.policy.engine import TIMEOUT_S, bounded, locked_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from nightscreen.schemas.policy import PolicyRule
     from nightscreen.steps.policy.conditions import CheckedCondition
 
 UNDECIDED = Decision.UNDECIDED.value
@@ -61,6 +62,7 @@ class _Compiled:
 
     types: dict[str, pa.DataType]
     query: str
+    verdicts: tuple[str, ...]
     carried: dict[str, CarriedKind]
 
 
@@ -147,6 +149,33 @@ def judge_rules(
     return np.concatenate(pieces)
 
 
+def applied_rules(
+    row: pa.Table,
+    policy: Policy,
+    codes: Collection[str],
+    *,
+    purpose: str | None = None,
+    engine: duckdb.DuckDBPyConnection | None = None,
+) -> list[PolicyRule]:
+    """Return the rules under some codes that apply to one row.
+
+    No other rule is looked at: most of the time of judging one row goes into planning the query.
+
+    Raises:
+        PolicyError: the policy has a mistake, or a condition takes too long.
+    """
+    among = [place for place, rule in enumerate(policy.rules) if rule.code in codes]
+    if not among:
+        return []
+    compiled = _compiled(policy)
+    selected = ", ".join([*(compiled.verdicts[place] for place in among), _quoted(_PLACE)])
+    with locked_engine() if engine is None else nullcontext(engine) as connection:
+        connection.register("rows", _seen(row, compiled, purpose))
+        (said,) = _judged(connection, f"SELECT {selected} FROM rows", TIMEOUT_S)  # noqa: S608 - from allowed trees only
+        connection.unregister("rows")
+    return [policy.rules[place] for place, word in zip(among, said, strict=True) if word == APPLIES]
+
+
 def _judged(
     connection: duckdb.DuckDBPyConnection, query: str, timeout_s: float
 ) -> NDArray[np.uint8]:
@@ -193,7 +222,7 @@ def _compiled(policy: Policy) -> _Compiled:
     ]
     selected = ", ".join([*verdicts, f"{_evidence(statuses)} AS evidence", _quoted(_PLACE)])
     query = f"SELECT {selected} FROM rows"  # noqa: S608 - from allowed trees only
-    return _Compiled(types, query, own)
+    return _Compiled(types, query, tuple(verdicts), own)
 
 
 def _verdict(effect: Effect, condition: CheckedCondition) -> str:

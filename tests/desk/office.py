@@ -52,6 +52,7 @@ class Office:
     folder: Path
     clock: Clock = field(default_factory=Clock)
     changes: dict[str, Any] = field(default_factory=dict)
+    origin: str = ORIGIN
 
     def __post_init__(self) -> None:
         usual = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
@@ -61,7 +62,7 @@ class Office:
         self.journal = open_journal(self.folder / "home", clock=self.clock)
         self.starts = Starts()
         out = self.folder / "out"
-        self.seat = Seat(self.journal, self.settings, self.starts, frozenset({ORIGIN}), out)
+        self.seat = Seat(self.journal, self.settings, self.starts, frozenset({self.origin}), out)
         self.app = application(self.seat)
 
     def __enter__(self) -> Self:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.schemas.money import to_micro
 from nightscreen.steps.quoting import quote_batch
 from nightscreen.storage.sealed_file import unsealed
 from nightscreen.storage.tables import file_digest
@@ -52,13 +54,13 @@ def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(
             parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
         )
         office.journal.runs.finish(RUN, state="stopped", stop_reason="approval", report={})
-        quote = quote_batch(parameters, office.settings)
+        quote = quote_batch(parameters, office.settings, by_cap=True)
         office.seat.approvals.ask(
             RUN,
             by="root",
             reason="quoted above what is usual",
             quote=quote,
-            ceiling_micro=900_000_000,
+            ceiling_micro=to_micro(Decimal(quote["quoted"]["high"])),
             cap_micro=None,
         )
         office.seat.uploads.run_of(upload)

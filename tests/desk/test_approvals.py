@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from nightscreen.schemas.approvals import Decision
+from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.steps.quoting import quote_batch
 from nightscreen.storage.tables import file_digest
@@ -29,7 +31,7 @@ def office(tmp_path: Path) -> Iterator[Office]:
         parameters = ScreenBatch(
             input=str(path), batch="portfolio", output=str(tmp_path / "out"), max_spend="400"
         )
-        quote = quote_batch(parameters, office.settings)
+        quote = quote_batch(parameters, office.settings, by_cap=True)
         runs = office.journal.runs
         runs.begin(
             RUN,
@@ -47,7 +49,7 @@ def office(tmp_path: Path) -> Iterator[Office]:
             by="Ada",
             reason="quoted above what is usual",
             quote=quote,
-            ceiling_micro=900_000_000,
+            ceiling_micro=to_micro(Decimal(quote["quoted"]["high"])),
             cap_micro=400_000_000,
         )
         yield office

@@ -142,22 +142,35 @@ def picture(page: Page, name: str) -> None:
         page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=False)
 
 
-def test_from_a_messy_file_to_an_approval(tmp_path: Path) -> None:
-    """One brings a file, corrects a heading and screens it; another finds it waiting."""
+def test_from_a_messy_file_to_reviewed_decisions(tmp_path: Path) -> None:
+    """One brings a file and reviews, another approves under a lower cap; the audit has each step.
+
+    What a role may not see is 403, and is written down as well.
+    """
     messy_workbook(tmp_path / "branch-extract.xlsx", 60)
     with (
         SandboxProcess() as sandbox,
         chromium() as browser,
         served(tmp_path, sandbox, browser) as desk,
     ):
-        desk.enter(desk.first, "Chief")
+        chief = desk.enter(desk.first, "Chief")
         analyst = desk.enter(desk.add("Ada", "analyst"))
         approver = desk.enter(desk.add("Bem", "approver"))
         run = _bring_a_file(desk, analyst)
-        approver.goto(f"{desk.origin}/")
-        picture(approver, "tonight-waiting")
-        approver.get_by_role("link", name="Look").click()
-        expect(approver.get_by_role("region", name=run)).to_contain_text("asked by Ada")
+        _approve_less(desk, approver, run)
+        _work_on_the_list(desk, analyst, run)
+        chief.goto(f"{desk.origin}/audit")
+        expect(chief.get_by_role("region", name="Entries")).to_contain_text("review saved")
+        audit = nightscreen("desk", "audit", "--json", cwd=tmp_path, env=desk.env)
+        done = [(each["user"], each["action"]) for each in reversed(audit.document["entries"])]
+        told = list(dict.fromkeys(done))
+        steps = [
+            *(("Ada", step) for step in ("file brought", "file quoted", "run started", "refused")),
+            ("Bem", "spending approved"),
+            *(("Ada", step) for step in ("decisions seen", "customer seen", "review saved")),
+        ]
+        assert [step for step in told if step in steps] == steps
+        assert done.count(("Ada", "review saved")) == 5
 
 
 def _bring_a_file(desk: Desk, analyst: Page) -> str:
@@ -176,7 +189,53 @@ def _bring_a_file(desk: Desk, analyst: Page) -> str:
     analyst.wait_for_url("**/runs/*", timeout=PATIENCE_MS)
     run = analyst.get_by_role("heading", level=1).inner_text()
     expect(analyst.get_by_text("waits for approval").first).to_be_visible(timeout=PATIENCE_MS)
+    expect(analyst.get_by_role("button", name="Resume")).to_have_count(0)
     refused = analyst.goto(f"{desk.origin}/approvals")
     assert refused is not None
     assert refused.status == 403
     return run
+
+
+def _approve_less(desk: Desk, approver: Page, run: str) -> None:
+    """Approve under a lower cap, which the button follows; the run goes on and ends."""
+    approver.goto(f"{desk.origin}/")
+    approver.get_by_role("link", name="Look").click()
+    waiting = approver.get_by_role("region", name=run)
+    expect(waiting).to_contain_text("asked by Ada")
+    waiting.get_by_label("Most to spend").fill("400")
+    expect(waiting.get_by_role("button", name="Spend up to ₦400", exact=True)).to_be_visible()
+    expect(waiting.get_by_role("status")).to_contain_text("would stay without all their answers")
+    waiting.get_by_label("Note").fill("half of it for now")
+    picture(approver, "approvals")
+    waiting.get_by_role("button", name="Spend up to ₦400").click()
+    expect(approver.get_by_role("heading", level=1)).to_have_text(run)
+    expect(approver.get_by_label("Progress")).to_contain_text(
+        "a spending cap was reached", timeout=PATIENCE_MS
+    )
+    expect(approver.get_by_label("Progress")).to_contain_text("at most ₦400")
+
+
+def _work_on_the_list(desk: Desk, analyst: Page, run: str) -> None:
+    """Narrow the list by facets, then review five customers one after the other."""
+    analyst.goto(f"{desk.origin}/runs/{run}")
+    picture(analyst, "run")
+    analyst.get_by_role("link", name="See the list").click()
+    table = analyst.get_by_role("table")
+    analyst.get_by_role("group", name="Branch").get_by_role("link", name="Kano").click()
+    expect(table.get_by_role("row")).to_have_count(1 + 20)
+    expect(table.get_by_role("cell", name="Kano")).to_have_count(20)
+    analyst.get_by_role("link", name="Take away Kano").click()
+    expect(table.get_by_role("row")).to_have_count(1 + 50)
+    analyst.get_by_role("link", name="customers need somebody").click()
+    picture(analyst, "decisions")
+    table.get_by_role("rowheader").first.get_by_role("link").click()
+    for number in range(5):
+        if number:
+            analyst.get_by_role("button", name="Next").click()
+        expect(analyst.get_by_label("Decision")).to_have_value("")
+        analyst.get_by_label("Decision").select_option("decline")
+        analyst.get_by_label("Reason").select_option("Evidence is wrong or out of date")
+        analyst.get_by_label("Note").fill("seen with the branch")
+        analyst.get_by_role("button", name="Save review").click()
+        expect(analyst.get_by_text("The review is saved.")).to_be_visible()
+    picture(analyst, "customer")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import openpyxl
 import pytest
 
+from nightscreen.steps.quoting import quote_batch
+
 if TYPE_CHECKING:
     from tests.desk.office import Office
 
@@ -275,4 +277,41 @@ def test_reader_changes_nothing(bank: Office) -> None:
     browser, run = bank.browser("auditor"), newest(bank)
     for path in (f"/runs/{run}/stop", f"/runs/{run}/resume", "/customers/C1/review"):
         assert browser.post(path, "/", decision="approve").status_code == 403
+    assert bank.starts.started == []
+
+
+def test_one_check_is_asked_again_once_its_price_is_confirmed(bank: Office) -> None:
+    """The price comes first; then one customer is screened under it, other evidence as it is."""
+    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
+    path = "/customers/C1/again"
+    priced = browser.post(path, f"/customers/C1?run={run}", run=run, check="karma")
+    assert priced.status_code == 200, priced.text
+    price = re.search(r'name="price" value="([^"]+)"', priced.text)
+    assert price
+    assert ">Ask for ₦10</button>" in priced.text
+    assert bank.starts.started == []
+    assert list((bank.folder / "home" / "desk").glob("*.sealed")) == []
+    asked = browser.post(
+        path, f"/customers/C1?run={run}", run=run, check="karma", price=price[1], do="ask"
+    )
+    assert asked.status_code == 303, asked.text
+    (started,) = bank.starts.started
+    assert (started.max_spend, started.batch, started.purpose) == (
+        price[1],
+        "asked again",
+        "portfolio",
+    )
+    assert {"karma.clear=0", "ecosystem.found=36500"} <= set(started.freshness)
+    assert quote_batch(started, bank.settings)["calls"] == 1
+    assert bank.seat.audit.entries(customer_id="C1", action="asked again")
+
+
+def test_check_is_not_asked_again_without_consent_or_the_right_to_spend(bank: Office) -> None:
+    """Credit history needs a consent that holds; who may not screen is refused."""
+    browser, run = bank.browser("analyst"), newest(bank)
+    fields = {"run": run, "check": "ecosystem"}
+    answer = browser.post("/customers/C2/again", f"/customers/C2?run={run}", **fields)
+    assert answer.status_code == 400
+    assert "consent does not hold" in answer.text
+    assert bank.browser("auditor").post("/customers/C2/again", "/", **fields).status_code == 403
     assert bank.starts.started == []

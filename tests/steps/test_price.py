@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.money import MICRO
@@ -132,6 +133,21 @@ def test_what_the_money_affords_is_told() -> None:
     assert found.affordable == 5
     assert found.rows_short == 4
     assert found.first == First(never_screened=5, overdue=0, least_exposure_kobo=100)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(st.sampled_from(["karma", "ecosystem"]), st.integers(0, 5)), max_size=30))
+def test_what_lower_caps_would_leave_unanswered_is_what_a_quote_under_them_says(
+    rows: list[tuple[str, int]],
+) -> None:
+    """Step by step: at each of the amounts the same rows are short as in a quote with that cap."""
+    table = needed([(check, 0, 1) for check, _ in rows])
+    table = replace(table, row=np.array([row for _, row in rows], dtype=np.int32))
+    given: dict[str, Any] = {"seen": {}, "seconds": {}, "max_in_flight": MaxInFlight()}
+    steps = quote(table, prices_micro=PRICES, by_cap=True, **given).short_by_cap
+    assert [short for _, short in steps] == list(range(len({row for _, row in rows}), -1, -1))
+    for cap, short in steps:
+        assert quote(table, prices_micro=PRICES, cap_micro=cap, **given).rows_short == short
 
 
 def test_tallies_are_summed_by_check_and_identity() -> None:

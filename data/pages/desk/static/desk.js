@@ -1,4 +1,5 @@
-// The little that a server-rendered page cannot do: copy a notice, and jump by keys in the list.
+// The little that a server-rendered page cannot do: copy a notice, name a typed amount on its button
+// before the server has counted the rows, and begin with the facets folded where the screen is narrow.
 "use strict";
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-copy]");
@@ -8,3 +9,18 @@ document.addEventListener("click", (event) => {
     document.getElementById("said").textContent = "Copied.";
   });
 });
+document.addEventListener("input", (event) => {
+  const button = event.target.form && event.target.form.querySelector("[data-most]");
+  if (event.target.name !== "max_spend" || !button) return;
+  const typed = event.target.value.replace(/[,₦\s]/g, "");
+  const most = Number(button.dataset.most);
+  const naira = typed === "" ? most : Number(typed);
+  button.disabled = !(naira > 0 && naira <= most);
+  if (button.disabled) return;
+  const kobo = Number.isInteger(naira) ? 0 : 2;
+  button.textContent = "Spend up to ₦" +
+    naira.toLocaleString("en-NG", {minimumFractionDigits: kobo, maximumFractionDigits: kobo});
+});
+for (const facets of document.querySelectorAll("details.facets")) {
+  if (window.matchMedia("(max-width: 56rem)").matches) facets.open = false;
+}

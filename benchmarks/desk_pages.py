@@ -1,0 +1,130 @@
+"""Server time of each page of the desk over runs of many rows.
+
+`python -m benchmarks.desk_pages [ROWS ...]`; by default 100,000 rows. Two nights are answered
+straight into the journal; then each page is asked for in this process, without a socket. *First* is
+a desk that has just begun, *usual* the median of nine more requests, each of another customer where
+the page has one, *CPU* the same in CPU time, which other programs on the machine disturb less.
+Milliseconds are of this machine; the aim is under 150 for each page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import httpx
+
+from benchmarks.warm import night
+from nightscreen.desk.accounts import Role
+from nightscreen.desk.app import application
+from nightscreen.desk.run_rows import Filter, RunRowsCache
+from nightscreen.desk.seat import Seat
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.settings import read_settings
+from nightscreen.storage.journal import open_journal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nightscreen.schemas.parameters import ScreenBatch
+
+ORIGIN: Final = "http://127.0.0.1:8090"
+ROUNDS: Final = 10
+PAGES: Final = (
+    ("tonight", "/"),
+    ("runs", "/runs"),
+    ("one run", "/runs/{run}"),
+    ("decisions of all batches", "/decisions"),
+    ("a run's list", "/runs/{run}/decisions?decision=decline&decision=review&decision=undecided"),
+    ("list, second page", "/runs/{run}/decisions?page=1"),
+    ("list, one reason", "/runs/{run}/decisions?reason=PAST_DUE"),
+    ("list, search", "/runs/{run}/decisions?search={customer}"),
+    ("customer of a run", "/customers/{customer}?run={run}"),
+    ("customer by id alone", "/customers/{customer}"),
+    ("approvals", "/approvals"),
+    ("audit", "/audit"),
+)
+
+
+class _NoStarter:
+    """Starts nothing."""
+
+    def start(self, parameters: ScreenBatch) -> None:
+        raise NotImplementedError
+
+    def stop(self, run_id: str, pid: int | None) -> None:
+        raise NotImplementedError
+
+
+def prepare(folder: Path, rows: int) -> None:
+    """Screen two nights, unless the folder has them."""
+    if not (folder / "in.csv").exists():
+        make_batch(folder / "in.csv", rows=rows, seed=1)
+        night(folder)
+        night(folder)
+
+
+def measure(folder: Path) -> list[tuple[str, float, float, float]]:
+    """Return each page's name and milliseconds: first, the median after it, the same of CPU."""
+    settings = read_settings(base_url="http://127.0.0.1:9", api_key="none", home=folder / "home")
+    found = []
+    with open_journal(folder / "home") as journal:
+        run = journal.runs.newest(limit=1)[0]
+        rows = RunRowsCache().of(run)
+        assert rows is not None
+        places = (rows.rows * each // ROUNDS for each in range(ROUNDS))
+        customers = [rows.page(Filter(), place, 1)[0]["customer_id"] for place in places]
+        for name, address in PAGES:
+            seat = Seat(journal, settings, _NoStarter(), frozenset({ORIGIN}), folder / "out")
+            taken = asyncio.run(_taken(seat, address, run.run_id, customers))
+            wall, cpu = zip(*taken, strict=True)
+            median = statistics.median
+            found.append((name, wall[0], median(wall[1:]), median(cpu[1:])))
+    return found
+
+
+async def _taken(
+    seat: Seat, address: str, run: str, customers: Sequence[str]
+) -> list[tuple[float, float]]:
+    accounts = seat.accounts
+    user = accounts.find("bench")
+    if user is None:
+        user = accounts.use_link(accounts.add("bench", list(Role)), "bench", "a long password")
+    cookies = {"nightscreen-desk": accounts.sign_in(user)}
+    transport = httpx.ASGITransport(application(seat))
+    taken = []
+    async with httpx.AsyncClient(transport=transport, base_url=ORIGIN, cookies=cookies) as client:
+        await client.get("/health")
+        for customer in customers:
+            began, cpu = time.perf_counter(), time.process_time()
+            answer = await client.get(address.format(run=run, customer=customer))
+            spent = time.perf_counter() - began, time.process_time() - cpu
+            taken.append((1000 * spent[0], 1000 * spent[1]))
+            assert answer.status_code == 200, (address, answer.status_code)
+    return taken
+
+
+def main() -> None:
+    """Measure every size asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", nargs="*", type=int, default=[100_000])
+    parser.add_argument("--folder", help="where to work, and to leave everything")
+    given = parser.parse_args()
+    for rows in given.rows:
+        with tempfile.TemporaryDirectory() as made:
+            folder = Path(given.folder or made)
+            prepare(folder, rows)
+            print(
+                f"{rows:,} rows, ms of server time\n{'page':28}{'first':>8}{'usual':>8}{'CPU':>8}"
+            )
+            for name, *figures in measure(folder):
+                print(name.ljust(28) + "".join(f"{ms:8.0f}" for ms in figures), flush=True)
+
+
+if __name__ == "__main__":
+    main()

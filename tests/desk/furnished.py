@@ -1,0 +1,114 @@
+"""A desk as it looks after two weeks of work: made-up people, nights, a review, a waiting approval.
+
+Served on a real socket in this process, for a browser to open.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from nightscreen.desk.accounts import Role
+from nightscreen.schemas.money import to_micro
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.steps.quoting import quote_batch
+from nightscreen.storage.tables import file_digest
+from tests.desk.conftest import BRANCHES
+from tests.desk.office import PASSWORD, Office
+from tests.portal.visiting import Clock
+from tests.screening import CONSENT, World, customer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+WAITING = "20260301-220000-a1b2c3"
+CHANGES = {"daily_spend_cap": "100000", "monthly_spend_cap": "1500000"}
+
+
+def people(first: int, number: int) -> list[dict[str, str]]:
+    """Return made-up borrowers as a lender's file has them; two of three consented."""
+    return [
+        customer(
+            each,
+            customer_id=f"CUST-{each * 37 % 10_000:07d}",
+            Branch=BRANCHES[each % 3],
+            **{"Loan Officer": f"Officer {each % 7 + 1}"},
+            exposure=str(3_500 * (each % 117 + 3)),
+            **(CONSENT if each % 3 else {"consent_reference": "", "consented_at": ""}),
+        )
+        for each in range(first, first + number)
+    ]
+
+
+def screen_nights(folder: Path, nights: int, number: int) -> None:
+    """Screen a portfolio night after night, the last one a few hours ago."""
+    clock = Clock(timedelta(days=-nights, hours=-9))
+    world = World(folder, clock=clock)
+    for night in range(nights):
+        clock.forward(days=1)
+        some = people(1 + 3 * night, number)
+        some[7] = {**some[7], "customer_id": ""}
+        world.screen(some, batch="portfolio")
+
+
+def wait_for_approval(office: Office, by: str) -> None:
+    """Have one quoted run wait for somebody's approval."""
+    path = World(office.folder).write(people(2000, 120), "applicants.csv")
+    parameters = ScreenBatch(
+        input=str(path),
+        batch="applicants",
+        purpose="origination",
+        output=str(office.seat.output),
+        max_spend="4000",
+    )
+    quote = quote_batch(parameters, office.settings, by_cap=True)
+    office.journal.runs.begin(
+        WAITING,
+        flow="screen_batch",
+        batch="applicants",
+        purpose="origination",
+        input_digest=file_digest(path),
+        folder=str(office.seat.output / WAITING),
+        cap_micro=4_000_000_000,
+        parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
+    )
+    office.journal.runs.finish(WAITING, state="stopped", stop_reason="approval", report={})
+    office.seat.approvals.ask(
+        WAITING,
+        by=by,
+        reason="quoted above what is usual",
+        quote=quote,
+        ceiling_micro=to_micro(Decimal(quote["quoted"]["high"])),
+        cap_micro=4_000_000_000,
+    )
+
+
+@contextmanager
+def furnished(folder: Path, *, nights: int = 2, number: int = 60) -> Iterator[Office]:
+    """Give a desk that is served and has been worked at, with three users beside the first."""
+    screen_nights(folder, nights, number)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with Office(folder, changes=CHANGES, origin=origin) as office:
+            accounts = office.seat.accounts
+            for name, roles in (("Ada", ["analyst"]), ("Bem", ["approver", "auditor"])):
+                token = accounts.add(name, [Role(role) for role in roles])
+                accounts.use_link(token, name, PASSWORD)
+            accounts.use_link(accounts.add("Chief", list(Role)), "Chief", PASSWORD)
+            wait_for_approval(office, "Ada")
+            config = uvicorn.Config(office.app, log_config=None, access_log=False)
+            server = uvicorn.Server(config)
+            thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+            thread.start()
+            try:
+                yield office
+            finally:
+                server.should_exit = True
+                thread.join(20)
