@@ -18,14 +18,32 @@ from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer rea
 from nightscreen.cli.options import read_options
 
 if TYPE_CHECKING:
+    from nightscreen.desk.audit import Audit
     from nightscreen.schemas.approvals import Approval, Decision
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.settings import Settings
+    from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.runs import RunRecord
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of the run that waits.")]
 NoteOption = Annotated[
     str, typer.Option(metavar="TEXT", help="Why, for the record; no customer's name or number.")
+]
+
+UserOption = Annotated[
+    str,
+    typer.Option(
+        "--user",
+        metavar="NAME",
+        help="User of the desk who decides; asked for where there are any.",
+    ),
+]
+PasswordFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="File whose first line is that user's password; - is standard input. Without it "
+        "NIGHTSCREEN_DESK_PASSWORD, or it is asked for."
+    ),
 ]
 
 
@@ -50,6 +68,8 @@ def approve(
         ),
     ] = "",
     note: NoteOption = "",
+    user: UserOption = "",
+    password_file: PasswordFileOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Approve the spending of a run that waits for it, and resume the run under that cap."""
@@ -59,16 +79,26 @@ def approve(
 
     cap = read_options(ScreenBatch, {"max_spend": max_spend}).cap
     settings, run, approval, parameters = _decide(
-        run_id, Decision.APPROVED, note=note, max_spend_micro=None if cap is None else to_micro(cap)
+        run_id,
+        Decision.APPROVED,
+        (user, password_file),
+        note=note,
+        max_spend_micro=None if cap is None else to_micro(cap),
     )
     raise typer.Exit(_resume(settings, run, approval, parameters, json_output=json_output))
 
 
-def refuse(run_id: RunArgument, note: NoteOption = "", json_output: JsonOption = False) -> None:
+def refuse(
+    run_id: RunArgument,
+    note: NoteOption = "",
+    user: UserOption = "",
+    password_file: PasswordFileOption = None,
+    json_output: JsonOption = False,
+) -> None:
     """Refuse the spending of a run that waits for it: the run stays ended and asks nothing."""
     from nightscreen.schemas.approvals import Decision
 
-    _, _, approval, _ = _decide(run_id, Decision.REFUSED, note=note)
+    _, _, approval, _ = _decide(run_id, Decision.REFUSED, (user, password_file), note=note)
     if json_output:
         _print_json({"approval": approval_document(approval)})
     else:
@@ -100,27 +130,104 @@ def approval_document(approval: Approval) -> dict[str, Any]:
 
 
 def _decide(
-    run_id: str, decision: Decision, *, note: str, max_spend_micro: int | None = None
+    run_id: str,
+    decision: Decision,
+    who: tuple[str, Path | None],
+    *,
+    note: str,
+    max_spend_micro: int | None = None,
 ) -> tuple[Settings, RunRecord, Approval, ScreenBatch]:
     """Write the decision down; return what resuming the run needs.
 
     Raises:
         InputError: there is no such run, or it does not wait for approval.
+        UsageError: a user of the desk must decide, and this is none who may.
     """
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.journal_context import opened_journal
     from nightscreen.schemas.errors import InputError
-    from nightscreen.steps.approval import resumed, user_name
+    from nightscreen.schemas.money import naira_text
+    from nightscreen.steps.approval import resumed
     from nightscreen.storage.journal.approvals import Approvals
 
     with opened_journal() as journal:
         run = journal.runs.find(run_id)
         if run is None:
             raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
-        approval = Approvals.of(journal).decide(
-            run_id, decision, by=user_name(), note=note, max_spend_micro=max_spend_micro
+        settings = settings_of_command()
+        approvals = Approvals.of(journal)
+        waiting = approvals.newest(run_id)
+        by, audit = _who_decides(settings, journal, who, waiting)
+        approval = approvals.decide(
+            run_id, decision, by=by, note=note, max_spend_micro=max_spend_micro
         )
-        return settings_of_command(), run, approval, resumed(run, approval, journal.clock())
+        if audit is not None:
+            word = (
+                "spending approved" if approval.max_spend_micro is not None else "spending refused"
+            )
+            cap = naira_text(approval.max_spend_micro)
+            audit.write(by, word, run_id=run_id, max_spend=cap, by_command=True)
+        return settings, run, approval, resumed(run, approval, journal.clock())
+
+
+def _who_decides(
+    settings: Settings, journal: Journal, who: tuple[str, Path | None], waiting: Approval | None
+) -> tuple[str, Audit | None]:
+    """Return who decides, and the audit it goes into: a user of the desk where there are any.
+
+    Raises:
+        UsageError: name and password do not belong together, or the user may not decide.
+    """
+    from nightscreen.desk.accounts import Accounts
+    from nightscreen.desk.audit import Audit
+    from nightscreen.schemas.errors import UsageError
+    from nightscreen.steps.approval import user_name
+    from nightscreen.storage.desk_file import DESK_FILE
+
+    if not (settings.home / DESK_FILE).exists():
+        return user_name(), None
+    accounts = Accounts(settings.home, journal.clock)
+    audit = Audit(accounts, journal)
+    if not any(each.has_password for each in accounts.users()):
+        return user_name(), audit
+    name, password = _name_and_password(settings, *who)
+    if accounts.is_throttled(name):
+        raise UsageError("too many wrong passwords came of late: wait a quarter of an hour")
+    user = accounts.check(name, password)
+    if user is None:
+        audit.write("", "sign-in failed", by_command=True)
+        raise UsageError("name and password do not belong together; users: nightscreen desk user")
+    if waiting is None:
+        return user.name, audit
+    asked_by = accounts.who_brought(waiting.run_id) or waiting.asked_by
+    if not user.may("approve") or not accounts.may_decide(user, asked_by):
+        audit.write(user.name, "refused", run_id=waiting.run_id, needs="approve", by_command=True)
+        raise UsageError(
+            f"{user.name} may not decide on this run: it takes the role approver, and somebody "
+            "other than who asked"
+        )
+    return user.name, audit
+
+
+def _name_and_password(settings: Settings, name: str, file: Path | None) -> tuple[str, str]:
+    """Return both from options, settings or the terminal.
+
+    Raises:
+        UsageError: one of them is nowhere to be had.
+    """
+    from nightscreen.cli.common_options import first_line
+    from nightscreen.schemas.errors import UsageError
+
+    here = sys.stdin.isatty() and str(file) != "-"
+    name = name or settings.desk_user
+    password = first_line(file, "--password-file") or settings.desk_password.get_secret_value()
+    if not here and not (name and password):
+        raise UsageError(
+            "the desk has users, so one of them decides: give --user NAME and --password-file FILE "
+            "(- is standard input), or set NIGHTSCREEN_DESK_USER and NIGHTSCREEN_DESK_PASSWORD"
+        )
+    name = name or typer.prompt("User of the desk", err=True)
+    return name, password or typer.prompt("Password", hide_input=True, err=True)
 
 
 def _resume(

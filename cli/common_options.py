@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from nightscreen.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
 ]
+
+
+def first_line(file: Path | None, option: str) -> str:
+    """Return the first line of a file, or of standard input where it is `-`; empty for none.
+
+    Raises:
+        UsageError: the file cannot be read, or its first line is empty.
+    """
+    if file is None:
+        return ""
+    try:
+        line = sys.stdin.readline() if str(file) == "-" else file.read_text().partition("\n")[0]
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(f"{option}: {file} cannot be read as text") from None
+    if not line.strip():
+        raise UsageError(f"{option}: the first line of {file} is empty")
+    return line.rstrip("\r\n")

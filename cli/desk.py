@@ -63,9 +63,18 @@ def desk(
     from nightscreen.desk.app import application
     from nightscreen.desk.seat import Seat
     from nightscreen.portal.config import origin_of
-    from nightscreen.portal.server import serve_app
+    from nightscreen.portal.server import is_open_to_others, serve_app
 
     settings = settings_of_command()
+    if is_open_to_others(host):
+        behind = (
+            "keep this port behind it" if settings.desk_url else "name it in NIGHTSCREEN_DESK_URL"
+        )
+        typer.echo(
+            f"Other machines reach {host}, and the desk speaks no https: passwords and customers "
+            f"would cross the network in clear. Let them reach only a proxy, and {behind}.",
+            err=True,
+        )
     keep_at = (output or settings.output).absolute()
     with made_journal(settings) as journal:
         seats: list[Seat] = []

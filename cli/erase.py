@@ -112,6 +112,7 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_out
 def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str, Any]:
     if bvn and _BVN.fullmatch(bvn) is None:
         raise UsageError("--bvn takes the 11 digits of a BVN")
+    from nightscreen.desk.audit import forget_at_desk
     from nightscreen.steps.privacy.erasure import Whom, look, mend
     from nightscreen.steps.privacy.erasure import erase as erase_person
     from nightscreen.storage.journal.customers import Customers
@@ -120,8 +121,10 @@ def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str
         mend(journal)
         whom = Whom(customer_id=customer_id, batch=batch, bvn=bvn)
         found = look(journal, Customers.of(journal), whom)
+        ids = {*found.customers, *([(batch, customer_id)] if customer_id else [])}
         _confirm(_would_erase(found), yes=yes)
-        return erase_person(journal, found)
+        done = erase_person(journal, found)
+        return {**done, "desk_entries": forget_at_desk(journal, {each for _, each in ids})}
 
 
 def _would_erase(found: Found) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from nightscreen.cli.common_options import first_line
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.summary import naira
@@ -146,7 +147,7 @@ def back_up(folder: Path, passphrase_file: Path | None, *, json_output: bool) ->
     """Copy the journal into a new folder while runs go on, its key only sealed."""
     from nightscreen.storage.journal.copying import back_up as copy_journal
 
-    passphrase = _passphrase(passphrase_file)
+    passphrase = first_line(passphrase_file, "--passphrase-file")
     with opened_journal() as journal:
         copy_journal(journal, folder, passphrase=passphrase)
         key = "sealed" if passphrase else "absent"
@@ -161,23 +162,6 @@ def back_up(folder: Path, passphrase_file: Path | None, *, json_output: bool) ->
         typer.echo(
             "Its data key is not: keep a copy of it somewhere else, nothing can be read without it."
         )
-
-
-def _passphrase(file: Path | None) -> str:
-    """Return the first line of a file, or of standard input where it is `-`; empty for none.
-
-    Raises:
-        UsageError: the file cannot be read, or its first line is empty.
-    """
-    if file is None:
-        return ""
-    try:
-        line = sys.stdin.readline() if str(file) == "-" else file.read_text().partition("\n")[0]
-    except (OSError, UnicodeDecodeError):
-        raise UsageError(f"--passphrase-file: {file} cannot be read as text") from None
-    if not line.strip():
-        raise UsageError(f"--passphrase-file: the first line of {file} is empty")
-    return line.rstrip("\r\n")
 
 
 def rotate_links(*, at_once: bool, json_output: bool) -> None:
@@ -208,7 +192,7 @@ def restore(folder: Path, passphrase_file: Path | None, *, json_output: bool) ->
         settings.home,
         url=settings.journal_url,
         configured=key,
-        passphrase=_passphrase(passphrase_file),
+        passphrase=first_line(passphrase_file, "--passphrase-file"),
     )
     if json_output:
         sys.stdout.write(json.dumps({"restored": str(folder)}, indent=2) + "\n")
@@ -218,6 +202,7 @@ def restore(folder: Path, passphrase_file: Path | None, *, json_output: bool) ->
 
 def rotate_key(new_key: Path | None, *, json_output: bool) -> int:
     """Seal everything under a new key; return 3 where it must be called again, else 0."""
+    from nightscreen.desk.audit import reseal_desk
     from nightscreen.storage.journal.rotation import rotate_key as rotate
     from nightscreen.storage.keys import read_key
 
@@ -231,7 +216,7 @@ def rotate_key(new_key: Path | None, *, json_output: bool) -> int:
     if new_key is not None and new is None:
         raise UsageError(f"there is no key file {new_key}")
     with opened_journal() as journal:
-        done = rotate(journal, configured=configured, new=new)
+        done = rotate(journal, configured=configured, new=new, beside=reseal_desk)
     if json_output:
         sys.stdout.write(json.dumps(asdict(done), indent=2) + "\n")
     else:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-FILE: Final = DESK_FILE
 LINK_S = 24 * 3600
 IDLE_S = 2 * 3600
 """A session without a request for this long has ended."""
@@ -123,7 +122,7 @@ class Accounts:
 
     def __init__(self, home: Path, clock: Clock = system_clock) -> None:
         make_private_folder(home)
-        self.path = home / FILE
+        self.path = home / DESK_FILE
         self.clock = clock
         self._hasher = PasswordHasher()
         self._one_at_a_time = threading.Semaphore(2)
@@ -147,6 +146,11 @@ class Accounts:
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+
+    def empty_log(self) -> None:
+        """Leave nothing of what was changed in the file's own log."""
+        with closing(sqlite3.connect(self.path, timeout=10)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:  # noqa: ANN401 - what SQLite stores
         """Return what a query finds."""
@@ -223,6 +227,20 @@ class Accounts:
         if user is None:
             raise UsageError(f"there is no user {name!r} at the desk")
         return user
+
+    def may_decide(self, user: User, asked_by: str) -> bool:
+        """Tell whether a user may approve what somebody asked for.
+
+        Nobody approves their own request while somebody else is there who may.
+        """
+        others = (each for each in self.users() if each.name != user.name)
+        own = asked_by.casefold() == user.name.casefold()
+        return not own or not any(each.has_password and each.may("approve") for each in others)
+
+    def who_brought(self, run_id: str) -> str | None:
+        """Return who brought the file of a run; None where it came another way."""
+        rows = self.rows("SELECT user FROM uploads WHERE run_id = ?", run_id)
+        return rows[0]["user"] if rows else None
 
     # --- links that set a password ---
 

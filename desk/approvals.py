@@ -68,7 +68,7 @@ def _shown(visit: Visit, approval: Approval) -> dict[str, Any]:
         "offered": _offered(approval),
         "reused": reused,
         "until": min(filter(None, (until, deadline)), default=None),
-        "own": _is_own(visit, asked_by),
+        "own": visit.user is not None and not seat.accounts.may_decide(visit.user, asked_by),
     }
 
 
@@ -80,14 +80,6 @@ def _offered(approval: Approval) -> int:
 def _deadline(run: RunRecord) -> int | None:
     text = str(run.parameters.get("deadline") or "")
     return deadline_instant(text, run.started_at) if text else None
-
-
-def _is_own(visit: Visit, asked_by: str) -> bool:
-    """Tell whether this user asked, while somebody else is there who may approve."""
-    if asked_by.casefold() != visit.name.casefold():
-        return False
-    others = (each for each in visit.seat.accounts.users() if each.name != visit.name)
-    return any(each.has_password and each.may("approve") for each in others)
 
 
 def preview(visit: Visit) -> Response:

@@ -10,12 +10,18 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.desk.accounts import Accounts
 from nightscreen.storage.clock import instant_text
+from nightscreen.storage.desk_file import DESK_FILE
+from nightscreen.storage.sealed_file import SUFFIX, sealed_writer, unsealed
 
 if TYPE_CHECKING:
-    from nightscreen.desk.accounts import Accounts
+    from collections.abc import Collection
+
     from nightscreen.storage.journal import Journal
 
+UPLOADS = "desk"
+"""Folder of HOME where what is brought lies sealed."""
 _BATCH = "desk audit"
 _CONTEXT = b"desk audit"
 
@@ -56,6 +62,31 @@ class Audit:
                 row,
             )
 
+    def forget(self, customer_ids: Collection[str]) -> int:
+        """Take erased customers out of the entries; who did what, and when, stays."""
+        keys = [(self.journal.pseudonyms.customer(_BATCH, each),) for each in customer_ids]
+        with self.accounts.transaction() as connection:
+            connection.execute("PRAGMA secure_delete = ON")
+            done = connection.executemany(
+                "UPDATE audit SET customer = NULL, sealed = NULL,"
+                " detail = json_set(detail, '$.customer', 'erased') WHERE customer = ?",
+                keys,
+            )
+        self.accounts.empty_log()
+        return max(0, done.rowcount)
+
+    def reseal(self) -> int:
+        """Seal customers under the present data key; return how many entries that were."""
+        sealer = self.journal.sealer
+        with self.accounts.transaction() as connection:
+            rows = connection.execute("SELECT id, sealed FROM audit WHERE sealed NOT NULL")
+            anew = [
+                (sealer.seal(sealer.open(row["sealed"], _CONTEXT), _CONTEXT), row["id"])
+                for row in rows.fetchall()
+            ]
+            connection.executemany("UPDATE audit SET sealed = ? WHERE id = ?", anew)
+        return len(anew)
+
     def entries(
         self,
         *,
@@ -88,3 +119,32 @@ class Audit:
             }
             for row in rows
         ]
+
+
+def forget_at_desk(journal: Journal, customer_ids: Collection[str]) -> int:
+    """Take erased customers out of the audit of a desk, where there is one."""
+    audit = _audit_of(journal)
+    return 0 if audit is None else audit.forget(customer_ids)
+
+
+def reseal_desk(journal: Journal) -> int:
+    """Seal what a desk holds under the present data key: its audit and the files brought to it."""
+    audit = _audit_of(journal)
+    if audit is None:
+        return 0
+    files = sorted((journal.home / UPLOADS).glob(f"*{SUFFIX}"))
+    for file in files:
+        with (
+            unsealed(file, journal.sealer) as clear,
+            clear.open("rb") as source,
+            sealed_writer(file, journal.sealer) as sink,
+        ):
+            while piece := source.read(1 << 20):
+                sink.write(piece)
+    return audit.reseal() + len(files)
+
+
+def _audit_of(journal: Journal) -> Audit | None:
+    if not (journal.home / DESK_FILE).exists():
+        return None
+    return Audit(Accounts(journal.home, journal.clock), journal)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from nightscreen.desk.audit import UPLOADS
 from nightscreen.schemas.approvals import Decision
 from nightscreen.schemas.parameters import ScreenBatch, batch_name, contains_identifier
 from nightscreen.schemas.rows import KNOWN_COLUMNS
@@ -66,7 +67,7 @@ class Uploads:
     @property
     def folder(self) -> Path:
         """Return where they lie."""
-        return self.seat.settings.home.absolute() / "desk"
+        return self.seat.settings.home.absolute() / UPLOADS
 
     def path(self, upload_id: str) -> Path:
         """Return where an upload lies."""

@@ -402,6 +402,13 @@ class Settings(BaseSettings):
         "",
         description="Where a proxy serves the desk by https; default: this machine alone.",
     )
+    desk_user: str = Field(
+        "",
+        description="User of the desk as whom a script calls nightscreen approve and refuse.",
+    )
+    desk_password: SecretStr = Field(
+        SecretStr(""), description="That user's password; better a file, by --password-file."
+    )
     output: Path = Field(Path("out"), description="Where the desk keeps runs.")
     aggregator_sends_key: bool = Field(
         default=False, description="Send the key beside a customer's access token."

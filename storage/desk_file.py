@@ -1,4 +1,7 @@
-"""Old entries of the desk's audit, which lies in a file of its own; the desk itself writes it."""
+"""The desk's own file, from outside: copied with the journal, old entries of its audit removed.
+
+The desk itself writes it (`desk/accounts.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,38 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.schemas.errors import JournalBusyError
+from nightscreen.schemas.errors import JournalBusyError, JournalError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 DESK_FILE: Final = "desk.sqlite3"
 _PATIENCE_S = 30
+_SIGNED_IN = ("sessions", "links", "failures")
+
+
+def copy_desk(source: Path, target: Path) -> None:
+    """Copy the desk's file from one folder to another, unless that has one; nobody stays signed in.
+
+    Files that were brought to the desk are not copied: they are gone within days anyway.
+    """
+    if not (source / DESK_FILE).exists() or (target / DESK_FILE).exists():
+        return
+    file = target / DESK_FILE
+    file.touch(mode=0o600)
+    try:
+        with (
+            closing(sqlite3.connect(source / DESK_FILE)) as old,
+            closing(sqlite3.connect(file)) as new,
+        ):
+            old.backup(new)
+            new.execute("PRAGMA journal_mode=DELETE")
+            there = {name for (name,) in new.execute("SELECT name FROM sqlite_master").fetchall()}
+            for table in there & set(_SIGNED_IN):
+                new.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
+            new.commit()
+    except sqlite3.Error as error:
+        raise JournalError(f"{source / DESK_FILE} cannot be copied: {error}") from None
 
 
 def audit_before(home: Path, instant: int) -> int:

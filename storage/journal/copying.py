@@ -1,10 +1,10 @@
 """Backup and restore: a whole copy of a journal, made while runs go on.
 
-A backup is a folder that is itself a HOME but for its data key: an SQLite journal and the note of
-which journal it is. Whoever has journal and key can read every answer and try out every BVN, so the
-key is not in it, or sealed to a passphrase. That holds for a PostgreSQL journal too, so that a
-backup needs no server tools of the right version, can be opened anywhere, and is restored by the
-code that wrote it.
+A backup is a folder that is itself a HOME but for its data key: an SQLite journal, the desk's file
+and the note of which journal it is. Whoever has journal and key can read every answer and try out
+every BVN, so the key is not in it, or sealed to a passphrase. That holds for a PostgreSQL journal
+too, so that a backup needs no server tools of the right version, can be opened anywhere, and is
+restored by the code that wrote it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from nightscreen.schemas.errors import (
     JournalKeyError,
     OutputError,
 )
+from nightscreen.storage.desk_file import copy_desk
 from nightscreen.storage.files import (
     make_private_folder,
     sync_folder,
@@ -90,6 +91,7 @@ def back_up(journal: Journal, folder: Path, *, passphrase: str = "") -> None:
             _copy_out(journal.engine, file)
         (partial / f"{JOURNAL_FILE}-wal").unlink(missing_ok=True)
         (partial / f"{JOURNAL_FILE}-shm").unlink(missing_ok=True)
+        copy_desk(journal.home, partial)
         if passphrase:
             write_private(partial / SEALED_KEY_FILE, seal_key(journal.sealer.key, passphrase))
         write_private(partial / MARKER, f'{{"journal_id": "{journal.journal_id}"}}'.encode())
@@ -156,6 +158,7 @@ def restore(
             write_private_once(home / KEY_FILE, encode_key(key))
         with reading(source) as old, writing(target) as new:
             _copy_tables(old, new)
+        copy_desk(folder, home)
     finally:
         source.dispose()
         target.dispose()

@@ -24,6 +24,8 @@ from nightscreen.storage.keys import decode_key, new_key, replace_key
 from nightscreen.storage.sealing import KEY_ID_BYTES, key_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nightscreen.storage.journal.opening import Journal
 
 _BLOCK = 500
@@ -52,7 +54,13 @@ class Rotation:
     waiting_for: tuple[str, ...]
 
 
-def rotate_key(journal: Journal, *, configured: str = "", new: bytes | None = None) -> Rotation:
+def rotate_key(
+    journal: Journal,
+    *,
+    configured: str = "",
+    new: bytes | None = None,
+    beside: Callable[[Journal], int] = lambda _: 0,
+) -> Rotation:
     """Seal everything under a new key; retire the old one once nothing can need it.
 
     Args:
@@ -60,6 +68,7 @@ def rotate_key(journal: Journal, *, configured: str = "", new: bytes | None = No
         configured: the data key of the settings; empty where it is kept under HOME, and then
             replaced there.
         new: the new key; a random one by default. Ignored where a rotation is under way.
+        beside: seals anew what lies outside the journal, and says how much that was.
 
     Raises:
         JournalError: the journal cannot be written; both keys are accepted, rotate again.
@@ -71,6 +80,7 @@ def rotate_key(journal: Journal, *, configured: str = "", new: bytes | None = No
         wanted = read_meta(connection)[SEAL_KEY]
     journal.sealer.switch(wanted)
     resealed = _reseal(journal) + reseal_customers(journal) + reseal_grants(journal)
+    resealed += beside(journal)
     drop_evidence(journal.home)
     if not configured:
         replace_key(journal.home, journal.sealer.key)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine, pytest.mark.long]
 WIDE: ViewportSize = {"width": 1280, "height": 860}
-PATIENCE_MS = 150_000
+PATIENCE_MS = 300_000
 """A run's own process starts a server of the engine first."""
 
 
@@ -59,6 +59,7 @@ class Desk:
     ) -> Page:
         """Open a link in a browser of its own, set a password and come in."""
         context = self.browser.new_context(viewport=WIDE, color_scheme=looks)
+        context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         problems: list[str] = []
         page.on("pageerror", lambda error: problems.append(str(error)))
@@ -148,6 +149,7 @@ def test_from_a_messy_file_to_reviewed_decisions(tmp_path: Path) -> None:
     What a role may not see is 403, and is written down as well.
     """
     messy_workbook(tmp_path / "branch-extract.xlsx", 60)
+    expect.set_options(timeout=PATIENCE_MS)
     with (
         SandboxProcess() as sandbox,
         chromium() as browser,

@@ -1,0 +1,120 @@
+"""What the desk keeps beside the journal: in backups, under a new key, and after an erasure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.cli import approve
+from nightscreen.desk.accounts import Accounts, Role
+from nightscreen.desk.audit import Audit, forget_at_desk, reseal_desk
+from nightscreen.schemas.errors import UsageError
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.copying import back_up, restore
+from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.storage.sealed_file import unsealed
+from tests.desk.office import PASSWORD, Office
+from tests.desk.test_new_file import bring
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    """A desk nobody has used yet."""
+    with Office(tmp_path) as office:
+        yield office
+
+
+def test_backup_has_users_and_audit_and_signs_nobody_in(office: Office, tmp_path: Path) -> None:
+    """A restored desk knows its users by their passwords; sessions of the old one are over."""
+    browser = office.browser("analyst", name="Ada")
+    office.seat.audit.write("Ada", "customer seen", customer_id="C7")
+    back_up(office.journal, tmp_path / "copy", passphrase="a walk by the lagoon")
+    restore(tmp_path / "copy", tmp_path / "new", passphrase="a walk by the lagoon")
+    with open_journal(tmp_path / "new") as journal:
+        accounts = Accounts(tmp_path / "new", journal.clock)
+        assert accounts.check("Ada", PASSWORD) is not None
+        assert accounts.session(browser.cookies["nightscreen-desk"]) is None
+        (entry,) = Audit(accounts, journal).entries(customer_id="C7")
+        assert (entry["user"], entry["customer_id"]) == ("Ada", "C7")
+    assert (tmp_path / "new" / "desk.sqlite3").stat().st_mode & 0o777 == 0o600
+
+
+def test_audit_and_uploads_open_under_a_new_data_key(office: Office) -> None:
+    """Once the old key is retired, customers of the audit and files are still to be read."""
+    office.seat.audit.write("Ada", "customer seen", customer_id="C7")
+    data = b"customer_id,bvn\nK-1,22000000001\n"
+    bring(office.browser("analyst"), data, "a.csv")
+    assert rotate_key(office.journal, beside=reseal_desk).finished
+    (file,) = (office.folder / "home" / "desk").glob("*.sealed")
+    with open_journal(office.folder / "home") as journal:
+        audit = Audit(Accounts(office.folder / "home", journal.clock), journal)
+        assert [each["customer_id"] for each in audit.entries(customer_id="C7")] == ["C7"]
+        with unsealed(file, journal.sealer) as clear:
+            assert clear.read_bytes() == data
+
+
+def test_erased_customer_is_no_longer_named_in_the_audit(office: Office) -> None:
+    """Who looked and when stays; neither the id nor anything it could be found by does."""
+    for customer in ("C7", "C8"):
+        office.seat.audit.write("Ada", "customer seen", customer_id=customer)
+    assert forget_at_desk(office.journal, {"C7"}) == 1
+    assert office.seat.audit.entries(customer_id="C7") == []
+    erased, other = reversed(office.seat.audit.entries(action="customer seen"))
+    assert (erased["user"], erased["customer_id"]) == ("Ada", "")
+    assert erased["detail"] == {"customer": "erased"}
+    assert other["customer_id"] == "C8"
+
+
+@pytest.mark.parametrize(
+    ("name", "roles", "password", "asked_by", "decides"),
+    [
+        ("Bem", [Role.APPROVER], PASSWORD, "Ada", True),
+        ("Bem", [Role.APPROVER], "not the word", "Ada", False),
+        ("Bem", [Role.ANALYST], PASSWORD, "Ada", False),
+        ("Ada", [Role.APPROVER], PASSWORD, "Ada", False),
+        ("nobody", [Role.APPROVER], PASSWORD, "Ada", False),
+    ],
+)
+def test_command_decides_only_as_a_user_who_may(
+    office: Office, name: str, roles: list[Role], password: str, asked_by: str, *, decides: bool
+) -> None:
+    """Name, password and role count, and nobody decides on their own request."""
+    accounts = office.seat.accounts
+    for user, given in (("Chief", [Role.APPROVER]), ("Bem", roles), ("Ada", roles)):
+        accounts.use_link(accounts.add(user, given), user, PASSWORD)
+    office.journal.runs.begin(
+        "R1",
+        flow="screen_batch",
+        batch="b",
+        purpose="portfolio",
+        input_digest="",
+        folder=str(office.folder),
+        cap_micro=None,
+        parameters={},
+    )
+    waiting = office.seat.approvals.ask(
+        "R1", by=asked_by, reason="", quote={}, ceiling_micro=1, cap_micro=None
+    )
+    file = office.folder / "password"
+    file.write_text(f"{password}\n")
+
+    def ask() -> str:
+        return approve._who_decides(office.settings, office.journal, (name, file), waiting)[0]
+
+    if decides:
+        assert ask() == name
+        return
+    with pytest.raises(UsageError):
+        ask()
+    assert office.actions()[-1] in {"sign-in failed", "refused"}
+
+
+def test_command_needs_nobody_where_the_desk_has_no_users(office: Office) -> None:
+    """Without users the account on the machine decides, as before."""
+    by, _ = approve._who_decides(office.settings, office.journal, ("", None), None)
+    assert by
