@@ -30,6 +30,7 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
     """
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.schemas.errors import InputError
+    from nightscreen.steps.policy.declarations import read_declarations
     from nightscreen.steps.privacy.explaining import explain
     from nightscreen.steps.privacy.lookup_subject import lookup_subject
     from nightscreen.steps.transactions.cashflow import CashFlow
@@ -37,6 +38,7 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
     from nightscreen.storage.journal.customers import Customers
     from nightscreen.storage.journal.reviews import Reviews
 
+    declared = read_declarations(settings_of_command())
     with opened_journal() as journal:
         customers = Customers.of(journal)
         cash_flow = explain_cash_flow(journal, CashFlow.of(settings_of_command()), customer_id)
@@ -47,7 +49,7 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
             if cash_flow is None or batch:
                 raise
         else:
-            document = explain(journal, customers, Reviews.of(journal), people[0])
+            document = explain(journal, customers, Reviews.of(journal), people[0], declared)
             document["other_batches"] = [each.batch for each in people[1:]]
     document["cash_flow"] = cash_flow
     if json_output:
@@ -143,7 +145,7 @@ def _evidence_line(each: Mapping[str, Any]) -> str:
     fields = ", ".join(f"{name} {_shown(value)}" for name, value in each["fields"].items())
     return (
         f"  {each['check']:<13} {each['status']}, {_age(each['age_days'])}, {each['source']}, "
-        f"{each['lawful_basis']}: {fields}"
+        f"lawful basis {each['lawful_basis']}: {fields}"
     )
 
 
@@ -158,9 +160,9 @@ def _shown(value: object) -> str:
 
 
 def _lookup_line(each: Mapping[str, Any]) -> str:
-    basis = each["lawful_basis"]
+    basis = f"lawful basis {each['lawful_basis']}"
     if each["consent_reference"]:
-        basis += f" ({each['consent_reference']})"
+        basis += f", consent {each['consent_reference']}"
     result = each["outcome"] or each["trouble"] or each["state"]
     return (
         f"  {lagos_time(each['at'], seconds=True)}  {each['check']:<13} by {each['asked_by']:<6} "
@@ -189,17 +191,20 @@ def hand_over(customer_id: str, *, output: Path, json_output: bool) -> None:
         OutputError: the folder cannot be written.
     """
     from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.steps.policy.declarations import read_declarations
     from nightscreen.steps.privacy.lookup_subject import lookup_subject
     from nightscreen.steps.privacy.subject_access import access_page, gather
     from nightscreen.storage.files import make_private_folder, write_private
     from nightscreen.storage.journal.customers import Customers
     from nightscreen.storage.journal.reviews import Reviews
 
+    settings = settings_of_command()
+    declared = read_declarations(settings)
     with opened_journal() as journal:
         customers = Customers.of(journal)
         people = lookup_subject(journal, customers, customer_id)
         document = gather(
-            journal, customers, Reviews.of(journal), people, settings_of_command().retention
+            journal, customers, Reviews.of(journal), people, settings.retention, declared
         )
     folder = make_private_folder(output)
     name = f"subject-access-{people[0].pseudonym.hex()[:12]}"

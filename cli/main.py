@@ -27,6 +27,7 @@ from nightscreen.cli.erase import register as register_erasing
 from nightscreen.cli.inbox import register as register_inbox
 from nightscreen.cli.init import register as register_init
 from nightscreen.cli.loans import loans_app
+from nightscreen.cli.notices import notices_app
 from nightscreen.cli.ops import register as register_oncall
 from nightscreen.cli.options import Options, options_of
 from nightscreen.cli.policy import policy_app
@@ -71,6 +72,7 @@ app.add_typer(runs_app, name="runs")
 app.add_typer(journal_app, name="journal")
 app.add_typer(policy_app, name="policy")
 app.add_typer(contest_app, name="contest")
+app.add_typer(notices_app, name="notices")
 app.add_typer(loans_app, name="loans")
 app.add_typer(transactions_app, name="transactions")
 app.add_typer(accounts_app, name="accounts")

@@ -64,7 +64,13 @@ def print_quote(document: Mapping[str, Any]) -> None:
             f"{line['charged_pct']:.0f} of 100 are answered"
         )
     typer.echo(f"  expected   {naira(quoted['expected'])}")
-    typer.echo(f"  range      {naira(quoted['low'])} to {naira(quoted['high'])}")
+    likely = document["likely"]
+    typer.echo(
+        "  likely     not known before a first night"
+        if likely is None
+        else f"  likely     {naira(likely['low'])} to {naira(likely['high'])}, nine nights in ten"
+    )
+    typer.echo(f"  range      {naira(quoted['low'])} to {naira(quoted['high'])} at most")
     typer.echo(f"  time       {duration(document['hours'])}")
     typer.echo(f"  saved      {naira(document['saved_by_reuse'])}, by answers that are still fresh")
     if document["affordable"] is not None:

@@ -29,6 +29,9 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
     Raises:
         InputError: the file is no decision list, or there is no journal.
     """
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.steps.policy.declarations import read_declarations
+    from nightscreen.steps.results.notices import rewrite_reviewed
     from nightscreen.steps.results.reviews import Judge, take_in
     from nightscreen.storage.decision_files import read_returned
     from nightscreen.storage.journal.customers import Customers
@@ -42,6 +45,8 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
         )
         judged = judge.judge(rows)
         taken = take_in(reviews, judged, partial=partial)
+        if taken:
+            rewrite_reviewed(journal, judged.runs, read_declarations(settings_of_command()))
     document = _document(judged, len(rows), taken)
     if json_output:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")

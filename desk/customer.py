@@ -24,6 +24,7 @@ from nightscreen.schemas.rows import KNOWN_COLUMNS
 from nightscreen.schemas.settings import FreshnessOverrides
 from nightscreen.steps.consents.links import ConsentLinks
 from nightscreen.steps.planning.consent import consent_valid, twelve_months_after
+from nightscreen.steps.policy.declarations import read_declarations
 from nightscreen.steps.privacy.explaining import explain
 from nightscreen.steps.privacy.lookup_subject import Subject, find_row, lookup_subject, newest_row
 from nightscreen.steps.quoting import quote_batch
@@ -109,8 +110,11 @@ def _page(
     again: dict[str, Any] | None = None,
 ) -> Response:
     seat = visit.seat
+    declared = read_declarations(seat.settings)
     with seat.judging() as engine:
-        document = explain(seat.journal, seat.customers, seat.reviews, person, engine=engine)
+        document = explain(
+            seat.journal, seat.customers, seat.reviews, person, declared, engine=engine
+        )
     shown = None if row is None else dict(in_words(seat, [row], run.purpose if run else None)[0])
     allowed = row is not None and _consents(row, seat.clock())
     gated = {check.value for check in CONSENT_GATED}

@@ -11,7 +11,7 @@ import re
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
@@ -29,6 +29,16 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,6
 Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
 PurposeSentence = Sentence | Annotated[dict[Purpose, Sentence], Field(min_length=1)]
 """One sentence, or one for each purpose: what is true of an applicant is not of a borrower."""
+ShortSentence = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)
+]
+ShortWords = ShortSentence | Annotated[dict[Purpose, ShortSentence], Field(min_length=1)]
+"""What anybody who picks up the customer's phone may read."""
+Language = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}$")]
+WRITTEN_IN = "en"
+"""Language of a policy's own sentences where it names none."""
+ASK_US = "We have decided. Ask us for the reason, or for a person to look at it again, at any time."
+"""Said where a rule has no short sentence of its own."""
 ColumnName = Annotated[str, StringConstraints(pattern=r"^[^\s:].{0,127}$")]
 ThresholdName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 MOST_CHARACTERS = 4000
@@ -70,6 +80,15 @@ class CarriedColumn(BaseModel):
     type: CarriedKind = CarriedKind.TEXT
 
 
+class Translation(BaseModel):
+    """What a rule says to the customer in another language."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    short: ShortWords | None = None
+    customer: PurposeSentence | None = None
+
+
 class PolicyRule(BaseModel):
     """One rule: where `when` holds, `effect` follows and `code` says why.
 
@@ -78,7 +97,10 @@ class PolicyRule(BaseModel):
         effect: what follows.
         when: an SQL condition over the columns of `enriched`; `{name}` stands for a threshold.
         team: a sentence for the people who work the list.
-        customer: a sentence that may be told to the customer.
+        customer: a sentence that may be told to the customer, once it is sure who it is.
+        short: one that fits a shared phone: true, without accusation, amount or reporter.
+        notice: `hold` where telling the customer could warn a suspect: no notice is made.
+        languages: what is said to the customer in other languages.
         action: what the team does next; None leaves it to what follows from the decision.
     """
 
@@ -90,6 +112,9 @@ class PolicyRule(BaseModel):
     team: PurposeSentence
     customer: PurposeSentence
     action: PurposeSentence | None = None
+    short: ShortWords | None = None
+    notice: Literal["hold"] | None = None
+    languages: dict[Language, Translation] | None = None
 
     @field_validator("when")
     @classmethod
@@ -101,6 +126,14 @@ class PolicyRule(BaseModel):
         return trimmed
 
 
+class NoticeWords(NamedTuple):
+    """What a customer is told: for a shared phone, after identification, and in which language."""
+
+    sentence: str
+    details: str
+    language: str
+
+
 class Policy(BaseModel):
     """Rules in order, under a name and a version.
 
@@ -108,6 +141,7 @@ class Policy(BaseModel):
         name: what the lender calls it.
         version: which edition of it.
         allow_sensitive: conditions on gender, marital status and state of origin are wanted.
+        language: of the sentences for customers; English where none is named.
         carried: input columns of the lender's own that conditions may name and the decision list
             shows; text unless a type is given.
         thresholds: numbers that conditions and sentences name as `{name}`.
@@ -119,6 +153,7 @@ class Policy(BaseModel):
     name: Name
     version: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     allow_sensitive: bool = False
+    language: Language | None = None
     carried: tuple[ColumnName | CarriedColumn, ...] = ()
     thresholds: dict[ThresholdName, Annotated[Decimal, Field(allow_inf_nan=False)]] = {}
     rules: Annotated[tuple[PolicyRule, ...], Field(min_length=1, max_length=200)]
@@ -159,13 +194,28 @@ class Policy(BaseModel):
         """Return a rule's condition with the thresholds in place of their names."""
         return filled(rule.when, {name: f"{value:f}" for name, value in self.thresholds.items()})
 
-    def sentence(self, words: PurposeSentence, purpose: str | None) -> str:
+    def sentence(self, words: PurposeSentence | ShortWords, purpose: str | None) -> str:
         """Return a rule's sentence for a purpose, with the thresholds in place of their names.
 
         Where the purpose is not known, or has no sentence of its own, it is the first one.
         """
         said = words if isinstance(words, str) else first_for(words, purpose)
         return filled(said, {name: f"{value:,f}" for name, value in self.thresholds.items()})
+
+    def notice(self, rule: PolicyRule, purpose: str | None, language: str) -> NoticeWords:
+        """Return what a rule says to a customer who reads a language.
+
+        What is not written in it is said in the policy's own, and then both sentences are.
+        """
+        own = self.language or WRITTEN_IN
+        other = (rule.languages or {}).get(language) if language != own else None
+        if other is not None and other.short is not None:
+            details = "" if other.customer is None else self.sentence(other.customer, purpose)
+            return NoticeWords(self.sentence(other.short, purpose), details, language)
+        if rule.short is None:
+            return NoticeWords(ASK_US, self.sentence(rule.customer, purpose), WRITTEN_IN)
+        words = self.sentence(rule.short, purpose), self.sentence(rule.customer, purpose)
+        return NoticeWords(*words, own)
 
     def named(self) -> Mapping[str, object]:
         """Return how a manifest names the policy."""

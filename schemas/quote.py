@@ -5,7 +5,11 @@ Estimating it belongs to `steps/price`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+
+_NINE_IN_TEN = 1.645
+"""Standard deviations on each side of the middle of a normal distribution that hold 90 percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,8 @@ class CheckQuote:
         likely_calls: those likely to be asked, where some may be spared.
         price_micro: what a hit costs.
         hit_pct: share of calls expected to be charged, in percent.
+        spread_micro: standard deviation of its cost from night to night; None until a night has
+            shown how many are charged.
     """
 
     check: str
@@ -31,6 +37,7 @@ class CheckQuote:
     expected_micro: int
     high_micro: int
     expected_s: float
+    spread_micro: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,20 @@ class Quote:
     def high_micro(self) -> int:
         """Return the most it may cost, resends of lost calls left aside."""
         return sum(line.high_micro for line in self.lines)
+
+    @property
+    def likely_micro(self) -> tuple[int, int] | None:
+        """Return between which amounts nine nights in ten lie; None before a first night.
+
+        Checks differ from what is expected of them independently of each other, so that their
+        variances add up.
+        """
+        spreads = [line.spread_micro for line in self.lines]
+        if any(each is None for each in spreads):
+            return None
+        around = round(_NINE_IN_TEN * math.sqrt(sum((each or 0) ** 2 for each in spreads)))
+        middle = self.expected_micro
+        return max(self.low_micro, middle - around), min(self.high_micro, middle + around)
 
     @property
     def hours(self) -> float:

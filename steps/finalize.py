@@ -21,7 +21,7 @@ from nightscreen.steps.control import COMPLETED, TEST_MODE, StopReason
 from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.row_plan import read_row_plan
 from nightscreen.steps.policy.engine import locked_engine
-from nightscreen.steps.report.anomaly_check import earlier_reports, hold, plausible
+from nightscreen.steps.report.anomaly_check import HELD, earlier_reports, hold, plausible
 from nightscreen.steps.report.call_log import CallLog, write_call_sheet
 from nightscreen.steps.report.coverage import Coverage
 from nightscreen.steps.report.findings import findings_of
@@ -46,6 +46,7 @@ from nightscreen.steps.results.cash_flow_at_hand import CashFlowAtHand
 from nightscreen.steps.results.customer_rows import Expansion
 from nightscreen.steps.results.decide import decide
 from nightscreen.steps.results.evidence import Evidence
+from nightscreen.steps.results.notices import NoticeRun, contests_report, write_notices
 from nightscreen.steps.results.overrides import overrides_of
 from nightscreen.steps.results.publish_results import tell, withdraw
 from nightscreen.steps.results.replay import PURPOSE_KEY
@@ -54,6 +55,7 @@ from nightscreen.steps.screening_run import CHUNK_ROWS, PROBLEMS, read_chunk
 from nightscreen.storage.clock import instant_text, spending_day, spending_month
 from nightscreen.storage.journal.repeat_outcomes import earlier_outcomes
 from nightscreen.storage.memory_tuning import trim_memory
+from nightscreen.storage.notice_file import NOTICES_FILE
 from nightscreen.storage.outputs import MANIFEST, QUARANTINE, REPORT
 
 if TYPE_CHECKING:
@@ -181,7 +183,7 @@ def approval_report(approval: PolicyApproval | None) -> dict[str, Any] | None:
 def write_calls(line: ScreeningRun) -> CallLog:
     """Write `calls.parquet`, one row per call of the run, and return the accounts of them."""
     blocks = line.journal.runs.calls(line.run_id, block=_CALLS_READ)
-    return write_call_sheet(line.folder, blocks)
+    return write_call_sheet(line.folder, blocks, line.declared)
 
 
 def write_report(line: ScreeningRun, rows: RowTally) -> dict[str, Any]:
@@ -203,7 +205,7 @@ def write_report(line: ScreeningRun, rows: RowTally) -> dict[str, Any]:
         quote=line.quote or Quote(),
         sheet=sheet,
         rows=rows,
-        files={name: line.folder.rows.get(name) for name in sorted(line.folder.rows)},
+        files={},
     )
     report["shadow"] = None if line.shadow is None else shadow_report(line.shadow.label, rows)
     report["overrides"] = overrides_of(line.journal, line.batch, line.freshness.at)
@@ -214,6 +216,9 @@ def write_report(line: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     report["nights"] = nights_of(report, earlier)
     if state == COMPLETED:
         report = hold(report, plausible(report, earlier))
+    report["customer_notices"] = _write_notices(line, told, report)
+    report["files"] = {name: line.folder.rows.get(name) for name in sorted(line.folder.rows)}
+    report["contests"] = contests_report(line.journal, line.batch)
     low = low_balance(report, line.settings.nights_left_notice)
     if low is not None:
         report["notices"].append(low)
@@ -282,6 +287,35 @@ def _tell(line: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -> 
         checks=checks,
         whole=not line.fed_back,
     )
+
+
+def _write_notices(
+    line: ScreeningRun, told: RunOutputs | None, report: Mapping[str, Any]
+) -> dict[str, int] | None:
+    """Write what customers are to be told; nobody is told of a run that is held."""
+    path = line.folder.path / NOTICES_FILE
+    if told is None or report.get(HELD):
+        path.unlink(missing_ok=True)
+        return None
+    quiet = told.compared.quiet
+    run = NoticeRun(
+        run_id=line.run_id,
+        batch=line.batch,
+        purpose=line.wanted.purpose.value,
+        policy=line.policy,
+        decided_at=line.clock(),
+        publishable=bool(report["publishable"]),
+    )
+    counts = write_notices(
+        path,
+        enriched_parts(line),
+        run,
+        line.journal,
+        line.declared,
+        lambda row, _customer, _review: bool(quiet[row]),
+    )
+    line.folder.rows[NOTICES_FILE] = counts.to_send
+    return counts.report()
 
 
 def run_facts(line: ScreeningRun, state: str, stop_reason: str | None) -> RunFacts:

@@ -9,7 +9,7 @@ from nightscreen.steps.screening_run import make_plan, make_price, open_line, ta
 
 if TYPE_CHECKING:
     from nightscreen.schemas.parameters import ScreenBatch
-    from nightscreen.schemas.quote import First
+    from nightscreen.schemas.quote import First, Quote
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.screening_run import ScreeningRun
 
@@ -34,6 +34,7 @@ def quote_document(line: ScreeningRun, *, by_cap: bool = False) -> dict[str, Any
             "expected": naira_text(quote.expected_micro),
             "high": naira_text(quote.high_micro),
         },
+        "likely": likely_document(quote),
         "hours": round(quote.hours, 4),
         "rows": {
             "read": line.rows_read,
@@ -78,6 +79,14 @@ def quote_document(line: ScreeningRun, *, by_cap: bool = False) -> dict[str, Any
         ),
         **({"short_by_cap": [list(each) for each in quote.short_by_cap]} if by_cap else {}),
     }
+
+
+def likely_document(quote: Quote) -> dict[str, Any] | None:
+    """Return between which amounts nine nights in ten lie; None before a first night."""
+    if quote.likely_micro is None:
+        return None
+    low, high = quote.likely_micro
+    return {"low": naira_text(low), "high": naira_text(high), "nights_in_ten": 9}
 
 
 def first_document(first: First | None) -> dict[str, Any] | None:

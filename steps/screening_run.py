@@ -26,6 +26,7 @@ from nightscreen.client.resolving import Resolver, resolve_host, resolver_for
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.checks import Check
+from nightscreen.schemas.declarations import Declarations
 from nightscreen.schemas.errors import InputError, PolicyError, SettingsError
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.plan import LookupStatus, Plan
@@ -57,6 +58,7 @@ from nightscreen.steps.planning.shared_identifiers import (
     Earlier,
     count_shared,
 )
+from nightscreen.steps.policy.declarations import read_declarations
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.results.evidence import AccountJudge, Evidence
 from nightscreen.steps.values.customer_ids import CustomerNumbers
@@ -108,6 +110,7 @@ class ScreeningRun:
         chunks: number of row chunks in the workspace.
         shadow: a second policy, tried beside the one in force.
         approval: of the policy in force; None where nobody has approved it.
+        declared: what the lender declares: lawful bases, and whether the policy decides alone.
         merging: the rows of one customer id are one customer, and a chunk's rows are customers;
             `input_chunks` chunks of the input's own rows lie beside them.
         rows_read: rows of the file; `rows_quarantined` of them were refused.
@@ -146,6 +149,7 @@ class ScreeningRun:
     chunks: int = 0
     shadow: Policy | None = None
     approval: PolicyApproval | None = None
+    declared: Declarations = field(default_factory=Declarations)
     merging: bool = False
     input_chunks: int = 0
     customers: int = 0
@@ -261,6 +265,7 @@ def _open(
             parameters = parameters.model_copy(update={"shadow": str(settings.shadow)})
         resolved = replace(resolved, parameters=parameters)
     policy = load_policy(Path(parameters.policy) if parameters.policy else None)
+    declared = read_declarations(settings)
     shadow = load_policy(Path(parameters.shadow)) if parameters.shadow else None
     approval = Reviews.of(journal).policy_approval(policy.label, journal.clock())
     if approval is None and settings.require_approved_policy and not parameters.quote_only:
@@ -319,6 +324,7 @@ def _open(
         merging=parameters.merge_rows,
         shadow=shadow,
         approval=approval,
+        declared=declared,
     )
 
 

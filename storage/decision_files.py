@@ -59,6 +59,8 @@ COLUMNS = (*DECISION_COLUMNS, *REVIEW_COLUMNS)
 NEEDED_BACK = ("customer_id", "run_id", "reviewer_decision", "reviewer")
 SHEET_ROWS = 1_048_575
 """Rows a sheet can hold below its headings."""
+WORKBOOK_ROWS = 20_000
+"""Rows of the list that the workbook holds, the first by rank: a program opens more only slowly."""
 
 _BLOCK_ROWS = 8192
 _TITLES = {
@@ -211,29 +213,23 @@ def _write_workbook(
     listed: Listed,
     fixes: Iterable[Sequence[Cell]],
 ) -> None:
-    """Write a workbook of full sheets: one without its rows first, then the rows into its sheets.
+    """Write a workbook: one without its rows first, then the rows into its sheets.
 
     Rows are many and their sheets all alike, so that they are written past xlsxwriter; each sheet
     has one row of it, by which the styles of the cells are known, and which goes again.
     """
+    first = listed.part(0, WORKBOOK_ROWS)
     sheets = [
-        (name, each)
-        for decision in map(Decision, LISTED)
-        for name, each in _full_sheets(decision.value.capitalize(), listed.only(decision))
+        (decision.value.capitalize(), first.only(decision)) for decision in map(Decision, LISTED)
     ]
+    if len(first.places) < len(listed.places):
+        held = f"The first {len(first.places):,} of {len(listed.places):,} by rank"
+        summary = [*summary, ("In this workbook", f"{held}; all are in {CSV_FILE}")]
     with NamedTemporaryFile(dir=path.parent, prefix=".decisions.", suffix=".part") as frame:
         _write_frame(Path(frame.name), path.parent, summary, sheets, fixes)
         with zipfile.ZipFile(frame.name) as source:
             rows = {f"xl/worksheets/sheet{n}.xml": each for n, (_, each) in enumerate(sheets, 2)}
             fill_sheets(source, path, rows)
-
-
-def _full_sheets(name: str, listed: Listed) -> Iterator[tuple[str, Listed]]:
-    """Yield the sheets of one decision, at least one: a sheet holds a million rows."""
-    starts = range(0, max(len(listed.places), 1), SHEET_ROWS)
-    for number, start in enumerate(starts, start=1):
-        title = name if number == 1 else f"{name} {number}"
-        yield title, listed.part(start, SHEET_ROWS)
 
 
 def _write_frame(

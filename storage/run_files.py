@@ -30,7 +30,7 @@ from openpyxl.utils.cell import get_column_letter
 from openpyxl.worksheet.datavalidation import DataValidation
 
 from nightscreen.schemas.pulls import RecordKind
-from nightscreen.storage.decision_files import column_of
+from nightscreen.storage.decision_files import WORKBOOK_ROWS, column_of
 from nightscreen.storage.files import atomic_write, write_private
 from nightscreen.storage.headings import HEADER_SEARCH_ROWS
 from nightscreen.storage.outputs import MANIFEST
@@ -88,6 +88,12 @@ class RunFiles:
             self.touched.append(name)
             note = {"reason": self.reason, "files": self.touched}
             write_private(self.path / NOTE, json.dumps(note).encode())
+
+    @contextmanager
+    def replaced(self, file: Path) -> Iterator[None]:
+        """Let a file be written anew; the manifest gets it as it is then."""
+        self._touch(file)
+        yield
 
     def remove(self, files: Iterable[Path]) -> None:
         """Remove whole files."""
@@ -203,7 +209,8 @@ class RunFiles:
     def _told(self, files: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return the manifest's list of files, the touched ones as they are now."""
         found = {}
-        for name, told in files.items():
+        new: dict[str, dict[str, Any]] = {name: {} for name in self.touched if name not in files}
+        for name, told in (files | new).items():
             path = self.path / name
             if name not in self.touched:
                 found[name] = told
@@ -256,14 +263,28 @@ def records(file: Path) -> Iterator[tuple[list[str], str]]:
 
 
 def _rows_of(path: Path, told: int | None) -> int | None:
-    """Return the rows of a file; a workbook has those of the list as CSV."""
+    """Return the rows of a file; a workbook has those of the CSV where it holds them all."""
     if path.suffix == ".parquet":
         with pq.ParquetFile(path) as content:
             return int(content.metadata.num_rows)
     if path.suffix == ".xlsx":
         beside = path.with_suffix(".csv")
+        if told is not None and told >= WORKBOOK_ROWS:
+            return _rows_in_workbook(path)
         return _rows_of(beside, told) if beside.exists() else told
     return sum(1 for _ in records(path)) - 1 if path.suffix == ".csv" else told
+
+
+def _rows_in_workbook(path: Path) -> int:
+    """Return how many rows of the list a workbook has, read a sheet at a time."""
+    number = 0
+    with closing(openpyxl.load_workbook(path, read_only=True, data_only=True)) as book:
+        for sheet in book.worksheets:
+            places = _id_places(sheet)
+            if places is not None:
+                rows = sheet.iter_rows(min_row=places[0] + 1, values_only=True)
+                number += sum(len(row) > places[1] and row[places[1]] is not None for row in rows)
+    return number
 
 
 def _id_places(sheet: Any) -> tuple[int, int] | None:  # noqa: ANN401 - openpyxl's streamed sheet

@@ -30,6 +30,7 @@ from nightscreen.steps.calling.jobs import ApiCall, LookupTask
 from nightscreen.steps.calling.journal_writer import JournalWriter
 from nightscreen.steps.calling.window import RetryBudget, Window
 from nightscreen.steps.control import ADDRESS, COMPLETED, StopReason
+from nightscreen.steps.policy.declarations import read_declarations
 from nightscreen.steps.screening_run import (
     caps_of,
     deadline_instant,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.api_runs import ApiRunParameters
     from nightscreen.schemas.calls import Caps
     from nightscreen.schemas.checks import Operation, SubjectKind
+    from nightscreen.schemas.declarations import Declarations
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.control import Control
     from nightscreen.storage.clock import Clock
@@ -73,6 +75,7 @@ class ApiRun:
         operation: what its calls are counted under; those of one family share a window.
         worst_micro: the most a call may cost, by operation, micro-naira.
         is_new: it was begun now, not resumed.
+        declared: what the lender declares, for the account of the calls.
     """
 
     run_id: str
@@ -89,6 +92,7 @@ class ApiRun:
     started_at: int
     worst_micro: dict[str, int]
     is_new: bool
+    declared: Declarations
     input_digest: str = ""
     quote: Quote = field(default_factory=Quote)
 
@@ -185,6 +189,7 @@ def _begin(
     input_digest: str,
     earlier: RunRecord | None,
 ) -> ApiRun:
+    declared = read_declarations(settings)
     now = journal.clock()
     deadline_instant(parameters.deadline, now)  # a mistake in it leaves nothing behind
     run_id = new_run_id(to_instant(now).astimezone(LAGOS), secrets.token_hex(3))
@@ -223,6 +228,7 @@ def _begin(
         started_at=run.started_at,
         worst_micro=known_prices(journal, settings)[1],
         is_new=earlier is None,
+        declared=declared,
         input_digest=input_digest,
     )
 

@@ -108,7 +108,7 @@ def _close(
 ) -> dict[str, Any]:
     states = write_table(run, lines, run.clock())
     changes = write_changes(run, moved)
-    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id))
+    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
     in_test = run.control.ending()[0] == TEST_MODE
     part = operation_report(sheet, operation, Counter(standings), answers=states, test_mode=in_test)
     report = errand_report(

@@ -235,7 +235,7 @@ def _close(run: ApiRun, job: LookupTask | None) -> None:
     if job is None:
         run.withdraw()
         return
-    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id))
+    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
     part = operation_report(
         sheet, Operation.BVN_FINISH, standings_of([job]), answers={}, test_mode=False
     )

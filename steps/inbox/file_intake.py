@@ -18,7 +18,9 @@ from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.steps.approval import approval_state
 from nightscreen.steps.control import COMPLETED, StopReason
 from nightscreen.steps.inbox import notifications
+from nightscreen.steps.policy.declarations import read_declarations
 from nightscreen.steps.quoting import quote_batch
+from nightscreen.steps.results.notices import rewrite_reviewed
 from nightscreen.steps.results.reviews import Judge, take_in
 from nightscreen.steps.values.file_names import batch_of, names_somebody
 from nightscreen.storage.clock import LAGOS, spending_day, system_clock, to_instant
@@ -150,6 +152,8 @@ def _import_reviews(ticket: Ticket, settings: Settings, inbox: Inbox) -> Fate:
         reviews, customers = Reviews.of(journal), Customers.of(journal)
         judged = Judge(customers, reviews, journal.pseudonyms, now=journal.clock()).judge(rows)
         taken = take_in(reviews, judged, partial=False)
+        if taken:
+            rewrite_reviewed(journal, judged.runs, read_declarations(settings))
     if judged.mistakes or not rows:
         _refuse(ticket, inbox, notifications.mistaken_reviews(judged.mistakes))
         return Fate.FAILED

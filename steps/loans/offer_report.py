@@ -62,7 +62,7 @@ def close_offering(offering: Offering) -> dict[str, Any]:
     learn_rest(offering)
     test_mode = run.control.stop == TEST_MODE
     _write_offers(offering)
-    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id))
+    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
     _tell_doubt(offering)
     more = {
         "source": {

@@ -86,7 +86,7 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
     _write_loans(tracking)
     changes = list(_changes(tracking))
     run.folder.write_parquet(CHANGES_FILE, LOAN_CHANGES, _tables(changes, LOAN_CHANGES))
-    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id))
+    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
     counts = Counter(each.word for each in tracking.loans)
     answers = {
         "found": counts[LoanWord.FOLLOWED],

@@ -209,6 +209,7 @@ def _lines(
                 expected_micro=round(rate * calls.likely * price),
                 high_micro=math.ceil(high * calls.most) * price,
                 expected_s=calls.likely * call_s / getattr(max_in_flight, check),
+                spread_micro=_spread(calls, rate, seen.get(each, SeenCharges()), price),
             )
         )
     return tuple(lines)
@@ -245,6 +246,22 @@ def _calls(
         left, least, likely, most = (float(each[mine].sum()) for each in reached)
         found[(check, kind)] = _Calls(round(left), least, likely, most)
     return {each: calls for each, calls in found.items() if calls.all}
+
+
+def _spread(calls: _Calls, rate: float, seen: SeenCharges, price_micro: int) -> int | None:
+    """Return by how much a night's cost lies beside what is expected, as a standard deviation.
+
+    Chance among the calls and among the answers seen, customers that differ from those, and how
+    many karma spares; None until enough was seen.
+    """
+    if seen.answers < _SURE_OF:
+        return None
+    if not calls.likely:
+        return 0
+    chance = rate * (1 - rate) * (1 / calls.likely + 1 / seen.answers)
+    drift = _DRIFT / _SPREAD * rate
+    spared = (calls.most - calls.least) / (2 * _SPREAD) * rate
+    return round(math.hypot(calls.likely * math.sqrt(chance + drift**2), spared) * price_micro)
 
 
 def _first(needed: LookupRanking, funded: NDArray[np.int64]) -> First | None:

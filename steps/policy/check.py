@@ -6,6 +6,7 @@ how rules fit together in `policy_logic`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -50,6 +51,12 @@ _SHAPES = {
     "model_type": "must be written as [[rules]] with its entries below",
     "too_short": "there are none: a policy needs at least one [[rules]]",
 }
+_AMOUNT = re.compile(r"[0-9₦]")
+_ACCUSING = re.compile(
+    r"(?i)\b(fraud\w*|thie\w*|theft|stole\w*|steal\w*|crim\w*|scam\w*|launder\w*|default\w*|"
+    r"blacklist\w*|watchlist\w*|debt\w*|owe[sd]?|owing|arrears|overdue|past due|unpaid)\b"
+)
+"""English words that accuse; in other languages whoever writes them must know."""
 _EFFECTS = tuple(effect.value for effect in Effect)
 
 
@@ -86,6 +93,7 @@ def check_policy(text: str) -> Checked:
         return Checked(None, (Mistake(line, "", message),))
     found = sorted(set(_shape_mistakes(source)))
     found += _threshold_mistakes(source)
+    found += _short_mistakes(source)
     rules, carried, sensitive = _sound_rules(source)
     conditions = _checked_conditions(rules, carried, allow_sensitive=sensitive)
     found += _condition_mistakes(source, rules, conditions)
@@ -206,10 +214,44 @@ def _texts(entries: object) -> Iterator[tuple[str, str]]:
     if not isinstance(entries, dict):
         return
     for entry in ("when", *_SENTENCES, "action"):
-        value = entries.get(entry)
-        for text in value.values() if isinstance(value, dict) else (value,):
-            if isinstance(text, str):
-                yield entry, text
+        for text in _strings(entries.get(entry)):
+            yield entry, text
+    for _, customer in _said_to_customers(entries, "customer"):
+        for text in _strings(customer):
+            yield "languages", text
+
+
+def _strings(value: object) -> Iterator[str]:
+    """Yield a sentence, or those of each purpose."""
+    for text in value.values() if isinstance(value, dict) else (value,):
+        if isinstance(text, str):
+            yield text
+
+
+def _said_to_customers(entries: Mapping[str, Any], name: str) -> Iterator[tuple[str, object]]:
+    """Yield what a rule says under a name in each other language, and where."""
+    languages = entries.get("languages")
+    for said in languages.values() if isinstance(languages, dict) else ():
+        if isinstance(said, dict) and name in said:
+            yield "languages", said[name]
+
+
+def _short_mistakes(source: PolicyText) -> Iterator[Mistake]:
+    """Yield short sentences that say what nobody but the customer may read."""
+    rules = source.document.get("rules")
+    for number, entries in enumerate(rules if isinstance(rules, list) else []):
+        if not isinstance(entries, dict):
+            continue
+        shorts = [("short", entries.get("short")), *_said_to_customers(entries, "short")]
+        for entry, text in ((entry, text) for entry, value in shorts for text in _strings(value)):
+            if _AMOUNT.search(text) or thresholds_named(text):
+                wrong = "names a number or threshold: a shared phone shows no amount"
+            elif found := _ACCUSING.search(text):
+                wrong = f"says {found[0]!r}: it is read on a shared phone, and accuses nobody"
+            else:
+                continue
+            line = source.rule(number).line(entry)
+            yield Mistake(line, _rule_name(entries, number), f"the short sentence {wrong}")
 
 
 def _rule_mistakes(source: PolicyText, number: int, entries: object) -> Iterator[Mistake]:

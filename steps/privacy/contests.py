@@ -33,6 +33,7 @@ from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.settings import FreshnessOverrides
 from nightscreen.steps.privacy.lookup_subject import lookup_subject, newest_row
+from nightscreen.steps.results.notices import withdraw_notices
 from nightscreen.steps.results.reviews import DEFAULT_DAYS
 from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.storage.clock import DAY_MICROS, MICROS, instant_text, to_instant
@@ -121,6 +122,7 @@ def open_contest(
         due_at=now + round(hours[about] * _HOUR),
     )
     store.add([made])
+    withdraw_notices(journal, customer_id)
     return made
 
 

@@ -44,6 +44,7 @@ from nightscreen.storage.journal.grant_tables import BATCH as TRANSACTIONS
 from nightscreen.storage.journal.identifier_history import Sightings
 from nightscreen.storage.journal.runs import RUNNING
 from nightscreen.storage.mapping import read_mapping
+from nightscreen.storage.notice_file import NOTICES_FILE
 from nightscreen.storage.outputs import MANIFEST, QUARANTINE
 from nightscreen.storage.run_files import (
     ID_COLUMN,
@@ -277,11 +278,11 @@ def _ids(run: RunRecord, found: Found) -> set[str]:
 
 
 def _listed(folder: Path, ids: Collection[str]) -> Iterator[Sequence[str]]:
-    """Yield the person's records of a decision list."""
-    path = folder / CSV_FILE
-    if path.exists():
-        goes = _of_ids(path, ids)
-        yield from (cells for cells, _ in records(path) if goes(cells))
+    """Yield the person's records of a decision list and of notices."""
+    for path in (folder / CSV_FILE, folder / NOTICES_FILE):
+        if path.exists():
+            goes = _of_ids(path, ids)
+            yield from (cells for cells, _ in records(path) if goes(cells))
 
 
 def _of_ids(path: Path, ids: Collection[str]) -> Callable[[Sequence[str]], bool]:
@@ -512,5 +513,6 @@ def _rewrite_lists(folder: RunFiles, run: RunRecord, found: Found, journal: Jour
         folder.drop_rows(changes, ["customer"], of_hex("customer", customers))
     if workbook.exists():
         folder.drop_from_workbook(workbook, ids)
-    if listed.exists():
-        folder.drop_records(listed, _of_ids(listed, ids))
+    for path in (listed, folder.path / NOTICES_FILE):
+        if path.exists():
+            folder.drop_records(path, _of_ids(path, ids))

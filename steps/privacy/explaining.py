@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.schemas.checks import CONSENT_GATED, Check
+from nightscreen.schemas.checks import Check
 from nightscreen.schemas.decisions import LISTED_PART
+from nightscreen.schemas.declarations import NOTHING_DECLARED, Declarations, basis_words
 from nightscreen.schemas.enriched import ACCOUNT_BVNS, SIGNALS
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.policy import Policy, PolicyRule
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal.subject_data import HeldCall
 
 DAY = 86_400 * MICROS
-NOT_GATED = "not consent-gated"
-CONSENT = "consent of the customer"
 _LISTING_FIELDS = (
     "identity_kind",
     "karma_type",
@@ -52,16 +51,12 @@ _LISTING_FIELDS = (
 )
 
 
-def lawful_basis(check: str) -> str:
-    """Return on what a lookup rests: consent where the specification asks for it."""
-    return CONSENT if check in {each.value for each in CONSENT_GATED} else NOT_GATED
-
-
 def explain(
     journal: Journal,
     customers: Customers,
     reviews: Reviews,
     person: Subject,
+    declared: Declarations = NOTHING_DECLARED,
     *,
     engine: duckdb.DuckDBPyConnection | None = None,
 ) -> dict[str, Any]:
@@ -91,8 +86,8 @@ def explain(
         "policy_kept": text is not None,
         "missing_checks": {} if row is None else missing_checks(row),
         "signals": {} if row is None else shared_signals(row),
-        "evidence": [] if row is None else evidence(row, now),
-        "lookups": [lookup(call) for call in calls],
+        "evidence": [] if run is None else evidence(row or {}, now, run.purpose, declared),
+        "lookups": [lookup(call, declared) for call in calls],
         "cost": naira_text(sum(call.cost_micro or 0 for call in calls)),
         "changes": [] if run is None else told_changes(changes_of(run, person.pseudonym)),
         "last_answered": last_answered(known),
@@ -159,7 +154,9 @@ def shared_signals(row: Mapping[str, Any]) -> dict[str, int]:
     return {name: row[name] for name in SIGNALS if (row.get(name) or 0) > alone[name]}
 
 
-def evidence(row: Mapping[str, Any], now: int) -> list[dict[str, Any]]:
+def evidence(
+    row: Mapping[str, Any], now: int, purpose: str, declared: Declarations
+) -> list[dict[str, Any]]:
     """Return what each wanted check says of a row: status, age, source, fields without names."""
     found = []
     for check in Check:
@@ -175,7 +172,7 @@ def evidence(row: Mapping[str, Any], now: int) -> list[dict[str, Any]]:
                 "checked_at": instant_text(micros),
                 "age_days": None if micros is None else round((now - micros) / DAY, 1),
                 "source": row[f"{check.value}_source"],
-                "lawful_basis": lawful_basis(check.value),
+                "lawful_basis": basis_words(declared.basis_of(check.value, purpose)),
                 "fields": shown_fields(check, row),
             }
         )
@@ -218,15 +215,15 @@ def masked(value: object) -> str:
     return " ".join(f"{word[0]}…" for word in value.split() if word[0].isalpha()) or "(held)"
 
 
-def lookup(call: HeldCall) -> dict[str, Any]:
-    """Return one lookup: when, why, on what basis, with what result and cost."""
+def lookup(call: HeldCall, declared: Declarations) -> dict[str, Any]:
+    """Return one lookup: when, why, on what declared basis, with what result and cost."""
     return {
         "check": call.check,
         "asked_by": call.kind,
         "pseudonym": call.subject.hex(),
         "run_id": call.run_id,
         "purpose": call.purpose,
-        "lawful_basis": lawful_basis(call.check),
+        "lawful_basis": basis_words(declared.basis_of(call.check, call.purpose)),
         "consent_reference": call.consent_reference,
         "attempt": call.attempt,
         "at": instant_text(call.sent_at or call.intent_at),

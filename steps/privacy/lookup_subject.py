@@ -21,6 +21,7 @@ from nightscreen.schemas.rows import CUSTOMER_EXPOSURE
 from nightscreen.steps.bvn.access import requests_of
 from nightscreen.steps.results.changes import CHANGES_FILE
 from nightscreen.storage.decision_files import CSV_FILE
+from nightscreen.storage.notice_file import NOTICES_FILE
 from nightscreen.storage.outputs import QUARANTINE
 from nightscreen.storage.quarantine import unescape_formula
 
@@ -147,6 +148,15 @@ def listed_rows(run: RunRecord, customer_id: str) -> list[dict[str, str]]:
     return [
         row
         for row in _csv_rows(Path(run.folder) / CSV_FILE)
+        if row.get("customer_id") == customer_id
+    ]
+
+
+def notice_rows(run: RunRecord, customer_id: str) -> list[dict[str, str]]:
+    """Return a customer's rows of a run's `notices.csv`."""
+    return [
+        row
+        for row in _csv_rows(Path(run.folder) / NOTICES_FILE)
         if row.get("customer_id") == customer_id
     ]
 

@@ -27,6 +27,7 @@ from nightscreen.storage.evidence import drop_evidence
 from nightscreen.storage.inbox import INPUT
 from nightscreen.storage.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
 from nightscreen.storage.journal.runs import RUNNING
+from nightscreen.storage.notice_file import NOTICES_FILE
 from nightscreen.storage.run_files import RunFiles, typed_parts
 from nightscreen.storage.workspace import sweep_workspaces
 
@@ -44,7 +45,7 @@ KINDS = {
         *("enriched/part-*.parquet", "bvn/part-*.parquet", f"{INPUT}/*"),
         *(OFFERS_FILE, OFFERS_CSV, LOANS_FILE, CASHFLOW_FILE),
     ),
-    DECISIONS: (CSV_FILE, WORKBOOK_FILE, CHANGES_FILE, CALLS_FILE),
+    DECISIONS: (CSV_FILE, WORKBOOK_FILE, NOTICES_FILE, CHANGES_FILE, CALLS_FILE),
 }
 """The files of each kind in a run's folder."""
 _ALL_RUNS = 100_000

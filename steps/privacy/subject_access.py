@@ -20,6 +20,7 @@ from nightscreen.schemas.answers import (
     Record,
 )
 from nightscreen.schemas.checks import HITS, Operation, Outcome
+from nightscreen.schemas.declarations import NOTHING_DECLARED, Declarations
 from nightscreen.steps.bvn.access import PERSONAL, is_theirs, requests_of, shown_request
 from nightscreen.steps.consents.access import consented_data
 from nightscreen.steps.loans.access import offered_data
@@ -35,6 +36,7 @@ from nightscreen.steps.privacy.lookup_subject import (
     changes_of,
     find_row,
     listed_rows,
+    notice_rows,
     quarantined_rows,
     subjects_of,
 )
@@ -74,6 +76,7 @@ def gather(
     reviews: Reviews,
     people: Sequence[Subject],
     retention: Retention,
+    declared: Declarations = NOTHING_DECLARED,
 ) -> dict[str, Any]:
     """Return all that is held of a customer in every batch name that knows it.
 
@@ -101,13 +104,18 @@ def gather(
             for person, run in runs
             for row in listed_rows(run, person.customer_id)
         ],
+        "notices": [
+            {**_of_run(run, retention.decisions_days), "row": own_row(row)}
+            for person, run in runs
+            for row in notice_rows(run, person.customer_id)
+        ],
         "quarantine": [
             {**_of_run(run, retention.quarantine_days), "row": own_row(row)}
             for person, run in runs
             for row in quarantined_rows(run, person.customer_id)
         ],
         **told_and_contested(journal, [person.pseudonym for person in people]),
-        "lookups": [own_lookup(call, own, days) for call in held.calls(subjects)],
+        "lookups": [own_lookup(call, own, days, declared) for call in held.calls(subjects)],
         "answers": [own_answer(answer, own, days) for answer in held.answers(subjects)],
         "sightings": _sightings(journal, people, retention.decisions_days),
         "bvn_requests": [
@@ -220,9 +228,11 @@ def _own_cell(name: str, value: Any) -> Any:  # noqa: ANN401 - any cell of a tab
     return plain(value)
 
 
-def own_lookup(call: HeldCall, rows: Sequence[Mapping[str, Any]], days: int) -> dict[str, Any]:
+def own_lookup(
+    call: HeldCall, rows: Sequence[Mapping[str, Any]], days: int, declared: Declarations
+) -> dict[str, Any]:
     """Return one lookup; a consent given by somebody who shares the identifier is withheld."""
-    found = lookup(call)
+    found = lookup(call, declared)
     own = {row.get("consent_reference") for row in rows}
     if call.consent_reference is not None and call.consent_reference not in own:
         found["consent_reference"] = WITHHELD

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.declarations import UNDECLARED, Declarations
 from nightscreen.schemas.enriched import COST, WORD, naira_of_micro
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.steps.report.reconciliation import BalanceReconciliation, WalletCalls
@@ -41,6 +42,9 @@ CALLS = pa.schema(
         pa.field("identity_kind", WORD),
         pa.field("purpose", WORD),
         pa.field("consent_reference", pa.string()),
+        pa.field("lawful_basis", WORD),
+        pa.field("basis_reference", WORD),
+        pa.field("basis_assessed_on", pa.date32()),
         pa.field("attempts", pa.int32()),
         pa.field("state", WORD),
         pa.field("outcome", WORD),
@@ -140,6 +144,7 @@ class CallLog:
         checks: numbers by check.
         identities: attempts and cost by check and identity.
         reconciliation: balances and what they lost.
+        declared: on what the lender declares that calls rest.
     """
 
     checks: dict[str, CheckCalls] = field(default_factory=lambda: defaultdict(CheckCalls))
@@ -147,6 +152,7 @@ class CallLog:
         default_factory=lambda: defaultdict(CheckCalls)
     )
     reconciliation: BalanceReconciliation = field(default_factory=BalanceReconciliation)
+    declared: Declarations = field(default_factory=Declarations)
 
     @property
     def cost_micro(self) -> int:
@@ -167,7 +173,7 @@ class CallLog:
             self.identities[(check, kind)].count(calls, mine)
             self.checks[check].take(calls, mine)
         self.reconciliation.add(calls.of_wallet())
-        return calls.table()
+        return calls.table(self.declared)
 
     def close(self) -> None:
         """Reckon up what is known by all calls only, and keep nothing of each."""
@@ -176,9 +182,11 @@ class CallLog:
             each.close()
 
 
-def write_call_sheet(folder: RunFolder, blocks: Iterable[Sequence[Row[Any]]]) -> CallLog:
+def write_call_sheet(
+    folder: RunFolder, blocks: Iterable[Sequence[Row[Any]]], declared: Declarations
+) -> CallLog:
     """Write `calls.parquet`, one row per call, and return the accounts of them."""
-    sheet = CallLog()
+    sheet = CallLog(declared=declared)
     folder.write_parquet("calls.parquet", CALLS, (sheet.take(rows) for rows in blocks))
     trim_memory()
     sheet.close()
@@ -250,7 +258,23 @@ class _Calls:
             balance=self.numbers("balance_micro", NO_BALANCE)[mine],
         )
 
-    def table(self) -> pa.Table:
+    def bases(self, declared: Declarations) -> dict[str, pa.Array]:
+        """Return on what each call rests, as declared for its check and purpose."""
+        between = "\x1f"
+        keys = pc.binary_join_element_wise(self.rows["check"], self.rows["purpose"], between)
+        keys = keys.dictionary_encode()
+        found = [declared.basis_of(*key.split(between)) for key in keys.dictionary.to_pylist()]
+        columns = {
+            "lawful_basis": [UNDECLARED if each is None else each.basis for each in found],
+            "basis_reference": [None if each is None else each.reference for each in found],
+        }
+        days = [None if each is None else each.assessed_on for each in found]
+        return {
+            **{name: pa.array(v, pa.string()).take(keys.indices) for name, v in columns.items()},
+            "basis_assessed_on": pa.array(days, pa.date32()).take(keys.indices),
+        }
+
+    def table(self, declared: Declarations) -> pa.Table:
         """Return the calls as a table of the schema `CALLS`."""
         rows = self.rows
         said = pc.equal(pc.fill_null(rows["outcome"], ""), "")
@@ -263,6 +287,7 @@ class _Calls:
             "identity_kind": rows["kind"],
             "purpose": rows["purpose"],
             "consent_reference": rows["consent_reference"],
+            **self.bases(declared),
             "attempts": rows["attempt"],
             "state": rows["state"],
             "outcome": pc.if_else(said, rows["state"], rows["outcome"]),

@@ -19,7 +19,11 @@ def policies(report: Mapping[str, Any]) -> Section | None:
     if "policy_approval" not in known:
         return None
     tables = [each for each in (_moved(report), _overrides(report)) if each is not None]
-    intro = [_approved(known["policy"], known["policy_approval"]), *_shadow(report)]
+    intro = [
+        _approved(known["policy"], known["policy_approval"]),
+        *_shadow(report),
+        *_told_to_customers(report),
+    ]
     return Section("policy", "Policy", intro, (), tables, ())
 
 
@@ -48,6 +52,30 @@ def _shadow(report: Mapping[str, Any]) -> list[str]:
         f"decided otherwise: {_weight(moved)}."
     )
     return [said]
+
+
+def _told_to_customers(report: Mapping[str, Any]) -> list[str]:
+    """Return who is to be told, who is not yet, and what customers contest."""
+    notices, contests = report.get("customer_notices"), report.get("contests")
+    said = []
+    if notices and any(notices.values()):
+        parts = (
+            ("to_send", "are to be told of a decision (notices.csv)"),
+            ("waiting_for_a_person", "have a proposal to decline that no person has confirmed"),
+            ("on_hold", "are not told, since a rule says hold"),
+            ("paused_by_contest", "are not told while they contest"),
+            ("told_before", "were told already"),
+        )
+        words = [f"{count(notices[name])} {text}" for name, text in parts if notices[name]]
+        said.append(f"Of the customers, {'; '.join(words)}.")
+    if contests and any(contests.values()):
+        said.append(
+            f"Contests in this batch: {count(contests['open'])} open, "
+            f"{count(contests['overdue'])} of them overdue; "
+            f"{count(contests['answered'])} answered, "
+            f"{count(contests['changed'])} of them by a changed decision."
+        )
+    return said
 
 
 def _moved(report: Mapping[str, Any]) -> Table | None:

@@ -263,6 +263,8 @@ def make_report(
         "news": None,
         "shadow": None,
         "overrides": [],
+        "customer_notices": None,
+        "contests": {},
         "findings": dict(facts.findings),
         "notices": list(facts.notices),
         "files": dict(files),

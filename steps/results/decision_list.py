@@ -36,7 +36,14 @@ from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.rows import INSTANT, NAIRA
 from nightscreen.steps.results.customer_rows import customer_batches
 from nightscreen.steps.results.list_columns import NAMES, Columns, words_of
-from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE, Cell, DecisionFiles, Listed
+from nightscreen.storage.decision_files import (
+    CSV_FILE,
+    WORKBOOK_FILE,
+    WORKBOOK_ROWS,
+    Cell,
+    DecisionFiles,
+    Listed,
+)
 from nightscreen.storage.external_sort import SortedFile
 from nightscreen.storage.quarantine import unescape_formula
 
@@ -181,7 +188,8 @@ def write_decisions(
             f"cannot write the decision list into {folder.path}: {error.strerror or error}; free "
             "some disk, then resume the run"
         ) from None
-    folder.rows[CSV_FILE] = folder.rows[WORKBOOK_FILE] = counts.rows
+    folder.rows[CSV_FILE] = counts.rows
+    folder.rows[WORKBOOK_FILE] = min(counts.rows, WORKBOOK_ROWS)
     return counts
 
 

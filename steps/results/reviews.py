@@ -61,6 +61,11 @@ class Judged:
         return [each for each in self.findings if each.refused]
 
     @property
+    def runs(self) -> list[str]:
+        """Return the runs whose lists were reviewed."""
+        return list(dict.fromkeys(each.run_id for found in self.reviews.values() for each in found))
+
+    @property
     def sound(self) -> int:
         """Return how many new reviews there are."""
         return sum(len(each) for each in self.reviews.values())

@@ -128,7 +128,7 @@ def close_pull(pull: TransactionSync) -> dict[str, Any]:
         write_cash_flow(pull, pulls)
     write_changes(pull, pulls)
     write_quarantine(pull, pulls, ids)
-    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id))
+    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
     _give_notices(pull, totals, lapsed)
     checks = _checks(pull, sheet, totals, test_mode=state == TEST_MODE)
     rows = {

@@ -19,6 +19,7 @@ from nightscreen.steps.loans.tracking_report import LOANS
 from nightscreen.steps.report.call_log import CALLS
 from nightscreen.steps.results.decision_list import list_schema
 from nightscreen.steps.transactions.record_fields import load_fields
+from nightscreen.storage.notice_file import NOTICE_COLUMNS
 from tests.docs.pages import code, meaning, page, table
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
     return {
         "enriched": ("`enriched/part-*.parquet`", enriched_schema(every, merged=True, shadow=True)),
         "decisions": ("`decisions.csv` and `decisions.xlsx`", decisions),
+        "notices": (
+            "`notices.csv`",
+            pa.schema([pa.field(name, pa.string()) for name in NOTICE_COLUMNS]),
+        ),
         "changes": ("`changes.parquet`", CHANGES),
         "calls": ("`calls.parquet`", CALLS),
         "offers": ("`offers.parquet` and `offers.csv`", OFFERS),
@@ -52,6 +57,7 @@ _NOTES = {
     "is renamed `input_<name>`. Identifiers stand here in clear.",
     "decisions": "Types are those of the workbook. The CSV is text: read it as text "
     "([in pandas](../analyse.md#the-decision-list)).",
+    "notices": "Text throughout; of identifiers the customer's id alone.",
     "changes": "No identifier stands here.",
     "calls": "No identifier stands here.",
     "offers": "Names, contacts and links stand here in clear.",

@@ -75,9 +75,10 @@ def receive_passwords(sandbox: str) -> None:
 
 
 def take_list() -> None:
-    """Copy the decision list of the newest run to where a reviewer would have saved it."""
+    """Copy the decision list and the notices of the newest run to where they would be worked on."""
     newest = max(Path("out").glob("*/decisions.xlsx"))
     shutil.copy(newest, "decisions.xlsx")
+    shutil.copy(newest.with_name("notices.csv"), "notices.csv")
 
 
 if __name__ == "__main__":

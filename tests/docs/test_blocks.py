@@ -17,7 +17,9 @@ from nightscreen.client.api import Client
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup
+from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.policy.check import check_policy
+from nightscreen.steps.policy.declarations import read_declarations
 from nightscreen.storage.mapping import read_mapping
 from tests.docs.blocks import Block, blocks, others
 from tests.docs.pages import ROOT
@@ -77,12 +79,14 @@ def test_every_block_is_in_a_language_that_is_tried() -> None:
 
 @pytest.mark.parametrize("block", _of("toml"), ids=_name)
 def test_toml_is_read_by_what_reads_it(block: Block, tmp_path: Path) -> None:
-    """A policy by the check of policies, a mapping by intake, manners by the client."""
+    """A policy by the check of policies, a mapping by intake, manners by the client, and so on."""
     document = tomllib.loads(block.text)
     path = tmp_path / "block.toml"
     path.write_text(block.text, encoding="utf-8")
     if "columns" in document:
         assert read_mapping(path).columns
+    elif "lawful_basis" in document:
+        assert read_declarations(read_settings(declarations_file=path)).policy_decides_alone
     elif "effect" in document["rules"][0]:
         assert check_policy(block.text).mistakes == ()
     else:

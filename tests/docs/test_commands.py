@@ -72,6 +72,7 @@ ENDS_OTHERWISE = {
     "nightscreen refuse": (2, "does not wait for approval"),
     "nightscreen consent redeem --customer CUST-0000004 --code": (2, "have the customer consent"),
     "nightscreen runs release": (2, "is not held"),
+    "nightscreen notices confirm": (2, "for origination"),
     "nightscreen contest answer": (2, "there is no contest"),
     "nightscreen contest ask-again": (2, "there is no contest"),
     "nightscreen journal rotate-key --new-key": (3, "call this again to retire the old one"),

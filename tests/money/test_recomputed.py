@@ -24,7 +24,7 @@ FROM_ELSEWHERE = (
     *("cost.saved_by_", "cost.price_rises", "balance.drift", "balance.exact"),
     *("balance.explained_in_doubt", "balance.nights_left", "balance.last_known"),
     *("freshness.oldest", "freshness.at_", "files.enriched/", "files.quarantine.csv"),
-    *("files.problems.csv", "files.report", "files.manifest"),
+    *("files.problems.csv", "files.report", "files.manifest", "customer_notices", "contests"),
 )
 """Figures that rest on more than the folder: quotes, prices, the journal, other nights, words."""
 

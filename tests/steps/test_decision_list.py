@@ -257,17 +257,23 @@ def test_every_heading_in_words_leads_back_to_its_column() -> None:
     assert column_of(" reviewer  DECISION") == "reviewer_decision"
 
 
-def test_a_full_sheet_goes_on_in_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No row is lost where a sheet cannot hold them all."""
-    monkeypatch.setattr(decision_files, "SHEET_ROWS", 2)
-    write(tmp_path, [enriched_row(f"C{n}", decision="review") for n in range(5)])
-    names = openpyxl.load_workbook(tmp_path / "decisions.xlsx").sheetnames
-    assert [name for name in names if name.startswith("Review")] == [
-        "Review",
-        "Review 2",
-        "Review 3",
+def test_the_workbook_holds_the_first_by_rank_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more than it can well show, whatever their decision; the CSV file has all."""
+    monkeypatch.setattr(decision_files, "WORKBOOK_ROWS", 3)
+    rows = [
+        enriched_row(f"C{n}", decision=("review", "undecided")[n % 2], exposure=Decimal(n))
+        for n in range(5)
     ]
-    assert len(read_back(tmp_path)) == 5
+    write(tmp_path, rows)
+    assert sorted(read_back(tmp_path)) == ["C2", "C3", "C4"]
+    assert len(csv_rows(tmp_path)) == 5
+    said = {row[0]: row[1] for row in sheet(tmp_path, "Summary")}
+    assert said["In this workbook"] == "The first 3 of 5 by rank; all are in decisions.csv"
+    monkeypatch.setattr(decision_files, "WORKBOOK_ROWS", 5)
+    write(tmp_path, rows)
+    assert "In this workbook" not in {row[0] for row in sheet(tmp_path, "Summary")}
 
 
 def read_back(tmp_path: Path) -> list[str]:

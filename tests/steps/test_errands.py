@@ -63,7 +63,7 @@ def made(
 
 def reported(run: ApiRun, jobs: list[LookupTask], operation: Operation) -> dict[str, Any]:
     """Close a run with its report."""
-    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id))
+    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
     part = operation_report(sheet, operation, standings_of(jobs), answers={}, test_mode=False)
     rows = {"read": len(jobs), "screened": len(jobs), "quarantined": 0}
     report = errand_report(run, sheet, rows=rows, checks={operation.value: part}, more={})

@@ -118,6 +118,38 @@ def test_a_quote_is_always_low_then_expected_then_high(
     assert found.high_micro <= calls * PRICES["karma"]
 
 
+def likely(answers: int, share: float) -> tuple[int, int] | None:
+    """Return the likely range of a thousand karma lookups, after so many answers."""
+    seen = {("karma", "bvn"): SeenCharges(answers, round(share * answers))}
+    table = needed([("karma", 0, 1)] * 1000)
+    found = quote(table, prices_micro=PRICES, seen=seen, seconds={}, max_in_flight=MaxInFlight())
+    assert found.likely_micro is None or (
+        found.low_micro <= found.likely_micro[0] <= found.likely_micro[1] <= found.high_micro
+    )
+    return found.likely_micro
+
+
+def test_nine_nights_in_ten_lie_in_the_likely_range() -> None:
+    """After a first night, on nights whose customers differ by the few percent that is reckoned."""
+    generator = np.random.default_rng(7)
+    for share in (0.05, 0.3, 0.8):
+        inside = 0
+        for _ in range(250):
+            answers = generator.binomial(2000, share) / 2000
+            ranged = likely(2000, float(answers))
+            assert ranged is not None
+            tonight = share * (1 + generator.normal(0, 0.03))
+            cost = int(generator.binomial(1000, tonight)) * PRICES["karma"]
+            inside += ranged[0] <= cost <= ranged[1]
+        assert 0.85 <= inside / 250 <= 0.95
+
+
+def test_before_a_first_night_no_range_is_likely() -> None:
+    """The guess of a first night is no measure of how far it may be wrong."""
+    assert likely(0, 0.5) is None
+    assert likely(100, 0.5) is None
+
+
 def test_what_the_money_affords_is_told() -> None:
     """A cap of fifty naira pays for five calls at ten."""
     table = needed([("karma", 0, 1)] * 9)

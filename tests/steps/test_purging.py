@@ -30,6 +30,7 @@ PERSONAL = {
     "decisions.csv",
     "decisions.xlsx",
     "enriched/part-00000.parquet",
+    "notices.csv",
     "quarantine.csv",
 }
 
@@ -99,7 +100,7 @@ def test_evidence_leaves_calls_with_cost_and_time(world: World, night: Night) ->
         assert {bytes(row.subject) for row in rows} == {bytes(16)}
         assert all(row.cost_micro is not None and row.settled_at for row in rows)
         (line,) = Erasures.of(journal).audit()
-        assert (line.kind, line.answers, line.files) == ("retention", 9, 6)
+        assert (line.kind, line.answers, line.files) == ("retention", 9, 7)
     assert purged(world, 2193)["journal"]["calls"] == 0
 
 

@@ -1,0 +1,120 @@
+"""`nightscreen notices`: what customers are told of decisions, by whose word, and that they were.
+
+Who is told what is decided in `steps.results.notices`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path  # noqa: TC003 - Typer reads the annotation when it runs
+from typing import Annotated, Any
+
+import typer
+
+from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.journal_context import opened_journal
+
+notices_app = typer.Typer(help="What customers are told of decisions.", no_args_is_help=True)
+RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of the run.")]
+MOST_SHOWN = 50
+
+
+@notices_app.command("write", epilog="Example: nightscreen notices write 20260301-220000-a1b2c3")
+def write(
+    run_id: RunArgument,
+    output: Annotated[
+        Path | None, typer.Option(help="Another folder for notices.csv than the run's own.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Write a run's notices.csv anew, after what people decided, contested and told since."""
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.steps.policy.declarations import read_declarations
+    from nightscreen.steps.results.notices import rewrite_notices
+
+    declared = read_declarations(settings_of_command())
+    with opened_journal() as journal:
+        counts = rewrite_notices(journal, run_id, declared, output=output)
+    _show({"run_id": run_id, **counts.report()}, json_output=json_output)
+
+
+@notices_app.command(
+    "confirm", epilog="Example: nightscreen notices confirm 20260301-220000-a1b2c3 --by 'Ada Eze'"
+)
+def confirm(
+    run_id: RunArgument,
+    by: Annotated[str, typer.Option(metavar="NAME", help="Who decides.")],
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Why; no personal data.")] = "",
+    json_output: JsonOption = False,
+) -> None:
+    """Decide all of an origination run's proposals to decline as they stand, under a name."""
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.steps.policy.declarations import read_declarations
+    from nightscreen.steps.results.notices import confirm_proposals, rewrite_notices
+
+    declared = read_declarations(settings_of_command())
+    with opened_journal() as journal:
+        made = confirm_proposals(journal, run_id, by=by, note=note)
+        counts = rewrite_notices(journal, run_id, declared)
+    document = {"run_id": run_id, "confirmed_by": made.by, **counts.report()}
+    _show(document, json_output=json_output)
+
+
+@notices_app.command(
+    "action",
+    epilog="Example: nightscreen notices action CUST-0000004 --batch borrowers --by 'Ada Eze' "
+    "--action 'Credit limit lowered'",
+)
+def action(
+    customer_id: Annotated[
+        str,
+        typer.Argument(metavar="CUSTOMER_ID", help="As the file has it, leading zeros included."),
+    ],
+    batch: Annotated[str, typer.Option(help="Batch name.")],
+    by: Annotated[str, typer.Option(metavar="NAME", help="Who did it.")],
+    what: Annotated[
+        str,
+        typer.Option("--action", metavar="TEXT", help="What was done, as the customer is told."),
+    ],
+    json_output: JsonOption = False,
+) -> None:
+    """Record an action against a portfolio's customer; the next notices tell them of it."""
+    from nightscreen.steps.results.notices import record_action
+
+    with opened_journal() as journal:
+        made = record_action(journal, customer_id, batch=batch, by=by, action=what)
+    document = {"customer_id": customer_id, "batch": batch, "run_id": made.run_id, "by": made.by}
+    _show(document, json_output=json_output)
+
+
+@notices_app.command("import", epilog="Example: nightscreen notices import notices.csv")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="notices.csv, filled in.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Take in that customers were told, when (told_at) and how (told_how)."""
+    from nightscreen.steps.results.notices import import_told
+
+    with opened_journal() as journal:
+        added, known, mistakes = import_told(journal, file)
+    for each in mistakes[:MOST_SHOWN]:
+        typer.echo(f"line {each.line}: {each.column}: {each.hint}", err=True)
+    document = {
+        "imported": added,
+        "already_known": known,
+        "mistakes": [each._asdict() for each in mistakes],
+    }
+    if json_output:
+        _show(document, json_output=True)
+    else:
+        typer.echo(f"{added:,} notices told, {known:,} known already, {len(mistakes):,} mistaken.")
+    raise typer.Exit(2 if mistakes else 0)
+
+
+def _show(document: dict[str, Any], *, json_output: bool) -> None:
+    if json_output:
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        return
+    for name, value in document.items():
+        typer.echo(f"{name.replace('_', ' ')}: {value}")

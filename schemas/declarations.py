@@ -1,0 +1,102 @@
+"""What the lender declares: lawful bases of checks, and whether the policy decides alone.
+
+Nothing is prefilled: what is not declared is `undeclared`. What is right, counsel says.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
+
+from nightscreen.schemas.checks import Check, Purpose
+
+UNDECLARED = "undeclared"
+FAMILIES = ("bvn", "aggregator", "loans")
+"""Names for all operations that begin so, beside those of checks."""
+DECLARABLE = (*(check.value for check in Check), *FAMILIES)
+
+Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+
+
+class LawfulBasis(BaseModel):
+    """On what the lookups of a check rest, and where that was assessed.
+
+    Attributes:
+        check: a check, or `bvn`, `aggregator`, `loans` for the operations beside screening.
+        purpose: portfolio or origination; None for every purpose.
+        basis: the basis in the lender's own words.
+        reference: of the assessment.
+        assessed_on: its date.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    check: str
+    purpose: Purpose | None = None
+    basis: Words
+    reference: Words
+    assessed_on: date
+
+    @model_validator(mode="after")
+    def _known(self) -> LawfulBasis:
+        if self.check not in DECLARABLE:
+            raise ValueError(f"check is one of {', '.join(DECLARABLE)}")
+        return self
+
+
+class PolicyAlone(BaseModel):
+    """Who declared that the policy decides without a person, when, and on what ground."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: Words
+    on: date
+    ground: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+
+
+class Declarations(BaseModel):
+    """All that a lender declares."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    lawful_basis: tuple[LawfulBasis, ...] = ()
+    policy_decides_alone: PolicyAlone | None = None
+
+    @model_validator(mode="after")
+    def _once(self) -> Declarations:
+        named = [(each.check, each.purpose) for each in self.lawful_basis]
+        if len(set(named)) < len(named):
+            raise ValueError("the lawful basis of a check and purpose is declared twice")
+        return self
+
+    def basis_of(self, check: str, purpose: str) -> LawfulBasis | None:
+        """Return the basis of a check or operation for a purpose, else that for every purpose.
+
+        Args:
+            check: a check or an operation, as calls bear it.
+            purpose: as calls bear it: a flow's name beside screening.
+        """
+        mine = [each for each in self.lawful_basis if _covers(each.check, check)]
+        for wanted in (purpose, None):
+            for each in mine:
+                if each.purpose == wanted:
+                    return each
+        return None
+
+
+NOTHING_DECLARED = Declarations()
+
+
+def _covers(declared: str, check: str) -> bool:
+    if check in {each.value for each in Check}:
+        return declared == check
+    return declared in FAMILIES and check.startswith(declared.removesuffix("s"))
+
+
+def basis_words(basis: LawfulBasis | None) -> str:
+    """Return a basis in one line, with reference and date of its assessment."""
+    if basis is None:
+        return UNDECLARED
+    return f"{basis.basis} ({basis.reference}, assessed {basis.assessed_on.isoformat()})"

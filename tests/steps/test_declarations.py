@@ -1,0 +1,96 @@
+"""What the lender declares: lawful bases on every call, nothing prefilled, mistakes told."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.declarations import DECLARABLE, Declarations, LawfulBasis
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.policy.declarations import read_declarations
+from tests.screening import World, customer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BASES = """
+[[lawful_basis]]
+check = "karma"
+purpose = "portfolio"
+basis = "legitimate interest"
+reference = "LIA-7"
+assessed_on = 2026-02-01
+
+[[lawful_basis]]
+check = "karma"
+basis = "contract"
+reference = "MEMO-2"
+assessed_on = 2026-01-01
+"""
+
+
+def test_every_call_bears_what_is_declared_for_its_check_and_purpose(tmp_path: Path) -> None:
+    """The basis of the purpose goes before the one for all; a check without any is undeclared."""
+    world = World(tmp_path)
+    (tmp_path / "home").mkdir(mode=0o700)
+    (tmp_path / "home" / "declarations.toml").write_text(BASES, "utf-8")
+    nights = [
+        world.screen(
+            [customer(number)], checks=["karma", "bank_account"], purpose=purpose, batch=purpose
+        )
+        for number, purpose in enumerate(("portfolio", "origination"), start=1)
+    ]
+    found = {
+        (row["purpose"], row["check"]): (
+            row["lawful_basis"],
+            row["basis_reference"],
+            row["basis_assessed_on"],
+        )
+        for night in nights
+        for row in pq.read_table(night.folder / "calls.parquet").to_pylist()
+    }
+    assert found["portfolio", "karma"] == ("legitimate interest", "LIA-7", date(2026, 2, 1))
+    assert found["origination", "karma"] == ("contract", "MEMO-2", date(2026, 1, 1))
+    assert found["portfolio", "bank_account"] == ("undeclared", None, None)
+
+
+def test_every_operation_can_be_declared() -> None:
+    """Each is covered by exactly one name."""
+    for operation in Operation:
+        covering = [
+            name
+            for name in DECLARABLE
+            if Declarations(
+                lawful_basis=(
+                    LawfulBasis(check=name, basis="b", reference="r", assessed_on=date(2026, 1, 1)),
+                )
+            ).basis_of(operation.value, "any_flow")
+        ]
+        assert len(covering) == 1, operation
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("lawful_basis = 3", "lawful_basis"),
+        ("colour = 1", "colour"),
+        (BASES + BASES, "declared twice"),
+        (BASES.replace('"karma"', '"kharma"'), "check is one of"),
+        (BASES.replace('reference = "LIA-7"', ""), "reference"),
+        ("[policy_decides_alone]\nby = 'Ngozi'\non = 2026-01-01", "ground"),
+        ("a b", "not valid TOML"),
+    ],
+)
+def test_a_mistaken_declaration_is_told_by_its_place(tmp_path: Path, text: str, says: str) -> None:
+    """Nothing half-declared is used."""
+    path = tmp_path / "declared.toml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(SettingsError, match=says):
+        read_declarations(read_settings(home=tmp_path, declarations_file=path))
+    with pytest.raises(SettingsError, match="cannot be read"):
+        read_declarations(read_settings(home=tmp_path, declarations_file=tmp_path / "none.toml"))

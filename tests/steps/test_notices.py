@@ -1,0 +1,262 @@
+"""Notices: who is told of a decision, by whose word, in which words, and who is not told now."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from nightscreen.schemas.contests import ContestOutcome
+from nightscreen.schemas.decisions import ReviewRow
+from nightscreen.schemas.declarations import Declarations, PolicyAlone
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.policy import ASK_US, Policy
+from nightscreen.schemas.settings import ContestClocks
+from nightscreen.steps.policy.check import check_policy
+from nightscreen.steps.privacy.contests import answer_contest, open_contest
+from nightscreen.steps.results.notices import (
+    confirm_proposals,
+    import_told,
+    record_action,
+    rewrite_notices,
+)
+from nightscreen.steps.results.reviews import Judge, take_in
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.customers import Customers
+from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.notice_file import NOTICE_COLUMNS
+from nightscreen.storage.run_files import RunFiles
+from tests.screening import Night, World, customer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from nightscreen.storage.journal import Journal
+
+LISTED = "22999000001"
+POLICY = """
+name = "acme"
+version = "1"
+
+[[rules]]
+code = "LISTED"
+effect = "decline"
+when = "karma_status = 'listed'"
+team = "Listed."
+customer = "Another lender reported you to the list for 5 naira."
+short = "Another lender's report is the reason. Ask for details at any time."
+languages.ha.short = "Rahoton wani mai bayar da lamuni ne dalili."
+
+[[rules]]
+code = "HELD"
+effect = "decline"
+when = "last_name = 'Held'"
+team = "Ask compliance."
+customer = "-"
+notice = "hold"
+
+[[rules]]
+code = "LOOK"
+effect = "review"
+when = "last_name = 'Look'"
+team = "Look."
+customer = "We are looking into it."
+"""
+ALONE = Declarations(
+    policy_decides_alone=PolicyAlone(by="Board", on=date(2020, 1, 1), ground="Small loans only.")
+)
+ROWS = [
+    customer(1, bvn=LISTED, language="Hausa", channel="sms"),
+    customer(2, bvn=LISTED, language="Yoruba", channel="letter"),
+    customer(3, last_name="Held"),
+    customer(4, last_name="Look"),
+    customer(5),
+]
+
+
+@pytest.fixture(scope="module")
+def screened(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, dict[str, Night]]:
+    """A night of each purpose, decided by the policy above."""
+    world = World(tmp_path_factory.mktemp("world"))
+    policy = world.folder / "acme.toml"
+    policy.write_text(POLICY, "utf-8")
+    nights = {
+        purpose: world.screen(
+            ROWS, purpose=purpose, batch=purpose, checks=["karma"], policy=str(policy)
+        )
+        for purpose in ("origination", "portfolio")
+    }
+    return world, nights
+
+
+@pytest.fixture
+def journal(screened: tuple[World, dict[str, Night]], tmp_path: Path) -> Iterator[Journal]:
+    """The journal after both nights; what a test adds to it is gone after the test."""
+    import shutil  # noqa: PLC0415 - of use here alone
+
+    shutil.copytree(screened[0].folder / "home", tmp_path / "home")
+    with open_journal(tmp_path / "home") as opened:
+        yield opened
+
+
+def notices(
+    journal: Journal, night: Night, folder: Path, declared: Declarations | None = None
+) -> dict[str, dict[str, str]]:
+    """Write a run's notices into a folder and return them by customer."""
+    rewrite_notices(journal, night.report["run_id"], declared or Declarations(), output=folder)
+    return read(folder)
+
+
+def read(folder: Path) -> dict[str, dict[str, str]]:
+    """Return notices by customer."""
+    with (folder / "notices.csv").open(encoding="utf-8", newline="") as file:
+        return {row["customer_id"]: row for row in csv.DictReader(file)}
+
+
+def reviewed(journal: Journal, night: Night, customer_id: str, decision: str) -> None:
+    """Let a person decide."""
+    cells = {
+        "customer_id": customer_id,
+        "run_id": night.report["run_id"],
+        "reviewer_decision": decision,
+        "reviewer": "Ngozi Bello",
+        "review_note": "looked at it",
+    }
+    reviews = Reviews.of(journal)
+    judge = Judge(Customers.of(journal), reviews, journal.pseudonyms, now=journal.clock())
+    assert take_in(reviews, judge.judge([ReviewRow(2, "", cells)]), partial=False) == 1
+
+
+def test_a_proposal_makes_no_notice_until_somebody_decided(
+    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
+) -> None:
+    """The run's own file has headings only; a review brings a notice under the reviewer's name."""
+    night = screened[1]["origination"]
+    assert (night.folder / "notices.csv").read_text("utf-8") == ",".join(NOTICE_COLUMNS) + "\n"
+    assert night.report["customer_notices"]["waiting_for_a_person"] == 3
+    assert night.report["files"]["notices.csv"] == 0
+    reviewed(journal, night, "C1", "decline")
+    reviewed(journal, night, "C2", "approve")
+    reviewed(journal, night, "C4", "decline")
+    found = notices(journal, night, tmp_path)
+    assert set(found) == {"C1", "C4"}
+    assert {row["decided_by"] for row in found.values()} == {"Ngozi Bello"}
+    assert (found["C1"]["channel"], found["C1"]["reason_code"]) == ("sms", "LISTED")
+    assert (found["C4"]["sentence"], found["C4"]["details"]) == (ASK_US, "")
+
+
+def test_words_are_those_of_the_customers_language_where_the_rule_has_it(
+    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
+) -> None:
+    """Else of the policy's own; the digest is of the very sentence; a rule on hold tells nobody."""
+    found = notices(journal, screened[1]["origination"], tmp_path, ALONE)
+    assert set(found) == {"C1", "C2"}
+    assert (found["C1"]["language"], found["C1"]["sentence"][:7]) == ("ha", "Rahoton")
+    assert found["C2"]["language"] == "en"
+    assert found["C2"]["details"].startswith("Another lender reported you")
+    assert found["C2"]["decided_by"].startswith("acme@")
+    for row in found.values():
+        assert row["sentence_digest"] == hashlib.sha256(row["sentence"].encode()).hexdigest()
+
+
+def test_a_confirmed_run_is_decided_by_who_confirmed_it(
+    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
+) -> None:
+    """And that person may not answer what is contested then; contests pause the notice."""
+    night = screened[1]["origination"]
+    confirm_proposals(journal, night.report["run_id"], by="Bisi", note="")
+    assert notices(journal, night, tmp_path)["C1"]["decided_by"] == "Bisi"
+    contest = open_contest(
+        journal, ContestClocks(), "C1", by="Ada", said="Not me.", batch="origination"
+    )
+    assert set(notices(journal, night, tmp_path)) == {"C2"}
+    with pytest.raises(InputError, match="somebody else"):
+        answer_contest(journal, contest.key, by="BISI", answer="No.", outcome=ContestOutcome.STANDS)
+    answer_contest(journal, contest.key, by="Tunde", answer="No.", outcome=ContestOutcome.STANDS)
+    assert set(notices(journal, night, tmp_path)) == {"C1", "C2"}
+
+
+def test_a_contest_takes_the_customer_out_of_a_notice_that_is_written(
+    screened: tuple[World, dict[str, Night]], tmp_path: Path
+) -> None:
+    """The run's own file and its manifest, at the moment the contest is opened."""
+    world = World(tmp_path)
+    (tmp_path / "acme.toml").write_text(POLICY, "utf-8")
+    (tmp_path / "home").mkdir(mode=0o700)
+    declared = "[policy_decides_alone]\nby = 'Board'\non = 2020-01-01\nground = 'Small loans.'\n"
+    (tmp_path / "home" / "declarations.toml").write_text(declared, "utf-8")
+    night = world.screen(
+        ROWS, purpose="origination", batch="b", checks=["karma"], policy=str(tmp_path / "acme.toml")
+    )
+    assert night.report["customer_notices"]["to_send"] == 2
+    assert night.report["files"]["notices.csv"] == 2
+    with open_journal(tmp_path / "home") as journal:
+        open_contest(journal, ContestClocks(), "C1", by="Ada", said="Not me.")
+    assert set(read(night.folder)) == {"C2"}
+    assert not RunFiles.of(night.folder, "").touched
+
+
+def test_a_portfolio_decline_tells_nobody_but_an_action_does(
+    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
+) -> None:
+    """Not even where the policy decides alone; the notice bears who acted and what was done."""
+    night = screened[1]["portfolio"]
+    assert notices(journal, night, tmp_path, ALONE) == {}
+    action = {"by": "Musa", "action": "Limit lowered"}
+    record_action(journal, "C2", batch="portfolio", **action)
+    with pytest.raises(InputError, match="no such customer"):
+        record_action(journal, "C99", batch="portfolio", **action)
+    (row,) = notices(journal, night, tmp_path).values()
+    assert (row["customer_id"], row["decided_by"], row["action"]) == ("C2", "Musa", "Limit lowered")
+
+
+def test_who_was_told_is_not_told_again(
+    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
+) -> None:
+    """Filled-in notices come back whole or not at all, and twice is once."""
+    night = screened[1]["origination"]
+    run_id = night.report["run_id"]
+    confirm_proposals(journal, run_id, by="Bisi", note="")
+    rows = notices(journal, night, tmp_path)
+    back = tmp_path / "back.csv"
+
+    def hand_back(**cells: str) -> Any:  # noqa: ANN401 - what the import says
+        with back.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, NOTICE_COLUMNS, delimiter=";")
+            writer.writeheader()
+            writer.writerow({**rows["C1"], **cells})
+            writer.writerow(rows["C2"])
+        return import_told(journal, back)
+
+    told = {"told_at": rows["C1"]["decided_at"][:10], "told_how": "letter", "told_by": "Ada"}
+    for wrong in ({"told_how": ""}, {"told_at": "1999-01-01"}, {"run_id": "none"}):
+        added, _, mistakes = hand_back(**{**told, **wrong})
+        assert (added, len(mistakes)) == (0, 1)
+    assert hand_back(**told)[:2] == (1, 0)
+    assert hand_back(**told)[:2] == (0, 1)
+    assert set(notices(journal, night, tmp_path)) == {"C2"}
+    with pytest.raises(InputError, match=r"no notices\.csv"):
+        import_told(journal, night.folder / "decisions.csv")
+
+
+@pytest.mark.parametrize(
+    "short", ["You owe N5,000.", "You are on a blacklist.", "Fraud was reported.", "Over {most}."]
+)
+def test_a_short_sentence_that_accuses_or_names_an_amount_is_a_mistake(short: str) -> None:
+    """It is read on a shared phone."""
+    text = POLICY.replace(
+        "Another lender's report is the reason. Ask for details at any time.", short
+    )
+    assert any("short" in each.message for each in check_policy(text).mistakes)
+    assert check_policy(POLICY).mistakes == ()
+
+
+def test_a_policy_without_the_new_entries_keeps_its_digest() -> None:
+    """A lender's sign-off stays valid."""
+    rule = {"code": "A", "effect": "review", "when": "true", "team": "t", "customer": "c"}
+    policy = Policy.model_validate({"name": "acme", "version": "1", "rules": [rule]})
+    assert policy.digest == "c1d4ff4bdb7d"
