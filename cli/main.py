@@ -30,6 +30,7 @@ from nightscreen.cli.loans import loans_app
 from nightscreen.cli.notices import notices_app
 from nightscreen.cli.ops import register as register_oncall
 from nightscreen.cli.options import Options, options_of
+from nightscreen.cli.outcomes import outcomes_app
 from nightscreen.cli.policy import policy_app
 from nightscreen.cli.portal import register as register_portal
 from nightscreen.cli.transactions import accounts_app, transactions_app
@@ -74,6 +75,7 @@ app.add_typer(policy_app, name="policy")
 app.add_typer(contest_app, name="contest")
 app.add_typer(notices_app, name="notices")
 app.add_typer(loans_app, name="loans")
+app.add_typer(outcomes_app, name="outcomes")
 app.add_typer(transactions_app, name="transactions")
 app.add_typer(accounts_app, name="accounts")
 app.add_typer(bvn_app, name="bvn")

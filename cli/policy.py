@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.policy import Policy
     from nightscreen.steps.policy.check import Checked
+    from nightscreen.steps.results.outcomes import PaidAfterwards
 
 MOST_POLICIES = 2
 _MOST_REASONS = 15
@@ -110,12 +111,26 @@ def backtest(
     if len(policy) > MOST_POLICIES:
         raise PolicyError("give --policy once or twice: two policies can be compared at a time")
     policies = [load_policy(path) for path in policy]
-    found = replay([past_run(folder) for folder in runs], policies, output).document()
+    found = replay([past_run(folder) for folder in runs], policies, output, _paid()).document()
     found["files"] = policy_files(output)
     if json_output:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
         print_backtest(found)
+
+
+def _paid() -> "PaidAfterwards | None":
+    """Return what the journal knows of loans; None where there is no journal, or none is known."""
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.cli.journal_context import made_journal
+    from nightscreen.steps.results.outcomes import PaidAfterwards
+    from nightscreen.storage.journal.opening import journal_exists
+
+    settings = settings_of_command()
+    if not journal_exists(settings.home, settings.journal_url):
+        return None
+    with made_journal(settings) as journal:
+        return PaidAfterwards.of(journal, settings.bad_loan)
 
 
 @policy_app.command(epilog="Example: nightscreen policy approve mine.toml --by 'Ngozi Bello'")
@@ -207,10 +222,12 @@ def print_backtest(found: "Mapping[str, Any]") -> None:
     for each in found["policies"]:
         typer.echo(f"\nFrom what was recorded to {each['policy']}:")
         _print_moves(each)
+        _print_paid(each, "what was recorded", each["policy"])
     if found["between"] is not None:
         first, second = (each["policy"] for each in found["policies"])
         typer.echo(f"\nFrom {first} to {second}:")
         _print_moves(found["between"])
+        _print_paid(found["between"], first, second)
     for file in found["files"]:
         typer.echo(f"  list      {file}")
 
@@ -222,6 +239,13 @@ def _print_moves(moves: "Mapping[str, Any]") -> None:
         same = " (as before)" if cell["from"] == cell["to"] else ""
         typer.echo(f"  {way:<24}{_weight(cell)}{same}")
     _print_reasons(moves["why"])
+
+
+def _print_paid(moves: "Mapping[str, Any]", before: str, after: str) -> None:
+    from nightscreen.cli.outcomes import print_paid
+
+    if moves["outcomes"] is not None:
+        print_paid(moves["outcomes"], (before, after))
 
 
 def _print_reasons(why: "Sequence[Mapping[str, Any]]") -> None:

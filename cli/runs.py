@@ -14,6 +14,7 @@ from nightscreen.cli.bvn import tell_bvn
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.loans import tell_loans, tell_offers, with_loans
+from nightscreen.cli.outcomes import tell_import
 from nightscreen.cli.summary import naira, print_summary
 from nightscreen.cli.time_format import lagos_time
 from nightscreen.cli.transactions import print_pull
@@ -126,5 +127,7 @@ def _tell(run: RunRecord, report: dict[str, Any]) -> None:
             tell_offers(report, Path(output))
         case "track_loans":
             tell_loans(with_loans(report, Path(run.folder)), Path(output))
+        case "import_outcomes":
+            tell_import(report, Path(output))
         case _:
             print_summary(report, output)

@@ -22,6 +22,7 @@ class RecordKind(StrEnum):
     TOLD = "told"
     ACTION = "action"
     CONFIRMATION = "confirmation"
+    OUTCOME = "outcome"
 
 
 class ContestAbout(StrEnum):

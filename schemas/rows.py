@@ -40,6 +40,45 @@ REQUESTED = ("requested_amount", "requested_tenor_days", "requested_instalment")
 KNOWN_COLUMNS = (*TEXT_COLUMNS, "date_of_birth", "exposure", *REQUESTED, *INSTANT_COLUMNS)
 """Every column of the input that has a meaning of its own."""
 
+LOAN_DAY_COLUMNS = (
+    *("loan_id", "customer_id", "disbursed_at", "principal", "maturity_date", "due", "paid"),
+    *("outstanding", "days_past_due", "status", "written_off_at", "restructured", "as_of"),
+)
+"""Every column with a meaning of its own where a file has one row for a loan and a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputKind:
+    """What the rows of a file are, and so which of its columns have a meaning.
+
+    Attributes:
+        headings: the file of `data/` with the words for its columns.
+        columns: the known columns.
+        required: those that it cannot do without.
+        personal: those that tell one person from another: no value can be right for all rows.
+    """
+
+    headings: str
+    columns: tuple[str, ...]
+    required: tuple[str, ...]
+    personal: frozenset[str]
+
+
+CUSTOMERS = InputKind(
+    "headings.csv",
+    KNOWN_COLUMNS,
+    ("customer_id",),
+    frozenset(
+        {"customer_id", "bvn", "account_number", "phone", "email", "image_url", "date_of_birth"}
+    ),
+)
+LOAN_DAYS = InputKind(
+    "loan_day_headings.csv",
+    LOAN_DAY_COLUMNS,
+    ("customer_id", "loan_id", "disbursed_at", "as_of"),
+    frozenset({"customer_id", "loan_id"}),
+)
+
 INSTANT = pa.timestamp("us", tz="UTC")
 NAIRA = pa.decimal128(20, 2)
 CUSTOMER = "customer"

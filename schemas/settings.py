@@ -30,6 +30,7 @@ from pydantic_settings import SettingsError as UnreadableSettingsError
 
 from nightscreen.schemas.checks import Check, Outcome, Purpose
 from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.outcomes import BadLoan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -529,6 +530,12 @@ class Settings(BaseSettings):
         ContestClocks(),
         description="Hours until a contest is answered: plain, complex, of data protection; naira "
         "that one lookup asked again for it may cost.",
+    )
+    bad_loan: BadLoan = Field(
+        BadLoan(),
+        description="Which loans count as bad: days past due, reached within so many days of the "
+        "due date; nothing paid so many days after the first of several payments; written off; "
+        "restructured.",
     )
 
     def own_table(self, name: str) -> Path | None:

@@ -47,6 +47,7 @@ from nightscreen.steps.results.customer_rows import Expansion
 from nightscreen.steps.results.decide import decide
 from nightscreen.steps.results.evidence import Evidence
 from nightscreen.steps.results.notices import NoticeRun, contests_report, write_notices
+from nightscreen.steps.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.steps.results.overrides import overrides_of
 from nightscreen.steps.results.publish_results import tell, withdraw
 from nightscreen.steps.results.replay import PURPOSE_KEY
@@ -209,6 +210,9 @@ def write_report(line: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     )
     report["shadow"] = None if line.shadow is None else shadow_report(line.shadow.label, rows)
     report["overrides"] = overrides_of(line.journal, line.batch, line.freshness.at)
+    report["outcomes"] = outcomes_report(
+        known_outcomes(line.journal), line.settings.bad_loan, batch=line.batch
+    )
     if told is not None:
         report["changes"] = told.compared.report()
         report["news"] = news_of(enriched_parts(line), told.compared).report()

@@ -52,7 +52,7 @@ from nightscreen.steps.values.tenors import judge_tenors
 from nightscreen.steps.values.validators import Finding, Notes, trimmed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nightscreen.schemas.rows import Header, SourceBatch
 
@@ -62,7 +62,12 @@ NO_IDENTIFIER = Finding(
     Action.REFUSED,
 )
 
-_ZERO_IS_A_VALUE = frozenset({"exposure"})
+_ZERO_IS_A_VALUE = frozenset(
+    {
+        *("exposure", "principal", "due", "paid", "outstanding"),
+        *("days_past_due", "restructured"),
+    }
+)
 _EITHER = {"bank_code": "bank_name", "bank_name": "bank_code"}
 _JOINED = frozenset({"first_name", "middle_name", "last_name", "full_name"})
 
@@ -100,7 +105,9 @@ class Intake:
             )
         return RowBatch(
             rows=self._accepted(batch, columns, notes, refusals),
-            refused=sorted([*batch.broken, *_refused(batch, refusals)], key=lambda row: row.line),
+            refused=sorted(
+                [*batch.broken, *refused_rows(batch, refusals)], key=lambda row: row.line
+            ),
             problems=sorted(notes.problems, key=lambda problem: problem.line),
             read=len(batch.lines) + len(batch.broken),
         )
@@ -161,13 +168,15 @@ class Intake:
         return rows.filter(pa.array(kept))
 
 
-def known_text(source: pa.RecordBatch, header: Header) -> dict[str, Column]:
+def known_text(
+    source: pa.RecordBatch, header: Header, names: Sequence[str] = KNOWN_COLUMNS
+) -> dict[str, Column]:
     """Return every known column as trimmed text, null where absent.
 
     Columns that a mapping has merged: names are joined with a blank, of others the first that is
     present counts. Defaults fill what is absent.
     """
-    parts: dict[str, list[Column]] = {name: [] for name in KNOWN_COLUMNS}
+    parts: dict[str, list[Column]] = {name: [] for name in names}
     for index, column in enumerate(header.columns):
         if column.known in parts:
             zero_is_value = column.known in _ZERO_IS_A_VALUE
@@ -245,7 +254,9 @@ def _disguise(columns: dict[str, Column], row: int) -> Finding | None:
     )
 
 
-def _refused(batch: SourceBatch, refusals: Mapping[int, tuple[str, Finding]]) -> list[RefusedRow]:
+def refused_rows(
+    batch: SourceBatch, refusals: Mapping[int, tuple[str, Finding]]
+) -> list[RefusedRow]:
     """Return these rows for quarantine, their values as they came."""
     rows = sorted(refusals)
     taken = batch.columns.take(pa.array(rows, pa.int64()))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.rows import KNOWN_COLUMNS, Header, SourceColumn
+from nightscreen.schemas.rows import CUSTOMERS, Header, SourceColumn
 from nightscreen.storage import headings as words
 from nightscreen.storage.mapping import Mapping, nearest
 from nightscreen.storage.quarantine import unescape_formula
@@ -19,6 +19,8 @@ from nightscreen.storage.raw_table import MOST_COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from nightscreen.schemas.rows import InputKind
 
 LONGEST_HEADING = 120
 """Characters of a column's name; what is longer is a note, or text that ran into the headings."""
@@ -45,6 +47,8 @@ def understand(
     raw_headings: Sequence[str],
     mapping: Mapping | None = None,
     findings: Sequence[str] = (),
+    *,
+    kind: InputKind = CUSTOMERS,
 ) -> ColumnMapping:
     """Say what each column of a file means.
 
@@ -53,18 +57,21 @@ def understand(
         raw_headings: as the file has them.
         mapping: what the user says about them.
         findings: what the reading of the file has to say already.
+        kind: what its rows are.
 
     Raises:
-        InputError: no column or more than one column means `customer_id`, two columns mean the same
-            thing, or the mapping names a heading that the file does not have.
+        InputError: no column means one that is required, two columns mean the same thing, or the
+            mapping names a heading that the file does not have.
     """
     names = _Names(path, raw_headings)
-    meaning = _Meaning(path, names, mapping or Mapping())
+    meaning = _Meaning(path, names, mapping or Mapping(), kind)
     found = meaning.assign()
-    _require_customer_id(path, names, found)
+    for required in kind.required:
+        if required not in found.values() and required not in meaning.mapping.defaults:
+            raise _missing(path, names, found, required, kind)
     kept = meaning.in_order([at for at in names.positions if at not in meaning.dropped])
     header = Header(
-        columns=_columns(kept, names, found),
+        columns=_columns(kept, names, found, kind),
         findings=(*meaning.findings(kept), *findings, *names.findings),
         defaults={k: v for k, v in meaning.mapping.defaults.items() if k not in found.values()},
         date_order=meaning.mapping.date_order,
@@ -174,6 +181,7 @@ class _Meaning:
     path: Path
     names: _Names
     mapping: Mapping
+    kind: InputKind
     dropped: set[int] = field(default_factory=set)
     merged: list[list[int]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
@@ -217,10 +225,12 @@ class _Meaning:
         undecided: list[tuple[int, tuple[str, ...]]] = []
         last: list[tuple[words.LastChoice, int]] = []
         for at in self.names.positions:
-            possible = words.meanings(self.names.tidied[at])
+            possible = words.meanings(self.names.tidied[at], self.kind)
             if at in self.found or at in self.dropped or not possible:
                 continue
-            choice = words.last_choices().get(words.fold(self.names.tidied[at]))
+            choice = None
+            if self.kind is CUSTOMERS:
+                choice = words.last_choices().get(words.fold(self.names.tidied[at]))
             if choice is not None:
                 last.append((choice, at))
             elif len(possible) > 1:
@@ -284,7 +294,7 @@ class _Meaning:
         ]
         said += self.told
         for at in carried:
-            near = words.near_meaning(self.names.tidied[at])
+            near = words.near_meaning(self.names.tidied[at], self.kind)
             if near and at not in consent and near not in self.found.values():
                 name = self.names.unique[at]
                 said.append(
@@ -331,40 +341,47 @@ def _nearest(heading: str, unique: tuple[str, ...]) -> str:
     return f"; it has {', '.join(unique[:40])}"
 
 
-def _require_customer_id(path: Path, names: _Names, found: dict[int, str]) -> None:
-    if "customer_id" in found.values():
-        return
+def _missing(
+    path: Path, names: _Names, found: dict[int, str], required: str, kind: InputKind
+) -> InputError:
+    """Return the error that no column means a required one, with a heading that may be meant."""
     seen = [names.unique[at] for at in names.positions if at not in found]
-    near = next((name for name in seen if words.near_meaning(name) == "customer_id"), None)
-    likely = near or next((name for name in seen if _like_an_id(name)), None)
-    example = likely if likely and not words.looks_like_value(likely) else "Their Heading"
-    raise InputError(
-        f"{path}: no customer_id column; the headings are: {names.listed()} - "
-        f'name the column in a mapping file: [columns] customer_id = "{example}"'
+    near = next((name for name in seen if words.near_meaning(name, kind) == required), None)
+    if required == "customer_id":
+        near = near or next((name for name in seen if _like_an_id(name, kind)), None)
+    example = near if near and not words.looks_like_value(near) else "Their Heading"
+    text = (
+        f"{path}: no {required} column; the headings are: {names.listed()} - "
+        f'name the column in a mapping file: [columns] {required} = "{example}"'
     )
+    if required not in kind.personal:
+        text += f", or one value for all rows: [defaults] {required} = ..."
+    return InputError(text)
 
 
-def _like_an_id(heading: str) -> bool:
+def _like_an_id(heading: str, kind: InputKind) -> bool:
     folded = words.fold(heading)
     return any(part in folded for part in ("cust", "client", "borrower", "member", "cif")) or (
-        folded.endswith(("id", "no", "number", "ref")) and folded not in KNOWN_COLUMNS
+        folded.endswith(("id", "no", "number", "ref")) and folded not in kind.columns
     )
 
 
-def _columns(kept: Sequence[int], names: _Names, found: dict[int, str]) -> tuple[SourceColumn, ...]:
+def _columns(
+    kept: Sequence[int], names: _Names, found: dict[int, str], kind: InputKind
+) -> tuple[SourceColumn, ...]:
     taken = set(found.values())
     columns: list[SourceColumn] = []
     for at in kept:
         heading, known = names.unique[at], found.get(at)
-        output = known or _carried_name(heading, taken)
+        output = known or _carried_name(heading, taken, kind)
         taken.add(output.casefold())
         columns.append(SourceColumn(heading=heading, known=known, output=output))
     return tuple(columns)
 
 
-def _carried_name(heading: str, taken: set[str]) -> str:
+def _carried_name(heading: str, taken: set[str], kind: InputKind) -> str:
     folded = heading.casefold()
-    reserved = folded in KNOWN_COLUMNS or words.is_output_name(heading)
+    reserved = folded in kind.columns or words.is_output_name(heading)
     stem = f"input_{heading}" if reserved else heading
     name, number = stem, 2
     while name.casefold() in taken:

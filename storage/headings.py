@@ -1,7 +1,8 @@
 """Heading words: which known column a heading means, and which line of a file holds the headings.
 
-The words stand in `data/headings.csv`. Nothing here reads a customer file, and what a mapping file
-says about the headings of one file is applied in `understanding.py`.
+The words stand in `data/headings.csv`, and for other kinds of files in files of their own. Nothing
+here reads such a file, and what a mapping file says about the headings of one file is applied in
+`understanding.py`.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightscreen.schemas.rows import KNOWN_COLUMNS
+from nightscreen.schemas.rows import CUSTOMERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nightscreen.schemas.rows import InputKind
     from nightscreen.storage.mapping import Mapping
 
 _DATA = Path(__file__).resolve().parents[1] / "data"
-HEADINGS_FILE = _DATA / "headings.csv"
+HEADINGS_FILE = _DATA / CUSTOMERS.headings
 LAST_CHOICES_FILE = _DATA / "headings_last.csv"
 LOAN_HEADINGS_FILE = _DATA / "loan_headings.csv"
 CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORECASE)
@@ -70,17 +72,22 @@ def is_output_name(name: str) -> bool:
     return folded in OUTPUT_COLUMNS or folded.startswith(OUTPUT_PREFIXES)
 
 
-@lru_cache(maxsize=1)
-def heading_words() -> dict[str, tuple[str, ...]]:
+@lru_cache(maxsize=2)
+def heading_words(kind: InputKind = CUSTOMERS) -> dict[str, tuple[str, ...]]:
     """Return folded heading words and the known columns each may mean, the preferred one first.
 
-    A word without a column is a common heading of lenders' files that is only carried through.
+    A word without a column is a common heading of lenders' files that is only carried through. What
+    means a customer's id does so in every kind of file.
     """
-    words: dict[str, tuple[str, ...]] = {fold(name): (name,) for name in KNOWN_COLUMNS}
-    with HEADINGS_FILE.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            words.setdefault(fold(row["heading"]), tuple(filter(None, row["column"].split("|"))))
-    for word, choice in last_choices().items():
+    words: dict[str, tuple[str, ...]] = {fold(name): (name,) for name in kind.columns}
+    for path in dict.fromkeys((_DATA / kind.headings, HEADINGS_FILE)):
+        own = path.name == kind.headings
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                meant = tuple(filter(None, row["column"].split("|")))
+                if own or meant == ("customer_id",):
+                    words.setdefault(fold(row["heading"]), meant)
+    for word, choice in last_choices().items() if kind is CUSTOMERS else ():
         words.setdefault(word, (choice.column,))
     return words
 
@@ -116,14 +123,14 @@ def loan_headings() -> dict[str, str]:
         return {fold(row["heading"]): row["means"] for row in csv.DictReader(file)}
 
 
-def meanings(heading: str) -> tuple[str, ...]:
+def meanings(heading: str, kind: InputKind = CUSTOMERS) -> tuple[str, ...]:
     """Return the known columns a heading may mean, the preferred one first; empty if none."""
-    return heading_words().get(fold(heading), ())
+    return heading_words(kind).get(fold(heading), ())
 
 
-def near_meaning(heading: str) -> str | None:
+def near_meaning(heading: str, kind: InputKind = CUSTOMERS) -> str | None:
     """Return the known column of the word nearest to a heading that is itself unknown."""
-    words = heading_words()
+    words = heading_words(kind)
     folded = fold(heading)
     if len(folded) <= SHORT_WORD or folded in words:
         return None
@@ -139,21 +146,24 @@ class Vocabulary:
     Attributes:
         own: folded headings that the mapping names.
         ids: those of them that mean `customer_id`.
+        kind: what the rows of the file are.
     """
 
     own: frozenset[str] = frozenset()
     ids: frozenset[str] = frozenset()
+    kind: InputKind = CUSTOMERS
 
     @classmethod
-    def of(cls, mapping: Mapping | None) -> Vocabulary:
+    def of(cls, mapping: Mapping | None, kind: InputKind = CUSTOMERS) -> Vocabulary:
         """Return the vocabulary for a file read with `mapping`."""
         if mapping is None:
-            return cls()
+            return cls(kind=kind)
         named = [heading for listed in mapping.columns.values() for heading in listed]
         ids = mapping.columns.get("customer_id", ())
         return cls(
             own=frozenset(fold(heading) for heading in (*named, *mapping.drop)),
             ids=frozenset(fold(heading) for heading in ids),
+            kind=kind,
         )
 
     def score(self, cells: Sequence[str]) -> int:
@@ -162,7 +172,7 @@ class Vocabulary:
         One that means `customer_id` outweighs all others, since every file has it and no row of
         values holds such a word.
         """
-        words = heading_words()
+        words = heading_words(self.kind)
         folded = {fold(cell) for cell in cells} - {""}
         known = sum(1 for word in folded if word in words or word in self.own)
         has_id = any(word in self.ids or "customer_id" in words.get(word, ()) for word in folded)

@@ -14,17 +14,13 @@ from datetime import date, datetime
 from pathlib import Path
 
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.rows import KNOWN_COLUMNS
+from nightscreen.schemas.rows import CUSTOMERS, InputKind
 
 MOST_BYTES = 1 << 20
 """A mapping file has a few lines; what is larger is another file, or has no end."""
 _SHOWN = 200
 DATE_ORDERS = ("dmy", "mdy", "ymd")
 KEYS = ("columns", "defaults", "date_order", "sheet", "drop", "merge_rows", "loan_status")
-PERSONAL_COLUMNS = frozenset(
-    {"customer_id", "bvn", "account_number", "phone", "email", "image_url", "date_of_birth"}
-)
-"""Columns that tell one person from another: no value can be right for all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +55,8 @@ def nearest(word: str, words: tuple[str, ...]) -> str:
     return f'; did you mean "{near[0]}"?' if near else ""
 
 
-def read_mapping(path: Path) -> Mapping:
-    """Read a mapping file.
+def read_mapping(path: Path, kind: InputKind = CUSTOMERS) -> Mapping:
+    """Read a mapping file for rows of some kind.
 
     Raises:
         SettingsError: the file is missing, is no TOML, or holds a key, column or value that means
@@ -75,10 +71,10 @@ def read_mapping(path: Path) -> Mapping:
         raise SettingsError(
             f"{path}: not valid TOML: {str(error)[:_SHOWN]}; correct that place"
         ) from None
-    place = _Place(path, text)
+    place = _Place(path, text, kind)
     for key in tree:
         if key not in KEYS:
-            raise place.error(key, f"is no key of a mapping file{_hint_for_key(key)}")
+            raise place.error(key, f"is no key of a mapping file{_hint_for_key(key, kind)}")
     return Mapping(
         path=path,
         columns=_columns(tree.get("columns", {}), place),
@@ -110,8 +106,8 @@ def _text(path: Path) -> str:
         ) from None
 
 
-def _hint_for_key(key: str) -> str:
-    if key in KNOWN_COLUMNS:
+def _hint_for_key(key: str, kind: InputKind) -> str:
+    if key in kind.columns:
         return f"; write it under [columns] or [defaults]: {key} = ..."
     return nearest(key, KEYS) or f"; known are {', '.join(KEYS)}"
 
@@ -122,6 +118,7 @@ class _Place:
 
     path: Path
     text: str
+    kind: InputKind
 
     def error(self, key: str, trouble: str, section: str = "") -> SettingsError:
         line = self._line(key, section)
@@ -144,8 +141,9 @@ class _Place:
 
 
 def _known(name: str, section: str, place: _Place) -> str:
-    if name not in KNOWN_COLUMNS:
-        hint = nearest(name, KNOWN_COLUMNS) or f"; known are {', '.join(KNOWN_COLUMNS)}"
+    columns = place.kind.columns
+    if name not in columns:
+        hint = nearest(name, columns) or f"; known are {', '.join(columns)}"
         raise place.error(name, f"is no column that nightscreen knows{hint}", section)
     return name
 
@@ -176,7 +174,7 @@ def _defaults(value: object, place: _Place) -> dict[str, str]:
     defaults: dict[str, str] = {}
     for name, given in _table("defaults", value, place).items():
         known = _known(name, "defaults", place)
-        if known in PERSONAL_COLUMNS:
+        if known in place.kind.personal:
             raise place.error(
                 name, "differs from person to person and takes no default", "defaults"
             )

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.rows import Header, RefusedRow, SourceBatch
+from nightscreen.schemas.rows import CUSTOMERS, Header, RefusedRow, SourceBatch
 from nightscreen.storage.column_mapping import ColumnMapping, understand, unique_headings
 from nightscreen.storage.csv_source import read_csv
 from nightscreen.storage.headings import Vocabulary
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from nightscreen.schemas.rows import InputKind
     from nightscreen.storage.mapping import Mapping
     from nightscreen.storage.raw_table import RawTable
 
@@ -116,18 +117,20 @@ class TableSource:
         return RefusedRow(row.line, row.column, row.code, row.hint, tuple(values))
 
 
-def open_source(path: Path, *, mapping: Mapping | None = None) -> TableSource:
+def open_source(
+    path: Path, *, mapping: Mapping | None = None, kind: InputKind = CUSTOMERS
+) -> TableSource:
     """Find out what a file is and what its columns mean.
 
     Raises:
-        InputError: it cannot be read as a batch of customers; one line says why and what to do.
+        InputError: it cannot be read as rows of that kind; one line says why and what to do.
     """
     start = _start(path)
     try:
         stamp = _stamp(path)
-        table = _table(path, start, mapping)
+        table = _table(path, start, mapping, kind)
         findings = (*_misnamed(path, table), *table.findings)
-        layout = understand(path, table.headings, mapping, findings)
+        layout = understand(path, table.headings, mapping, findings, kind=kind)
         source = TableSource(path, layout.header, table, layout, stamp)
         _require_rows(source)
     except OSError as error:
@@ -203,9 +206,11 @@ def _near_name(path: Path) -> str:
     return f'; did you mean "{names[near[0]]}"?' if near else "; check the path"
 
 
-def _table(path: Path, start: bytes, mapping: Mapping | None) -> RawTable:
+def _table(
+    path: Path, start: bytes, mapping: Mapping | None, kind: InputKind = CUSTOMERS
+) -> RawTable:
     """Read the file by what it holds, whatever its name."""
-    vocabulary = Vocabulary.of(mapping)
+    vocabulary = Vocabulary.of(mapping, kind)
     if start.startswith(ZIP_MAGIC):
         return read_workbook(path, vocabulary, mapping)
     if mapping is not None and mapping.sheet is not None:

@@ -1,4 +1,4 @@
-"""What is held of a customer's loan offers: each link, what the service was told, and what came.
+"""What is held of a customer's loans: each link and what came of it, and what loan books said.
 
 Meant for the customer, so that their own data stand in clear. The other parts of what is held are
 `subject_access`'s.
@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.schemas.outcomes import LoanOutcome
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.journal.loan_offers import LoanOffers
+from nightscreen.storage.journal.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +21,21 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal import Journal
 
 _UNTIL_ENDED = "while the loan is followed, then as long as decisions"
+
+
+def outcome_data(journal: Journal, customer_id: str) -> list[dict[str, Any]]:
+    """Return what a lender's loan books said of a customer's loans."""
+    name = journal.pseudonyms.customers_anywhere([customer_id])
+    return [
+        {
+            "loan_id": each.loan_id,
+            "disbursed_at": instant_text(each.disbursed_at),
+            **each.last.model_dump(mode="json"),
+            "past_due": [times.model_dump(mode="json") for times in each.arrears],
+            "decision": None if each.stood is None else each.stood.decision,
+        }
+        for each in Records.of(journal, LoanOutcome).of_customers([name])
+    ]
 
 
 def offered_data(journal: Journal, customer_id: str) -> list[dict[str, Any]]:

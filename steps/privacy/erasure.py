@@ -21,6 +21,8 @@ import pyarrow.compute as pc
 from nightscreen.schemas.cashflow import CASHFLOW_FILE
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.outcomes import OUTCOMES_BATCH, OUTCOMES_FLOW
+from nightscreen.schemas.rows import CUSTOMERS, LOAN_DAYS
 from nightscreen.steps.bvn.table import PARTS as BVN_PARTS
 from nightscreen.steps.privacy.contests import drop_asked
 from nightscreen.steps.privacy.erasure_files import is_in, of_hex, rewrite_calls, rewrite_typed
@@ -268,7 +270,8 @@ def _ids(run: RunRecord, found: Found) -> set[str]:
 
     A BVN may have been corrected since: an id whose row in this run has another one stays.
     """
-    ids = {customer for batch, customer in found.customers if batch == run.batch}
+    own = (run.batch,) if run.batch != OUTCOMES_BATCH else {batch for batch, _ in found.customers}
+    ids = {customer for batch, customer in found.customers if batch in own}
     if found.whom.bvn and ids:
         for part in _parts(Path(run.folder)):
             rows = read_columns(part, IDENTIFYING)
@@ -314,8 +317,10 @@ def _understood(run: RunRecord, path: Path) -> list[str | None]:
     """Return what each column of a run's quarantine is, as far as that can be told."""
     try:
         given = run.parameters.get("mapping")
-        mapping = read_mapping(Path(given)) if given else None
-        return [column.known for column in open_source(path, mapping=mapping).header.columns]
+        kind = LOAN_DAYS if run.flow == OUTCOMES_FLOW else CUSTOMERS
+        mapping = read_mapping(Path(given), kind) if given else None
+        source = open_source(path, mapping=mapping, kind=kind)
+        return [column.known for column in source.header.columns]
     except InputError:
         head, _ = next(records(path), ([], ""))
         return [name if name in IDENTIFYING else None for name in head]

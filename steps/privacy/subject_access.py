@@ -23,7 +23,7 @@ from nightscreen.schemas.checks import HITS, Operation, Outcome
 from nightscreen.schemas.declarations import NOTHING_DECLARED, Declarations
 from nightscreen.steps.bvn.access import PERSONAL, is_theirs, requests_of, shown_request
 from nightscreen.steps.consents.access import consented_data
-from nightscreen.steps.loans.access import offered_data
+from nightscreen.steps.loans.access import offered_data, outcome_data
 from nightscreen.steps.privacy.contests import told_and_contested
 from nightscreen.steps.privacy.explaining import (
     last_answered,
@@ -127,6 +127,7 @@ def gather(
         ],
         **consented_data(journal, people[0].customer_id),
         "loan_offers": offered_data(journal, people[0].customer_id),
+        "loan_outcomes": outcome_data(journal, people[0].customer_id),
         "changes": [
             {**_of_run(run, retention.decisions_days), "changes": told_changes(changes)}
             for person, run in runs

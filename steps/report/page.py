@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from nightscreen.steps.report import decided_sections, money, risk
 from nightscreen.steps.report.format import plain
+from nightscreen.steps.report.outcomes_section import outcomes
 from nightscreen.steps.report.policies import policies
 from nightscreen.steps.report.summary_section import (
     attention,
@@ -40,6 +41,7 @@ def report_page(report: Mapping[str, Any]) -> str:
         risk.decisions(report),
         risk.coverage(report),
         policies(report),
+        outcomes(report),
         money.money(report),
         money.balance(report),
         risk.answers(report),

@@ -265,6 +265,7 @@ def make_report(
         "overrides": [],
         "customer_notices": None,
         "contests": {},
+        "outcomes": None,
         "findings": dict(facts.findings),
         "notices": list(facts.notices),
         "files": dict(files),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.schemas.policy import Policy
+    from nightscreen.steps.results.outcomes import PaidAfterwards
     from nightscreen.steps.results.replay import PastRun
 
 RECORDED = "recorded"
@@ -151,6 +152,8 @@ class Backtest:
         between: from the first policy to the second; None where there is one.
         labels: the policies that the runs' decisions were recorded under.
         listed: rows in the file of those who move.
+        paid: how the runs' customers paid the loans they got afterwards; None where nothing is
+            known of any loan.
     """
 
     policies: tuple[Policy, ...]
@@ -159,6 +162,7 @@ class Backtest:
     between: Moves | None = None
     labels: set[str] = field(default_factory=set)
     listed: int = 0
+    paid: PaidAfterwards | None = None
 
     def document(self) -> dict[str, Any]:
         """Return everything as JSON has it."""
@@ -173,17 +177,29 @@ class Backtest:
                     "policy": policy.label,
                     "version": policy.version,
                     "decisions": moves.decisions(),
-                    **moves.document(),
+                    **self._moved(moves, way),
                 }
-                for policy, moves in zip(self.policies, self.moves, strict=True)
+                for way, (policy, moves) in enumerate(zip(self.policies, self.moves, strict=True))
             ],
-            "between": None if self.between is None else self.between.document(),
+            "between": None
+            if self.between is None
+            else self._moved(self.between, len(self.policies)),
             "listed": self.listed,
+            "bad": None if self.paid is None else self.paid.bad.model_dump(),
         }
+
+    def _moved(self, moves: Moves, way: int) -> dict[str, Any]:
+        """Return the moves of one way of deciding, and how those who move paid."""
+        found = moves.document()
+        paid = None if self.paid is None else self.paid.document(way, found["matrix"])
+        return {**found, "outcomes": paid}
 
 
 def backtest(
-    runs: Sequence[PastRun], policies: Sequence[Policy], output: Path | None = None
+    runs: Sequence[PastRun],
+    policies: Sequence[Policy],
+    output: Path | None = None,
+    paid: PaidAfterwards | None = None,
 ) -> Backtest:
     """Replay one or two policies over past runs.
 
@@ -192,11 +208,12 @@ def backtest(
         policies: one policy, or two that are compared with each other as well.
         output: folder for `backtest.parquet` and `backtest.csv`: every row that is decided
             differently by any of them, named by customer id alone.
+        paid: what became of loans; None where nothing is known of any.
 
     Raises:
         UsageError: rows, a policy or the folder cannot be used.
     """
-    found = Backtest(tuple(policies), moves=[Moves() for _ in policies])
+    found = Backtest(tuple(policies), moves=[Moves() for _ in policies], paid=paid)
     found.between = Moves() if len(policies) > 1 else None
     with _files(output, len(policies)) as write:
         for run in runs:
@@ -213,6 +230,12 @@ def _take(found: Backtest, run: PastRun, rows: pa.Table, write: Callable[[pa.Tab
         moves.take(rows, decided, exposure)
     if found.between is not None:
         found.between.take(new[0], new[1], exposure)
+    if found.paid is not None and run.decided_at is not None:
+        was = [rows["decision"]] * len(new)
+        pairs = list(zip(was, [each["decision"] for each in new], strict=True))
+        if found.between is not None:
+            pairs.append((new[0]["decision"], new[1]["decision"]))
+        found.paid.take(rows["customer_id"].to_pylist(), run.decided_at, pairs)
     found.labels.update(label for label in pc.unique(rows["policy"]).to_pylist() if label)
     moved = _moved(run.run_id, rows, new, exposure)
     found.listed += moved.num_rows

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,10 +17,11 @@ from nightscreen.schemas.checks import Check, Purpose
 from nightscreen.schemas.errors import InputError
 from nightscreen.steps.results.customer_rows import customer_batches
 from nightscreen.steps.results.decide import columns_of, decide
+from nightscreen.storage.clock import to_micros
 from nightscreen.storage.outputs import REPORT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from nightscreen.schemas.policy import Policy
@@ -38,11 +40,13 @@ class PastRun:
         run_id: the run, as its folder is named.
         parts: its Parquet files, in order.
         purpose: what the run was for; None where nothing says it.
+        decided_at: when it had decided, microseconds; None where nothing says it.
     """
 
     run_id: str
     parts: tuple[Path, ...]
     purpose: str | None
+    decided_at: int | None = None
 
 
 def past_run(folder: Path) -> PastRun:
@@ -61,7 +65,8 @@ def past_run(folder: Path) -> PastRun:
         )
     home = parts[0].parent.parent if parts[0].parent.name == "enriched" else parts[0].parent
     name = home.name if parts[0].parent.name == "enriched" else parts[0].stem
-    return PastRun(name, parts, _purpose(parts[0], home / REPORT))
+    report = _report(home / REPORT)
+    return PastRun(name, parts, _purpose(parts[0], report), _decided_at(report))
 
 
 def _parts_of(folder: Path) -> Sequence[Path]:
@@ -71,15 +76,28 @@ def _parts_of(folder: Path) -> Sequence[Path]:
     return sorted((inner if inner.is_dir() else folder).glob("part-*.parquet"))
 
 
-def _purpose(part: Path, report: Path) -> str | None:
+def _report(path: Path) -> dict[str, Any]:
+    """Return the report of a run; empty where there is none."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _decided_at(report: Mapping[str, Any]) -> int | None:
+    try:
+        return to_micros(datetime.fromisoformat(report["finished_at"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _purpose(part: Path, report: Mapping[str, Any]) -> str | None:
     """Return the purpose that the Parquet itself says, or else the report beside it."""
     said = (_open(part).schema_arrow.metadata or {}).get(PURPOSE_KEY)
     if said is not None:
         return str(said.decode())
-    try:
-        found = json.loads(report.read_text("utf-8")).get("purpose")
-    except (OSError, ValueError, AttributeError):
-        return None
+    found = report.get("purpose")
     return found if found in {each.value for each in Purpose} else None
 
 

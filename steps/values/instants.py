@@ -10,7 +10,7 @@ import re
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from enum import Enum
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,9 @@ from nightscreen.steps.values.columns import (
     where,
 )
 from nightscreen.steps.values.validators import Finding, Notes, Validated, judge_cells
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
 _LAGOS_US = 3_600_000_000
@@ -150,32 +153,48 @@ def judge_date(text: str, *, order: str | None) -> Validated[date]:
     return Validated(_instant(moment, Edge.START).astimezone(LAGOS).date())
 
 
-def judge_instant(text: str, *, order: str | None, edge: Edge) -> Validated[datetime]:
-    """Judge a consent time that is present; a bare date stands for the start or end of its day.
+def judge_instant(
+    text: str,
+    *,
+    order: str | None,
+    edge: Edge,
+    finding: Callable[[InstantProblem], Finding] | None = None,
+) -> Validated[datetime]:
+    """Judge a time that is present; a bare date stands for the start or end of its day.
 
-    Where it cannot be read the consent does not count: the finding bears `Flaw.CONSENT`.
+    Where a consent time cannot be read the consent does not count: the finding bears
+    `Flaw.CONSENT`. Other times have a `finding` of their own.
     """
+    said = finding or _instant_finding
     moment = read_moment(text, order)
     if isinstance(moment, InstantProblem):
-        return Validated(None, (_instant_finding(moment),))
+        return Validated(None, (said(moment),))
     if moment.day.year not in _INSTANT_YEARS:
-        return Validated(None, (_instant_finding(InstantProblem.IMPLAUSIBLE),))
+        return Validated(None, (said(InstantProblem.IMPLAUSIBLE),))
     return Validated(_instant(moment, edge).astimezone(UTC))
 
 
-def judge_dates(text: Column, order: str | None, notes: Notes) -> Column:
-    """Return the date of birth column as dates after judging."""
+def judge_dates(
+    text: Column, order: str | None, notes: Notes, column: str = "date_of_birth"
+) -> Column:
+    """Return a column of days as dates after judging."""
     plain = matching(text, f"^{_YEAR}-{_DAY}$")
     dates = where(plain, text).cast(pa.date32())
     rows = np.flatnonzero(~plain & present(text))
     judge = partial(judge_date, order=order)
-    return put(dates, rows, judge_cells(text, rows, judge, "date_of_birth", notes))
+    return put(dates, rows, judge_cells(text, rows, judge, column, notes))
 
 
 def judge_instants(
-    text: Column, column: str, edge: Edge, order: str | None, notes: Notes
+    text: Column,
+    column: str,
+    edge: Edge,
+    order: str | None,
+    notes: Notes,
+    *,
+    finding: Callable[[InstantProblem], Finding] | None = None,
 ) -> Column:
-    """Return a consent time column as UTC instants after judging."""
+    """Return a column of times, consent times unless told otherwise, as UTC instants."""
     lengths = text_length(text)
     day = matching(text, f"^{_RECENT}-{_DAY}$", lengths == len("2026-01-31"))
     timed = lengths >= len("2026-01-31T06:00:00")
@@ -189,7 +208,7 @@ def judge_instants(
     plain = day | naive | zoned
     instants = pa.array(micros, mask=~plain).cast(INSTANT)
     rows = np.flatnonzero(~plain & present(text))
-    judge = partial(judge_instant, order=order, edge=edge)
+    judge = partial(judge_instant, order=order, edge=edge, finding=finding)
     return put(instants, rows, judge_cells(text, rows, judge, column, notes))
 
 

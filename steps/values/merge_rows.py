@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nightscreen.schemas.outcomes import LoanStanding
 from nightscreen.schemas.rows import (
     CUSTOMER,
     EXTRA_PREFIX,
@@ -98,6 +99,13 @@ def loan_statuses() -> dict[str, bool]:
     """Return folded status words, and whether such a loan is open."""
     with STATUSES_FILE.open(encoding="utf-8", newline="") as file:
         return {fold(row["word"]): row["open"] == "yes" for row in csv.DictReader(file)}
+
+
+@lru_cache(maxsize=1)
+def loan_standings() -> dict[str, LoanStanding]:
+    """Return folded status words, and how such a loan stands."""
+    with STATUSES_FILE.open(encoding="utf-8", newline="") as file:
+        return {fold(row["word"]): LoanStanding(row["outcome"]) for row in csv.DictReader(file)}
 
 
 class _Groups:

@@ -165,6 +165,17 @@ class Customers:
             row = connection.execute(query).first()
         return None if row is None else Commit(*row)
 
+    def commits(self, batch: str) -> list[tuple[str, Commit]]:
+        """Return the runs that wrote a batch name's states, in the order they ended."""
+        kept = customer_commits.c
+        query = (
+            select(kept.run_id, kept.batch, kept.first_at, kept.last_at)
+            .where(kept.batch == batch)
+            .order_by(kept.last_at)
+        )
+        with reading(self._engine) as connection:
+            return [(row[0], Commit(*row[1:])) for row in connection.execute(query)]
+
     def latest_run(self, batch: str) -> str | None:
         """Return the run of a batch name that was begun to be written last."""
         query = (

@@ -311,7 +311,7 @@ def _of_person(person: ErasedPseudonyms) -> _Which:
                 (table, table.c.customer.in_(person.customers))
                 for table in (customer_states, customer_history, reviews)
             ),
-            records_of_person(person.customers),
+            records_of_person(person.customers, person.anywhere),
             (bvn_requests, _asked_for_bvn(person)),
             *loans_of_person(person),
             *grants_of_person(person.anywhere),

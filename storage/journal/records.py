@@ -1,7 +1,7 @@
-"""Records about customers, one sealed table for all kinds: contests, notices told, actions.
+"""Records about customers, one sealed table for all kinds: contests, notices told, outcomes.
 
 Erasure, purge, rotation, verification and backup know the table, and so every kind. What a kind
-holds is a model of `schemas/contests.py`; what follows from it is in `steps/`.
+holds is a model of `schemas/contests.py` or `schemas/outcomes.py`; what follows is in `steps/`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from sqlalchemy import (
     Text,
     case,
     insert,
+    or_,
     select,
     update,
 )
 
-from nightscreen.schemas.contests import RECORDS, ContestState, JournalRecord
+from nightscreen.schemas.contests import RECORDS, ContestState, JournalRecord, RecordKind
+from nightscreen.schemas.outcomes import OUTCOMES_BATCH
 from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.tables import metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Engine
 
@@ -104,6 +106,40 @@ class Records(Generic[R]):
             connection.execute(update(records).where(mine).values(values))
         return True
 
+    def merge(self, found: Sequence[R], grown: Callable[[R, R], R], at: int) -> tuple[int, int]:
+        """Write records down, those whose key is there as they grow from their earlier selves.
+
+        Args:
+            found: the records; of one key the later ones grow from the earlier.
+            grown: makes a record of the one that is there and the new one.
+            at: when that is, microseconds.
+
+        Returns:
+            How many are new, and how many have changed.
+        """
+        new = changed = 0
+        for start in range(0, len(found), _BLOCK):
+            block = found[start : start + _BLOCK]
+            with writing(self._engine) as connection:
+                keys = {record.key for record in block}
+                query = select(records).where(self._mine, records.c.key.in_(keys))
+                there = {row.key: self._read(row) for row in connection.execute(query)}
+                after = dict(there)
+                for record in block:
+                    known = after.get(record.key)
+                    after[record.key] = record if known is None else grown(known, record)
+                fresh = [each for key, each in after.items() if key not in there]
+                other = [each for key, each in after.items() if there.get(key, each) != each]
+                if fresh:
+                    connection.execute(insert(records), [self._row(each, at) for each in fresh])
+                for each in other:
+                    values = self._row(each, at)
+                    del values["created_at"]
+                    mine = (records.c.key == each.key) & self._mine
+                    connection.execute(update(records).where(mine).values(values))
+            new, changed = new + len(fresh), changed + len(other)
+        return new, changed
+
     def find(self, key: str) -> R | None:
         """Return the record of a key, or None."""
         return next(iter(self._select(records.c.key == key)), None)
@@ -155,9 +191,21 @@ def record_context(kind: str, key: str) -> bytes:
     return f"record\x1f{kind}\x1f{key}".encode()
 
 
-def records_of_person(customers: Collection[bytes]) -> tuple[Table, ColumnElement[bool]]:
-    """Return which rows are a person's."""
-    return records, records.c.customer.in_(customers)
+def records_of_person(
+    customers: Collection[bytes], anywhere: Mapping[bytes, Collection[str]]
+) -> tuple[Table, ColumnElement[bool]]:
+    """Return which rows are a person's.
+
+    Args:
+        customers: pseudonyms of the customer in each batch name.
+        anywhere: of the customer whatever the batch name, each with the batch names that are meant.
+    """
+    outcome = records.c.kind == RecordKind.OUTCOME.value
+    theirs = [
+        outcome & (records.c.customer == customer) & records.c.batch.in_([*batches, OUTCOMES_BATCH])
+        for customer, batches in anywhere.items()
+    ]
+    return records, or_(records.c.customer.in_(customers), *theirs)
 
 
 def records_before(cutoffs: Cutoffs) -> tuple[Table, ColumnElement[bool]]:
@@ -165,7 +213,8 @@ def records_before(cutoffs: Cutoffs) -> tuple[Table, ColumnElement[bool]]:
 
     An open contest stays.
     """
-    waiting = records.c.state == ContestState.OPEN.value
+    contest = records.c.kind == RecordKind.CONTEST.value
+    waiting = contest & (records.c.state == ContestState.OPEN.value)
     grounds = {model.kind.value: getattr(cutoffs, model.ground.value) for model in RECORDS}
     before = case(grounds, value=records.c.kind, else_=cutoffs.decisions)
     return records, (records.c.updated_at < before) & ~waiting

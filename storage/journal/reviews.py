@@ -68,6 +68,16 @@ class Reviews:
         with reading(self._engine) as connection:
             return [self._read(row) for row in connection.execute(query)]
 
+    def of_batch(self, batch: str) -> list[Review]:
+        """Return every review of a batch name's customers, oldest first."""
+        query = (
+            select(reviews)
+            .where(reviews.c.batch == batch)
+            .order_by(reviews.c.reviewed_at, reviews.c.review_id)
+        )
+        with reading(self._engine) as connection:
+            return [self._read(row) for row in connection.execute(query)]
+
     def add(self, batch: str, found: Sequence[Review]) -> None:
         """Write reviews down, all of them or, on any trouble, none."""
         now = self._clock()

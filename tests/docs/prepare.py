@@ -11,10 +11,12 @@ import json
 import secrets
 import shutil
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.request import urlopen
 
 from nightscreen.sandbox.batch import make_batch
+from nightscreen.storage.clock import LAGOS
 from tests.docs.blocks import blocks
 from tests.docs.pages import ROOT
 
@@ -33,6 +35,7 @@ def lay_out(folder: Path) -> None:
     for copy in ("borrowers.csv", "quarantine.csv", "data/samples/customers.csv"):
         shutil.copy(customers, folder / copy)
     _branch(customers, folder / "branch.csv")
+    _loan_book(folder / "loan-book.csv")
     for name in ("mine.toml", "old.toml", "new.toml"):
         shutil.copy(ROOT / "data" / "policy.toml", folder / name)
     mapping = next(each for each in blocks() if "[columns]" in each.text)
@@ -48,6 +51,17 @@ def _ask_for_loans(customers: Path) -> None:
     head, *rows = customers.read_text(encoding="utf-8").splitlines()
     lines = [f"{head},requested_amount", *(f"{row},100000" for row in rows), ""]
     customers.write_text("\n".join(lines), encoding="utf-8")
+
+
+def _loan_book(path: Path) -> None:
+    """Write a loan book of today: one loan for each of some customers."""
+    today = datetime.now(LAGOS).date()
+    rows = [
+        f"LN-{number},CUST-{number:07d},{today},50000,{today + timedelta(days=30)},0,Active,{today}"
+        for number in range(1, ROWS)
+    ]
+    head = "Loan ID,Customer ID,Disbursement Date,Loan Amount,Maturity Date,DPD,Loan Status,As At"
+    path.write_text("\n".join([head, *rows, ""]), encoding="utf-8")
 
 
 def _branch(customers: Path, path: Path) -> None:

@@ -1,0 +1,170 @@
+"""Importing a lender's loan book: days of loans become outcomes, tied to the decisions that stood.
+
+An import is a run of its own, so that its quarantine is found by erasure and purge; it asks nothing
+and spends nothing. The same file again changes nothing. What a row must have is `loan_days`; what
+outcomes say is `results/outcomes`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.outcomes import (
+    OUTCOMES_BATCH,
+    OUTCOMES_FLOW,
+    LoanOutcome,
+    OutcomeSource,
+)
+from nightscreen.schemas.parameters import new_run_id
+from nightscreen.schemas.rows import LOAN_DAYS
+from nightscreen.steps.control import COMPLETED
+from nightscreen.steps.loans.loan_days import LoanDayIntake
+from nightscreen.steps.results.outcomes import customers_of, loan_key
+from nightscreen.steps.results.stood_decision import StoodDecisions
+from nightscreen.steps.screening_run import PROBLEMS
+from nightscreen.storage.clock import LAGOS, instant_text, to_instant
+from nightscreen.storage.journal.records import Records
+from nightscreen.storage.mapping import read_mapping
+from nightscreen.storage.outputs import QUARANTINE, REPORT, RunFolder
+from nightscreen.storage.quarantine import ProblemsWriter, QuarantineWriter
+from nightscreen.storage.tables import file_digest, open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from nightscreen.steps.loans.loan_days import GivenLoan
+    from nightscreen.storage.journal import Journal
+
+BLOCK = 20_000
+"""Rows whose decisions are looked up and whose outcomes are written down at once."""
+
+
+def import_outcomes(
+    journal: Journal, path: Path, *, mapping: Path | None = None, output: Path
+) -> dict[str, Any]:
+    """Take a loan book in; return the report, which is kept with the run.
+
+    Args:
+        journal: the journal.
+        path: the file.
+        mapping: what the user says about its headings.
+        output: where the run's folder is made, with quarantine and problems.
+
+    Raises:
+        UsageError: the file, the mapping or the folder cannot be used; nothing was taken in.
+        JournalError: the journal cannot be used.
+    """
+    said = None if mapping is None else read_mapping(mapping, LOAN_DAYS)
+    source = open_source(path, mapping=said, kind=LOAN_DAYS)
+    now = journal.clock()
+    run_id = new_run_id(to_instant(now).astimezone(LAGOS), secrets.token_hex(3))
+    folder = RunFolder.make(output, run_id)
+    parameters = {"mapping": "" if mapping is None else str(mapping.absolute())}
+    journal.runs.begin(
+        run_id,
+        flow=OUTCOMES_FLOW,
+        batch=OUTCOMES_BATCH,
+        purpose=OUTCOMES_FLOW,
+        input_digest=file_digest(path),
+        folder=str(folder.path.absolute()),
+        cap_micro=None,
+        parameters=parameters,
+    )
+    intake = LoanDayIntake(source.header, to_instant(now).astimezone(LAGOS).date())
+    taken = _Taken(journal, now)
+    rows: Counter[str] = Counter(read=0, screened=0, quarantined=0)
+    quarantine = QuarantineWriter(folder.path / QUARANTINE, source.header.columns)
+    problems = ProblemsWriter(folder.path / PROBLEMS)
+    number = 0
+    with quarantine, problems:
+        for batch in source.batches(BLOCK):
+            found = intake.take(batch)
+            quarantine.write(found.refused)
+            problems.write(found.problems)
+            rows.update(read=found.read, screened=len(found.given), quarantined=len(found.refused))
+            number += len(found.problems)
+            taken.add(found.given)
+    folder.rows |= {QUARANTINE: rows["quarantined"], PROBLEMS: number}
+    report = {
+        "schema_version": 1,
+        "run_id": run_id,
+        "flow": OUTCOMES_FLOW,
+        "batch": OUTCOMES_BATCH,
+        "purpose": OUTCOMES_FLOW,
+        "state": COMPLETED,
+        "stop_reason": None,
+        "publishable": True,
+        "started_at": instant_text(now),
+        "finished_at": instant_text(journal.clock()),
+        "rows": dict(rows),
+        "checks": {},
+        "loans": dict(taken.counts),
+        "notices": list(source.header.findings),
+        "files": {name: folder.rows[name] for name in sorted(folder.rows)},
+    }
+    folder.write_json(REPORT, report)
+    journal.runs.finish(run_id, state=COMPLETED, stop_reason=None, report=report)
+    if not rows["screened"]:
+        raise InputError(
+            f"{path}: no row could be taken in; see {folder.path / QUARANTINE}, which says why"
+        )
+    return report
+
+
+class _Taken:
+    """Writes outcomes down, a block of rows at a time, and counts them."""
+
+    def __init__(self, journal: Journal, now: int) -> None:
+        self._journal = journal
+        self._now = now
+        self._decisions = StoodDecisions(journal)
+        self._store = Records.of(journal, LoanOutcome)
+        self.counts: Counter[str] = Counter(new=0, changed=0, decided=0, never_decided=0)
+
+    def add(self, given: Sequence[GivenLoan]) -> None:
+        """Write down what some rows say; of one loan a later day replaces an earlier one."""
+        if not given:
+            return
+        found = [
+            self._outcome(each, customer)
+            for each, customer in zip(
+                given,
+                customers_of(self._journal, [each.customer_id for each in given]),
+                strict=True,
+            )
+        ]
+        stood = self._decisions.find([(each.customer_id, each.disbursed_at) for each in found])
+        tied = [
+            each
+            if decision is None
+            else each.model_copy(
+                update={"stood": decision, "batch": decision.batch, "run_id": decision.run_id}
+            )
+            for each, decision in zip(found, stood, strict=True)
+        ]
+        new, changed = self._store.merge(tied, LoanOutcome.joined, self._now)
+        loans = {each.key: each.stood is not None for each in tied}
+        self.counts.update(
+            new=new,
+            changed=changed,
+            decided=sum(loans.values()),
+            never_decided=len(loans) - sum(loans.values()),
+        )
+
+    def _outcome(self, given: GivenLoan, customer: bytes) -> LoanOutcome:
+        return LoanOutcome(
+            key=loan_key(self._journal, given.loan_id),
+            customer=customer,
+            batch=OUTCOMES_BATCH,
+            at=self._now,
+            customer_id=given.customer_id,
+            loan_id=given.loan_id,
+            source=OutcomeSource.FILE,
+            disbursed_at=given.disbursed_at,
+            last=given.day,
+            ever_restructured=given.day.restructured,
+        )

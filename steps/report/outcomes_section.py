@@ -1,0 +1,94 @@
+"""The section on outcomes: how loans were paid that decisions of this batch stood behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.steps.report.components import Section, Table
+from nightscreen.steps.report.format import count, naira, plain, sentence, some
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_HEADS = ("Loans", "Good", "Bad", "Too young", "Bad rate", "Lost")
+_MOST_ROWS = 20
+_LAST_MONTHS = 12
+
+
+def outcomes(report: Mapping[str, Any]) -> Section | None:
+    """Return the section; None where nothing is known of any loan, or by an earlier report."""
+    found = report.get("outcomes")
+    if not found:
+        return None
+    tables = [
+        _table("By the decision that stood", "Decision", "decision", found["decisions"]),
+        _table("By policy", "Policy", "policy", found["policies"]),
+        _table("By month of disbursal", "Month", "vintage", found["vintages"][-_LAST_MONTHS:]),
+        *([_rules(found["reasons"])] if found["reasons"] else []),
+        *([_tried(found["shadow"])] if found["shadow"] else []),
+    ]
+    return Section("outcomes", "How the loans were paid", _intro(found), (), tables, ())
+
+
+def _intro(found: Mapping[str, Any]) -> list[str]:
+    bad, total = found["bad"], found["total"]
+    return [
+        (
+            f"Of {some(total['loans'], 'loan')} that decisions of this batch stood behind, "
+            f"{count(total['bad'])} are bad, {count(total['good'])} good, and "
+            f"{count(total['young'])} too young to say."
+        ),
+        (
+            f"Bad is {bad['days_past_due']} days past due within {bad['within_days']} of the due "
+            "date, and what else the settings BAD_LOAN say. Rates are followed by the interval "
+            "that holds 95 times of 100: where two overlap, the loans do not tell the groups apart."
+        ),
+        "Those who were never lent to are in no rate.",
+    ]
+
+
+def _cells(each: Mapping[str, Any]) -> list[str]:
+    unknown = f" and {count(each['lost_unknown'])} unknown" if each["lost_unknown"] else ""
+    counts = [count(each[name]) for name in ("loans", "good", "bad", "young")]
+    return [*counts, rate(each), naira(each["lost"]) + unknown]
+
+
+def rate(each: Mapping[str, Any]) -> str:
+    """Return a bad rate with its interval, in hundredths."""
+    found = each["bad_rate"]
+    if found is None:
+        return "not known yet"
+    value, low, high = (f"{100 * found[name]:.1f}" for name in ("value", "low", "high"))
+    return f"{value} % ({low} to {high})"
+
+
+def _table(caption: str, head: str, key: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    named = [[plain(each[key]), *_cells(each)] for each in rows[:_MOST_ROWS]]
+    return Table(caption, (head, *_HEADS), named)
+
+
+def _rules(reasons: Sequence[Mapping[str, Any]]) -> Table:
+    rows = [
+        [
+            sentence(each["reason"].casefold()),
+            _share(each["caught"]),
+            _share(each["cost"]),
+            *_cells(each),
+        ]
+        for each in reasons[:_MOST_ROWS]
+    ]
+    heads = ("Reason", "Of all bad loans", "Of all good loans", *_HEADS)
+    return Table("What each rule catches, and what it costs in good customers", heads, rows)
+
+
+def _tried(moves: Sequence[Mapping[str, Any]]) -> Table:
+    rows = [
+        [each["shadow_policy"], f"{plain(each['from'])} to {plain(each['to'])}", *_cells(each)]
+        for each in moves[:_MOST_ROWS]
+    ]
+    heads = ("Policy tried", "Decision, and what it said", *_HEADS)
+    return Table("By what the policy that was tried said", heads, rows, words=frozenset({1}))
+
+
+def _share(part: float | None) -> str:
+    return "not known yet" if part is None else f"{100 * part:.1f} %"

@@ -1,0 +1,403 @@
+"""Outcomes: a lender's loan book becomes evidence of whether decisions were right."""
+
+from __future__ import annotations
+
+import csv
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nightscreen.schemas.decisions import Review
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.offers import HeldOffer, LinkState, LoanNews, LoanSnapshot, Offer
+from nightscreen.schemas.outcomes import BadLoan, LoanOutcome
+from nightscreen.schemas.settings import Retention
+from nightscreen.steps.loans.outcome_import import import_outcomes
+from nightscreen.steps.policy.check import check_policy
+from nightscreen.steps.privacy.erasure import Whom, erase, look
+from nightscreen.steps.privacy.lookup_subject import lookup_subject
+from nightscreen.steps.privacy.subject_access import gather
+from nightscreen.steps.results.backtest import backtest
+from nightscreen.steps.results.outcomes import PaidAfterwards, known_outcomes, wilson
+from nightscreen.steps.results.replay import past_run
+from nightscreen.steps.results.tracked_state import evidence_digest
+from nightscreen.storage.journal.loan_offers import LoanOffers
+from nightscreen.storage.journal.records import Records
+from nightscreen.storage.journal.verify import verify_journal
+from tests.steps.enriched_in_a_test import enriched_row
+from tests.steps.loan_book_in_a_test import HEADINGS, POLICY, Book, loan, year
+from tests.steps.nights_in_a_test import BATCH, DAY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nightscreen.schemas.policy import Policy
+
+BETTER = """
+name = "looks-at-arrears"
+version = "1"
+
+[[rules]]
+code = "PAST_DUE"
+effect = "decline"
+when = "ecosystem_past_due_loans > 0"
+team = "Loans elsewhere are past due."
+customer = "You owe elsewhere."
+
+[[rules]]
+code = "FINE"
+effect = "approve"
+when = "karma_status = 'clear'"
+team = "Nothing speaks against it."
+customer = "Approved."
+"""
+
+
+def policy(text: str) -> Policy:
+    """Return a policy."""
+    found = check_policy(text)
+    assert found.policy is not None, found.mistakes
+    return found.policy
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Book:
+    """A lender with a journal and no nights yet."""
+    return Book(tmp_path)
+
+
+def after(book: Book, *decisions: str) -> Book:
+    """Let a night decide about customers A, B, C and so on."""
+    rows = [
+        enriched_row(chr(65 + place), decision=decision, reasons=["OLD"])
+        for place, decision in enumerate(decisions)
+    ]
+    book.night("20260301-220000-a1b2c3", rows)
+    return book
+
+
+def only(book: Book) -> LoanOutcome:
+    """Return the only loan that is known."""
+    (found,) = known_outcomes(book.nights.journal)
+    return found
+
+
+def judged(book: Book, bad: BadLoan | None = None) -> str | None:
+    """Return what the only loan counts as."""
+    return only(book).judge(bad or BadLoan())
+
+
+def test_a_loan_is_tied_to_the_decision_that_stood_when_the_money_went_out(book: Book) -> None:
+    """Not to an earlier one, nor to one that came later; policy and reasons go with it."""
+    rows = {"decision": "approve", "reasons": ["OLD"]}
+    book.night("20260301-220000-aaaaaa", [enriched_row("A", decision="review", reasons=["FIRST"])])
+    book.night("20260302-220000-bbbbbb", [enriched_row("A", **rows)], policy="second@2")
+    paid_out = book.today
+    book.nights.now += 2 * DAY
+    book.night("20260305-220000-cccccc", [enriched_row("A", decision="decline")], policy="third@3")
+    report = book.take([loan("A", paid_out), loan("B", paid_out)])
+    assert report["loans"]["decided"] == report["loans"]["never_decided"] == 1
+    found = {each.customer_id: each.stood for each in known_outcomes(book.nights.journal)}
+    assert found["B"] is None
+    stood = found["A"]
+    assert stood is not None
+    assert (stood.decision, stood.reasons, stood.policy) == ("approve", ("OLD",), "second@2")
+    assert (stood.run_id, stood.batch) == ("20260302-220000-bbbbbb", BATCH)
+
+
+def test_a_review_that_stood_is_the_decision(book: Book) -> None:
+    """While it stands, and on the evidence it was given on; a later one does not count."""
+    after(book, "decline")
+    subject = book.nights.pseudonym("A")
+    state = book.nights.customers.known([subject])[subject].state
+    given = Review(
+        customer=subject,
+        run_id="20260301-220000-a1b2c3",
+        listed="decline",
+        decision="approve",
+        reviewer="Ada",
+        note="Paid in May",
+        reviewed_at=book.nights.now,
+        until=book.nights.now + 30 * DAY,
+        evidence=evidence_digest(state),
+    )
+    before = book.today - timedelta(days=1)
+    book.nights.reviews.add(BATCH, [given])
+    book.take([loan("A", book.today), loan("A", before, loan_id="LN-earlier")])
+    stood = [each.stood for each in known_outcomes(book.nights.journal)]
+    assert [each and (each.decision, each.decided_by) for each in stood] in (
+        [("approve", "review"), ("decline", "policy")],
+        [("approve", "review"), None],
+    )
+
+
+def test_headings_of_loan_systems_and_bad_rows_are_taken_as_in_any_file(book: Book) -> None:
+    """What cannot be tied is refused with line and reason; the rest is taken in, words and all."""
+    after(book, "approve", "approve")
+    day = book.today
+    rows = [
+        loan("A", day, status="Running", principal="₦100,000"),
+        loan("22212345678", day, loan_id="L2"),
+        loan("B", day, loan_id=""),
+        loan("B", day, loan_id="L4", disbursed_at=""),
+        loan("B", day, loan_id="L5", as_of=day - timedelta(days=3)),
+        loan("A", day),
+        loan("B", day, loan_id="L7", status="Gone fishing"),
+        loan("B", day, loan_id="L8", status="Reversed", disbursed_at=""),
+    ]
+    report = book.take(rows)
+    assert report["rows"] == {"read": 8, "screened": 3, "quarantined": 5}
+    folder = book.folder / "out" / report["run_id"]
+    with (folder / "quarantine.csv").open(encoding="utf-8", newline="") as file:
+        refused = {(row["line"], row["code"]) for row in csv.DictReader(file)}
+    assert refused == {
+        ("3", "customer_id_is_bvn"),
+        ("4", "loan_id_missing"),
+        ("5", "disbursed_at_missing"),
+        ("6", "as_of_before_disbursal"),
+        ("7", "loan_day_repeated"),
+    }
+    assert "loan_status_unknown" in (folder / "problems.csv").read_text(encoding="utf-8")
+    found = book.report()
+    assert found["not_lent"] == 1
+    assert found["total"]["lent"] == "200000.00"
+
+
+def test_a_file_without_the_day_it_tells_of_is_refused_by_name(book: Book) -> None:
+    """The message says how to name the column, or one day for all rows; a mapping does so."""
+    after(book, "approve")
+    own = {name: heading for name, heading in HEADINGS.items() if name != "as_of"}
+    own["loan_id"] = "Dossier"
+    path = book.write([loan("A", book.today)], own)
+    journal, out = book.nights.journal, book.folder / "out"
+    with pytest.raises(InputError, match=r"no loan_id column.*\[columns\] loan_id"):
+        import_outcomes(journal, path, output=out)
+    mapping = book.folder / "acme.toml"
+    mapping.write_text('[columns]\nloan_id = "Dossier"\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"no as_of column.*\[defaults\] as_of"):
+        import_outcomes(journal, path, mapping=mapping, output=out)
+    mapping.write_text(
+        f'[columns]\nloan_id = "Dossier"\n[defaults]\nas_of = "{book.today}"\n', encoding="utf-8"
+    )
+    report = import_outcomes(journal, path, mapping=mapping, output=out)
+    assert report["rows"]["screened"] == 1
+
+
+DAYS: list[tuple[str, list[dict[str, Any]], str | None]] = [
+    ("paid at maturity", [{"status": "Settled", "outstanding": 0, "on": 30}], "good"),
+    ("open before maturity", [{"on": 20}], "young"),
+    ("open after maturity, still in time", [{"on": 60, "days_past_due": 29}], "young"),
+    ("thirty days past due", [{"on": 60, "days_past_due": 30}], "bad"),
+    (
+        "thirty days past due, then paid",
+        [
+            {"on": 61, "days_past_due": 31},
+            {"status": "Paid", "outstanding": 0, "on": 80},
+        ],
+        "bad",
+    ),
+    (
+        "late days told after the settled one",
+        [
+            {"status": "Paid", "outstanding": 0, "on": 80},
+            {"on": 61, "days_past_due": 31},
+        ],
+        "bad",
+    ),
+    ("late only when the window is over", [{"on": 95, "days_past_due": 4}], "good"),
+    ("written off", [{"status": "Written Off", "on": 20}], "bad"),
+    ("first instalment missed", [{"on": 25, "days_past_due": 10, "paid": 0}], "bad"),
+    ("instalment late, others paid", [{"on": 25, "days_past_due": 10, "paid": 5000}], "young"),
+    ("reversed", [{"on": 3}, {"status": "Reversed", "on": 4}], None),
+    ("declined", [{"status": "Declined", "on": 0}], None),
+    ("no days told, past maturity", [{"on": 65, "days_past_due": ""}], "bad"),
+    ("same day corrected", [{"on": 60, "days_past_due": 90}, {"on": 60}], "young"),
+]
+
+
+@pytest.mark.parametrize(("what", "days", "counts_as"), DAYS, ids=[each[0] for each in DAYS])
+def test_what_a_loan_counts_as(
+    book: Book, what: str, days: list[dict[str, Any]], counts_as: str | None
+) -> None:
+    """By the day it was past due, whichever day is told first; a later day replaces."""
+    del what
+    start = book.today
+    book.nights.now += 200 * DAY
+    for cells in days:
+        told = dict(cells)
+        on = start + timedelta(days=told.pop("on"))
+        book.take([loan("A", start, as_of=on, **told)])
+    assert judged(book) == counts_as
+
+
+def test_bad_is_a_setting(book: Book) -> None:
+    """The same days count otherwise under other settings, without another import."""
+    start = book.today
+    book.nights.now += 200 * DAY
+    book.take([loan("A", start, as_of=start + timedelta(days=50), days_past_due=20)])
+    assert judged(book) == "young"
+    assert judged(book, BadLoan(days_past_due=15)) == "bad"
+    rescheduled = loan(
+        "A", start, as_of=start + timedelta(days=51), status="Rescheduled", days_past_due=0
+    )
+    book.take([rescheduled])
+    assert judged(book, BadLoan(restructured=True)) == "bad"
+
+
+def test_the_same_book_again_changes_nothing(book: Book) -> None:
+    """An import that was killed half way is done by importing again."""
+    after(book, "approve", "approve")
+    rows = [loan("A", book.today), loan("B", book.today)]
+    first, again = book.take(rows), book.take(rows)
+    assert (first["loans"]["new"], first["loans"]["changed"]) == (2, 0)
+    assert (again["loans"]["new"], again["loans"]["changed"]) == (0, 0)
+
+
+def test_loans_followed_here_count_without_a_book(book: Book) -> None:
+    """Settled is good, past due is counted from the day it was first seen, rejected is none."""
+    after(book, "approve", "approve", "approve")
+    journal = book.nights.journal
+    store = LoanOffers.of(journal)
+    lives = {
+        "A": ["PENDING", "RUNNING", "SETTLED"],
+        "B": ["RUNNING", "PAST_DUE"],
+        "C": ["REJECTED"],
+    }
+    for customer, words in lives.items():
+        offer = Offer(
+            offer_id=journal.pseudonyms.subject("loan offer", customer),
+            customer=journal.pseudonyms.customers_anywhere([customer]),
+            batch=BATCH,
+            product_id="LP1",
+            number=1,
+            run_id="offers",
+            source_run_id="20260301-220000-a1b2c3",
+            decision="approve",
+            state=LinkState.OFFERED,
+            started_at=book.nights.now,
+            held=HeldOffer(customer_id=customer, reference=f"REF-{customer}"),
+        )
+        store.claim([offer])
+        before = offer
+        for number, word in enumerate(words):
+            at = book.nights.now + number * DAY
+            now = LoanSnapshot(status=word, amount_disbursed="50000.00", paid="0.00")
+            seen = Offer(**{**_fields(before), "status": word, "followed_at": at})
+            news = LoanNews(offer.offer_id, offer.customer, "track", at, now)
+            store.follow([(before, seen, news)])
+            before = seen
+        last = Offer(**{**_fields(before), "followed_at": book.nights.now + 40 * DAY})
+        store.follow([(before, last, None)])
+    found = {each.customer_id: each for each in known_outcomes(journal)}
+    assert {who: each.judge(BadLoan()) for who, each in found.items()} == {"A": "good", "B": "bad"}
+    assert found["B"].stood is not None
+    assert found["B"].stood.decision == "approve"
+    book.take([loan("B", book.today, loan_id="REF-B", status="Settled", outstanding=0)])
+    assert book.report()["total"]["loans"] == 2
+
+
+def _fields(offer: Offer) -> dict[str, Any]:
+    return {name: getattr(offer, name) for name in Offer.__dataclass_fields__}
+
+
+def test_a_year_shows_rates_by_reason_policy_and_month_and_what_rules_cost(book: Book) -> None:
+    """Counts add up to the loans of the book, and the risky reason is caught."""
+    year(book, months=6, applicants=60)
+    found = book.report()
+    total = found["total"]
+    for part in ("decisions", "policies", "vintages", "decided_by"):
+        assert sum(each["loans"] for each in found[part]) == total["loans"]
+    assert total["loans"] == total["good"] + total["bad"] + total["young"]
+    assert [each["policy"] for each in found["policies"]] == [POLICY]
+    assert len(found["vintages"]) == 6
+    (reason,) = found["reasons"]
+    assert reason["reason"] == "PAST_DUE"
+    assert reason["caught"] > 2 * reason["cost"]
+    assert reason["bad_rate"]["low"] > total["bad_rate"]["value"]
+    assert float(total["lost"]) == 110_000 * total["bad"]
+
+
+def test_backtest_of_a_year_shows_the_better_policy_to_be_better(book: Book) -> None:
+    """Who would move paid worse than who stays; the never lent to are counted, not guessed."""
+    folders = year(book)
+    paid = PaidAfterwards.of(book.nights.journal, BadLoan())
+    runs = [past_run(folder) for folder in folders]
+    found = backtest(runs, [policy(BETTER)], paid=paid).document()["policies"][0]
+    moved = found["outcomes"]
+    assert moved["verdict"] == "better"
+    assert (
+        moved["approved_before"]["bad_rate"]["value"] > moved["approved_after"]["bad_rate"]["value"]
+    )
+    assert moved["unproven"] == moved["newly_approved"]["rows"] > 0
+    lent = [row["loans"] for row in moved["cells"] if row["from"] == "decline"]
+    assert sum(lent) == 0
+    for cell in moved["cells"]:
+        assert cell["never_lent"] == cell["rows"] - cell["loans"]
+    total = book.report()["total"]
+    assert sum(cell["bad"] for cell in moved["cells"]) == total["bad"]
+
+
+def test_too_few_loans_tell_nothing(book: Book) -> None:
+    """One bad loan among those who would move is no proof."""
+    after(book, "approve", "approve", "approve")
+    start = book.today
+    book.nights.now += 200 * DAY
+    ends = {"A": "Written Off", "B": "Settled"}
+    book.take(loan(who, start, status=word, outstanding=0) for who, word in ends.items())
+    paid = PaidAfterwards.of(book.nights.journal, BadLoan())
+    strict = policy(BETTER.replace("ecosystem_past_due_loans > 0", "customer_id = 'A'"))
+    run = past_run(book.folder / "out" / "20260301-220000-a1b2c3")
+    found = backtest([run], [strict], paid=paid).document()["policies"][0]["outcomes"]
+    assert found["verdict"] == "cannot_tell"
+    assert found["no_longer_approved"]["bad"] == 1
+
+
+def test_a_policy_tried_beside_the_one_in_force_is_judged_by_loans_too(book: Book) -> None:
+    """What the shadow said on the night that stood is found again beside how the loan was paid."""
+    rows = [enriched_row("A", decision="approve", shadow_decision="decline")]
+    shadow = {"policy": "strict@2", "why": []}
+    folder = book.night("20260301-220000-a1b2c3", rows, shadow=shadow)
+    _add_shadow(folder)
+    start = book.today
+    book.nights.now += 200 * DAY
+    book.take([loan("A", start, status="Written Off")])
+    (cell,) = book.report()["shadow"]
+    assert (cell["shadow_policy"], cell["from"], cell["to"]) == ("strict@2", "approve", "decline")
+    assert cell["bad"] == 1
+
+
+def _add_shadow(folder: Path) -> None:
+    part = folder / "enriched" / "part-00000.parquet"
+    table = pq.read_table(part)
+    pq.write_table(table.append_column("shadow_decision", pa.array(["decline"])), part)
+
+
+def test_small_numbers_have_wide_intervals() -> None:
+    """Wilson's interval: none of three is no zero; nothing known is nothing said."""
+    assert wilson(0, 0) is None
+    low, high = wilson(0, 3) or (1, 0)
+    assert low == 0
+    assert high == pytest.approx(0.5615, abs=1e-3)
+    low, high = wilson(30, 100) or (1, 0)
+    assert (low, high) == (pytest.approx(0.2189, abs=1e-3), pytest.approx(0.3958, abs=1e-3))
+
+
+def test_outcomes_are_shown_to_the_customer_and_go_with_them(book: Book) -> None:
+    """Subject access shows the loan; erasure takes it, and the quarantined row, and no other's."""
+    after(book, "approve", "approve")
+    report = book.take([loan("A", book.today), loan("B", book.today), loan("A", book.today)])
+    journal, customers = book.nights.journal, book.nights.customers
+    people = lookup_subject(journal, customers, "A")
+    shown = gather(journal, customers, book.nights.reviews, people, Retention())
+    (seen,) = shown["loan_outcomes"]
+    assert seen["loan_id"] == "LN-A"
+    whom = Whom(customer_id="A")
+    erase(journal, look(journal, customers, whom))
+    assert [each.customer_id for each in known_outcomes(journal)] == ["B"]
+    quarantine = book.folder / "out" / report["run_id"] / "quarantine.csv"
+    assert "LN-A" not in quarantine.read_text(encoding="utf-8")
+    assert verify_journal(journal) == []
+    assert Records.of(journal, LoanOutcome).all(batch=BATCH)
