@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from nightscreen.schemas.cashflow import CASHFLOW_FILE
 from nightscreen.schemas.checks import IdentityKind, Purpose
 from nightscreen.schemas.contests import Contest, ContestState
+from nightscreen.schemas.outcomes import LoanOutcome, LoanStanding
 from nightscreen.schemas.policy import Decision
 from nightscreen.steps.bvn.table import PARTS as BVN_PARTS
 from nightscreen.steps.privacy.erasure import IDENTIFYING
@@ -133,13 +134,18 @@ def _kept_by_a_person(
 def _lent_to(
     journal: Journal, runs: Sequence[RunRecord], people: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> set[str]:
-    """Return who has or had a loan, as far as is known: an offer, or a place in a portfolio.
+    """Return who has or had a loan, as far as is known: an offer, a loan book, or a portfolio.
 
     Somebody stands in a portfolio under the same id, or under another one with the same BVN.
     """
     anywhere = {_anywhere(journal, customer): customer for customer in people}
     offered = {each.customer for each in LoanOffers.of(journal).of_customers(anywhere)}
-    found = {anywhere[each] for each in offered}
+    booked = {
+        each.customer
+        for each in Records.of(journal, LoanOutcome).of_customers(anywhere)
+        if each.last.standing is not LoanStanding.NOT_LENT
+    }
+    found = {anywhere[each] for each in offered | booked}
     portfolios = {run.batch for run in runs if run.purpose == Purpose.PORTFOLIO}
     owners: dict[bytes, set[str]] = {}
     for customer, rows in people.items():

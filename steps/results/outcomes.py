@@ -410,9 +410,9 @@ def _verdict(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     kept = _sum(each for each in cells if each["from"] == each["to"] == _APPROVE)
     dropped = _sum(each for each in cells if each["from"] == _APPROVE != each["to"])
     added = _sum(each for each in cells if each["to"] == _APPROVE != each["from"])
-    said = {_pays(dropped, kept), {"better": "worse", "worse": "better"}.get(_pays(added, kept))}
-    verdict = {"worse": "better", "better": "worse"}
-    told = [verdict[each] for each in said if each in verdict]
+    turned = {"worse": "better", "better": "worse"}
+    said = {turned.get(_pays(dropped, kept)), turned.get(turned.get(_pays(added, kept), ""))}
+    told = [each for each in said if each is not None]
     return {
         "approved_before": _sum((kept, dropped)),
         "approved_after": _sum((kept, added)),
@@ -423,14 +423,14 @@ def _verdict(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _pays(moved: Mapping[str, Any], kept: Mapping[str, Any]) -> str | None:
-    """Return `better` or `worse` where some pay plainly otherwise than others; else None."""
+def _pays(moved: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
+    """Return `better` or `worse` where some pay plainly otherwise than others; else `alike`."""
     mine, theirs = moved["bad_rate"], kept["bad_rate"]
     if mine is None or theirs is None:
-        return None
+        return "alike"
     if mine["low"] > theirs["high"]:
         return "worse"
-    return "better" if mine["high"] < theirs["low"] else None
+    return "better" if mine["high"] < theirs["low"] else "alike"
 
 
 def _sum(cells: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

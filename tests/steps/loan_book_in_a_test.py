@@ -78,7 +78,12 @@ class Book:
         )
         at = instant_text(nights.now)
         nights.night(run_id, *rows)
-        found = {"run_id": run_id, "batch": BATCH, "purpose": "origination", "finished_at": at}
+        found: dict[str, Any] = {
+            "run_id": run_id,
+            "batch": BATCH,
+            "purpose": "origination",
+            "finished_at": at,
+        }
         found |= {"provenance": {"policy": policy}, **report}
         folder.write_text("report.json", json.dumps(found))
         nights.journal.runs.finish(run_id, state="completed", stop_reason=None, report=found)
