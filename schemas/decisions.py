@@ -90,6 +90,7 @@ DECISION_COLUMNS = (
     "evidence_as_of",
     "run_id",
     "policy",
+    "decided_by",
     "shadow_decision",
 )
 REVIEW_COLUMNS = ("reviewer_decision", "reviewer", "review_note", "reviewed_at")

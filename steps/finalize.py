@@ -46,7 +46,7 @@ from nightscreen.steps.results.cash_flow_at_hand import CashFlowAtHand
 from nightscreen.steps.results.customer_rows import Expansion
 from nightscreen.steps.results.decide import decide
 from nightscreen.steps.results.evidence import Evidence
-from nightscreen.steps.results.notices import NoticeRun, contests_report, write_notices
+from nightscreen.steps.results.notices import NoticeRun, contests_report, proposes, write_notices
 from nightscreen.steps.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.steps.results.overrides import overrides_of
 from nightscreen.steps.results.publish_results import tell, withdraw
@@ -290,6 +290,7 @@ def _tell(line: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -> 
         purpose=line.wanted.purpose.value,
         checks=checks,
         whole=not line.fed_back,
+        proposes=proposes(line.wanted.purpose.value, line.declared, line.clock()),
     )
 
 

@@ -110,6 +110,8 @@ _BY_DECISION = {
     Decision.UNDECIDED.value: "Decide by hand: no rule applies.",
 }
 """What to do next where the rule does not say."""
+BY_POLICY, PROPOSED = "policy", "policy, proposed"
+"""Who decided: of all that is on the list, no person has."""
 _REACHABLE = frozenset({NoAnswer.PENDING, NoAnswer.FAILED, NoAnswer.IN_DOUBT, NoAnswer.SPARED})
 
 
@@ -156,6 +158,7 @@ def write_decisions(
     compared: ChangeSet | None = None,
     problems: Iterable[Sequence[str]] = (),
     about: Sequence[tuple[str, str]] = (),
+    proposes: bool = False,
 ) -> ListCounts:
     """Write `decisions.csv` and `decisions.xlsx`.
 
@@ -169,6 +172,7 @@ def write_decisions(
             none.
         problems: line, column, code and hint of each row in quarantine (`quarantined`).
         about: names and values for the head of the summary.
+        proposes: a decline is a proposal, until a person has confirmed it.
 
     Raises:
         OutputError: the disk is full or the folder cannot be written.
@@ -177,7 +181,8 @@ def write_decisions(
     fixes = list(problems)
     counts.fix = len(fixes)
     try:
-        builder = _Builder(run_id, reasons, _there(parts, carried), compared, counts)
+        there = _there(parts, carried)
+        builder = _Builder(run_id, reasons, there, compared, counts, proposes=proposes)
         with _laid_out(folder, parts, builder) as rows:
             files = DecisionFiles(folder.path / CSV_FILE, folder.path / WORKBOOK_FILE)
             lines = summary(run_id, counts, compared, about)
@@ -285,8 +290,11 @@ class _Builder:
         carried: Sequence[str],
         compared: ChangeSet | None,
         counts: ListCounts,
+        *,
+        proposes: bool,
     ) -> None:
         self._run_id = run_id
+        self._declined_by = PROPOSED if proposes else BY_POLICY
         self._reasons = reasons
         self._carried = carried
         self.schema = list_schema(carried)
@@ -352,6 +360,11 @@ class _Builder:
             "evidence_as_of": columns.evidence_as_of(),
             "run_id": pa.repeat(self._run_id, size),
             "policy": columns.of("policy"),
+            "decided_by": pc.if_else(
+                pc.equal(rows["decision"].cast(pa.string()), Decision.DECLINE.value),
+                self._declined_by,
+                BY_POLICY,
+            ),
             "shadow_decision": columns.of("shadow_decision"),
         }
         found |= {heading(name): columns.of(name).cast(pa.string()) for name in self._carried}

@@ -138,9 +138,7 @@ class _Writer:
             self._told[told.customer].append(told)
         confirmed = Records.of(journal, Confirmation).of_run(run.run_id)
         self._confirmed = confirmed[-1] if confirmed else None
-        alone = declared.policy_decides_alone
-        today = to_instant(now).astimezone(LAGOS).date()
-        self._alone = alone is not None and alone.on <= today and run.publishable
+        self._alone = run.publishable and not proposes(run.purpose, declared, now)
         self._contested = contested(journal, run.batch)
         self._rules: dict[str, list[PolicyRule]] = defaultdict(list)
         for rule in run.policy.rules:
@@ -241,6 +239,13 @@ class _Writer:
         digest = hashlib.sha256(sentence.encode()).hexdigest()
         words = {"sentence": sentence, "details": details, "sentence_digest": digest}
         return {**told, **words, "language": written}
+
+
+def proposes(purpose: str, declared: Declarations, now: int) -> bool:
+    """Tell whether a decline of the policy is a proposal: a person decides unless declared."""
+    alone = declared.policy_decides_alone
+    today = to_instant(now).astimezone(LAGOS).date()
+    return purpose == Purpose.ORIGINATION.value and (alone is None or alone.on > today)
 
 
 def _named(names: Sequence[str], wanted: Sequence[str]) -> str | None:

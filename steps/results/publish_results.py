@@ -85,6 +85,7 @@ def tell(
     checks: Mapping[str, Mapping[str, int]],
     about: Sequence[tuple[str, str]] = (),
     whole: bool = True,
+    proposes: bool = False,
 ) -> RunOutputs:
     """Write `changes.parquet`, `decisions.csv` and `decisions.xlsx`; keep the policy's text.
 
@@ -99,6 +100,7 @@ def tell(
         checks: the report's part on checks: what was left open is no change.
         about: names and values for the head of the summary.
         whole: the run has the whole batch, not only rows that were fixed and fed back.
+        proposes: a decline is a proposal, until a person has confirmed it.
     """
     customers, reviews = Customers.of(journal), Reviews.of(journal)
     reviews.keep_policy(policy.label, policy.model_dump_json())
@@ -127,6 +129,7 @@ def tell(
         compared=compared,
         problems=quarantined(folder.path / QUARANTINE),
         about=[("Batch", batch), ("Policy", policy.label), *about],
+        proposes=proposes,
     )
     trim_memory()
     seen = Sightings.of(journal)

@@ -74,6 +74,15 @@ def test_the_columns_are_exactly_those_promised(tmp_path: Path) -> None:
     assert [rows[0][name] for name in REVIEW_COLUMNS] == [""] * 4
 
 
+def test_an_applicants_decline_is_marked_as_a_proposal(tmp_path: Path) -> None:
+    """What is under review anyway is not: there the policy proposes nothing."""
+    rows = [enriched_row("A", decision="decline"), enriched_row("B", decision="review")]
+    write(tmp_path, rows, proposes=True)
+    assert [row["decided_by"] for row in csv_rows(tmp_path)] == ["policy, proposed", "policy"]
+    write(tmp_path, rows)
+    assert [row["decided_by"] for row in csv_rows(tmp_path)] == ["policy", "policy"]
+
+
 def test_approved_rows_are_not_on_the_list(tmp_path: Path) -> None:
     """Only what somebody has to work on is listed, each decision on its own sheet."""
     words = ("approve", "decline", "review", "undecided", "review")
@@ -244,7 +253,7 @@ def test_the_workbook_has_text_dates_filters_and_frozen_headings(tmp_path: Path)
     assert cells["karma_default_date"] == datetime(2024, 5, 17)  # noqa: DTZ001 - a sheet has no zones
     assert cells["evidence_as_of"] == datetime(2026, 3, 1, 23, 0)  # noqa: DTZ001 - Lagos time
     assert ws.freeze_panes == "C2"
-    assert ws.auto_filter.ref == "A1:AD2"
+    assert ws.auto_filter.ref == "A1:AE2"
     assert ws["A1"].value == "Customer ID"
     assert ws.cell(2, DECISION_COLUMNS.index("karma_amount") + 1).number_format.startswith('"₦"')
     assert sheet(tmp_path, "Fix")[1] == [12, "bvn", "bvn_length", "A BVN has exactly 11 digits."]

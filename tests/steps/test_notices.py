@@ -139,6 +139,7 @@ def test_a_proposal_makes_no_notice_until_somebody_decided(
     assert (night.folder / "notices.csv").read_text("utf-8") == ",".join(NOTICE_COLUMNS) + "\n"
     assert night.report["customer_notices"]["waiting_for_a_person"] == 3
     assert night.report["files"]["notices.csv"] == 0
+    assert "policy, proposed" in (night.folder / "decisions.csv").read_text("utf-8")
     reviewed(journal, night, "C1", "decline")
     reviewed(journal, night, "C2", "approve")
     reviewed(journal, night, "C4", "decline")
@@ -193,6 +194,7 @@ def test_a_contest_takes_the_customer_out_of_a_notice_that_is_written(
         ROWS, purpose="origination", batch="b", checks=["karma"], policy=str(tmp_path / "acme.toml")
     )
     assert night.report["customer_notices"]["to_send"] == 2
+    assert "proposed" not in (night.folder / "decisions.csv").read_text("utf-8")
     assert night.report["files"]["notices.csv"] == 2
     with open_journal(tmp_path / "home") as journal:
         open_contest(journal, ContestClocks(), "C1", by="Ada", said="Not me.")
