@@ -211,6 +211,9 @@ class Window:
             self._book.breaks(error)
             for job in list(self._open.values()):
                 self._end(job, LookupStatus.WAITING, 0)
+        finally:
+            if self._funding is not None:
+                self._funding.is_over()  # another check's lookups may wait for money from here
 
     def _halted(self) -> bool:
         if self._book.broken is not None:

@@ -8,6 +8,7 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from nightscreen.client.limiter import AdaptiveCap
@@ -16,6 +17,7 @@ from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup
 from nightscreen.schemas.errors import JournalError, NightscreenError, UsageError
 from nightscreen.schemas.plan import LookupStatus
+from nightscreen.steps.calling.funding import Funding
 from nightscreen.steps.calling.jobs import RELEASED
 from nightscreen.steps.control import CircuitBreaker, Control, Silence, StopReason
 from nightscreen.storage.clock import next_day
@@ -836,3 +838,23 @@ def test_the_quota_comes_back_with_the_next_day() -> None:
         assert sum(each.standing is LookupStatus.FREE for each in again) == 20
 
     run(main)
+
+
+def test_the_last_check_to_end_wakes_those_that_wait_for_its_money() -> None:
+    """It has nothing of its own left to ask, and what it gave back pays for nobody."""
+
+    async def main(loop: VirtualLoop) -> list[LookupStatus]:
+        funding = Funding()
+        made = bench(
+            loop, lambda *_: hit(), checks=(Check.BANK_ACCOUNT, Check.KARMA), funding=funding
+        )
+        funding.begin(np.array([0, 1]), np.array([PRICE, PRICE]), PRICE)
+        asked = await asyncio.gather(
+            *(
+                made.windows[check].ask([job(place, check)])
+                for place, check in enumerate(made.windows)
+            )
+        )
+        return [each.standing for jobs in asked for each in jobs]
+
+    assert run(main) == [LookupStatus.PAID, LookupStatus.WAITING]

@@ -31,6 +31,7 @@ from nightscreen.steps.control import CheckProgress, Control
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from nightscreen.steps.calling.funding import Funding
     from tests.steps.virtual_time import VirtualLoop
 
 NAIRA = 1_000_000
@@ -228,6 +229,7 @@ def bench(
     caps: Caps | None = None,
     checks: Sequence[Check] = (Check.KARMA,),
     control: Control | None = None,
+    funding: Funding | None = None,
 ) -> Bench:
     """Return a window for each check, wide open at its cap."""
     service = FakeService(loop, reply, latency_s)
@@ -236,6 +238,12 @@ def bench(
     control.progress = {check: CheckProgress() for check in checks}
     book = JournalWriter(store, run_id="run", purpose="portfolio", caps=caps or Caps(), since=0)
     made = Bench(loop, service, store, control, book, {})
+
+    def note(job: LookupTask) -> None:
+        made.ended.append(job.index)
+        if funding is not None:
+            funding.end(job.index)
+
     for check in checks:
         made.windows[check] = Window(
             check,
@@ -245,6 +253,7 @@ def bench(
             control=control,
             pace=RetryBudget(attempts, random.Random(7)),
             clock=loop.micros,
-            note=lambda job: made.ended.append(job.index),
+            note=note,
+            funding=funding,
         )
     return made
