@@ -23,6 +23,7 @@ from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.opening import journal_exists
 from nightscreen.storage.keys import decode_key
 from nightscreen.storage.mapping import read_mapping
+from nightscreen.storage.sealed_file import is_sealed
 from nightscreen.storage.tables import file_digest, open_source
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ def _check_choices(parameters: ScreenBatch) -> None:
 
 def _check_input(parameters: ScreenBatch) -> None:
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
-    open_source(Path(parameters.input), mapping=mapping)
+    if not is_sealed(Path(parameters.input)):  # what is sealed the run opens, by the journal's key
+        open_source(Path(parameters.input), mapping=mapping)
 
 
 def _check_data_key(configured: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.cli.preflight import check_before_engine
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.contests import Contest, ContestAbout, ContestOutcome
 from nightscreen.schemas.decisions import ReviewRow
@@ -185,13 +186,16 @@ def world(tmp_path: Path) -> World:
 def test_asking_again_repeats_one_check_of_one_customer_under_the_cap(world: World) -> None:
     """One call is made though its answer is fresh; the rest of the batch is not told as gone."""
     first: Night = world.screen(ROWS, batch=BATCH, checks=["bank_account", "karma"])
-    settings = read_settings(home=world.folder / "home")
+    settings = read_settings(
+        home=world.folder / "home", base_url="http://127.0.0.1:1", api_key="sandbox-key"
+    )
     with open_journal(world.folder / "home") as journal:
         made = open_contest(journal, CLOCKS, "C2", by="Ada", said="It is not me.")
         parameters = ask_again(journal, settings, made.key, Check.KARMA, by="Ada")
         assert Records.of(journal, Contest).find(made.key).asked_again[0].check == "karma"  # type: ignore[union-attr]  # it is there
     assert parameters.max_spend == "100"
     assert "C2" not in parameters.input
+    check_before_engine(parameters, settings)
     again = world.screen(**parameters.model_dump(exclude_defaults=True))
     assert again.report["rows"]["screened"] == 1
     checks = again.report["checks"]
