@@ -19,7 +19,7 @@ from nightscreen.cli.options import read_options
 
 if TYPE_CHECKING:
     from nightscreen.desk.audit import Audit
-    from nightscreen.schemas.approvals import Approval, Decision
+    from nightscreen.schemas.approvals import Approval, ApprovalDecision
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.settings import Settings
     from nightscreen.storage.journal import Journal
@@ -73,14 +73,14 @@ def approve(
     json_output: JsonOption = False,
 ) -> None:
     """Approve the spending of a run that waits for it, and resume the run under that cap."""
-    from nightscreen.schemas.approvals import Decision
+    from nightscreen.schemas.approvals import ApprovalDecision
     from nightscreen.schemas.money import to_micro
     from nightscreen.schemas.parameters import ScreenBatch
 
     cap = read_options(ScreenBatch, {"max_spend": max_spend}).cap
     settings, run, approval, parameters = _decide(
         run_id,
-        Decision.APPROVED,
+        ApprovalDecision.APPROVED,
         (user, password_file),
         note=note,
         max_spend_micro=None if cap is None else to_micro(cap),
@@ -96,9 +96,9 @@ def refuse(
     json_output: JsonOption = False,
 ) -> None:
     """Refuse the spending of a run that waits for it: the run stays ended and asks nothing."""
-    from nightscreen.schemas.approvals import Decision
+    from nightscreen.schemas.approvals import ApprovalDecision
 
-    _, _, approval, _ = _decide(run_id, Decision.REFUSED, (user, password_file), note=note)
+    _, _, approval, _ = _decide(run_id, ApprovalDecision.REFUSED, (user, password_file), note=note)
     if json_output:
         _print_json({"approval": approval_document(approval)})
     else:
@@ -131,7 +131,7 @@ def approval_document(approval: Approval) -> dict[str, Any]:
 
 def _decide(
     run_id: str,
-    decision: Decision,
+    decision: ApprovalDecision,
     who: tuple[str, Path | None],
     *,
     note: str,

@@ -13,7 +13,7 @@ from nightscreen.desk.pages import html, onward
 from nightscreen.desk.runs import start
 from nightscreen.desk.uploads import RESUMABLE_DAYS
 from nightscreen.desk.visit import DeskError
-from nightscreen.schemas.approvals import Decision
+from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text, to_micro
 from nightscreen.steps.approval import resumed
@@ -161,7 +161,7 @@ def decide(visit: Visit) -> Response:
         seen = visit.text("seen", 20)
         decided = seat.approvals.decide(
             approval.run_id,
-            Decision.REFUSED if refused else Decision.APPROVED,
+            ApprovalDecision.REFUSED if refused else ApprovalDecision.APPROVED,
             by=visit.name,
             note=visit.text("note", 2000),
             max_spend_micro=cap,

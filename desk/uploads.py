@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.desk.audit import UPLOADS
-from nightscreen.schemas.approvals import Decision
+from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.parameters import ScreenBatch, batch_name, contains_identifier
 from nightscreen.schemas.rows import KNOWN_COLUMNS
 from nightscreen.storage.clock import DAY_MICROS
@@ -186,7 +186,7 @@ class Uploads:
         if run.state == RUNNING:
             return False
         approval = self.seat.approvals.newest(run.run_id)
-        if approval is not None and approval.decision is Decision.REFUSED:
+        if approval is not None and approval.decision is ApprovalDecision.REFUSED:
             return True
         return self.seat.clock() - (run.finished_at or upload.at) > RESUMABLE_DAYS * DAY_MICROS
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Decision(StrEnum):
+class ApprovalDecision(StrEnum):
     """What an approver decided."""
 
     APPROVED = "approved"
@@ -57,7 +57,7 @@ class Approval:
     ceiling_micro: int
     cap_micro: int | None
     deployment_id: str | None
-    decision: Decision | None
+    decision: ApprovalDecision | None
     decided_by: str | None
     decided_at: int | None
     max_spend_micro: int | None
@@ -81,7 +81,7 @@ class Approval:
         """
         if self.decision is None or self.decided_at is None:
             return ApprovalState.WAITING
-        if self.decision is Decision.REFUSED:
+        if self.decision is ApprovalDecision.REFUSED:
             return ApprovalState.REFUSED
         if self.used_at is None and at - self.decided_at > valid_micros:
             return ApprovalState.VOID

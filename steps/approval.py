@@ -13,7 +13,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from nightscreen.schemas.approvals import Approval, ApprovalState, Decision
+from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text, to_micro
 from nightscreen.schemas.parameters import ScreenBatch
@@ -127,7 +127,9 @@ def _grant_on_the_spot(line: ScreeningRun, asked: Approval) -> bool:
     """Write down that the person at the terminal approved, and cap the run at what was shown."""
     approvals = Approvals.of(line.journal)
     with suppress(InputError):  # somebody else decided in the meantime: that holds
-        approvals.decide(line.run_id, Decision.APPROVED, by=user_name(), seen=asked.approval_id)
+        approvals.decide(
+            line.run_id, ApprovalDecision.APPROVED, by=user_name(), seen=asked.approval_id
+        )
     found = approvals.newest(line.run_id)
     if found is not None and found.max_spend_micro is not None:
         line.caps = replace(line.caps, run_micro=found.max_spend_micro)

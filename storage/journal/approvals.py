@@ -26,7 +26,7 @@ from sqlalchemy import (
     update,
 )
 
-from nightscreen.schemas.approvals import Approval, ApprovalState, Decision
+from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.storage.journal.engine import reading, writing
@@ -116,7 +116,7 @@ class Approvals:
     def decide(
         self,
         run_id: str,
-        decision: Decision,
+        decision: ApprovalDecision,
         *,
         by: str,
         note: str = "",
@@ -160,7 +160,7 @@ class Approvals:
                     f"run {run_id} was approved by {found.decided_by} and spends already: stop the "
                     "run where it must not go on, or ask nightscreen doctor if it seems dead"
                 )
-            approved = decision is Decision.APPROVED
+            approved = decision is ApprovalDecision.APPROVED
             cap = found.offered_micro if max_spend_micro is None else max_spend_micro
             decided = {
                 "decision": decision.value,
@@ -245,7 +245,7 @@ class Approvals:
         plain = {name: getattr(row, name) for name in (*_ASKED, *_DECIDED)}
         plain |= {
             "quote": json.loads(row.quote),
-            "decision": None if row.decision is None else Decision(row.decision),
+            "decision": None if row.decision is None else ApprovalDecision(row.decision),
         }
         return Approval(approval_id=row.approval_id, note=note.decode(), **plain)
 

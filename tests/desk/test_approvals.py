@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.schemas.approvals import Decision
+from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.steps.quoting import quote_batch
@@ -88,7 +88,7 @@ def test_refused_run_is_not_started(office: Office) -> None:
     assert browser.post(f"/approvals/{RUN}", "/approvals", do="refuse").status_code == 303
     record = office.seat.approvals.newest(RUN)
     assert record is not None
-    assert record.decision is Decision.REFUSED
+    assert record.decision is ApprovalDecision.REFUSED
     assert office.starts.started == []
 
 

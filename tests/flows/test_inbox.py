@@ -14,7 +14,7 @@ import pytest
 
 from nightscreen.flows.watch_inbox import keep_watch
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.schemas.approvals import Decision
+from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.parameters import WatchInbox
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.approvals import Approvals
@@ -73,7 +73,7 @@ def requests(sandbox: SandboxProcess) -> int:
     return int(sandbox.totals()["totals"]["requests"])
 
 
-def decide(inbox: Path, run_id: str, decision: Decision) -> None:
+def decide(inbox: Path, run_id: str, decision: ApprovalDecision) -> None:
     """Write an approver's decision down."""
     with open_journal(inbox.parent / "home") as journal:
         Approvals.of(journal).decide(run_id, decision, by="chief")
@@ -95,7 +95,7 @@ def test_a_file_that_waits_for_approval_blocks_no_other(
     drop(inbox, inbox.parent / "book.csv")
     assert watch() == {"repeated": 1}
     assert requests(sandbox) == spent
-    decide(inbox, folder.name, Decision.APPROVED)
+    decide(inbox, folder.name, ApprovalDecision.APPROVED)
     assert watch() == {"screened": 1}
     done = inbox / "done" / folder.name
     assert json.loads((done / "report.json").read_text())["state"] == "completed"
@@ -112,7 +112,7 @@ def test_a_refused_file_is_put_among_the_failed(
     drop(inbox, customers(inbox, "book.csv"))
     assert watch() == {"waiting": 1}
     (folder,) = (inbox / "waiting").iterdir()
-    decide(inbox, folder.name, Decision.REFUSED)
+    decide(inbox, folder.name, ApprovalDecision.REFUSED)
     assert watch() == {"failed": 1}
     failed = inbox / "failed" / folder.name
     assert "was refused" in (failed / "what-is-wrong.txt").read_text()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.schemas.approvals import Decision
+from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import to_micro
 from nightscreen.steps.approval import resumed
@@ -34,7 +34,7 @@ def bureau(tmp_path: Path) -> Bureau:
     return Bureau(tmp_path, rows=ROWS, settings=dict(ABOVE))
 
 
-def decide(bureau: Bureau, run_id: str, decision: Decision, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+def decide(bureau: Bureau, run_id: str, decision: ApprovalDecision, **more: Any) -> dict[str, Any]:  # noqa: ANN401
     """Write a decision down as an approver does; return the parameters that resume the run."""
     with open_journal(bureau.below / "home", clock=bureau.loop.micros) as journal:
         found = Approvals.of(journal).decide(run_id, decision, by="chief", **more)
@@ -70,7 +70,9 @@ def test_a_dear_run_ends_after_its_quote_and_holds_nothing(bureau: Bureau) -> No
 def test_an_approved_run_is_resumed_under_what_was_approved(bureau: Bureau) -> None:
     """The same run goes on and completes; its cap is what the approver named."""
     run_id = bureau.night().report["run_id"]
-    given = decide(bureau, run_id, Decision.APPROVED, max_spend_micro=to_micro(Decimal(5000)))
+    given = decide(
+        bureau, run_id, ApprovalDecision.APPROVED, max_spend_micro=to_micro(Decimal(5000))
+    )
     report = bureau.night(**given).report
     assert (report["run_id"], report["state"]) == (run_id, "completed")
     assert report["cost"]["cap"] == "5000.00"
@@ -80,7 +82,7 @@ def test_an_approved_run_is_resumed_under_what_was_approved(bureau: Bureau) -> N
 def test_a_small_approval_is_a_cap_that_is_never_passed(bureau: Bureau) -> None:
     """Whoever resumes it without an amount is held to what was approved."""
     run_id = bureau.night().report["run_id"]
-    decide(bureau, run_id, Decision.APPROVED, max_spend_micro=to_micro(Decimal(150)))
+    decide(bureau, run_id, ApprovalDecision.APPROVED, max_spend_micro=to_micro(Decimal(150)))
     report = bureau.night(run=run_id).report
     assert report["stop_reason"] == "budget"
     assert 0 < bureau.service.charged <= 150
@@ -89,13 +91,13 @@ def test_a_small_approval_is_a_cap_that_is_never_passed(bureau: Bureau) -> None:
 def test_more_than_was_approved_must_be_approved(bureau: Bureau) -> None:
     """A resume with a higher cap asks again instead of passing what was approved."""
     run_id = bureau.night().report["run_id"]
-    decide(bureau, run_id, Decision.APPROVED, max_spend_micro=to_micro(Decimal(150)))
+    decide(bureau, run_id, ApprovalDecision.APPROVED, max_spend_micro=to_micro(Decimal(150)))
     bureau.night(run=run_id)
     spent = bureau.service.charged
     report = bureau.night(run=run_id, max_spend="9000").report
     assert report["stop_reason"] == "approval"
     assert bureau.service.charged == spent
-    given = decide(bureau, run_id, Decision.APPROVED)
+    given = decide(bureau, run_id, ApprovalDecision.APPROVED)
     assert given["max_spend"] == "9000.00"
     assert bureau.night(**given).report["state"] == "completed"
 
@@ -103,33 +105,35 @@ def test_more_than_was_approved_must_be_approved(bureau: Bureau) -> None:
 def test_a_refused_run_stays_ended_until_it_is_approved(bureau: Bureau) -> None:
     """A resume says who refused and what to type; nothing is asked."""
     run_id = bureau.night().report["run_id"]
-    decide(bureau, run_id, Decision.REFUSED, note="the wrong extract")
+    decide(bureau, run_id, ApprovalDecision.REFUSED, note="the wrong extract")
     with pytest.raises(InputError, match=f"refused by chief .* nightscreen approve {run_id}"):
         bureau.night(run=run_id)
     with pytest.raises(InputError, match="refused by chief"):
         bureau.night(run=run_id, yes=True)
     assert bureau.service.ledger == []
-    given = decide(bureau, run_id, Decision.APPROVED)
+    given = decide(bureau, run_id, ApprovalDecision.APPROVED)
     assert bureau.night(**given).report["state"] == "completed"
 
 
 def test_an_approval_nobody_used_in_time_is_void_and_says_so(bureau: Bureau) -> None:
     """The resume asks again and spends nothing; the report says why."""
     run_id = bureau.night().report["run_id"]
-    given = decide(bureau, run_id, Decision.APPROVED)
+    given = decide(bureau, run_id, ApprovalDecision.APPROVED)
     bureau.loop.now_s += timedelta(hours=2, seconds=1).total_seconds()
     report = bureau.night(**given).report
     assert report["stop_reason"] == "approval"
     assert bureau.service.ledger == []
     assert any("is void" in notice for notice in report["notices"])
-    given = decide(bureau, run_id, Decision.APPROVED)
+    given = decide(bureau, run_id, ApprovalDecision.APPROVED)
     assert bureau.night(**given).report["state"] == "completed"
 
 
 def test_a_run_that_was_cut_short_goes_on_under_its_approval(bureau: Bureau) -> None:
     """Hours later nobody is asked again: the cap holds for the run as a whole."""
     run_id = bureau.night().report["run_id"]
-    given = decide(bureau, run_id, Decision.APPROVED, max_spend_micro=to_micro(Decimal(4000)))
+    given = decide(
+        bureau, run_id, ApprovalDecision.APPROVED, max_spend_micro=to_micro(Decimal(4000))
+    )
     bureau.service.wallet = 300
     assert bureau.night(**given).report["stop_reason"] == "balance"
     bureau.service.wallet = 1_000_000
@@ -149,7 +153,7 @@ def test_a_yes_at_the_terminal_is_recorded_and_caps_the_run(bureau: Bureau) -> N
     report = bureau.night(ask_here=yes).report
     (shown,), (record,) = seen, records(bureau, report["run_id"])
     assert report["state"] == "completed"
-    assert record.decision is Decision.APPROVED
+    assert record.decision is ApprovalDecision.APPROVED
     assert record.max_spend_micro == shown.ceiling_micro
     assert to_micro(Decimal(report["cost"]["cap"])) == shown.ceiling_micro
 
@@ -158,16 +162,16 @@ def test_a_no_at_the_terminal_leaves_the_run_waiting(bureau: Bureau) -> None:
     """Somebody else may approve it still."""
     report = bureau.night(ask_here=lambda _: False).report
     assert report["stop_reason"] == "approval"
-    given = decide(bureau, report["run_id"], Decision.APPROVED)
+    given = decide(bureau, report["run_id"], ApprovalDecision.APPROVED)
     assert bureau.night(**given).report["state"] == "completed"
 
 
 def test_a_deadline_that_lies_ahead_holds_after_the_approval(bureau: Bureau) -> None:
     """What was to be done by six is to be done by six also when it was approved at two."""
     run_id = bureau.night(deadline="06:00").report["run_id"]
-    assert decide(bureau, run_id, Decision.APPROVED)["deadline"].endswith("T06:00")
+    assert decide(bureau, run_id, ApprovalDecision.APPROVED)["deadline"].endswith("T06:00")
     bureau.loop.now_s += timedelta(days=1).total_seconds()
-    assert "deadline" not in decide(bureau, run_id, Decision.APPROVED)
+    assert "deadline" not in decide(bureau, run_id, ApprovalDecision.APPROVED)
 
 
 def test_the_doctor_says_how_an_approval_stands(bureau: Bureau) -> None:
@@ -176,8 +180,8 @@ def test_the_doctor_says_how_an_approval_stands(bureau: Bureau) -> None:
     approve = f"nightscreen approve {run_id}"
     for decision, state, command in (
         (None, "waiting", approve),
-        (Decision.REFUSED, "refused", approve),
-        (Decision.APPROVED, "approved", f"nightscreen screen --run {run_id}"),
+        (ApprovalDecision.REFUSED, "refused", approve),
+        (ApprovalDecision.APPROVED, "approved", f"nightscreen screen --run {run_id}"),
     ):
         if decision is not None:
             decide(bureau, run_id, decision)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.schemas.approvals import ApprovalState, Decision
+from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
 from nightscreen.schemas.errors import InputError
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.files import make_private_folder
@@ -81,7 +81,11 @@ def test_a_request_waits_with_the_quote_it_showed_until_it_is_decided(journal: J
     )
     assert asked.state(asked.asked_at, valid_micros=0) is ApprovalState.WAITING
     decided = found.decide(
-        "run-1", Decision.APPROVED, by="chief", note="month end", max_spend_micro=50 * MICROS
+        "run-1",
+        ApprovalDecision.APPROVED,
+        by="chief",
+        note="month end",
+        max_spend_micro=50 * MICROS,
     )
     assert found.waiting() == []
     assert found.newest("run-1") == decided
@@ -100,7 +104,7 @@ def test_an_approval_without_an_amount_lets_spend_what_was_shown(
 ) -> None:
     """The run's cap, or the most the quote comes to where it has none; never without a limit."""
     ask(journal, cap_micro=cap)
-    decided = Approvals.of(journal).decide("run-1", Decision.APPROVED, by="chief")
+    decided = Approvals.of(journal).decide("run-1", ApprovalDecision.APPROVED, by="chief")
     assert decided.max_spend_micro == lets * MICROS
 
 
@@ -109,13 +113,13 @@ def test_an_approval_that_no_run_used_in_time_is_void(place: Place) -> None:
     journal = place.open()
     found = Approvals.of(journal)
     ask(journal)
-    decided = found.decide("run-1", Decision.APPROVED, by="chief")
+    decided = found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
     at = decided.decided_at or 0
     assert decided.state(at + micros(TIMEOUT), valid_micros=micros(TIMEOUT)) == "approved"
     assert decided.state(at + micros(TIMEOUT) + 1, valid_micros=micros(TIMEOUT)) == "void"
     place.clock.now += micros(TIMEOUT)
     assert found.use("run-1", valid=TIMEOUT, cap_micro=57 * MICROS) is None
-    again = found.decide("run-1", Decision.APPROVED, by="chief")
+    again = found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
     assert again.approval_id != decided.approval_id
     assert found.use("run-1", valid=TIMEOUT, cap_micro=57 * MICROS) == again
 
@@ -125,7 +129,7 @@ def test_an_approval_that_was_used_in_time_holds_for_the_run_as_a_whole(place: P
     journal = place.open()
     found = Approvals.of(journal)
     ask(journal)
-    decided = found.decide("run-1", Decision.APPROVED, by="chief")
+    decided = found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
     lets = decided.max_spend_micro or 0
     assert found.use("run-1", valid=TIMEOUT, cap_micro=lets) is not None
     place.clock.now += 3 * micros(TIMEOUT)
@@ -139,17 +143,17 @@ def test_a_run_that_spends_or_is_done_is_not_decided_about(journal: Journal) -> 
     found = Approvals.of(journal)
     begin(journal)
     ask(journal)
-    found.decide("run-1", Decision.APPROVED, by="chief")
-    found.decide("run-1", Decision.APPROVED, by="chief", max_spend_micro=60 * MICROS)
+    found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
+    found.decide("run-1", ApprovalDecision.APPROVED, by="chief", max_spend_micro=60 * MICROS)
     assert found.use("run-1", valid=TIMEOUT, cap_micro=60 * MICROS) is not None
     with pytest.raises(InputError, match="spends already"):
-        found.decide("run-1", Decision.REFUSED, by="other")
+        found.decide("run-1", ApprovalDecision.REFUSED, by="other")
     journal.runs.finish("run-1", state="stopped", stop_reason="budget", report={})
-    more = found.decide("run-1", Decision.APPROVED, by="chief", max_spend_micro=90 * MICROS)
+    more = found.decide("run-1", ApprovalDecision.APPROVED, by="chief", max_spend_micro=90 * MICROS)
     assert (more.used_at, more.max_spend_micro) == (None, 90 * MICROS)
     journal.runs.finish("run-1", state="completed", stop_reason=None, report={})
     with pytest.raises(InputError, match="nothing left to decide"):
-        found.decide("run-1", Decision.REFUSED, by="other")
+        found.decide("run-1", ApprovalDecision.REFUSED, by="other")
 
 
 def test_a_refusal_holds_until_somebody_approves(place: Place) -> None:
@@ -157,12 +161,12 @@ def test_a_refusal_holds_until_somebody_approves(place: Place) -> None:
     journal = place.open()
     found = Approvals.of(journal)
     ask(journal)
-    refused = found.decide("run-1", Decision.REFUSED, by="chief", note="wrong file")
+    refused = found.decide("run-1", ApprovalDecision.REFUSED, by="chief", note="wrong file")
     assert refused.max_spend_micro is None
     place.clock.now += 3 * micros(TIMEOUT)
     assert found.use("run-1", valid=TIMEOUT, cap_micro=57 * MICROS) is None
     assert refused.state(place.clock.now, valid_micros=micros(TIMEOUT)) is ApprovalState.REFUSED
-    found.decide("run-1", Decision.APPROVED, by="other")
+    found.decide("run-1", ApprovalDecision.APPROVED, by="other")
     assert [each.decided_by for each in found.of_run("run-1")] == ["chief", "other"]
 
 
@@ -172,17 +176,17 @@ def test_a_decision_on_what_has_changed_meanwhile_is_not_written(journal: Journa
     first = ask(journal)
     second = ask(journal)
     with pytest.raises(InputError, match="has changed"):
-        found.decide("run-1", Decision.APPROVED, by="chief", seen=first.approval_id)
-    found.decide("run-1", Decision.REFUSED, by="chief", seen=second.approval_id)
+        found.decide("run-1", ApprovalDecision.APPROVED, by="chief", seen=first.approval_id)
+    found.decide("run-1", ApprovalDecision.REFUSED, by="chief", seen=second.approval_id)
     with pytest.raises(InputError, match="has changed"):
-        found.decide("run-1", Decision.APPROVED, by="other", seen=second.approval_id)
-    assert found.newest("run-1").decision is Decision.REFUSED  # type: ignore[union-attr]  # it was asked above
+        found.decide("run-1", ApprovalDecision.APPROVED, by="other", seen=second.approval_id)
+    assert found.newest("run-1").decision is ApprovalDecision.REFUSED  # type: ignore[union-attr]  # it was asked above
 
 
 def test_what_never_asked_is_not_decided(journal: Journal) -> None:
     """A mistyped run id approves nothing."""
     with pytest.raises(InputError, match="does not wait for approval"):
-        Approvals.of(journal).decide("run-9", Decision.APPROVED, by="chief")
+        Approvals.of(journal).decide("run-9", ApprovalDecision.APPROVED, by="chief")
 
 
 def test_what_waits_is_listed_without_engine_lock_or_key(place: Place) -> None:
@@ -206,7 +210,9 @@ def test_a_note_is_sealed_rotated_and_verified(sqlite_place: Place) -> None:
     """No byte of it lies in the database, and it opens under a new key."""
     journal = sqlite_place.open()
     ask(journal)
-    Approvals.of(journal).decide("run-1", Decision.REFUSED, by="chief", note="Adaeze Okonkwo")
+    Approvals.of(journal).decide(
+        "run-1", ApprovalDecision.REFUSED, by="chief", note="Adaeze Okonkwo"
+    )
     for file in sqlite_place.home.glob("journal.sqlite*"):
         if file.is_file():
             assert b"Adaeze" not in file.read_bytes()
@@ -247,7 +253,7 @@ def test_a_journal_of_the_version_before_is_brought_up_with_all_it_held(place: P
     found = Approvals.of(journal)
     assert found.waiting() == []
     with pytest.raises(InputError, match="does not wait"):
-        found.decide("run-2", Decision.APPROVED, by="chief")
+        found.decide("run-2", ApprovalDecision.APPROVED, by="chief")
     ask(journal, "run-2")
     assert [each.run_id for each in found.waiting()] == ["run-2"]
     assert verify_journal(journal) == []
