@@ -17,7 +17,7 @@ from nightscreen.schemas.money import naira_words
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from nightscreen.tasks.run_registry import Live
+    from nightscreen.tasks.open_run import OpenRun
 
 _LOOK_S = 0.25
 _TELL_EVERY_S = 10.0
@@ -64,15 +64,16 @@ async def _progress_told() -> AsyncIterator[None]:
 
 
 async def _keep_telling() -> None:
-    from nightscreen.tasks import run_registry
     from nightscreen.tasks.logs import in_json
+    from nightscreen.tasks.open_run import AT_TERMINAL
 
     shown = ""
     waited_s = _TELL_EVERY_S
     while True:
         await asyncio.sleep(_LOOK_S)
         waited_s += _LOOK_S
-        run = run_registry.newest()
+        terminal = AT_TERMINAL.get()
+        run = None if terminal is None else terminal.run
         if run is None or waited_s < _TELL_EVERY_S or in_json():
             continue
         now = progress_line(run)
@@ -82,7 +83,7 @@ async def _keep_telling() -> None:
             sys.stderr.flush()
 
 
-def progress_line(run: Live) -> str:
+def progress_line(run: OpenRun[Any, Any]) -> str:
     """Return the state of a run in one line; numbers only."""
     each = list(run.control.progress.values())
     done, wanted = sum(one.done for one in each), sum(one.wanted for one in each)

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from nightscreen.schemas.money import naira_words
-from nightscreen.tasks import approval, run_registry
+from nightscreen.tasks.open_run import AT_TERMINAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,14 +25,19 @@ _YES = frozenset({"y", "yes"})
 
 def ask_on_terminal() -> None:
     """Have this process's approvals asked here, where a person sits at the terminal."""
-    approval.ask_here(ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
+    terminal = AT_TERMINAL.get()
+    if terminal is not None:
+        terminal.ask = ask if sys.stdin.isatty() and sys.stderr.isatty() else None
 
 
 def ask(asked: Approval) -> bool:
     """Ask whether to spend; Ctrl-C, an end of input and the approval timeout are a no."""
-    run = run_registry.newest_screening()
-    timeout_s = 0.0 if run is None else run.line.settings.approval_timeout.total_seconds()
-    run_registry.asking_person = True
+    terminal = AT_TERMINAL.get()
+    run = None if terminal is None else terminal.screening
+    if terminal is None or run is None:
+        return False
+    timeout_s = run.settings.approval_timeout.total_seconds()
+    terminal.is_asking = True
     try:
         time.sleep(_LOOK_S)  # the panel clears its lines meanwhile
         sys.stderr.write(
@@ -40,14 +45,10 @@ def ask(asked: Approval) -> bool:
             f"Spend up to {naira_words(asked.offered_micro)}? [y/N] "
         )
         sys.stderr.flush()
-        return _answer(time.monotonic() + timeout_s, _stopped)
+        until = time.monotonic() + timeout_s
+        return _answer(until, lambda: run.control.stop is not None)
     finally:
-        run_registry.asking_person = False
-
-
-def _stopped() -> bool:
-    run = run_registry.newest_screening()
-    return run is None or run.line.control.stop is not None
+        terminal.is_asking = False
 
 
 def _answer(until: float, stopped: Callable[[], bool]) -> bool:

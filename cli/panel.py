@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nightscreen.schemas.money import naira_words
-from nightscreen.tasks import run_registry
+from nightscreen.tasks.open_run import AT_TERMINAL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,11 +52,12 @@ async def _keep_live(console: Console) -> None:
     ) as display:
         while True:
             await asyncio.sleep(_REFRESH_S)
-            run = run_registry.newest_screening()
-            if run_registry.asking_person:
+            terminal = AT_TERMINAL.get()
+            run = None if terminal is None else terminal.screening
+            if terminal is not None and terminal.is_asking:
                 display.update("", refresh=True)
             elif run is not None:
-                display.update(panel(run.line, pace), refresh=True)
+                display.update(panel(run, pace), refresh=True)
 
 
 async def _keep_plain() -> None:
@@ -66,19 +67,20 @@ async def _keep_plain() -> None:
     shown = -1
     while True:
         await asyncio.sleep(_REFRESH_S)
-        run = run_registry.newest_screening()
-        if run is None or run.line.quote is None:
+        terminal = AT_TERMINAL.get()
+        run = None if terminal is None else terminal.screening
+        if run is None or run.quote is None:
             continue
         now = time.monotonic()
         if due is None:
-            _write(opening_line(run.line))
+            _write(opening_line(run))
             pace.left(0, 0)
             due = now + _FIRST_LINE_S
-        elif now >= due and totals(run.line)["wanted"]:
+        elif now >= due and totals(run)["wanted"]:
             due = now + _PLAIN_LINE_S
-            if totals(run.line)["done"] != shown:
-                shown = totals(run.line)["done"]
-                _write(plain_line(run.line, pace))
+            if totals(run)["done"] != shown:
+                shown = totals(run)["done"]
+                _write(plain_line(run, pace))
 
 
 def _write(line: str) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import FrameType
 
+    from nightscreen.tasks.open_run import Terminal
+
 
 EXIT_BY_STATE = {"completed": 0, "stopped": 3, "test_mode": 4}
 ENGINE_DEFAULTS = {
@@ -144,35 +146,34 @@ def graceful_sigint() -> Iterator[None]:
     Libraries that are being imported may turn the interrupt into an error of theirs, or swallow it:
     a run that opens nevertheless asks nothing.
     """
-    from nightscreen.tasks import run_registry as live
+    from nightscreen.tasks.open_run import AT_TERMINAL, Terminal
 
-    live.interrupted = False
+    terminal = Terminal()
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        if live.newest() is None:
-            live.interrupted = True
+        if terminal.run is None:
+            terminal.interrupted = True
             raise KeyboardInterrupt
-        asyncio.get_running_loop().call_soon_threadsafe(_stop_newest)
+        asyncio.get_running_loop().call_soon_threadsafe(_stop_newest, terminal)
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    before, token = signal.signal(signal.SIGINT, interrupt), AT_TERMINAL.set(terminal)
     try:
         yield
     except Exception:
-        if live.interrupted:
+        if terminal.interrupted:
             raise KeyboardInterrupt from None
         raise
     finally:
-        live.interrupted = False
+        AT_TERMINAL.reset(token)
         signal.signal(signal.SIGINT, before)
 
 
-def _stop_newest() -> None:
+def _stop_newest(terminal: Terminal) -> None:
     """Ask nothing more in the run that is open."""
     from nightscreen.steps.control import StopReason
-    from nightscreen.tasks import run_registry as live
     from nightscreen.tasks.logs import say_on_stderr
 
-    newest = live.newest()
+    newest = terminal.run
     if newest is not None:
         say_on_stderr("\nStopping: calls in flight settle, then the report is written ...")
         newest.control.stop_run(StopReason.CANCELLED)

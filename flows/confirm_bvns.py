@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.api_runs import ApiRunParameters
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.api_runs.call_session import ApiRun
-    from nightscreen.tasks.run_registry import LiveApiRun
+    from nightscreen.tasks.open_run import OpenApiRun
 
 REQUESTS, CONFIRMATIONS = "request-bvns", "confirm-bvns"
 """Name the flows' runs and their progress."""
@@ -49,18 +49,18 @@ async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
     """
     with sanitize_errors():
         async with _opened(parameters, open_request, word=REQUESTS) as run:
-            await stations.take_in_customers(run.run_id)
-            await stations.plan_requests(run.run_id)
+            await stations.take_in_customers(run)
+            await stations.plan_requests(run)
             if parameters.quote_only:
                 return await asyncio.to_thread(quote_request, run.run, run.work)
             async with show_progress(run, REQUESTS):
                 await make_calls(
                     run,
-                    partial(stations.send_requests, run.run_id),
+                    partial(stations.send_requests, run),
                     again=partial(ask_again, run.run, run.work),
                     close=_close_request,
                 )
-            report = await stations.report_requests(run.run_id)
+            report = await stations.report_requests(run)
         return await ended(run, report)
 
 
@@ -79,24 +79,24 @@ async def confirm_bvns(parameters: ConfirmBvns) -> dict[str, Any] | State[Any]:
     """
     with sanitize_errors():
         async with _opened(parameters, open_confirm, word=CONFIRMATIONS) as run:
-            await stations.take_in_passwords(run.run_id)
+            await stations.take_in_passwords(run)
             if parameters.quote_only:
                 return await asyncio.to_thread(quote_confirm, run.run, run.work)
             async with show_progress(run, CONFIRMATIONS):
                 await make_calls(
                     run,
-                    partial(stations.send_passwords, run.run_id),
+                    partial(stations.send_passwords, run),
                     again=partial(send_again, run.run, run.work),
                     close=_close_confirm,
                 )
-            report = await stations.report_confirmations(run.run_id)
+            report = await stations.report_confirmations(run)
         return await ended(run, report)
 
 
 @asynccontextmanager
 async def _opened(
     parameters: P, open_run: Callable[[P, Settings], tuple[ApiRun, Any]], *, word: str
-) -> AsyncIterator[LiveApiRun]:
+) -> AsyncIterator[OpenApiRun]:
     """Open a run and what its stations share; a run that is only quoted leaves nothing."""
     settings = read_settings()
     set_up_logs(settings.log_format)
@@ -115,9 +115,9 @@ async def _opened(
             run.work = None
 
 
-def _close_request(run: LiveApiRun) -> None:
+def _close_request(run: OpenApiRun) -> None:
     close_request(run.run, run.work)
 
 
-def _close_confirm(run: LiveApiRun) -> None:
+def _close_confirm(run: OpenApiRun) -> None:
     close_confirm(run.run, run.work)

@@ -19,7 +19,7 @@ from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.progress import show_progress
 
 if TYPE_CHECKING:
-    from nightscreen.tasks.run_registry import LiveApiRun
+    from nightscreen.tasks.open_run import OpenApiRun
 
 WORD = "loan-offers"
 """Names the flow's runs and their progress."""
@@ -43,19 +43,19 @@ async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
         set_up_logs(settings.log_format)
         opening = partial(open_offering, parameters, settings)
         async with opened_errand(parameters, opening, word=WORD) as run:
-            await loans.take_rows(run.run_id)
+            await loans.take_rows(run)
             async with show_progress(run, WORD):
                 await make_calls(
                     run, partial(_make, run), again=partial(make_again, run.work), close=_close
                 )
-            report = await loans.report_offers(run.run_id)
+            report = await loans.report_offers(run)
         return await ended(run, report)
 
 
-async def _make(run: LiveApiRun) -> None:
-    if await loans.check_product(run.run_id):
-        await loans.make_links(run.run_id)
+async def _make(run: OpenApiRun) -> None:
+    if await loans.check_product(run):
+        await loans.make_links(run)
 
 
-def _close(run: LiveApiRun) -> None:
+def _close(run: OpenApiRun) -> None:
     close_offering(run.work)

@@ -20,7 +20,7 @@ from nightscreen.tasks.progress import show_progress
 from nightscreen.tasks.transactions_sync import pull_customers, report_pull
 
 if TYPE_CHECKING:
-    from nightscreen.tasks.run_registry import LiveApiRun
+    from nightscreen.tasks.open_run import OpenApiRun
 
 SHARDS_AT_ONCE = 3
 """Shards in flight at a time, so that the window never runs dry between two."""
@@ -72,22 +72,22 @@ async def _pull(parameters: PullTransactions, word: str) -> dict[str, Any] | Sta
                 await make_calls(
                     run, partial(_pull_all, run), again=partial(pull_again, run.work), close=_close
                 )
-            report = await report_pull(run.run_id)
+            report = await report_pull(run)
         return await ended(run, report)
 
 
-async def _pull_all(run: LiveApiRun) -> None:
+async def _pull_all(run: OpenApiRun) -> None:
     """Pull every shard, a few at a time."""
     slots = asyncio.Semaphore(SHARDS_AT_ONCE)
     async with asyncio.TaskGroup() as group:
         for shard in range(len(run.work.due)):
-            group.create_task(_pull_one(run.run_id, shard, slots))
+            group.create_task(_pull_one(run, shard, slots))
 
 
-async def _pull_one(run_id: str, shard: int, slots: asyncio.Semaphore) -> None:
+async def _pull_one(run: OpenApiRun, shard: int, slots: asyncio.Semaphore) -> None:
     async with slots:
-        await pull_customers(run_id, shard)
+        await pull_customers(run, shard)
 
 
-def _close(run: LiveApiRun) -> None:
+def _close(run: OpenApiRun) -> None:
     close_pull(run.work)

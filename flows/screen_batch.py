@@ -23,7 +23,7 @@ from nightscreen.steps.control import StopReason
 from nightscreen.steps.quoting import quote_document
 from nightscreen.steps.screening_run import open_line
 from nightscreen.steps.values.file_names import batch_of
-from nightscreen.tasks import run_registry, stations
+from nightscreen.tasks import stations
 from nightscreen.tasks.approval import approved
 from nightscreen.tasks.artifacts import tag_run
 from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done, to_prefect_state
@@ -33,6 +33,7 @@ from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox import newest_input
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.monitoring import telling_false_starts, watching
+from nightscreen.tasks.open_run import OpenScreening, shown_at_terminal
 from nightscreen.tasks.progress import show_progress
 from nightscreen.tasks.workers import called, require_worker_available
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from nightscreen.schemas.checks import Check
-    from nightscreen.tasks.run_registry import LiveRun
 
 SHARDS_AT_ONCE = 3
 """Shards of one check in flight at a time, so that the window never runs dry between two."""
@@ -72,39 +72,37 @@ async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
         return await to_prefect_state(run, report)
 
 
-async def _screen(run: LiveRun) -> dict[str, Any]:
+async def _screen(run: OpenScreening) -> dict[str, Any]:
     """Carry a batch along the line."""
-    run_id = run.line.run_id
-    await stations.take_in(run_id)
-    await stations.plan(run_id)
-    await stations.price(run_id)
-    if run.line.parameters.quote_only:
+    await stations.take_in(run)
+    await stations.plan(run)
+    await stations.price(run)
+    if run.run.parameters.quote_only:
         return quote_report(run)
-    if await approved(run_id):
+    if await approved(run.run):
         await _ask(run)
-        while await wait_and_resume(run.line, partial(ask_again, run.line)):
+        while await wait_and_resume(run.run, partial(ask_again, run.run)):
             await _ask(run)
-    await stations.write_rows(run_id)
-    return await stations.report(run_id)
+    await stations.write_rows(run)
+    return await stations.report(run)
 
 
-async def _ask(run: LiveRun) -> None:
+async def _ask(run: OpenScreening) -> None:
     """Ask what is funded, between an opening and a closing call."""
-    run_id = run.line.run_id
-    async with called(run), _asking(run) as asking, show_progress(run.line):
-        await stations.open_books(run_id)
+    async with called(run), _asking(run) as asking, show_progress(run):
+        await stations.open_books(run)
         while shards := await _next_round(run, asking):
             await _ask_all(run, shards)
-        await stations.close_books(run_id)
+        await stations.close_books(run)
 
 
-def quote_report(run: LiveRun) -> dict[str, Any]:
+def quote_report(run: OpenScreening) -> dict[str, Any]:
     """Return the quote of a run that goes no further; closing it leaves nothing behind."""
-    return quote_document(run.line)
+    return quote_document(run.run)
 
 
 @asynccontextmanager
-async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
+async def _opened(parameters: ScreenBatch) -> AsyncIterator[OpenScreening]:
     """Open a run for the tasks of this process, and close it whatever happens."""
     source = parameters.input
     batch = parameters.batch or (batch_of(Path(source)) if source else "")
@@ -114,9 +112,9 @@ async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
         parameters = await asyncio.to_thread(newest_input, parameters)
         await require_worker_available(parameters, settings)
         line = await asyncio.to_thread(open_line, parameters, settings)
-    run = run_registry.register(line)
+    run = OpenScreening(line)
     try:
-        with handle_sigterm(run):
+        with shown_at_terminal(run), handle_sigterm(run):
             await tag_run("nightscreen", line.run_id, line.wanted.purpose.value)
             async with watching(run):
                 yield run
@@ -124,77 +122,76 @@ async def _opened(parameters: ScreenBatch) -> AsyncIterator[LiveRun]:
         line.withdraw()
         raise
     finally:
-        run_registry.remove(line.run_id)
         line.close()
 
 
 @asynccontextmanager
-async def _asking(run: LiveRun) -> AsyncIterator[Asking]:
+async def _asking(run: OpenScreening) -> AsyncIterator[Asking]:
     """Open the windows; when cancelled, let in-flight calls settle before going on."""
-    gathering, settings = run.gathering, run.line.settings
-    run.asking = open_asking(
-        run.line,
+    gathering, settings = run.gathering, run.run.settings
+    run.called = True
+    asking = run.session = open_asking(
+        run.run,
         layout=None if gathering is None else gathering.layout(),
-        shared_caps=settings.share_caps or run.line.parameters.workers > 1,
+        shared_caps=settings.share_caps or run.run.parameters.workers > 1,
     )
     if gathering is not None:
-        gathering.asking = run.asking
+        gathering.asking = asking
     try:
-        async with sharing_caps(run.asking), _settling(run):
-            yield run.asking
+        async with sharing_caps(asking), _settling(run):
+            yield asking
     finally:
         await shield_until_done(_settle(run))
 
 
 @asynccontextmanager
-async def _settling(run: LiveRun) -> AsyncIterator[None]:
+async def _settling(run: OpenScreening) -> AsyncIterator[None]:
     """Let calls settle while their slots are still held; when cancelled, write what was done."""
     try:
         yield
     except asyncio.CancelledError:
-        run.line.control.stop_run(StopReason.CANCELLED)
+        run.run.control.stop_run(StopReason.CANCELLED)
         await shield_until_done(_close_cancelled(run))
         raise
     finally:
         await shield_until_done(_settle(run))
 
 
-async def _settle(run: LiveRun) -> None:
+async def _settle(run: OpenScreening) -> None:
     """Let what is in flight settle, and close what is open for asking."""
     if run.gathering is not None:
         await let_go(run.gathering)
-    if run.asking is not None:
-        await run.asking.close()
-        run.asking = None
+    if run.session is not None:
+        await run.session.close()
+        run.session = None
 
 
-async def _close_cancelled(run: LiveRun) -> None:
+async def _close_cancelled(run: OpenScreening) -> None:
     """Settle what is in flight and leave a complete folder of what was done."""
     await _settle(run)
-    rows = await asyncio.to_thread(finalize.write_rows, run.line)
-    await asyncio.to_thread(finalize.write_report, run.line, rows)
+    rows = await asyncio.to_thread(finalize.write_rows, run.run)
+    await asyncio.to_thread(finalize.write_report, run.run, rows)
 
 
-async def _next_round(run: LiveRun, asking: Asking) -> dict[Check, list[str]]:
+async def _next_round(run: OpenScreening, asking: Asking) -> dict[Check, list[str]]:
     """Fund the next round; what parts are to read is laid out beside the loop."""
     if run.gathering is None:
         return next_round(asking)
     return await asyncio.to_thread(next_round, asking)
 
 
-async def _ask_all(run: LiveRun, shards: dict[Check, list[str]]) -> None:
+async def _ask_all(run: OpenScreening, shards: dict[Check, list[str]]) -> None:
     """Ask every shard of a round, each check at its own pace, or have parts ask them."""
     if run.gathering is not None:
         await ask_round(run.gathering, shards)
         return
-    run_id = run.run_id
     async with asyncio.TaskGroup() as group:
         for check, names in shards.items():
             slots = asyncio.Semaphore(SHARDS_AT_ONCE)
             for name in names:
-                group.create_task(_ask_one(check, run_id, name, slots))
+                group.create_task(_ask_one(check, run, name, slots))
 
 
-async def _ask_one(check: Check, run_id: str, name: str, slots: asyncio.Semaphore) -> None:
+async def _ask_one(check: Check, run: OpenScreening, name: str, slots: asyncio.Semaphore) -> None:
     async with slots:
-        await BY_CHECK[check](run_id, name)
+        await BY_CHECK[check](run, name)

@@ -37,11 +37,13 @@ async def screen_part(run_id: str, part: int) -> dict[str, int]:
             if opened is None:
                 return {}
 
+            part_, run = opened
+
             async def ask(check: Check, name: str) -> None:
-                await BY_CHECK[check](run_id, name)
+                await BY_CHECK[check](run, name)
 
             async with asyncio.TaskGroup() as group:
-                for check in opened.line.wanted.checks:
-                    group.create_task(ask_shards(opened, check, ask))
-            checks = numbers_of(opened.line.control)["checks"]
+                for check in run.run.wanted.checks:
+                    group.create_task(ask_shards(part_, check, ask))
+            checks = numbers_of(run.control)["checks"]
             return {name: counts["attempts"] for name, counts in checks.items()}

@@ -19,7 +19,7 @@ from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.progress import show_progress
 
 if TYPE_CHECKING:
-    from nightscreen.tasks.run_registry import LiveApiRun
+    from nightscreen.tasks.open_run import OpenApiRun
 
 WORD = "loans"
 """Names the flow's runs and their progress."""
@@ -38,17 +38,17 @@ async def track_loans(parameters: TrackLoans) -> dict[str, Any] | State[Any]:
         set_up_logs(settings.log_format)
         opening = partial(open_tracking, parameters, settings)
         async with opened_errand(parameters, opening, word=WORD) as run:
-            await loans.take_loans(run.run_id)
+            await loans.take_loans(run)
             async with show_progress(run, WORD):
                 await make_calls(
                     run,
-                    partial(loans.follow_loans, run.run_id),
+                    partial(loans.follow_loans, run),
                     again=partial(follow_again, run.work),
                     close=_close,
                 )
-            report = await loans.report_loans(run.run_id)
+            report = await loans.report_loans(run)
         return await ended(run, report)
 
 
-def _close(run: LiveApiRun) -> None:
+def _close(run: OpenApiRun) -> None:
     close_tracking(run.work)

@@ -96,6 +96,7 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 16_384
 """Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""
 PROBLEMS = "problems.csv"
+FLOW = "screen_batch"
 _COLLECTED_EVERY = 50_000
 """Objects made before the collector looks for cycles: blocks of rows are lists of thousands, and
 at Python's own 700 a tenth of a night goes into walking them."""
@@ -172,6 +173,16 @@ class ScreeningRun:
     def __post_init__(self) -> None:
         self.needed = NeededPieces(self.workspace)
 
+    @property
+    def flow(self) -> str:
+        """Return the flow it is a run of, as the journal has it."""
+        return FLOW
+
+    @property
+    def only_quotes(self) -> bool:
+        """Return whether the run ends with its quote, and leaves nothing."""
+        return self.parameters.quote_only
+
     def withdraw(self) -> None:
         """Leave nothing of a new run that came to nothing before anything can have been spent."""
         if self.is_new and self.journal.money.of_run(self.run_id).bound_micro == 0:
@@ -245,38 +256,19 @@ def _open(
     parameters: ScreenBatch, settings: Settings, journal: Journal, clock: Clock
 ) -> ScreeningRun:
     resolved = resolve(parameters, journal, settings.approval_timeout)
-    parameters, wanted = resolved.parameters, resolved.wanted
-    held, path = ExitStack(), resolved.input
-    if is_sealed(path):
-        path = held.enter_context(unsealed(path, journal.sealer))
-    digest = file_digest(path)
-    if resolved.earlier is not None and resolved.earlier.input_digest != digest:
-        raise InputError(
-            f"{resolved.input} is not the input of run {wanted.run_id}: its content differs; "
-            "give the file it was begun with, or start a new run"
-        )
-    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
+    held = ExitStack()
+    path, digest = _input_of(resolved, journal, held)
+    given = resolved.parameters.mapping
+    mapping = read_mapping(Path(given)) if given else None
     if resolved.earlier is None:
-        merging = (
-            parameters.merge_rows or settings.merge_rows or bool(mapping and mapping.merge_rows)
-        )
-        parameters = parameters.model_copy(update={"merge_rows": merging})
-        if not parameters.shadow and settings.shadow is not None:
-            parameters = parameters.model_copy(update={"shadow": str(settings.shadow)})
-        resolved = replace(resolved, parameters=parameters)
-    policy = load_policy(Path(parameters.policy) if parameters.policy else None)
+        resolved = _filled_in(resolved, settings, mapping)
+    parameters, wanted = resolved.parameters, resolved.wanted
+    policy, approval = _policy_in_force(parameters, settings, journal)
     declared = read_declarations(settings)
     shadow = load_policy(Path(parameters.shadow)) if parameters.shadow else None
-    approval = Reviews.of(journal).policy_approval(policy.label, journal.clock())
-    if approval is None and settings.require_approved_policy and not parameters.quote_only:
-        raise PolicyError(
-            f"nobody has approved the policy {policy.label}, or it is not in force yet: let it be "
-            "approved with: nightscreen policy approve FILE --by NAME"
-        )
     manners = load_response_rules(settings.own_table("manners"))
     load_prices(settings.own_table("prices"))  # a mistake in it is reported before anything is read
     source = open_source(path, mapping=mapping)
-    ages = overridden(settings.freshness, parameters.freshness)
     now = clock()
     deadline_instant(parameters.deadline, now)  # a mistake in it leaves nothing behind
     open_as = f"{wanted.run_id}@{journal.holders.name}"
@@ -309,12 +301,7 @@ def _open(
         control=control,
         clock=clock,
         started_at=started_at,
-        freshness=Freshness(
-            max_ages(wanted.purpose, ages),
-            now,
-            journal.answers.position(),
-            cash_flow_age(wanted.purpose, ages),
-        ),
+        freshness=_freshness(parameters, settings, wanted, journal, now),
         caps=caps,
         policy=policy,
         manners=manners,
@@ -326,6 +313,64 @@ def _open(
         approval=approval,
         declared=declared,
     )
+
+
+def _input_of(resolved: Resolved, journal: Journal, held: ExitStack) -> tuple[Path, str]:
+    """Return the input in clear, for as long as it is held, and its digest.
+
+    Raises:
+        InputError: it is not the file that the run was begun with.
+    """
+    path = resolved.input
+    if is_sealed(path):
+        path = held.enter_context(unsealed(path, journal.sealer))
+    digest = file_digest(path)
+    if resolved.earlier is not None and resolved.earlier.input_digest != digest:
+        raise InputError(
+            f"{resolved.input} is not the input of run {resolved.wanted.run_id}: its content "
+            "differs; give the file it was begun with, or start a new run"
+        )
+    return path, digest
+
+
+def _filled_in(resolved: Resolved, settings: Settings, mapping: Mapping | None) -> Resolved:
+    """Return what a new run is asked, with what settings and mapping file say of it."""
+    parameters = resolved.parameters
+    merging = parameters.merge_rows or settings.merge_rows or bool(mapping and mapping.merge_rows)
+    parameters = parameters.model_copy(update={"merge_rows": merging})
+    if not parameters.shadow and settings.shadow is not None:
+        parameters = parameters.model_copy(update={"shadow": str(settings.shadow)})
+    return replace(resolved, parameters=parameters)
+
+
+def _freshness(
+    parameters: ScreenBatch, settings: Settings, wanted: Wanted, journal: Journal, now: int
+) -> Freshness:
+    ages = overridden(settings.freshness, parameters.freshness)
+    return Freshness(
+        max_ages(wanted.purpose, ages),
+        now,
+        journal.answers.position(),
+        cash_flow_age(wanted.purpose, ages),
+    )
+
+
+def _policy_in_force(
+    parameters: ScreenBatch, settings: Settings, journal: Journal
+) -> tuple[Policy, PolicyApproval | None]:
+    """Return the policy of a run and who approved it.
+
+    Raises:
+        PolicyError: it cannot be read, or nobody has approved it where that is required.
+    """
+    policy = load_policy(Path(parameters.policy) if parameters.policy else None)
+    approval = Reviews.of(journal).policy_approval(policy.label, journal.clock())
+    if approval is None and settings.require_approved_policy and not parameters.quote_only:
+        raise PolicyError(
+            f"nobody has approved the policy {policy.label}, or it is not in force yet: let it be "
+            "approved with: nightscreen policy approve FILE --by NAME"
+        )
+    return policy, approval
 
 
 def open_control(
@@ -368,7 +413,7 @@ def _begin(journal: Journal, resolved: Resolved, digest: str, folder: RunFolder,
     """Write the run down and return when it was first begun."""
     run = journal.runs.begin(
         resolved.wanted.run_id,
-        flow="screen_batch",
+        flow=FLOW,
         batch=resolved.batch,
         purpose=resolved.wanted.purpose.value,
         input_digest=digest,

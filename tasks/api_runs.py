@@ -15,7 +15,6 @@ from nightscreen.schemas.errors import UsageError
 from nightscreen.steps.api_runs.call_session import open_desk, refuse_wrong_address
 from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.control import StopReason
-from nightscreen.tasks import run_registry
 from nightscreen.tasks.artifacts import ending_tags, tag_run
 from nightscreen.tasks.cancellation import (
     handle_sigterm,
@@ -23,6 +22,7 @@ from nightscreen.tasks.cancellation import (
     to_prefect_state,
 )
 from nightscreen.tasks.monitoring import telling_false_starts, watching
+from nightscreen.tasks.open_run import OpenApiRun, shown_at_terminal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.api_runs import ApiRunParameters
     from nightscreen.steps.api_runs.call_session import ApiRun
-    from nightscreen.tasks.run_registry import LiveApiRun
 
 
 def named(word: str) -> Callable[[], str]:
@@ -48,7 +47,7 @@ def named(word: str) -> Callable[[], str]:
 @asynccontextmanager
 async def opened_errand(
     parameters: ApiRunParameters, open_run: Callable[[], ApiRun], *, word: str
-) -> AsyncIterator[LiveApiRun]:
+) -> AsyncIterator[OpenApiRun]:
     """Open a run for the tasks of this process, watch over it, and close it whatever happens.
 
     Where it comes to nothing by a mistake of usage, and nothing was sent, nothing is left of it.
@@ -60,9 +59,9 @@ async def opened_errand(
     """
     with telling_false_starts(word, parameters.run):
         errand = await asyncio.to_thread(open_run)
-    run = run_registry.register_api_run(errand)
+    run = OpenApiRun(errand)
     try:
-        with handle_sigterm(run):
+        with shown_at_terminal(run), handle_sigterm(run):
             await tag_run("nightscreen", errand.run_id)
             async with watching(run):
                 yield run
@@ -70,16 +69,15 @@ async def opened_errand(
         await asyncio.to_thread(errand.withdraw)
         raise
     finally:
-        run_registry.remove(errand.run_id)
         errand.close()
 
 
 async def make_calls(
-    run: LiveApiRun,
+    run: OpenApiRun,
     ask: Callable[[], Awaitable[object]],
     *,
     again: Callable[[], object],
-    close: Callable[[LiveApiRun], object],
+    close: Callable[[OpenApiRun], object],
 ) -> None:
     """Make a run's calls, once more after each stop that passes before the deadline.
 
@@ -105,9 +103,9 @@ async def make_calls(
     refuse_wrong_address(run.run)
 
 
-async def _in_a_session(run: LiveApiRun, ask: Callable[[], Awaitable[object]]) -> None:
+async def _in_a_session(run: OpenApiRun, ask: Callable[[], Awaitable[object]]) -> None:
     """Open what calls need, make them, and let what is in flight settle."""
-    run.desk, run.called = open_desk(run.run), True
+    run.session, run.called = open_desk(run.run), True
     try:
         await ask()
     except asyncio.CancelledError:
@@ -117,14 +115,14 @@ async def _in_a_session(run: LiveApiRun, ask: Callable[[], Awaitable[object]]) -
         await shield_until_done(_settle(run))
 
 
-async def ended(run: LiveApiRun, report: dict[str, Any]) -> dict[str, Any] | State[Any]:
+async def ended(run: OpenApiRun, report: dict[str, Any]) -> dict[str, Any] | State[Any]:
     """Tag the flow run with how it ended; return its report, or what the engine is to be told."""
     await tag_run(*ending_tags(report))
     return await to_prefect_state(run, report)
 
 
-async def _settle(run: LiveApiRun) -> None:
+async def _settle(run: OpenApiRun) -> None:
     """Let what is in flight settle, and close what is open for calls."""
-    if run.desk is not None:
-        await run.desk.close()
-        run.desk = None
+    if run.session is not None:
+        await run.session.close()
+        run.session = None

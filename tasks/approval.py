@@ -18,33 +18,28 @@ from prefect.settings import PREFECT_API_URL
 
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.steps.approval import may_spend, user_name
-from nightscreen.tasks import run_registry
+from nightscreen.tasks.open_run import AT_TERMINAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.steps.screening_run import ScreeningRun
 
 SCREENING = "screen-batch"
 
 
-async def approved(run_id: str) -> bool:
+async def approved(run: ScreeningRun) -> bool:
     """Tell whether a run may spend; where it may not, it is stopped and its request written."""
-    line = run_registry.get_run(run_id).line
+    terminal, run_id = AT_TERMINAL.get(), run.run_id
     started_by = deployment.id or flow_run.parent_deployment_id
     named = f"deployment {deployment.name}" if deployment.name else user_name()
+    ask_here = None if terminal is None else terminal.ask
     given = await asyncio.to_thread(
-        may_spend, line, by=named, deployment_id=started_by, ask_here=run_registry.asked_here
+        may_spend, run, by=named, deployment_id=started_by, ask_here=ask_here
     )
     if not given:
         get_run_logger().info("run %s waits for approval: nightscreen approve %s", run_id, run_id)
     return given
-
-
-def ask_here(asker: Callable[[Approval], bool] | None) -> None:
-    """Have approvals of this process asked by a function, such as a prompt on the terminal."""
-    run_registry.asked_here = asker
 
 
 async def resume_in_deployment(

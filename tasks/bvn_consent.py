@@ -15,26 +15,24 @@ from nightscreen.schemas.money import naira_words
 from nightscreen.steps.bvn import closing as bvn_closing
 from nightscreen.steps.bvn import confirming as bvn_confirming
 from nightscreen.steps.bvn import requesting as bvn_requesting
-from nightscreen.tasks import run_registry
 from nightscreen.tasks.error_boundary import guard_task
 from nightscreen.tasks.events import tell_events
 from nightscreen.tasks.logs import say_report
+from nightscreen.tasks.open_run import OpenApiRun
 
 
 @task(name="take in customers", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def take_in_customers(run_id: str) -> dict[str, int]:
+async def take_in_customers(run: OpenApiRun) -> dict[str, int]:
     """Read who is to be asked; write quarantine."""
-    run = run_registry.errand_of(run_id)
     await asyncio.to_thread(bvn_requesting.take_in, run.run, run.work)
     return {"read": run.work.rows_read, "quarantined": run.work.rows_quarantined}
 
 
 @task(name="plan BVN requests", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def plan_requests(run_id: str) -> int:
+async def plan_requests(run: OpenApiRun) -> int:
     """Find out who is asked in this run, and quote it; return how many."""
-    run = run_registry.errand_of(run_id)
     wanted = await asyncio.to_thread(bvn_requesting.plan, run.run, run.work)
     get_run_logger().info("%d customers are to be asked for BVN consent", wanted)
     return wanted
@@ -42,18 +40,15 @@ async def plan_requests(run_id: str) -> int:
 
 @task(name="request BVNs", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def send_requests(run_id: str) -> int:
+async def send_requests(run: OpenApiRun) -> int:
     """Have a one-time password sent to every customer who is to be asked."""
-    return await bvn_requesting.ask(
-        run_registry.desk_of(run_id), run_registry.errand_of(run_id).work
-    )
+    return await bvn_requesting.ask(run.calls, run.work)
 
 
 @task(name="take in passwords", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def take_in_passwords(run_id: str) -> int:
+async def take_in_passwords(run: OpenApiRun) -> int:
     """Read passwords into memory, judge their requests, and quote; return how many may be sent."""
-    run = run_registry.errand_of(run_id)
     await asyncio.to_thread(bvn_confirming.take_in, run.run, run.work)
     wanted = await asyncio.to_thread(bvn_confirming.price, run.run, run.work)
     get_run_logger().info(
@@ -66,26 +61,22 @@ async def take_in_passwords(run_id: str) -> int:
 
 @task(name="confirm BVNs", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def send_passwords(run_id: str) -> int:
+async def send_passwords(run: OpenApiRun) -> int:
     """Send every password on, once; return how many customers are confirmed."""
-    return await bvn_confirming.send(
-        run_registry.desk_of(run_id), run_registry.errand_of(run_id).work
-    )
+    return await bvn_confirming.send(run.calls, run.work)
 
 
 @task(name="report BVN requests", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def report_requests(run_id: str) -> dict[str, Any]:
+async def report_requests(run: OpenApiRun) -> dict[str, Any]:
     """Write table, changes, calls, report and manifest of a run that asked."""
-    run = run_registry.errand_of(run_id)
     return _told(await asyncio.to_thread(bvn_closing.close_request, run.run, run.work))
 
 
 @task(name="report BVN confirmations", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def report_confirmations(run_id: str) -> dict[str, Any]:
+async def report_confirmations(run: OpenApiRun) -> dict[str, Any]:
     """Write table, changes, calls, report and manifest of a run that confirmed."""
-    run = run_registry.errand_of(run_id)
     return _told(await asyncio.to_thread(bvn_closing.close_confirm, run.run, run.work))
 
 

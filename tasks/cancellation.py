@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from prefect.client.schemas.objects import State
 
-    from nightscreen.tasks.run_registry import Live
+    from nightscreen.tasks.open_run import OpenRun
 
 PATIENCE_S = 15.0
 """How long calls in flight may take after SIGTERM; the engine kills a run 30 s after it."""
@@ -34,7 +34,7 @@ PATIENCE_S = 15.0
 class SignalStop:
     """Stops one run at the first signal, and gives up on calls that outlast the patience."""
 
-    def __init__(self, run: Live, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, run: OpenRun[Any, Any], loop: asyncio.AbstractEventLoop) -> None:
         self._run = run
         self._loop = loop
         self._giving_up: asyncio.Task[None] | None = None
@@ -61,7 +61,7 @@ class SignalStop:
 
 
 @contextmanager
-def handle_sigterm(run: Live) -> Iterator[None]:
+def handle_sigterm(run: OpenRun[Any, Any]) -> Iterator[None]:
     """Let SIGTERM stop a run in good order while the body runs; a second one changes nothing."""
     stop = SignalStop(run, asyncio.get_running_loop())
     try:
@@ -76,7 +76,9 @@ def handle_sigterm(run: Live) -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
-async def to_prefect_state(run: Live, report: dict[str, Any]) -> dict[str, Any] | State[Any]:
+async def to_prefect_state(
+    run: OpenRun[Any, Any], report: dict[str, Any]
+) -> dict[str, Any] | State[Any]:
     """Return a run's report, or Cancelled where a worker was told to cancel the run.
 
     The engine hears of a cancellation by a signal that it takes for a crash unless its own handler

@@ -14,7 +14,6 @@ from prefect.cache_policies import NO_CACHE
 
 from nightscreen.schemas.checks import Check
 from nightscreen.steps.calling import funding_rounds as asking
-from nightscreen.tasks import run_registry
 from nightscreen.tasks.error_boundary import UnexpectedFault, guard_task
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
     from prefect import Task
     from prefect.client.schemas.objects import State, TaskRun
+
+    from nightscreen.tasks.open_run import OpenScreening
 
 RE_ENTRIES = 2
 RE_ENTRY_DELAYS_S = [1.0, 10.0]
@@ -36,7 +37,7 @@ async def is_unforeseen(_task: Task[..., Any], _task_run: TaskRun, state: State[
     return isinstance(fault, UnexpectedFault)
 
 
-def _check(name: str) -> Callable[..., Task[[str, str], Any]]:
+def _check(name: str) -> Callable[..., Task[[OpenScreening, str], Any]]:
     """Make a task of a check's body."""
     return task(
         name=name,
@@ -49,36 +50,36 @@ def _check(name: str) -> Callable[..., Task[[str, str], Any]]:
     )
 
 
-async def _ask(run_id: str, shard: str) -> dict[str, int]:
-    return dict(await asking.ask_shard(run_registry.asking_of(run_id), shard))
+async def _ask(run: OpenScreening, shard: str) -> dict[str, int]:
+    return dict(await asking.ask_shard(run.calls, shard))
 
 
 @_check("check bank accounts")
 @guard_task
-async def check_bank_accounts(run_id: str, shard: str) -> dict[str, int]:
+async def check_bank_accounts(run: OpenScreening, shard: str) -> dict[str, int]:
     """Ask whether accounts exist and whose they are."""
-    return await _ask(run_id, shard)
+    return await _ask(run, shard)
 
 
 @_check("check karma")
 @guard_task
-async def check_karma(run_id: str, shard: str) -> dict[str, int]:
+async def check_karma(run: OpenScreening, shard: str) -> dict[str, int]:
     """Ask whether identities are on the blacklist."""
-    return await _ask(run_id, shard)
+    return await _ask(run, shard)
 
 
 @_check("check ecosystem")
 @guard_task
-async def check_ecosystem(run_id: str, shard: str) -> dict[str, int]:
+async def check_ecosystem(run: OpenScreening, shard: str) -> dict[str, int]:
     """Ask for histories with other lenders, of those who consented."""
-    return await _ask(run_id, shard)
+    return await _ask(run, shard)
 
 
 @_check("check selfies")
 @guard_task
-async def check_selfies(run_id: str, shard: str) -> dict[str, int]:
+async def check_selfies(run: OpenScreening, shard: str) -> dict[str, int]:
     """Ask whether photographs match, of those who consented."""
-    return await _ask(run_id, shard)
+    return await _ask(run, shard)
 
 
 BY_CHECK = {

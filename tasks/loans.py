@@ -6,7 +6,7 @@ They log numbers, which the engine stores in clear; what is computed lives in `s
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
@@ -15,66 +15,41 @@ from nightscreen.steps.loans import offering as offers
 from nightscreen.steps.loans import tracking as following
 from nightscreen.steps.loans.offer_report import close_offering
 from nightscreen.steps.loans.tracking_report import close_tracking
-from nightscreen.tasks import run_registry
 from nightscreen.tasks.error_boundary import guard_task
 from nightscreen.tasks.events import tell_events
 from nightscreen.tasks.logs import say_report
-
-if TYPE_CHECKING:
-    from nightscreen.steps.loans.offering import Offering
-    from nightscreen.steps.loans.tracking import Tracking
-
-
-def offering_of(run_id: str) -> Offering:
-    """Return the offers that a run has under way.
-
-    Raises:
-        RunNotOpenError: this process has no such run open.
-    """
-    found: Offering = run_registry.errand_of(run_id).work
-    return found
-
-
-def tracking_of(run_id: str) -> Tracking:
-    """Return the loans that a run follows.
-
-    Raises:
-        RunNotOpenError: this process has no such run open.
-    """
-    found: Tracking = run_registry.errand_of(run_id).work
-    return found
+from nightscreen.tasks.open_run import OpenApiRun
 
 
 @task(name="take rows", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def take_rows(run_id: str) -> dict[str, int]:
+async def take_rows(run: OpenApiRun) -> dict[str, int]:
     """Read the rows with a chosen decision; return how they stand before anything is sent."""
-    run = run_registry.errand_of(run_id)
-    run.work = await asyncio.to_thread(offers.take_rows, run.run)
-    counts = offering_of(run_id).counts()
+    work = await asyncio.to_thread(offers.take_rows, run.run)
+    run.work, counts = work, work.counts()
     get_run_logger().info("%d rows have a chosen decision", sum(counts.values()))
     return counts
 
 
 @task(name="check product", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def check_product(run_id: str) -> bool:
+async def check_product(run: OpenApiRun) -> bool:
     """Find the product on the service's list."""
-    return await offers.check_product(offering_of(run_id), run_registry.desk_of(run_id))
+    return await offers.check_product(run.work, run.calls)
 
 
 @task(name="make links", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def make_links(run_id: str) -> int:
+async def make_links(run: OpenApiRun) -> int:
     """Make a link for each customer who has none; return how many were made."""
-    return await offers.make_links(offering_of(run_id), run_registry.desk_of(run_id))
+    return await offers.make_links(run.work, run.calls)
 
 
 @task(name="report offers", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def report_offers(run_id: str) -> dict[str, Any]:
+async def report_offers(run: OpenApiRun) -> dict[str, Any]:
     """Write offers, calls, report and manifest; return the report."""
-    report = await asyncio.to_thread(close_offering, offering_of(run_id))
+    report = await asyncio.to_thread(close_offering, run.work)
     counts = report["offers"]
     _log_end(report, f"{counts['offered']} links made, {counts['in_doubt']} in doubt")
     return report
@@ -82,27 +57,26 @@ async def report_offers(run_id: str) -> dict[str, Any]:
 
 @task(name="take loans", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def take_loans(run_id: str) -> int:
+async def take_loans(run: OpenApiRun) -> int:
     """Find every loan there is a reference for; return how many are to be asked about."""
-    run = run_registry.errand_of(run_id)
-    run.work = await asyncio.to_thread(following.take_loans, run.run)
-    due = len(tracking_of(run_id).due)
+    work = await asyncio.to_thread(following.take_loans, run.run)
+    run.work, due = work, len(work.due)
     get_run_logger().info("%d loans are open", due)
     return due
 
 
 @task(name="follow loans", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def follow_loans(run_id: str) -> int:
+async def follow_loans(run: OpenApiRun) -> int:
     """Ask about every open loan; return how many answered."""
-    return await following.follow_loans(tracking_of(run_id), run_registry.desk_of(run_id))
+    return await following.follow_loans(run.work, run.calls)
 
 
 @task(name="report loans", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def report_loans(run_id: str) -> dict[str, Any]:
+async def report_loans(run: OpenApiRun) -> dict[str, Any]:
     """Write loans, changes, calls, report and manifest; return the report."""
-    report = await asyncio.to_thread(close_tracking, tracking_of(run_id))
+    report = await asyncio.to_thread(close_tracking, run.work)
     _log_end(report, f"{report['changes']['loans']} loans changed")
     return report
 

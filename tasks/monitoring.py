@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from nightscreen.steps.control import Control
-    from nightscreen.tasks.run_registry import Live
+    from nightscreen.tasks.open_run import OpenRun
 
 EVERY_S = 2.0
 _MINUTE_S = 60.0
@@ -62,7 +62,7 @@ class Minutes:
 class RunMonitor:
     """Looks at one run; keeps what it has told."""
 
-    def __init__(self, run: Live) -> None:
+    def __init__(self, run: OpenRun[Any, Any]) -> None:
         self._run = run
         self._pace = RecentSpeed()
         self._alarms = Alarms()
@@ -86,12 +86,10 @@ class RunMonitor:
 
     async def look(self) -> dict[str, Any]:
         """Look once: write the signs down and tell what is due."""
-        live, run = self._run, self._run.opened
+        run = self._run.run
         now = run.clock()
         self._pace.take(run.control, now)
-        signs = vitals_of(
-            run, self._pace, now, flow=live.flow, phase=live.phase, rows=live.rows_read
-        )
+        signs = vitals_of(run, self._pace, now, phase=self._run.phase)
         signs |= self._us
         await asyncio.to_thread(write_vitals, run.settings.home, run.run_id, signs)
         for alarm in self._alarms.due(signs):
@@ -105,15 +103,15 @@ class RunMonitor:
 
 
 @asynccontextmanager
-async def watching(run: Live) -> AsyncIterator[None]:
+async def watching(run: OpenRun[Any, Any]) -> AsyncIterator[None]:
     """Watch over a run of any flow while the body runs; one that is only quoted needs none."""
-    if run.only_quotes:
+    if run.run.only_quotes:
         yield
         return
     watch = RunMonitor(run)
-    await asyncio.to_thread(sweep_vitals, run.opened.settings.home)
+    await asyncio.to_thread(sweep_vitals, run.run.settings.home)
     keeper = asyncio.get_running_loop().create_task(watch.keep())
-    say("run_opened", run_id=run.run_id, flow=run.flow, batch=run.opened.batch)
+    say("run_opened", run_id=run.run_id, flow=run.run.flow, batch=run.run.batch)
     measured = telemetry.begin(run)
     try:
         with telemetry.span("run", run.run_id):

@@ -13,24 +13,14 @@ from prefect.cache_policies import NO_CACHE
 
 from nightscreen.steps.transactions.report import close_pull
 from nightscreen.steps.transactions.sync import pull_shard
-from nightscreen.tasks import run_registry
 from nightscreen.tasks.checks import RE_ENTRIES, RE_ENTRY_DELAYS_S, is_unforeseen
 from nightscreen.tasks.error_boundary import guard_task
 from nightscreen.tasks.events import tell_events
 from nightscreen.tasks.logs import say_report
+from nightscreen.tasks.open_run import OpenApiRun
 
 if TYPE_CHECKING:
     from nightscreen.steps.transactions.sync import TransactionSync
-
-
-def pull_of(run_id: str) -> TransactionSync:
-    """Return the pull that a run has under way.
-
-    Raises:
-        RunNotOpenError: this process has no such run open.
-    """
-    pull: TransactionSync = run_registry.errand_of(run_id).work
-    return pull
 
 
 @task(
@@ -43,22 +33,22 @@ def pull_of(run_id: str) -> TransactionSync:
     retry_condition_fn=is_unforeseen,
 )
 @guard_task
-async def pull_customers(run_id: str, shard: int) -> dict[str, int]:
+async def pull_customers(run: OpenApiRun, shard: int) -> dict[str, int]:
     """Pull the customers of a shard; return how many came to which end."""
-    return await pull_shard(pull_of(run_id), run_registry.desk_of(run_id), shard)
+    return await pull_shard(run.work, run.calls, shard)
 
 
 @task(name="report pull", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def report_pull(run_id: str) -> dict[str, Any]:
+async def report_pull(run: OpenApiRun) -> dict[str, Any]:
     """Write typed records, changes, quarantine, calls and report; return the report."""
-    pull = pull_of(run_id)
+    pull: TransactionSync = run.work
     report = await asyncio.to_thread(close_pull, pull)
     changes = report["changes"]
     get_run_logger().info(
         "run %s %s%s: %d customers pulled, %d records added, %d modified, %d removed; "
         "results in %s",
-        run_id,
+        run.run_id,
         report["state"],
         f" ({report['stop_reason']})" if report["stop_reason"] else "",
         report["customers"]["pulled"],

@@ -23,11 +23,11 @@ from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.calling import coordinator as gathers
 from nightscreen.steps.calling import worker
 from nightscreen.steps.control import StopReason
-from nightscreen.tasks import run_registry
 from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
 from nightscreen.tasks.checks import BY_CHECK
 from nightscreen.tasks.concurrency_leases import require_server, sharing_caps
 from nightscreen.tasks.logs import set_up_logs
+from nightscreen.tasks.open_run import OpenScreening
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.calling.worker import WorkerPart
-    from nightscreen.tasks.run_registry import LiveRun
 
 DEPLOYMENT = "screen-part/part"
 _ALONE = "run with one worker"
@@ -171,9 +170,9 @@ async def worker_problem(client: PrefectClient, *, mine: str | None = None) -> s
 
 
 @asynccontextmanager
-async def called(run: LiveRun) -> AsyncIterator[None]:
+async def called(run: OpenScreening) -> AsyncIterator[None]:
     """Call the parts of a run while the body runs, where it has several workers."""
-    line = run.line
+    line = run.run
     if not await asyncio.to_thread(gathers.is_worth_it, line):
         yield
         return
@@ -181,7 +180,7 @@ async def called(run: LiveRun) -> AsyncIterator[None]:
     run.sessions += 1
 
     async def ask(check: Check, name: str) -> None:
-        await BY_CHECK[check](line.run_id, name)
+        await BY_CHECK[check](run, name)
 
     gathering = await asyncio.to_thread(gathers.open_gathering, line, run.sessions, crew, ask)
     run.gathering = gathering
@@ -202,33 +201,34 @@ async def _let_go(gathering: gathers.Gathering, crew: PoolCrew) -> None:
 
 
 @asynccontextmanager
-async def part_opened(run_id: str, number: int) -> AsyncIterator[WorkerPart | None]:
-    """Open a part for the tasks of this process; None where it is not wanted any more."""
+async def part_opened(
+    run_id: str, number: int
+) -> AsyncIterator[tuple[WorkerPart, OpenScreening] | None]:
+    """Open a part, and the run as its tasks take it; None where it is not wanted any more."""
     settings = read_settings()
     set_up_logs(settings.log_format)
     part = await asyncio.to_thread(worker.open_part, run_id, number, settings)
     if part is None:
         yield None
         return
-    run = run_registry.register(part.line)
+    run = OpenScreening(part.line)
     try:
-        run.asking = part.open_asking()
+        asking = run.session = part.open_asking()
         with handle_sigterm(run):
-            async with sharing_caps(run.asking):
+            async with sharing_caps(asking):
                 try:
                     async with _heeding(part, run):
-                        yield part
+                        yield part, run
                 finally:
-                    await shield_until_done(run.asking.close())
+                    await shield_until_done(asking.close())
     finally:
         part.leaves = part.leaves or run.signalled
-        run.asking = None
-        run_registry.remove(run_id)
+        run.session = None
         await asyncio.to_thread(part.close)
 
 
 @asynccontextmanager
-async def _heeding(part: WorkerPart, run: LiveRun) -> AsyncIterator[None]:
+async def _heeding(part: WorkerPart, run: OpenScreening) -> AsyncIterator[None]:
     """Tell the run how far the part has come, and hear of its stops, while the body runs."""
     loop = asyncio.get_running_loop()
     heeding = loop.create_task(_heed(part, run))
@@ -239,7 +239,7 @@ async def _heeding(part: WorkerPart, run: LiveRun) -> AsyncIterator[None]:
         await asyncio.wait([heeding])
 
 
-async def _heed(part: WorkerPart, run: LiveRun) -> None:
+async def _heed(part: WorkerPart, run: OpenScreening) -> None:
     """Heed the run; a journal that fails stops the part, which tells of it."""
     cut_at: float | None = None
     loop = asyncio.get_running_loop()
@@ -248,8 +248,8 @@ async def _heed(part: WorkerPart, run: LiveRun) -> None:
         look = loop.create_task(worker.exchange(part))
         await asyncio.wait([look])
         fault = None if look.cancelled() else look.exception()
-        if isinstance(fault, Exception) and run.asking is not None:
-            run.asking.book.breaks(fault)
+        if isinstance(fault, Exception) and run.session is not None:
+            run.session.book.breaks(fault)
             part.leaves = True
             part.line.control.stop_run(StopReason.CANCELLED)
             return

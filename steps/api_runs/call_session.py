@@ -96,6 +96,16 @@ class ApiRun:
     input_digest: str = ""
     quote: Quote = field(default_factory=Quote)
 
+    @property
+    def rows_read(self) -> int | None:
+        """Return nothing: these flows count customers and offers, each in its own way."""
+        return None
+
+    @property
+    def only_quotes(self) -> bool:
+        """Return whether the run ends with its quote, and leaves nothing."""
+        return bool(getattr(self.parameters, "quote_only", False))
+
     def withdraw(self) -> None:
         """Leave nothing of a new run that came to nothing: no call of it can have been acted on."""
         calls = (row for rows in self.journal.runs.calls(self.run_id) for row in rows)

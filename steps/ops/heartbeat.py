@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.control import Control
-    from nightscreen.steps.screening_run import ScreeningRun
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.outputs import RunFolder
 
@@ -95,22 +94,30 @@ class Run(Protocol):
     control: Control
 
     @property
+    def flow(self) -> str:
+        """Return the flow it is a run of, as the journal has it."""
+
+    @property
+    def rows_read(self) -> int | None:
+        """Return how many rows it has read, None where its flow counts none."""
+
+    @property
+    def only_quotes(self) -> bool:
+        """Return whether the run ends with its quote, and leaves nothing."""
+
+    @property
     def clock(self) -> Clock:
         """Return what gives the present instant."""
 
 
-def vitals_of(
-    run: Run, pace: RecentSpeed, now: int, *, flow: str, phase: str, rows: int | None
-) -> dict[str, Any]:
+def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str, Any]:
     """Return a run's signs at an instant; instants in microseconds, money in micro-naira.
 
     Args:
         run: the run.
         pace: how fast it went of late.
         now: the instant.
-        flow: the flow it is a run of.
         phase: which part of its work it is in.
-        rows: the rows it has read, None where its flow counts none.
     """
     control = run.control
     troubles: dict[str, dict[str, int]] = {}
@@ -118,11 +125,11 @@ def vitals_of(
         troubles.setdefault(check, {})[kind] = number
     return {
         "run_id": run.run_id,
-        "flow": flow,
+        "flow": run.flow,
         "batch": run.batch,
         "at": now,
         "phase": phase,
-        "rows": rows,
+        "rows": run.rows_read,
         "checks": {
             check.value: {
                 "wanted": each.wanted,
@@ -157,19 +164,6 @@ def vitals_of(
 
 READING, PLANNING, ASKING = "reading", "planning", "asking"
 PAUSED, WRITING = "waiting", "writing"
-
-
-def phase_of(line: ScreeningRun, *, asking: bool, written: bool) -> str:
-    """Return which part of the line a run is in: reading, planning, waiting, asking or writing."""
-    if line.plan is None:
-        return READING
-    if line.quote is None:
-        return PLANNING
-    if asking:
-        return ASKING
-    if line.control.resting_since is not None:
-        return PAUSED
-    return WRITING if written or line.control.stop is not None else PAUSED
 
 
 def disk_free(home: Path, output: Path) -> dict[str, int | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from nightscreen.schemas.errors import JournalError, NightscreenError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.steps.calling import funding_rounds as asking
 from nightscreen.tasks.checks import BY_CHECK, RE_ENTRIES
+from nightscreen.tasks.open_run import OpenScreening
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,8 +85,11 @@ async def test_fault_of_ours_is_not_tried_again(
 
 
 async def test_task_outside_its_run_says_so() -> None:
-    """A task that is called without its flow run names the way out."""
+    """A task that is called when its run has nothing open for calls names the way out."""
+    closed = OpenScreening(SimpleNamespace(run_id="20260301-220000-abcdef"))  # type: ignore[arg-type]  # no more is asked of it
     for check in BY_CHECK.values():
         assert check.retries == RE_ENTRIES
-        with pytest.raises(NightscreenError, match="not open in this process"):
-            await check.fn("20260301-220000-abcdef", "lookups-karma-001-00000")
+        with pytest.raises(
+            NightscreenError, match=r"makes no calls now.*resume the run with --run"
+        ):
+            await check.fn(closed, "lookups-karma-001-00000")

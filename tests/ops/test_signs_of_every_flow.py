@@ -16,7 +16,7 @@ from nightscreen.steps.api_runs.call_session import open_desk
 from nightscreen.steps.ops.diagnostics import diagnose
 from nightscreen.storage.heartbeat import read_vitals
 from nightscreen.tasks.monitoring import RunMonitor
-from nightscreen.tasks.run_registry import LiveApiRun
+from nightscreen.tasks.open_run import OpenApiRun
 from tests.steps.test_errands import opened
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
     """Phase, calls and money are in its file while it works, and the doctor reads them there."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS, max_spend="500", deadline="06:00")
-    live = LiveApiRun(run)
+    live = OpenApiRun(run)
     seen: list[dict[str, Any]] = []
 
     async def lived() -> None:
         watch = RunMonitor(live)
         seen.append(await watch.look())
         desk = open_desk(run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
-        live.desk, live.called = desk, True
+        live.session, live.called = desk, True
         job = desk.job(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
         await desk.make([job])
         seen.append(await watch.look())
@@ -44,7 +44,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
         assert found.run["deadline_at"] == run.control.deadline_at
         assert found.run["checks"]["loan_products"]["answered"] == 1
         await desk.close()
-        live.desk = None
+        live.session = None
         seen.append(await watch.look())
 
     asyncio.run(lived())
@@ -58,7 +58,7 @@ def test_the_signs_alone_say_which_flow_a_run_is_of(tmp_path: Path) -> None:
     """Where the journal cannot be read the doctor still names the run and its command."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS)
     run.flow = "track_loans"
-    asyncio.run(RunMonitor(LiveApiRun(run)).look())
+    asyncio.run(RunMonitor(OpenApiRun(run)).look())
     run.close()
     for file in run.settings.home.glob("journal.sqlite*"):
         if file.is_file():

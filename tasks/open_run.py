@@ -1,0 +1,176 @@
+"""An open run of any flow, as its tasks are handed it, and who sits at the terminal before it.
+
+Tasks take the run itself: the engine stores no arguments and looks inside no plain object. Two runs
+of one process share nothing. Whoever typed a command is found through the context, so that a run
+that a worker opens has nobody to ask.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.stops import StopReason
+from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+from nightscreen.steps.calling.funding_rounds import Asking
+from nightscreen.steps.ops.heartbeat import ASKING, PAUSED, PLANNING, READING, WRITING, Run
+from nightscreen.steps.screening_run import ScreeningRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from nightscreen.client.api import Client
+    from nightscreen.schemas.approvals import Approval
+    from nightscreen.steps.calling.coordinator import Gathering
+    from nightscreen.steps.control import Control
+    from nightscreen.steps.report.report_json import RowTally
+
+
+class Session(Protocol):
+    """What is open while a run makes its calls."""
+
+    client: Client
+
+
+R = TypeVar("R", bound=Run)
+S = TypeVar("S", bound=Session)
+
+
+class NotCallingError(NightscreenError):
+    """A task that calls was started while its run has nothing open for calls."""
+
+
+class OpenRun(Generic[R, S]):
+    """One open run; a plain object, so that the engine does not walk through what it holds.
+
+    Attributes:
+        run: what the run has open.
+        session: what is open while it makes its calls.
+        called: its calls were begun.
+        work: what the tasks of its flow share, made by its own steps.
+        signalled: the process was told to end while the run was open.
+    """
+
+    def __init__(self, run: R) -> None:
+        self.run = run
+        self.session: S | None = None
+        self.called = False
+        self.work: Any = None
+        self.signalled = False
+
+    def __str__(self) -> str:
+        """Return the run's id."""
+        return self.run.run_id
+
+    @property
+    def run_id(self) -> str:
+        """Return the run's id."""
+        return self.run.run_id
+
+    @property
+    def control(self) -> Control:
+        """Return what stops the run and counts its calls."""
+        return self.run.control
+
+    @property
+    def calls(self) -> S:
+        """Return what is open for calls.
+
+        Raises:
+            NotCallingError: nothing is.
+        """
+        if self.session is None:
+            raise NotCallingError(
+                f"run {self.run_id} makes no calls now: tasks belong to the flow run that opened "
+                "it; resume the run with --run"
+            )
+        return self.session
+
+    @property
+    def phase(self) -> str:
+        """Return which part of its work the run is in."""
+        if self.session is not None:
+            return ASKING
+        if self.control.resting_since is not None:
+            return PAUSED
+        return WRITING if self.called else self._before_calls
+
+    @property
+    def _before_calls(self) -> str:
+        return READING
+
+    async def cut(self) -> None:
+        """Cut what is still in flight, so that it is written down as in doubt."""
+        if self.session is not None:
+            await self.session.client.aclose()
+
+
+class OpenScreening(OpenRun[ScreeningRun, Asking]):
+    """One open screening run.
+
+    Attributes:
+        rows: its rows, once they are written.
+        gathering: the parts it called, while they ask.
+        sessions: how often it has called parts.
+    """
+
+    def __init__(self, run: ScreeningRun) -> None:
+        super().__init__(run)
+        self.rows: RowTally | None = None
+        self.gathering: Gathering | None = None
+        self.sessions = 0
+
+    @property
+    def _before_calls(self) -> str:
+        if self.run.plan is None:
+            return READING
+        if self.run.quote is None:
+            return PLANNING
+        return PAUSED if self.control.stop is None else WRITING
+
+
+OpenApiRun = OpenRun[ApiRun, CallSession]
+
+
+class Terminal:
+    """Who typed the command: sees the run that is open, is asked, and may stop it.
+
+    Attributes:
+        run: the run that was opened last and is still open.
+        ask: asks the person to approve spending; None where nobody sits there.
+        is_asking: the person is being asked, so that nothing else is drawn over the question.
+        interrupted: Ctrl-C came before a run was open: one that opens all the same asks nothing.
+    """
+
+    def __init__(self) -> None:
+        self.run: OpenRun[Any, Any] | None = None
+        self.ask: Callable[[Approval], bool] | None = None
+        self.is_asking = False
+        self.interrupted = False
+
+    @property
+    def screening(self) -> ScreeningRun | None:
+        """Return the screening run that is open."""
+        return self.run.run if isinstance(self.run, OpenScreening) else None
+
+
+AT_TERMINAL: ContextVar[Terminal | None] = ContextVar("at_terminal", default=None)
+"""Who typed the command that this context belongs to; None in a worker."""
+
+
+@contextmanager
+def shown_at_terminal(run: OpenRun[Any, Any]) -> Iterator[None]:
+    """Let whoever typed the command see the run and stop it while the body runs."""
+    terminal = AT_TERMINAL.get()
+    if terminal is None:
+        yield
+        return
+    if terminal.interrupted:
+        run.control.stop_run(StopReason.CANCELLED)
+    before, terminal.run = terminal.run, run
+    try:
+        yield
+    finally:
+        terminal.run = before
