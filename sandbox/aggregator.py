@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from nightscreen.sandbox.grants import Refused
 from nightscreen.sandbox.request_pipeline import Answer, Operation, Subject
-from nightscreen.sandbox.transactions import malformed, noon, profile_of, transactions_of
+from nightscreen.sandbox.transactions import (
+    balance_on,
+    malformed,
+    noon,
+    profile_of,
+    transactions_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +107,7 @@ def _not_found(what: str) -> Answer:
 
 def _transactions(sandbox: Sandbox, customer: str) -> list[Record]:
     notes = sandbox.linked.notes.get(customer, {})
-    records = transactions_of(customer, sandbox.day)
+    records = transactions_of(customer, sandbox.day, sandbox.planted.owner(customer))
     return [{**one, **notes.get(str(one.get("id")), {})} for one in records]
 
 
@@ -131,18 +137,24 @@ def _update_transaction(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -
 
 
 def _list_accounts(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:
-    accounts = sandbox.linked.accounts(grant.customer).values()
+    accounts = _accounts(sandbox, grant).values()
     return Answer("listed", None, [_shown(sandbox, grant, one) for one in accounts])
 
 
+def _accounts(sandbox: Sandbox, grant: Grant) -> dict[str, Record]:
+    return sandbox.linked.accounts(grant.customer, sandbox.planted.owner(grant.customer))
+
+
 def _shown(sandbox: Sandbox, grant: Grant, account: Record) -> Record:
-    return sandbox.linked.shown(grant.customer, account, sandbox.day)
+    owner = sandbox.planted.owner(grant.customer)
+    return {**account, **balance_on(grant.customer, account, sandbox.day, owner)}
 
 
 def _add_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
+    code, number, owner = given["bank_code"], given["account_number"], sandbox.planted.owner
     try:
         record = sandbox.linked.add(
-            grant.customer, given["bank_code"], given["account_number"], sandbox.day
+            grant.customer, owner(grant.customer), code, number, sandbox.day
         )
     except ValueError as fault:
         return Answer("malformed", str(fault), http_status=400)
@@ -150,14 +162,14 @@ def _add_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answe
 
 
 def _view_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
-    record = sandbox.linked.accounts(grant.customer).get(given["id"])
+    record = _accounts(sandbox, grant).get(given["id"])
     if record is None:
         return _not_found("Bank account")
     return Answer("found", "Successful", _shown(sandbox, grant, record))
 
 
 def _update_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
-    record = sandbox.linked.accounts(grant.customer).get(given["id"])
+    record = _accounts(sandbox, grant).get(given["id"])
     if record is None:
         return _not_found("Bank account")
     record |= {"account_name": given["account_name"], "modified_on": noon(sandbox.day)}
@@ -166,20 +178,21 @@ def _update_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> An
 
 
 def _delete_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
-    gone = sandbox.linked.accounts(grant.customer).pop(given["id"], None)
+    gone = _accounts(sandbox, grant).pop(given["id"], None)
     return Answer("deleted", "Successful", {}) if gone else _not_found("Bank account")
 
 
 def _sync_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
-    record = sandbox.linked.accounts(grant.customer).get(given["account_id"])
+    record = _accounts(sandbox, grant).get(given["account_id"])
     if record is None:
         return _not_found("Bank account")
     record["last_synced"] = noon(sandbox.day)
     return Answer("synced", "Successful", _shown(sandbox, grant, record))
 
 
-def _view_profile(_sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:
-    return Answer("found", "Successful", profile_of(grant.customer))
+def _view_profile(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:
+    owner = sandbox.planted.owner(grant.customer)
+    return Answer("found", "Successful", profile_of(grant.customer, owner))
 
 
 def _on_behalf(scope: str, work: Work, *needed: str) -> Operation:

@@ -1,14 +1,19 @@
 """The control surface under `/_sandbox/`: how tests and people look in and set things.
 
-There is no key: the sandbox is a tool for the loopback address. A body that is not understood
+There is no key: the sandbox is a tool for the loopback address. What a page of some other address
+makes a browser ask is refused, by `Host` and `Origin`. A body that is not understood
 changes nothing: it is read whole before anything is set.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from datetime import date
 from decimal import Decimal
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -27,8 +32,10 @@ from nightscreen.sandbox.behaviour_flags import OPERATIONS, as_json, changed
 from nightscreen.sandbox.faults import ALL, FAULTS, NO_WAIT, FaultPlan, Scripted, fixed, lognormal
 from nightscreen.sandbox.grants import LONGEST_NAME, SCOPES, Client, is_address
 from nightscreen.sandbox.ledger import PAGE, PRICES, micros_of, naira_text
+from nightscreen.sandbox.lives import KINDS, MONTHS_BEHIND, MOST_MONTHS, truth_of
 from nightscreen.sandbox.loan_book import CANCELLED, Steering
 from nightscreen.sandbox.openapi import document
+from nightscreen.sandbox.people import Account, identity_kind, karma_record
 from nightscreen.sandbox.state import SCENARIOS, Capacity
 
 if TYPE_CHECKING:
@@ -36,6 +43,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
+    from nightscreen.sandbox.lives import Life
+    from nightscreen.sandbox.people import Person
     from nightscreen.sandbox.state import Sandbox
 
     Action = Callable[[Sandbox, Any], dict[str, object]]
@@ -65,6 +74,11 @@ def _name(value: str) -> str:
     if not name or len(name) > LONGEST_NAME or not name.isprintable():
         raise ValueError(f"must have 1 to {LONGEST_NAME} printable characters")
     return name
+
+
+def _day(value: str) -> str:
+    date.fromisoformat(value)
+    return value
 
 
 def _not_below_zero(micros: int) -> int:
@@ -180,6 +194,51 @@ class ClientBody(Body):
     client_id: Text | None = None
     name: Text | None = None
     redirect_uris: list[Address] | None = None
+
+
+class PersonBody(Body):
+    first_name: Text | None = None
+    middle_name: str | None = None
+    last_name: Text | None = None
+    gender: Text | None = None
+    date_of_birth: Annotated[str, AfterValidator(_day)] | None = None
+    phone: Text | None = None
+    email: Text | None = None
+    bank_code: Annotated[str, Field(pattern=r"^\d{3}$")] | None = None
+    account_number: Annotated[str, Field(pattern=r"^\d{10}$")] | None = None
+    marital_status: Text | None = None
+    state_of_origin: Text | None = None
+    address: Text | None = None
+
+
+class AccountBody(Body):
+    bank_code: Annotated[str, Field(pattern=r"^\d{3}$")]
+    account_number: Annotated[str, Field(pattern=r"^\d{10}$")]
+    exists: bool = True
+
+
+class ListingBody(Body):
+    identity: Text
+    listed: bool = True
+    record: dict[str, Any] = {}
+
+
+class LifeBody(Body):
+    kind: Annotated[str, _one_of(KINDS, "kind of life")] = "monthly"
+    pay: Annotated[int, Field(ge=1000, le=_MOST, strict=True)] = 150_000
+    employer: Text = "CRESTLINE FOODS"
+    months: Annotated[int, Field(ge=1, le=MOST_MONTHS, strict=True)] = MONTHS_BEHIND
+    lost: Annotated[Whole, Field(le=MOST_MONTHS)] = 0
+
+
+class PeopleBody(Body):
+    bvn: Annotated[str, Field(pattern=r"^\d{11}$")] | None = None
+    person: PersonBody | None = None
+    account: AccountBody | None = None
+    listing: ListingBody | None = None
+    history: dict[str, Any] | None = None
+    customer: Customer | None = None
+    life: LifeBody | None = None
 
 
 def show_ledger(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
@@ -347,6 +406,57 @@ def make_grant(sandbox: Sandbox, body: GrantBody) -> dict[str, object]:
     return {"code": code, "customer": body.customer, "redirect_uri": body.redirect_uri}
 
 
+def plant(sandbox: Sandbox, body: PeopleBody) -> dict[str, object]:
+    """Plant a person, an account, a listing, a history or a life under any identifier."""
+    planted, bvn, given = sandbox.planted, body.bvn, body.model_fields_set
+    if not given - {"bvn"}:
+        raise ValueError("name what to plant: person, account, listing, history, customer or life")
+    needs = [name for name in ("person", "history", "account") if name in given]
+    if bvn is None and needs:
+        raise ValueError(f"{needs[0]} needs the bvn of its person")
+    if body.life and body.customer is None:
+        raise ValueError("life needs the customer, the username of who lives it")
+    shown: dict[str, object] = {"bvn": bvn}
+    if bvn and body.person:
+        fields = body.person.model_dump(exclude_unset=True, exclude_none=True)
+        shown["person"] = _plain(planted.plant_person(bvn, fields))
+        place = planted.people[bvn].account
+        if {"bank_code", "account_number"} & set(fields):
+            planted.holders[place] = bvn
+    if bvn and body.account:
+        place = Account(body.account.bank_code, body.account.account_number)
+        planted.holders[place] = bvn if body.account.exists else None
+        shown["account"] = planted.account(*place, sandbox.day, masked=False)
+    if bvn and "history" in given:
+        planted.histories[bvn] = body.history
+        shown["history"] = planted.history(bvn, sandbox.day, extras=True)
+    if body.listing:
+        identity, kind = body.listing.identity, identity_kind(body.listing.identity) or "bvn"
+        record = {**karma_record(identity, kind), **body.listing.record}
+        planted.listings[identity] = record if body.listing.listed else None
+        shown["listing"] = planted.listings[identity]
+    if body.customer:
+        plan = body.life and body.life.model_dump()
+        owner = planted.plant_life(body.customer, bvn, plan)
+        shown |= {"customer": body.customer, "life": _plain(owner.life)}
+    return shown
+
+
+def _plain(value: Person | Life) -> dict[str, object]:
+    return {
+        name: each.isoformat() if isinstance(each, date) else each
+        for name, each in asdict(value).items()
+    }
+
+
+def show_truth(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
+    """Show what is true of a customer's life on day 0, for tests alone."""
+    if "customer" not in query:
+        raise ValueError("truth needs ?customer=USERNAME")
+    customer = query["customer"]
+    return {"truth": truth_of(customer, sandbox.planted.owner(customer).life)._asdict()}
+
+
 def set_tokens(sandbox: Sandbox, body: TokensBody) -> dict[str, object]:
     """Expire access tokens or revoke grants, of one customer or, where none is named, of all."""
     if body.action == "expire":
@@ -377,6 +487,7 @@ VIEWS: Final[dict[str, View]] = {
     # every code and token ever issued, for tests that search for them elsewhere
     "secrets": lambda sandbox, _query: {**sandbox.grants.secrets_json()},
     "otps": show_otps,
+    "truth": show_truth,
     "loans": show_loans,
     "openapi.json": lambda _sandbox, _query: document(),
 }
@@ -395,6 +506,7 @@ ACTIONS: Final[dict[str, tuple[Action, TypeAdapter[Any]]]] = {
     "capacity": (set_capacity, TypeAdapter(CapacityBody)),
     "world": (set_world, TypeAdapter(WorldBody)),
     "grants": (make_grant, TypeAdapter(GrantBody)),
+    "people": (plant, TypeAdapter(PeopleBody)),
     "tokens": (set_tokens, TypeAdapter(TokensBody)),
     "client": (set_client, TypeAdapter(ClientBody)),
     "clock": (set_clock, TypeAdapter(ClockBody)),
@@ -424,7 +536,12 @@ class ControlPage:
         self._name = name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with what is seen or now in force, or a 400 with the reason."""
+        """Answer with what is seen or now in force, or a 400 or 403 with the reason."""
+        foreign = _foreign(Request(scope))
+        if foreign:
+            reply = wire.json_reply(403, {"error": foreign})
+            await wire.deliver(reply, scope, receive, send)
+            return
         raw = await wire.read_body(receive)
         try:
             reply = wire.json_reply(200, self._answer(scope, raw))
@@ -441,6 +558,25 @@ class ControlPage:
         if scope["method"] == "GET" and self._name in VIEWS:
             return VIEWS[self._name](self._sandbox, dict(Request(scope).query_params))
         raise ValueError("only GET" if self._name in VIEWS else "only POST")
+
+
+def _foreign(request: Request) -> str:
+    """Say why a request is not one of this machine's own; empty where it is.
+
+    A name with a dot may be somebody's who has it lead here (DNS rebinding); an address, localhost
+    or a bare name, as containers have them, may not. A browser names the page in `Origin`.
+    """
+    host = request.headers.get("host", "")
+    name = urlsplit(f"//{host}").hostname or ""
+    try:
+        ip_address(name)
+    except ValueError:
+        if not name or "." in name:
+            return "this Host is refused: use the address the sandbox printed, or localhost"
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != host:
+        return "this Origin is refused: only the sandbox's own pages may steer it"
+    return ""
 
 
 def _reasons(error: ValidationError) -> str:

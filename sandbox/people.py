@@ -26,6 +26,8 @@ from nightscreen.sandbox.names import ENGLISH_MEN, ENGLISH_WOMEN, STOCKS
 from nightscreen.sandbox.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nightscreen.sandbox.test_identifiers import MagicPerson
 
 FIRST_DAY = date(2026, 7, 1)
@@ -222,9 +224,21 @@ def _special_holder(row: MagicPerson) -> Person | None:
 
 
 def account_of(
-    bank_code: str, account_number: str, *, day: int = 0, masked: bool = True
+    bank_code: str,
+    account_number: str,
+    *,
+    day: int = 0,
+    masked: bool = True,
+    known: Mapping[str, Person] = {},
 ) -> dict[str, object] | None:
     """Return what a bank account lookup answers (service.md, "Bank account verification result").
+
+    Args:
+        bank_code: three digits.
+        account_number: ten digits.
+        day: of the simulated world.
+        masked: only some digits of the BVN are shown.
+        known: people who are otherwise than made up, by BVN.
 
     Returns:
         The `data` of the answer, or None where the account does not exist.
@@ -232,10 +246,16 @@ def account_of(
     person = holder_of(bank_code, account_number, day=day)
     if person is None:
         return None
+    place = Account(bank_code, account_number)
+    return account_record(known.get(person.bvn, person), place, masked=masked)
+
+
+def account_record(person: Person, place: Account, *, masked: bool) -> dict[str, object]:
+    """Write what the service says of an account that somebody holds."""
     return {
-        "bank_code": bank_code,
-        "account_name": account_name(person, bank_code, account_number),
-        "account_number": account_number,
+        "bank_code": place.bank_code,
+        "account_name": account_name(person, *place),
+        "account_number": place.account_number,
         "bvn": masked_bvn(person.bvn) if masked else person.bvn,
     }
 
@@ -264,15 +284,15 @@ def account_name(person: Person, bank_code: str, account_number: str) -> str:
     return " ".join(part for part in parts if part).upper()
 
 
-def contacts_of(bvn: str) -> tuple[str, str]:
+def contacts_of(bvn: str, person: Person | None = None) -> tuple[str, str]:
     """Tell phone and email registered with a BVN, to which one-time passwords are sent."""
-    person = person_of_bvn(bvn)
+    person = person or person_of_bvn(bvn)
     return f"0{person.phone[4:]}", person.email
 
 
-def bvn_details(bvn: str) -> dict[str, object]:
+def bvn_details(bvn: str, person: Person | None = None) -> dict[str, object]:
     """Return what a finished BVN consent answers (service.md, "BVN details")."""
-    person = person_of_bvn(bvn)
+    person = person or person_of_bvn(bvn)
     draw = SeededRandom("bvn details", bvn)
     details: dict[str, object] = {
         "reference": draw.between(100_000, 99_999_999),
@@ -308,9 +328,9 @@ def _as_magic(details: dict[str, object], row: MagicPerson | None) -> dict[str, 
     return details
 
 
-def bvn_accounts(bvn: str) -> list[dict[str, object]]:
+def bvn_accounts(bvn: str, person: Person | None = None) -> list[dict[str, object]]:
     """Return what a finished BVN consent answers in its other shape, a list of bank accounts."""
-    person, draw = person_of_bvn(bvn), SeededRandom("account type", bvn)
+    person, draw = person or person_of_bvn(bvn), SeededRandom("account type", bvn)
     places = [(person.bank_code, person.account_number)]
     for _ in range(draw.below(3)):
         code = draw.pick(BANKS_BY_WEIGHT)
@@ -464,8 +484,22 @@ class Loans(NamedTuple):
         return self.settled + self.running
 
 
-def ecosystem_of(bvn: str, *, day: int = 0, extras: bool = True) -> dict[str, object] | None:
+def ecosystem_of(
+    bvn: str,
+    *,
+    day: int = 0,
+    extras: bool = True,
+    person: Person | None = None,
+    known: bool | None = None,
+) -> dict[str, object] | None:
     """Return what the borrower history holds on a person (service.md, "Ecosystem record").
+
+    Args:
+        bvn: eleven digits.
+        day: of the simulated world.
+        extras: with the fields that were recorded beside the specified ones.
+        person: who bears it, where that is not the one made up.
+        known: whether lenders have reported the person; None leaves it to their life.
 
     Returns:
         The `data` of the answer, or None where no lender has reported the person.
@@ -477,15 +511,15 @@ def ecosystem_of(bvn: str, *, day: int = 0, extras: bool = True) -> dict[str, ob
         raise ValueError("a BVN has 11 digits")
     draw = SeededRandom("ecosystem", bvn)
     special = test_identifiers.by_bvn(bvn)
-    known = draw.share() < FOUND_SHARE
+    found = draw.share() < FOUND_SHARE
     first_loan_day = draw.between(1, CHANGE_DAYS) if draw.share() < FIRST_LOAN_SHARE else None
     if special:
-        known = special.history != "none"
-    elif not known:
-        known = first_loan_day is not None and first_loan_day <= day
-    if not known:
+        found = special.history != "none"
+    elif not found:
+        found = first_loan_day is not None and first_loan_day <= day
+    if not (found if known is None else known):
         return None
-    person = person_of_bvn(bvn)
+    person = person or person_of_bvn(bvn)
     loans = _loans(draw, bad=special.history == "bad" if special else None)
     record = _specified(draw, person, loans, day)
     if extras:

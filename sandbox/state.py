@@ -14,6 +14,7 @@ from nightscreen.sandbox.grants import Client, Grants
 from nightscreen.sandbox.ledger import Ledger, PriceList, Wallet, micros_of, naira_text
 from nightscreen.sandbox.loan_book import LoanBook
 from nightscreen.sandbox.otp import OtpOutbox, OtpTerms
+from nightscreen.sandbox.planted import Planted
 from nightscreen.sandbox.transactions import LinkedAccounts
 
 FLAKY_RATES: Final = dict.fromkeys(
@@ -130,6 +131,7 @@ class Sandbox:
         self.client = Client()
         self.grants = Grants()
         self.linked = LinkedAccounts()
+        self.planted = Planted()
         self.loans = LoanBook()
         self.ahead_s = 0.0
 

@@ -1,15 +1,16 @@
 """Transactions and bank accounts of area A, day by day.
 
-A customer's records depend on the username and the day alone, so that a test can work out
-beforehand what every list should hold. Each has a story: the day on which it first appears, the
-days on which something about it changes, and for some the day on which it is gone. What a client
-changes through the service is kept in `LinkedAccounts` until the next reset.
+A customer's records depend on who they are, their life and the day alone, so that a test can work
+out beforehand what every list should hold. What money moves is `sandbox.lives`'; here each entry
+becomes a record with a story: the day on which it first appears, the days on which something about
+it changes, and for some the day on which it is gone. What a client changes through the service is
+kept in `LinkedAccounts` until the next reset.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from nightscreen.sandbox.banks import BANK_NAMES, BANKS_BY_WEIGHT, account_number
+from nightscreen.sandbox.lives import Entry, Life, entries_of, everyday, life_of
 from nightscreen.sandbox.people import (
     ACCOUNT_DIGITS,
     BANK_CODE_DIGITS,
@@ -35,15 +37,16 @@ from nightscreen.sandbox.test_identifiers import by_customer
 Record = dict[str, object]
 Malform = Callable[[list[Record], int], object]
 
-HISTORY: Final = (20, 50)
-"""Fewest and most records on day 0."""
-HISTORY_DAYS: Final = 90
+HISTORY_DAYS: Final = 900
+"""Days of history of the customer with very many records."""
+LIVELY_DAYS: Final = 30
+"""Only records of the last so many days before day 0 change or vanish; older ones are settled."""
 TEN_THOUSAND: Final = 10_000
-MOST_NEW_A_DAY: Final = 4
 CHANGE_DAYS: Final = 20
 """What happens to a record happens within so many days after it appears."""
 BACKDATED_SHARE: Final = 0.10
 """Share of new records that bear a date up to three days before the day they appear."""
+MOST_LATE: Final = 3
 GONE_SHARE: Final = 0.15
 EXTRA_SHARE: Final = 0.05
 FIRST_BALANCE: Final = 250_000_00
@@ -53,23 +56,6 @@ _KOBO: Final = Decimal("0.01")
 _CHANGES: Final = (0, 0, 0, 1, 1, 1, 1, 2)
 _KINDS: Final = ("note", "status", "narration")
 _NOTES: Final = ("Rent", "For school fees", "Shop stock", "Mama", "Family", "Refund expected")
-_DEBITS: Final = (
-    *("POS PURCHASE {shop}", "NIP TRANSFER TO {name}", "AIRTIME PURCHASE", "ATM WITHDRAWAL"),
-    *("ELECTRICITY TOKEN", "CABLE SUBSCRIPTION", "SMS CHARGES", "WEB PAYMENT {shop}"),
-)
-_TYPES: Final = {
-    "AIRTIME": "Airtime",
-    "NIP": "Transfer",
-    "POS": "Purchase",
-    "WEB": "Purchase",
-    "ATM": "Withdrawal",
-    "ELECTRICITY": "Bill",
-    "CABLE": "Bill",
-    "SMS": "Charge",
-}
-"""The word of a debit's `transaction_type`, by the first word of its narration."""
-_CREDITS: Final = ("NIP TRANSFER FROM {name}", "CASH DEPOSIT", "SALARY {month}", "REVERSAL")
-_SHOPS: Final = ("MARKET STORES", "CITY FUEL", "CORNER PHARMACY", "BOOK HOUSE", "SUYA SPOT")
 
 
 class Changes(NamedTuple):
@@ -87,11 +73,23 @@ class _Event(NamedTuple):
     text: str
 
 
+class Owner(NamedTuple):
+    """Whose records they are: the person behind a username, and how they live."""
+
+    person: Person
+    life: Life
+
+
 class _Story(NamedTuple):
     born: int
     record: Record
     events: tuple[_Event, ...]
     gone: int | None
+
+
+def owner_of(customer: str) -> Owner:
+    """Tell who is behind a username that nobody planted."""
+    return Owner(person_of_customer(customer), life_of(customer))
 
 
 def person_of_customer(customer: str) -> Person:
@@ -101,22 +99,23 @@ def person_of_customer(customer: str) -> Person:
     return person_of_bvn(f"{LINKED_PREFIX}{SeededRandom('customer', customer).below(10**9):09d}")
 
 
-def bank_accounts_of(customer: str, day: int = 0) -> list[Record]:
+def bank_accounts_of(customer: str, day: int = 0, owner: Owner | None = None) -> list[Record]:
     """Return which bank accounts a customer has linked, with their balances on a day."""
-    return [{**one, **balance_on(customer, one, day)} for one in _opened_accounts(customer)]
+    owner = owner or owner_of(customer)
+    opened = _opened_accounts(customer, owner.person)
+    return [{**one, **balance_on(customer, one, day, owner)} for one in opened]
 
 
-def balance_on(customer: str, account: Record, day: int) -> Record:
+def balance_on(customer: str, account: Record, day: int, owner: Owner | None = None) -> Record:
     """Return what is on an account on a day, and since when: after its newest transaction."""
-    for one in transactions_of(customer, day):
+    for one in transactions_of(customer, day, owner):
         if one["account_number"] == account["account_number"]:
             return {"balance": one["balance"], "last_balance_time": one["transaction_date"]}
     return {}
 
 
-def _opened_accounts(customer: str) -> list[Record]:
+def _opened_accounts(customer: str, person: Person) -> list[Record]:
     """List the accounts as they were linked: one to three, in a stable order."""
-    person = person_of_customer(customer)
     draw = SeededRandom("linked accounts", customer)
     places = [(person.bank_code, person.account_number)]
     for _ in range(draw.pick((0, 0, 0, 1, 1, 2))):
@@ -129,7 +128,7 @@ def _opened_accounts(customer: str) -> list[Record]:
 def bank_account(customer: str, code: str, number: str, name: str, day: int = 0) -> Record:
     """Write one linked bank account, first seen on a day."""
     draw = SeededRandom("linked account", customer, code, number)
-    opened = _moment(day or -HISTORY_DAYS, draw)
+    opened = _moment(day or -3 * LIVELY_DAYS, draw)
     return {
         "id": _uuid(draw),
         "account_name": name,
@@ -150,9 +149,9 @@ def bank_account(customer: str, code: str, number: str, name: str, day: int = 0)
     }
 
 
-def profile_of(customer: str) -> Record:
+def profile_of(customer: str, owner: Owner | None = None) -> Record:
     """Return what a customer's profile shows."""
-    person, draw = person_of_customer(customer), SeededRandom("profile", customer)
+    person, draw = (owner or owner_of(customer)).person, SeededRandom("profile", customer)
     return {
         "id": _uuid(draw),
         "username": customer,
@@ -164,20 +163,23 @@ def profile_of(customer: str) -> Record:
     }
 
 
-def transactions_of(customer: str, day: int = 0) -> list[Record]:
+def transactions_of(customer: str, day: int = 0, owner: Owner | None = None) -> list[Record]:
     """Tell every transaction of a customer on a day, newest first.
 
     Returns:
         The records as the list shows them, but for the oddities of some magic customers
         (`listed_of`); without `id` for the customers `no-ids` and `twins`.
     """
-    return _newest_first([_at(story, day) for story in _visible(customer, day)])
+    owner = owner or owner_of(customer)
+    return _newest_first(
+        [_at(story, day) for story in _stories(customer, day, owner) if _is_visible(story, day)]
+    )
 
 
 def changes_between(customer: str, before: int, day: int) -> Changes:
     """Return what was added, modified and removed from one day to a later one."""
     added, modified, removed = [], [], []
-    for story in _stories(customer, day):
+    for story in _stories(customer, day, owner_of(customer)):
         was, is_there = _is_visible(story, before), _is_visible(story, day)
         if is_there and not was:
             added.append(_at(story, day))
@@ -190,10 +192,6 @@ def changes_between(customer: str, before: int, day: int) -> Changes:
 
 def _is_visible(story: _Story, day: int) -> bool:
     return story.born <= day and (story.gone is None or day < story.gone)
-
-
-def _visible(customer: str, day: int) -> list[_Story]:
-    return [story for story in _stories(customer, day) if _is_visible(story, day)]
 
 
 def _newest_first(records: list[Record]) -> list[Record]:
@@ -209,24 +207,26 @@ def _at(story: _Story, day: int) -> Record:
     return record
 
 
-def _stories(customer: str, day: int) -> list[_Story]:
+def _stories(customer: str, day: int, owner: Owner) -> list[_Story]:
     """Tell the stories that begin on or before a day, those of earlier days first."""
-    return [story for story in _diary(customer).through(day) if story.born <= day]
+    return [story for story in _diary(customer, owner).through(day) if story.born <= day]
 
 
 @lru_cache(maxsize=4096)
-def _diary(customer: str) -> _Diary:
-    return _Diary(customer)
+def _diary(customer: str, owner: Owner) -> _Diary:
+    return _Diary(customer, owner)
 
 
 class _Diary:
     """Writes one customer's stories, day after day; balances run on from record to record."""
 
-    def __init__(self, customer: str) -> None:
+    def __init__(self, customer: str, owner: Owner) -> None:
         row = by_customer(customer)
         self._customer = customer
+        self._life = owner.life
         self._kind = row.records if row else ""
-        self._accounts = _opened_accounts(customer)
+        self._accounts = _opened_accounts(customer, owner.person)
+        self._months: dict[int, list[Entry]] = {}
         self._balances = [FIRST_BALANCE] * len(self._accounts)
         self._stories = self._history()
         self._day = 0
@@ -240,44 +240,66 @@ class _Diary:
         return self._stories
 
     def _history(self) -> list[_Story]:
-        draw = SeededRandom("history", self._customer)
-        count, days = draw.between(*HISTORY), HISTORY_DAYS
         if self._kind == "no-transactions":
             return []
         if self._kind == "ten-thousand":
-            count, days = TEN_THOUSAND, 10 * HISTORY_DAYS
-        moments = sorted(_moment(-draw.below(days), draw) for _ in range(count))
-        stories = [self._story(0, n, moment) for n, moment in enumerate(moments)]
+            entries = everyday(self._customer, HISTORY_DAYS, TEN_THOUSAND)
+        else:
+            months = [self._entries(month) for month in range(-self._life.months, 1)]
+            entries = [one for month in months for one in month if one.day <= 0]
+        stories = self._told(0, entries)
         if self._kind == "twins":
             alike = stories[0].record
             stories[0:1] = [_Story(0, alike, (), None), _Story(0, dict(alike), (), None)]
         return stories
 
     def _new_on(self, born: int) -> list[_Story]:
-        draw = SeededRandom("new transactions", self._customer, str(born))
+        first = FIRST_DAY + timedelta(days=max(1, born - MOST_LATE))
+        last = FIRST_DAY + timedelta(days=born)
+        months = {_month_of(first), _month_of(last)}
+        entries = [one for month in sorted(months) for one in self._entries(month)]
+        return self._told(born, [one for one in entries if one.day + self._late(one) == born])
+
+    def _late(self, entry: Entry) -> int:
+        """Tell how many days after its date an entry appears; 0 for most."""
+        if entry.day <= 0:
+            return -entry.day
+        words = (self._customer, str(entry.day), str(entry.second), entry.narration)
+        draw = SeededRandom("late", *words)
+        return draw.between(1, MOST_LATE) if draw.share() < BACKDATED_SHARE else 0
+
+    def _entries(self, month: int) -> list[Entry]:
+        if month not in self._months:
+            self._months[month] = entries_of(self._customer, self._life, month)
+        return self._months[month]
+
+    def _told(self, born: int, entries: list[Entry]) -> list[_Story]:
         stories = []
-        for n in range(draw.below(MOST_NEW_A_DAY + 1)):
-            late = draw.between(1, 3) if draw.share() < BACKDATED_SHARE else 0
-            stories.append(self._story(born, n, _moment(born - late, draw)))
+        for number, entry in enumerate(entries):
+            story = self._story(born, number, entry)
+            stories.append(story)
+            for again in range(1, entry.times):  # the list has the same posting under another id
+                draw = SeededRandom("again", self._customer, str(born), str(number), str(again))
+                other = {"id": _uuid(draw)} if "id" in story.record else {}
+                stories.append(story._replace(record={**story.record, **other}))
         return stories
 
-    def _story(self, born: int, number: int, moment: str) -> _Story:
+    def _story(self, born: int, number: int, entry: Entry) -> _Story:
         draw = SeededRandom("transaction", self._customer, str(born), str(number))
-        record = self._record(draw, born, moment)
-        events = self._events(draw, born, record)
+        record = self._record(draw, born, entry)
+        lively = entry.day > -LIVELY_DAYS and not entry.tag
+        events = self._events(draw, born, record) if lively else ()
         gone = born + draw.between(1, CHANGE_DAYS) if draw.share() < GONE_SHARE else None
-        return _Story(born, record, events, gone)
+        return _Story(born, record, events, gone if lively else None)
 
-    def _record(self, draw: SeededRandom, born: int, moment: str) -> Record:
-        place = draw.below(len(self._accounts))
+    def _record(self, draw: SeededRandom, born: int, entry: Entry) -> Record:
+        place = 0 if entry.tag else draw.below(len(self._accounts))
         account = self._accounts[place]
-        credit = draw.below(3) == 0
-        most = 400_000_00 if credit else max(100_00, self._balances[place] * 2 // 5)
-        kobo = draw.between(50_00, most)
-        self._balances[place] += kobo if credit else -kobo
-        amount = _text(kobo)
+        credit = entry.kobo > 0
+        self._balances[place] += entry.kobo
+        amount = _text(abs(entry.kobo))
         reference = f"{draw.below(10**15):015d}"
-        narration = _narration(draw, credit=credit, moment=moment)
+        narration, moment = entry.narration, _at_second(entry.day, entry.second, draw)
         seen = max(moment, _moment(born, draw)) if born else moment
         record: Record = {
             "id": _uuid(draw),
@@ -291,7 +313,7 @@ class _Diary:
             "entry_type": "credit" if credit else "debit",
             "narration": narration,
             "transaction_date": moment,
-            "transaction_type": "Credit" if credit else _TYPES.get(narration.split()[0], "Debit"),
+            "transaction_type": entry.word,
             "note": None,
             "source": "statement",
             "provider": "direct",
@@ -329,13 +351,9 @@ class _Diary:
         return tuple(sorted(events))
 
 
-def _narration(draw: SeededRandom, *, credit: bool, moment: str) -> str:
-    other = person_of_bvn(f"{LINKED_PREFIX}{draw.below(10**9):09d}")
-    return draw.pick(_CREDITS if credit else _DEBITS).format(
-        name=f"{other.first_name} {other.last_name}".upper(),
-        shop=draw.pick(_SHOPS),
-        month=moment[:7],
-    )
+def _month_of(day: date) -> int:
+    """Number a month of the world: that of day 0 is 0."""
+    return (day.year - FIRST_DAY.year) * 12 + day.month - FIRST_DAY.month
 
 
 def _bank(code: str) -> Record:
@@ -359,8 +377,11 @@ def _uuid(draw: SeededRandom) -> str:
 
 def _moment(day: int, draw: SeededRandom) -> str:
     """Write a day of the simulated world with a drawn time, as ISO 8601 with milliseconds."""
-    whole = FIRST_DAY + timedelta(days=day)
-    seconds, millis = draw.below(86_400), draw.below(1000)
+    return _at_second(day, draw.below(86_400), draw)
+
+
+def _at_second(day: int, seconds: int, draw: SeededRandom) -> str:
+    whole, millis = FIRST_DAY + timedelta(days=day), draw.below(1000)
     hours, rest = divmod(seconds, 3600)
     return f"{whole.isoformat()}T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{millis:03d}Z"
 
@@ -377,19 +398,15 @@ class LinkedAccounts:
         self.notes: dict[str, dict[str, Record]] = {}
         self._accounts: dict[str, dict[str, Record]] = {}
 
-    def shown(self, customer: str, account: Record, day: int) -> Record:
-        """Return an account with its balance of a day."""
-        return {**account, **balance_on(customer, account, day)}
-
-    def accounts(self, customer: str) -> dict[str, Record]:
+    def accounts(self, customer: str, owner: Owner) -> dict[str, Record]:
         """Return a customer's bank accounts by id; what is changed in it stays changed."""
         known = self._accounts.get(customer)
         if known is None:
-            known = {str(one["id"]): one for one in bank_accounts_of(customer)}
+            known = {str(one["id"]): one for one in bank_accounts_of(customer, owner=owner)}
             self._accounts[customer] = known
         return known
 
-    def add(self, customer: str, bank_code: str, number: str, day: int) -> Record:
+    def add(self, customer: str, owner: Owner, bank_code: str, number: str, day: int) -> Record:
         """Link another bank account.
 
         Raises:
@@ -402,9 +419,10 @@ class LinkedAccounts:
         record = bank_account(
             customer, bank_code, number, account_name(holder, bank_code, number), day
         )
-        if str(record["id"]) in self.accounts(customer):
+        known = self.accounts(customer, owner)
+        if str(record["id"]) in known:
             raise ValueError("This bank account is linked already.")
-        self.accounts(customer)[str(record["id"])] = record
+        known[str(record["id"])] = record
         return record
 
 

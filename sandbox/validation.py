@@ -62,10 +62,10 @@ def _read_karma(path: dict[str, str], _body: dict[str, object]) -> Subject:
 def _karma(sandbox: Sandbox, subject: Subject) -> Answer:
     """Look an identity up in the blacklist; what is of no known kind is a miss like any other."""
     manners = sandbox.manners
-    known = people.identity_kind(subject.identity) is not None
+    record = sandbox.planted.karma(subject.identity, sandbox.day)
+    known = record is not None or people.identity_kind(subject.identity) is not None
     if not known and manners.karma_malformed == "400":
         return Answer("malformed", "Enter a valid identity.", http_status=400)
-    record = people.karma_of(subject.identity, day=sandbox.day) if known else None
     if record:
         return Answer("listed", "Successful", record)
     text = "Identity not found in karma ecosystem"
@@ -75,7 +75,7 @@ def _karma(sandbox: Sandbox, subject: Subject) -> Answer:
 def _ecosystem(sandbox: Sandbox, subject: Subject) -> Answer:
     """Look a BVN up in the borrower history."""
     bvn, manners = subject.identity, sandbox.manners
-    record = people.ecosystem_of(bvn, day=sandbox.day, extras=manners.ecosystem_extras)
+    record = sandbox.planted.history(bvn, sandbox.day, extras=manners.ecosystem_extras)
     if record:
         return Answer("found", "Successful", record)
     return Answer("not_found", f"{bvn} not found in ecosystem", miss=manners.ecosystem_miss)
@@ -102,7 +102,7 @@ def _bank_account(sandbox: Sandbox, subject: Subject) -> Answer:
     """Look up who holds an account."""
     code, number = subject.fields["bank_code"], subject.fields["account_number"]
     masked = sandbox.manners.masked_bvn
-    record = people.account_of(code, number, day=sandbox.day, masked=masked)
+    record = sandbox.planted.account(code, number, sandbox.day, masked=masked)
     if record:
         return Answer("found", "Successful", record)
     return Answer("not_found", "Invalid account number", miss=sandbox.manners.missing_account)
@@ -129,7 +129,7 @@ def _bvn_start(sandbox: Sandbox, subject: Subject) -> Answer:
     bvn, special = subject.identity, subject.special
     if special and not special.bvn_known:
         return _NO_RECORD
-    registered = people.contacts_of(bvn)
+    registered = people.contacts_of(bvn, sandbox.planted.person(bvn))
     contact = registered_contact(subject.fields["contact"], registered)
     if contact is None and sandbox.manners.wrong_contact != "accepted":
         return _wrong_contact(sandbox, registered)
@@ -156,7 +156,7 @@ def _wrong_contact(sandbox: Sandbox, registered: tuple[str, ...]) -> Answer:
 
 def _bvn_finish(sandbox: Sandbox, subject: Subject) -> Answer:
     """Check the one-time password and return the record, in one of its three shapes."""
-    bvn = subject.identity
+    bvn, person = subject.identity, sandbox.planted.person(subject.identity)
     word = sandbox.otps.give(bvn, subject.fields["otp"], sandbox.otp_terms())
     if word in _OTP_REFUSALS:
         return Answer(word, _OTP_REFUSALS[word], http_status=400)
@@ -164,10 +164,10 @@ def _bvn_finish(sandbox: Sandbox, subject: Subject) -> Answer:
     if shape == "mixed":
         shape = SeededRandom("finish shape", bvn).pick(("details", "accounts", "together"))
     if shape == "accounts":
-        return Answer("consented", "Successful", people.bvn_accounts(bvn))
-    details = people.bvn_details(bvn)
+        return Answer("consented", "Successful", people.bvn_accounts(bvn, person))
+    details = people.bvn_details(bvn, person)
     if shape == "together":
-        details["accounts"] = people.bvn_accounts(bvn)
+        details["accounts"] = people.bvn_accounts(bvn, person)
     return Answer("consented", "Successful", details)
 
 

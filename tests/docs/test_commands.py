@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COMMANDS = dict(walk())
 GROUPS = {words.rpartition(" ")[0] for words in COMMANDS} - {""}
 CALLBACK = "http://127.0.0.1:8080/consent/callback"
-SCOPE = "transaction:list"
+SCOPES = ("transaction:list", "bank_account:list")
 STANDS_FOR = {
     "RUN_ID": RUN,
     "CUSTOMER_ID": "CUST-0000004",
@@ -167,8 +167,9 @@ def session(
     lines.remove(first)
     steps = []
     for customer in ("CUST-0000004", "CUST-0000009"):
-        code = sandbox.grant(f"{customer.lower()}@x.example", (SCOPE,), CALLBACK)
-        words = ["consent", "redeem", "--customer", customer, "--scope", SCOPE, "--code", code]
+        code = sandbox.grant(f"{customer.lower()}@x.example", SCOPES, CALLBACK)
+        scopes = [word for scope in SCOPES for word in ("--scope", scope)]
+        words = ["consent", "redeem", "--customer", customer, *scopes, "--code", code]
         steps.append(Typed(f"(consent of {customer})", words))
     steps += [typed(first), Typed("(borrowers)", ["screen", "borrowers.csv"])]
     steps.append(Typed("(list)", [PREPARE, "list"]))

@@ -37,7 +37,7 @@ class Journey:
 
     def __post_init__(self) -> None:
         transport = httpx.ASGITransport(application(self.sandbox))
-        self.http = httpx.AsyncClient(transport=transport, base_url="http://sandbox.test")
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
     async def screen(self, **changes: str | None) -> httpx.Response:
         """Open the consent screen; a change to None leaves a parameter out."""

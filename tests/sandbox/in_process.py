@@ -15,7 +15,7 @@ from nightscreen.sandbox.state import Opening, Sandbox
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-ORIGIN = "http://sandbox.test:8800"
+ORIGIN = "http://127.0.0.1:8800"
 
 
 @dataclass

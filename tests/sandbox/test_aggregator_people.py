@@ -15,7 +15,6 @@ from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.banks import is_right_account
 from nightscreen.sandbox.people import FIRST_DAY, person_of_bvn
 from nightscreen.sandbox.transactions import (
-    HISTORY,
     Record,
     bank_accounts_of,
     changes_between,
@@ -24,7 +23,7 @@ from nightscreen.sandbox.transactions import (
 )
 
 DAYS = st.integers(0, 40)
-PEOPLE = [f"customer-{number}" for number in range(200)]
+PEOPLE = [f"customer-{number}" for number in range(100)]
 
 
 def by_id(records: list[Record] | tuple[Record, ...]) -> dict[str, Record]:
@@ -67,19 +66,19 @@ def test_records_are_as_seen_in_the_wild(customer: str, day: int) -> None:
         assert record["account_number"] in own
 
 
-def test_a_history_has_a_few_dozen_records() -> None:
-    """On day 0 each customer has between twenty and fifty."""
+def test_a_history_has_half_a_year() -> None:
+    """On day 0 each customer has about a hundred records; nobody's months are alike."""
     counts = [len(transactions_of(one)) for one in PEOPLE]
-    assert min(counts) >= HISTORY[0]
-    assert max(counts) <= HISTORY[1]
+    assert min(counts) >= 50
+    assert max(counts) <= 250
     assert len(set(counts)) > 10
 
 
 def test_every_day_brings_something_of_each_kind() -> None:
-    """Among two hundred customers each day adds, changes and removes records."""
+    """Among a hundred customers each day adds, changes and removes records."""
     for day in range(10):
         changes = [changes_between(one, day, day + 1) for one in PEOPLE]
-        assert all(sum(len(one[kind]) for one in changes) > 20 for kind in range(3))
+        assert all(sum(len(one[kind]) for one in changes) > 2 for kind in range(3))
 
 
 def test_changes_touch_note_status_and_narration_and_move_the_moment() -> None:
@@ -97,9 +96,10 @@ def test_changes_touch_note_status_and_narration_and_move_the_moment() -> None:
 def test_some_new_records_bear_an_earlier_date() -> None:
     """A record may come up to three days late, so that a list must be read again."""
     lags = {
-        (FIRST_DAY + timedelta(days=5) - date.fromisoformat(str(one["transaction_date"])[:10])).days
+        (FIRST_DAY + timedelta(day) - date.fromisoformat(str(one["transaction_date"])[:10])).days
         for customer in PEOPLE
-        for one in changes_between(customer, 4, 5).added
+        for day in range(5, 9)
+        for one in changes_between(customer, day - 1, day).added
     }
     assert lags == {0, 1, 2, 3}
 
@@ -112,7 +112,10 @@ def test_balances_run_on_from_record_to_record() -> None:
         if len(bank_accounts_of(one)) == 1
         and len((changes := changes_between(one, 0, 1)).added) == 1
     )
-    old = sorted(transactions_of(customer), key=lambda one: str(one["transaction_date"]))
+    once = {
+        str(one["reference"]): one for one in transactions_of(customer)
+    }  # some are listed twice
+    old = sorted(once.values(), key=lambda one: str(one["transaction_date"]))
     for earlier, later in pairwise([*old, new]):
         sign = 1 if later["entry_type"] == "credit" else -1
         expected = Decimal(str(earlier["balance"])) + sign * Decimal(str(later["amount"]))
@@ -131,7 +134,7 @@ def test_days_can_be_asked_in_any_order() -> None:
     late_first = transactions_of("asked-late-first", 9), transactions_of("asked-late-first", 2)
     again = transactions_of("asked-late-first", 2), transactions_of("asked-late-first", 9)
     assert late_first == again[::-1]
-    assert len(transactions_of("asked-late-first", 0)) <= HISTORY[1]
+    assert len(transactions_of("asked-late-first", 0)) < len(late_first[1])
 
 
 def test_nobody_can_change_a_record_for_others() -> None:

@@ -103,7 +103,7 @@ class Service:
     async def _get_to_know(self) -> None:
         """Let a customer consent and apply for a loan, and note what came of it."""
         transport = httpx.ASGITransport(self.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://here.test") as http:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
 
             async def ask(method: str, path: str, body: object = None) -> dict[str, Any]:
                 headers = {**KEY, "x-access-token": self.token}

@@ -1,0 +1,95 @@
+"""People whom somebody planted: they stand before the made-up ones until the next reset.
+
+What is planted is said by the control surface; what nobody planted is the people's as before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.sandbox import people
+from nightscreen.sandbox.lives import Life, life_of
+from nightscreen.sandbox.people import Account, Person, contact_key, person_of_bvn
+from nightscreen.sandbox.transactions import Owner, person_of_customer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nightscreen.sandbox.transactions import Record
+
+
+@dataclass(slots=True)
+class Planted:
+    """What was planted, by the identifier it is looked up with; None where nothing is found."""
+
+    people: dict[str, Person] = field(default_factory=dict)
+    holders: dict[Account, str | None] = field(default_factory=dict)  # BVN of who holds an account
+    listings: dict[str, Record | None] = field(default_factory=dict)
+    histories: dict[str, Record | None] = field(default_factory=dict)
+    customers: dict[str, Owner] = field(default_factory=dict)
+
+    def person(self, bvn: str) -> Person:
+        """Tell who bears a BVN."""
+        return self.people.get(bvn) or person_of_bvn(bvn)
+
+    def plant_person(self, bvn: str, fields: Mapping[str, Any]) -> Person:
+        """Give the bearer of a BVN other fields; the rest stays as made up."""
+        given = {
+            name: date.fromisoformat(value) if isinstance(value, str) and _is_day(name) else value
+            for name, value in fields.items()
+        }
+        if "phone" in given:
+            given["phone"] = contact_key(str(given["phone"]))
+        self.people[bvn] = replace(self.person(bvn), **given)
+        return self.people[bvn]
+
+    def plant_life(self, customer: str, bvn: str | None, plan: Mapping[str, Any] | None) -> Owner:
+        """Say who signs in under a username, and how they live."""
+        person = self.person(bvn) if bvn else self.owner(customer).person
+        life = self.owner(customer).life if plan is None else Life(**{**_PLAIN, **plan})
+        self.customers[customer] = Owner(person, life)
+        return self.customers[customer]
+
+    def owner(self, customer: str) -> Owner:
+        """Tell who signs in under a username, and how they live."""
+        known = self.customers.get(customer)
+        if known is not None:
+            return known
+        person = person_of_customer(customer)
+        return Owner(self.people.get(person.bvn, person), life_of(customer))
+
+    def karma(self, identity: str, day: int) -> Record | None:
+        """Return what the blacklist holds on an identity."""
+        if identity in self.listings:
+            return self.listings[identity]
+        known = people.identity_kind(identity) is not None
+        return people.karma_of(identity, day=day) if known else None
+
+    def history(self, bvn: str, day: int, *, extras: bool) -> Record | None:
+        """Return what the borrower history holds on a BVN."""
+        if bvn not in self.histories:
+            return people.ecosystem_of(bvn, day=day, extras=extras, person=self.person(bvn))
+        fields = self.histories[bvn]
+        if fields is None:
+            return None
+        whole = people.ecosystem_of(
+            bvn, day=day, extras=extras, person=self.person(bvn), known=True
+        )
+        return {**(whole or {}), **fields}
+
+    def account(self, code: str, number: str, day: int, *, masked: bool) -> Record | None:
+        """Return what a bank account lookup answers."""
+        place = Account(code, number)
+        if place not in self.holders:
+            return people.account_of(code, number, day=day, masked=masked, known=self.people)
+        bvn = self.holders[place]
+        return (bvn and people.account_record(self.person(bvn), place, masked=masked)) or None
+
+
+_PLAIN = {"kind": "monthly", "pay": 150_000, "employer": "CRESTLINE FOODS"}
+
+
+def _is_day(name: str) -> bool:
+    return name in ("date_of_birth", "registered_on")
