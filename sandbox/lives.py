@@ -177,7 +177,7 @@ class _Month:
 
     def written(self) -> list[Entry]:
         """Write everything the month brings."""
-        for day in (1, 28, *(self.draw.between(2, 27) for _ in range(8))):
+        for day in (1, 28, *(self.draw.between(2, 27) for _ in range(4))):
             self._put(self.spent(self._day(day)))
         for _ in range(self.draw.below(3)):
             gift = self.draw.between(2, 30) * 1000

@@ -258,12 +258,11 @@ class _Diary:
         last = FIRST_DAY + timedelta(days=born)
         months = {_month_of(first), _month_of(last)}
         entries = [one for month in sorted(months) for one in self._entries(month)]
-        return self._told(born, [one for one in entries if one.day + self._late(one) == born])
+        lately = [one for one in entries if max(1, born - MOST_LATE) <= one.day <= born]
+        return self._told(born, [one for one in lately if one.day + self._late(one) == born])
 
     def _late(self, entry: Entry) -> int:
         """Tell how many days after its date an entry appears; 0 for most."""
-        if entry.day <= 0:
-            return -entry.day
         words = (self._customer, str(entry.day), str(entry.second), entry.narration)
         draw = SeededRandom("late", *words)
         return draw.between(1, MOST_LATE) if draw.share() < BACKDATED_SHARE else 0
@@ -381,7 +380,7 @@ def _moment(day: int, draw: SeededRandom) -> str:
 
 
 def _at_second(day: int, seconds: int, draw: SeededRandom) -> str:
-    whole, millis = FIRST_DAY + timedelta(days=day), draw.below(1000)
+    whole, millis = FIRST_DAY + timedelta(days=day), draw.between(1, 999)
     hours, rest = divmod(seconds, 3600)
     return f"{whole.isoformat()}T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{millis:03d}Z"
 
