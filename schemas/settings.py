@@ -425,6 +425,17 @@ class Settings(BaseSettings):
         description="How many days of transactions the service is taken to list at least: older "
         "ones that it lists no more are told as removed only where its list reaches further back.",
     )
+    rings: bool = Field(
+        default=False,
+        description="Look for rings: customers whom BVNs, accounts, phones, emails or photographs "
+        "tie to each other, across batches.",
+    )
+    ring_hub: int = Field(
+        20,
+        ge=2,
+        description="An identifier of more customers than this ties nobody: an employer's, an "
+        "agent's, a branch's.",
+    )
     home: Path = Field(Path(".nightscreen"), description="Where state is kept (mode 0700).")
     journal_url: str = Field("", description="SQLAlchemy URL of the journal; SQLite under HOME.")
     data_key: SecretStr = Field(

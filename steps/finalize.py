@@ -19,6 +19,7 @@ from nightscreen.schemas.plan import CheckCounts
 from nightscreen.schemas.quote import Quote
 from nightscreen.steps.control import COMPLETED, TEST_MODE, StopReason
 from nightscreen.steps.planning.eligibility import slots_of
+from nightscreen.steps.planning.rings import RINGS, RINGS_FILE, RINGS_SCHEMA
 from nightscreen.steps.planning.row_plan import read_row_plan
 from nightscreen.steps.policy.engine import locked_engine
 from nightscreen.steps.report.anomaly_check import HELD, earlier_reports, hold, plausible
@@ -280,6 +281,8 @@ def _tell(line: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -> 
     if test_mode:
         withdraw(line.folder)
         return None
+    if line.settings.rings and line.workspace.has_note(RINGS):
+        line.folder.write_parquet(RINGS_FILE, RINGS_SCHEMA, [line.workspace.get(RINGS)])
     return tell(
         line.folder,
         run_id=line.run_id,

@@ -51,11 +51,13 @@ from nightscreen.steps.planning.price import (
     seen_rates,
     worst_costs,
 )
+from nightscreen.steps.planning.rings import RINGS, find_rings, no_rings
 from nightscreen.steps.planning.run_parameters import Resolved, resolve
 from nightscreen.steps.planning.shared_identifiers import (
     COUNTED,
     PLACEHOLDERS,
     Earlier,
+    Shared,
     count_shared,
 )
 from nightscreen.steps.policy.declarations import read_declarations
@@ -572,6 +574,31 @@ def read_chunk(line: ScreeningRun, number: int) -> pa.Table:
     return line.workspace.get(f"rows-{number:05d}").combine_chunks()
 
 
+def _put_signals(line: ScreeningRun, shared: Shared, chunks: range) -> None:
+    """Write what rows share with others, and the rings they are in, into the workspace."""
+    rings = None
+    if line.settings.rings and chunks:
+        whose = (_customers(line, number) for number in chunks)
+        sightings = Sightings.of(line.journal)
+        rings = find_rings(sightings, line.workspace, whose, most=line.settings.ring_hub)
+        line.workspace.put(RINGS, rings.table)
+        line.workspace.note(RINGS, {"customers": rings.table.num_rows})
+    for number in chunks:
+        table = shared.table(number)
+        found = (
+            no_rings(table.num_rows) if rings is None else rings.columns(_customers(line, number))
+        )
+        for name, column in found.items():
+            table = table.append_column(name, column)
+        line.workspace.put(f"signals-{number:05d}", table)
+
+
+def _customers(line: ScreeningRun, number: int) -> bytes:
+    """Return the pseudonyms of a chunk's customers, joined."""
+    ids = read_chunk(line, number)["customer_id"].to_pylist()
+    return line.journal.pseudonyms.customers_anywhere(each or "" for each in ids)
+
+
 def make_plan(line: ScreeningRun) -> None:
     """Judge what each row needs; write row plans and needed lookups into the workspace."""
     trim_memory()
@@ -587,8 +614,7 @@ def make_plan(line: ScreeningRun) -> None:
         asked=asked,
         counted=asked.intersection(PLACEHOLDERS) if quoted else COUNTED,
     )
-    for number in range(0 if quoted else line.chunks):
-        line.workspace.put(f"signals-{number:05d}", shared.table(number))
+    _put_signals(line, shared, range(0 if quoted else line.chunks))
     shared_problems, shared = shared.problems(), shared.slimmed()
     planner = Planner(
         line.wanted,

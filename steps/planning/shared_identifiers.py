@@ -237,6 +237,16 @@ def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at
                 sightings.keep(kind, batch, seen, at=at)
 
 
+def kept_pieces(workspace: Workspace, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the sightings that were saved for `keep_sightings`: kind, identifier and customer."""
+    pieces = workspace.noted(_NOTE) if workspace.has_note(_NOTE) else {}
+    for kind, number in pieces.items():
+        for place in range(number):
+            piece = workspace.get(_PIECE.format(kind, place))
+            word = pa.array([kind], pa.string()).take(pa.array(np.zeros(piece.num_rows, np.int32)))
+            yield pa.table([word, piece["identifier"], piece["customer"]], schema=schema)
+
+
 def _piece_keys(piece: pa.Table) -> tuple[list[bytes], list[bytes]]:
     """Return each sighting's identifier, and its identifier, customer and BVN joined."""
     identifiers, customers, bvns = (each.combine_chunks() for each in piece.columns)

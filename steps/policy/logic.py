@@ -6,6 +6,7 @@ import operator
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.schemas.enriched import RING_COLUMNS
 from nightscreen.schemas.policy import Effect
 from nightscreen.steps.policy.sql import children, shape, text
 
@@ -57,6 +58,9 @@ def _alone(number: int, rule: PolicyRule, condition: CheckedCondition) -> Iterat
         yield number, f"unreachable or pointless: its condition {always}"
     elif not condition.columns:
         yield number, "its condition names no column"
+    tied = any(name in RING_COLUMNS for name in condition.columns)
+    if tied and rule.effect not in (Effect.REVIEW, Effect.NOTE):
+        yield number, "rests on a ring: being tied to others is never more than a reason to review"
     if rule.effect is Effect.APPROVE and not condition.checks():
         yield number, "approves without evidence: name a check's column, such as karma_status"
 

@@ -24,6 +24,7 @@ from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.outcomes import OUTCOMES_BATCH, OUTCOMES_FLOW
 from nightscreen.schemas.rows import CUSTOMERS, LOAN_DAYS
 from nightscreen.steps.bvn.table import PARTS as BVN_PARTS
+from nightscreen.steps.planning.rings import RINGS_FILE
 from nightscreen.steps.privacy.contests import drop_asked
 from nightscreen.steps.privacy.erasure_files import is_in, of_hex, rewrite_calls, rewrite_typed
 from nightscreen.steps.privacy.erasure_loans import loan_rows, loan_subjects, rewrite_loans
@@ -507,7 +508,7 @@ def _rewrite(journal: Journal, found: Found) -> list[RunFiles]:
 
 
 def _rewrite_lists(folder: RunFiles, run: RunRecord, found: Found, journal: Journal) -> None:
-    """Take the person out of the decision list and of the changes."""
+    """Take the person out of the decision list, of the changes and of the rings."""
     ids = _ids(run, found)
     changes, listed, workbook = (
         folder.path / name for name in (CHANGES_FILE, CSV_FILE, WORKBOOK_FILE)
@@ -516,6 +517,10 @@ def _rewrite_lists(folder: RunFiles, run: RunRecord, found: Found, journal: Jour
         customers = found.pseudonyms(journal, run.batch) if run.batch == TRANSACTIONS else []
         customers += [journal.pseudonyms.customer(run.batch, each) for each in ids]
         folder.drop_rows(changes, ["customer"], of_hex("customer", customers))
+    rings = folder.path / RINGS_FILE
+    if rings.exists():
+        tied = [*found.person(journal).anywhere]
+        folder.drop_rows(rings, ["customer"], of_hex("customer", tied))
     if workbook.exists():
         folder.drop_from_workbook(workbook, ids)
     for path in (listed, folder.path / NOTICES_FILE):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.declarations import NOTHING_DECLARED, Declarations, basis_words
-from nightscreen.schemas.enriched import ACCOUNT_BVNS, SIGNALS
+from nightscreen.schemas.enriched import ACCOUNT_BVNS, RING, SIGNALS
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.policy import Policy, PolicyRule
 from nightscreen.steps.privacy.contests import told_and_contested
@@ -151,7 +151,8 @@ def shared_signals(row: Mapping[str, Any]) -> dict[str, int]:
     before it.
     """
     alone = {name: int(name == ACCOUNT_BVNS) for name in SIGNALS}
-    return {name: row[name] for name in SIGNALS if (row.get(name) or 0) > alone[name]}
+    shared = (name for name in SIGNALS if name != RING)
+    return {name: row[name] for name in shared if (row.get(name) or 0) > alone[name]}
 
 
 def evidence(

@@ -15,6 +15,7 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
 from nightscreen.schemas.settings import Cutoffs
+from nightscreen.steps.planning.rings import RINGS_FILE
 from nightscreen.steps.privacy.declined import Declined, drop_declined, find_declined
 from nightscreen.steps.privacy.erasure_files import CALLS_FILE
 from nightscreen.steps.results.changes import CHANGES_FILE
@@ -45,7 +46,7 @@ KINDS = {
         *("enriched/part-*.parquet", "bvn/part-*.parquet", f"{INPUT}/*"),
         *(OFFERS_FILE, OFFERS_CSV, LOANS_FILE, CASHFLOW_FILE),
     ),
-    DECISIONS: (CSV_FILE, WORKBOOK_FILE, NOTICES_FILE, CHANGES_FILE, CALLS_FILE),
+    DECISIONS: (CSV_FILE, WORKBOOK_FILE, NOTICES_FILE, CHANGES_FILE, CALLS_FILE, RINGS_FILE),
 }
 """The files of each kind in a run's folder."""
 _ALL_RUNS = 100_000

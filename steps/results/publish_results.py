@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nightscreen.steps.planning.rings import RINGS_FILE
 from nightscreen.steps.planning.shared_identifiers import keep_sightings
 from nightscreen.steps.results.changes import (
     CHANGES_FILE,
@@ -138,6 +139,6 @@ def tell(
 
 def withdraw(folder: RunFolder) -> None:
     """Remove what an earlier attempt of a run told, where it is in test mode now."""
-    for name in (CHANGES_FILE, CSV_FILE, WORKBOOK_FILE):
+    for name in (CHANGES_FILE, CSV_FILE, WORKBOOK_FILE, RINGS_FILE):
         (folder.path / name).unlink(missing_ok=True)
         folder.rows.pop(name, None)

@@ -16,6 +16,7 @@ from nightscreen.schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, cas
 from nightscreen.steps.bvn.table import SCHEMA as BVN
 from nightscreen.steps.loans.offer_report import OFFERS
 from nightscreen.steps.loans.tracking_report import LOANS
+from nightscreen.steps.planning.rings import RINGS_SCHEMA
 from nightscreen.steps.report.call_log import CALLS
 from nightscreen.steps.results.decision_list import list_schema
 from nightscreen.steps.transactions.record_fields import load_fields
@@ -40,6 +41,7 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
         ),
         "changes": ("`changes.parquet`", CHANGES),
         "calls": ("`calls.parquet`", CALLS),
+        "rings": ("`rings.parquet`", RINGS_SCHEMA),
         "offers": ("`offers.parquet` and `offers.csv`", OFFERS),
         "loans": ("`loans.parquet`", LOANS),
         "bvn": ("`bvn/part-*.parquet`", BVN),
@@ -60,6 +62,7 @@ _NOTES = {
     "notices": "Text throughout; of identifiers the customer's id alone.",
     "changes": "No identifier stands here.",
     "calls": "No identifier stands here.",
+    "rings": "Only where `NIGHTSCREEN_RINGS` is on. No identifier stands here.",
     "offers": "Names, contacts and links stand here in clear.",
     "loans": "Customers' ids and references stand here in clear.",
     "bvn": "Identifiers stand here in clear, and only where consent counts at this moment.",
