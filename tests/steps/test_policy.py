@@ -51,6 +51,7 @@ def test_the_default_policy_says_what_it_is() -> None:
         ("IDENTITY_CONFLICT", "review"),
         ("SHARED_ACCOUNT", "review"),
         ("DUPLICATE_BVN", "review"),
+        ("RING", "review"),
         ("DETAILS_MISSING", "review"),
         ("THIN_FILE", "review"),
         ("HISTORY_INCOMPLETE", "review"),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.checks import IdentityKind
-from nightscreen.schemas.enriched import SIGNALS
+from nightscreen.schemas.enriched import RING_COLUMNS, SIGNALS
 from nightscreen.schemas.rows import Flaw, row_schema
 from nightscreen.steps.planning.shared_identifiers import count_shared
 
@@ -79,7 +79,7 @@ def test_an_empty_batch_shares_nothing() -> None:
     """No rows, no signals, and the columns are there all the same."""
     shared = count_shared([table([])])
     assert shared.table(0).num_rows == 0
-    assert tuple(shared.table(0).column_names) == SIGNALS
+    assert (*shared.table(0).column_names, *RING_COLUMNS) == SIGNALS
 
 
 def test_a_phone_or_email_of_more_than_twenty_is_a_placeholder() -> None:
