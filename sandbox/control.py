@@ -436,7 +436,7 @@ def plant(sandbox: Sandbox, body: PeopleBody) -> dict[str, object]:
         planted.listings[identity] = record if body.listing.listed else None
         shown["listing"] = planted.listings[identity]
     if body.customer:
-        plan = body.life and body.life.model_dump()
+        plan = None if body.life is None else body.life.model_dump()
         owner = planted.plant_life(body.customer, bvn, plan)
         shown |= {"customer": body.customer, "life": _plain(owner.life)}
     return shown

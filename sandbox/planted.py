@@ -36,7 +36,7 @@ class Planted:
 
     def plant_person(self, bvn: str, fields: Mapping[str, Any]) -> Person:
         """Give the bearer of a BVN other fields; the rest stays as made up."""
-        given = {
+        given: dict[str, Any] = {
             name: date.fromisoformat(value) if isinstance(value, str) and _is_day(name) else value
             for name, value in fields.items()
         }
