@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.outcomes import (
     OUTCOMES_BATCH,
     OUTCOMES_FLOW,
@@ -102,6 +103,7 @@ def import_outcomes(
         "finished_at": instant_text(journal.clock()),
         "rows": dict(rows),
         "checks": {},
+        "cost": {"total": naira_text(0)},
         "loans": dict(taken.counts),
         "notices": list(source.header.findings),
         "files": {name: folder.rows[name] for name in sorted(folder.rows)},

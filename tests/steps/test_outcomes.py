@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from nightscreen.steps.policy.check import check_policy
 from nightscreen.steps.privacy.erasure import Whom, erase, look
 from nightscreen.steps.privacy.lookup_subject import lookup_subject
 from nightscreen.steps.privacy.subject_access import gather
+from nightscreen.steps.report.outcomes_section import outcomes
 from nightscreen.steps.results.backtest import backtest
 from nightscreen.steps.results.outcomes import PaidAfterwards, known_outcomes, wilson
 from nightscreen.steps.results.replay import past_run
@@ -373,6 +375,20 @@ def _add_shadow(folder: Path) -> None:
     part = folder / "enriched" / "part-00000.parquet"
     table = pq.read_table(part)
     pq.write_table(table.append_column("shadow_decision", pa.array(["decline"])), part)
+
+
+def test_the_page_of_a_run_has_a_section_of_how_loans_were_paid(book: Book) -> None:
+    """Rates with their intervals, rules with catch and cost; none where nothing is known."""
+    year(book, months=3, applicants=40)
+    section = outcomes({"outcomes": book.report()})
+    assert section is not None
+    captions = [table.caption for table in section.tables]
+    assert "What each rule catches, and what it costs in good customers" in captions
+    (total,) = section.tables[0].rows
+    assert total[0] == "approve"
+    assert re.fullmatch(r"[\d.]+ % \([\d.]+ to [\d.]+\)", total[5])
+    assert outcomes({"outcomes": None}) is None
+    assert outcomes({}) is None
 
 
 def test_small_numbers_have_wide_intervals() -> None:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING
 
+from sqlalchemy import delete
+
 from nightscreen.schemas.contests import Contest, ToldNotice
+from nightscreen.schemas.outcomes import (
+    OUTCOMES_BATCH,
+    LoanDay,
+    LoanOutcome,
+    LoanStanding,
+    OutcomeSource,
+)
+from nightscreen.schemas.settings import Cutoffs
 from nightscreen.storage.journal.copying import back_up
 from nightscreen.storage.journal.engine import writing
 from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
 from nightscreen.storage.journal.opening import open_journal
-from nightscreen.storage.journal.records import Records, records
+from nightscreen.storage.journal.records import Records, records, records_before
 from nightscreen.storage.journal.rotation import rotate_key
 from nightscreen.storage.journal.verify import verify_journal
 
@@ -77,6 +88,52 @@ def test_records_are_rotated_verified_copied_and_erased(journal: Journal, tmp_pa
     assert told.startswith("1 states, reviews, requests, offers, records or notes")
     with open_journal(tmp_path / "copy", data_key=_key(journal)) as copy:
         assert len(Records.of(copy, Contest).all()) == 2
+
+
+def outcome(
+    key: str, as_of: date, standing: LoanStanding, customer: bytes = CUSTOMER
+) -> LoanOutcome:
+    """Return a made-up loan on a day."""
+    return LoanOutcome(
+        key=key,
+        customer=customer,
+        batch=OUTCOMES_BATCH,
+        at=1000,
+        customer_id="CUST-1",
+        loan_id=f"LN-{key}",
+        source=OutcomeSource.FILE,
+        disbursed_at=500,
+        last=LoanDay(as_of=as_of, standing=standing),
+    )
+
+
+def test_records_grow_in_place_and_say_how_many(journal: Journal) -> None:
+    """New ones are written, known ones grow, the same again changes nothing."""
+    store = Records.of(journal, LoanOutcome)
+    first = [outcome("1", date(2026, 1, 31), LoanStanding.OPEN)]
+    later = [
+        outcome("1", date(2026, 2, 28), LoanStanding.CLOSED),
+        outcome("2", date(2026, 2, 28), LoanStanding.OPEN, OTHER),
+    ]
+    assert store.merge(first, LoanOutcome.joined, 1000) == (1, 0)
+    assert store.merge(later, LoanOutcome.joined, 2000) == (1, 1)
+    assert store.merge([*first, *later], LoanOutcome.joined, 3000) == (0, 0)
+    assert [each.state for each in store.all()] == ["closed", "open"]
+    Erasures.of(journal).erase(ErasedPseudonyms(anywhere={CUSTOMER: ["borrowers"]}))
+    assert [each.key for each in store.all()] == ["2"]
+
+
+def test_an_open_loan_is_purged_in_its_time_as_any_record(journal: Journal) -> None:
+    """Only a contest that waits for an answer stays whatever its age."""
+    Records.of(journal, LoanOutcome).merge(
+        [outcome("1", date(2026, 1, 31), LoanStanding.OPEN)], LoanOutcome.joined, 1000
+    )
+    Records.of(journal, Contest).add([contest()])
+    later = 10**18
+    table, old = records_before(Cutoffs.all_at(later))
+    with writing(journal.engine) as connection:
+        assert connection.execute(delete(table).where(old)).rowcount == 1
+    assert Records.of(journal, Contest).all() == [contest()]
 
 
 def _key(journal: Journal) -> str:

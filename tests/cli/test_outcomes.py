@@ -1,0 +1,63 @@
+"""`nightscreen outcomes`: a loan book taken in, who paid, and a backtest that says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.steps.loan_book_in_a_test import HEADINGS, Book, loan, year
+from tests.steps.test_outcomes import BETTER
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Here
+
+
+@pytest.fixture
+def book(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Book:
+    """A lender whose journal is that of the settings."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(folder / "home"))
+    return Book(folder)
+
+
+def test_a_book_is_taken_in_and_reported(here: Here, book: Book) -> None:
+    """The import says what was tied and refused; the report, for people and programs, who paid."""
+    folders = year(book, months=4, applicants=40)
+    path = book.write(
+        [loan("M00-001", book.today, loan_id=""), loan("M00-002", book.today)], HEADINGS
+    )
+    taken = here("outcomes", "import", str(path), "--json")
+    assert taken.status == 0, taken.err
+    assert taken.document["rows"] == {"read": 2, "screened": 1, "quarantined": 1}
+    assert "1 in quarantine" in here("outcomes", "import", str(path)).out
+    shown = here("runs", "show", taken.document["run_id"])
+    assert "1 in quarantine" in shown.out
+    assert taken.document["run_id"] in here("runs", "list").out
+    report = here("outcomes", "report", "--json")
+    total = report.document["outcomes"]["total"]
+    told = here("outcomes", "report").out
+    assert f"{total['loans']:,} loans: {total['good']:,} good, {total['bad']:,} bad" in told
+    assert "PAST_DUE" in told
+    better = book.folder / "better.toml"
+    better.write_text(BETTER, encoding="utf-8")
+    words = ("policy", "backtest", "--policy", str(better), *map(str, folders))
+    found = here(*words, "--json").document
+    assert found["policies"][0]["outcomes"]["verdict"] == "better"
+    assert "were never lent to" in here(*words).out
+
+
+def test_without_any_loan_the_report_says_what_to_do(here: Here, book: Book) -> None:
+    """Nothing known is no table of zeros."""
+    assert book.books == 0
+    assert "nightscreen outcomes import" in here("outcomes", "report").out
+    assert here("outcomes", "report", "--json").document == {"outcomes": None}
+
+
+def test_a_file_that_cannot_be_taken_in_ends_with_two(here: Here, book: Book) -> None:
+    """No row that can be tied: the message names the quarantine."""
+    path = book.write([loan("", book.today)], HEADINGS)
+    ended = here("outcomes", "import", str(path))
+    assert ended.status == 2
+    assert "quarantine.csv" in ended.err
