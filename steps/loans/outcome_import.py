@@ -125,6 +125,7 @@ class _Taken:
         self._now = now
         self._decisions = StoodDecisions(journal)
         self._store = Records.of(journal, LoanOutcome)
+        self._tied: dict[str, bool] = {}
         self.counts: Counter[str] = Counter(new=0, changed=0, decided=0, never_decided=0)
 
     def add(self, given: Sequence[GivenLoan]) -> None:
@@ -139,7 +140,10 @@ class _Taken:
                 strict=True,
             )
         ]
-        stood = self._decisions.find([(each.customer_id, each.disbursed_at) for each in found])
+        asked = [(each.customer_id, each.disbursed_at) for each in found]
+        once = list(dict.fromkeys(asked))  # a loan has a row for each of its days
+        known = dict(zip(once, self._decisions.find(once), strict=True))
+        stood = [known[each] for each in asked]
         tied = [
             each
             if decision is None
@@ -149,13 +153,10 @@ class _Taken:
             for each, decision in zip(found, stood, strict=True)
         ]
         new, changed = self._store.merge(tied, LoanOutcome.joined, self._now)
-        loans = {each.key: each.stood is not None for each in tied}
-        self.counts.update(
-            new=new,
-            changed=changed,
-            decided=sum(loans.values()),
-            never_decided=len(loans) - sum(loans.values()),
-        )
+        self._tied.update((each.key, each.stood is not None) for each in tied)
+        self.counts.update(new=new, changed=changed)
+        self.counts["decided"] = sum(self._tied.values())
+        self.counts["never_decided"] = len(self._tied) - self.counts["decided"]
 
     def _outcome(self, given: GivenLoan, customer: bytes) -> LoanOutcome:
         return LoanOutcome(
