@@ -33,6 +33,7 @@ from nightscreen.cli.options import Options, options_of
 from nightscreen.cli.outcomes import outcomes_app
 from nightscreen.cli.policy import policy_app
 from nightscreen.cli.portal import register as register_portal
+from nightscreen.cli.privacy import privacy_app
 from nightscreen.cli.transactions import accounts_app, transactions_app
 from nightscreen.cli.up import register as register_up
 from nightscreen.schemas.errors import NightscreenError
@@ -79,6 +80,7 @@ app.add_typer(outcomes_app, name="outcomes")
 app.add_typer(transactions_app, name="transactions")
 app.add_typer(accounts_app, name="accounts")
 app.add_typer(bvn_app, name="bvn")
+app.add_typer(privacy_app, name="privacy")
 register_approval(app)
 register_decisions(app, runs_app)
 register_erasing(app)

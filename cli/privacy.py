@@ -1,0 +1,57 @@
+"""`nightscreen privacy`: the papers a controller keeps, drafted from the settings.
+
+What they say is in `steps.privacy.processing_record`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path  # noqa: TC003 - Typer reads the annotation when it runs
+from typing import Annotated
+
+import typer
+
+from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+
+privacy_app = typer.Typer(help="Papers of data protection.", no_args_is_help=True)
+RECORD_FILE, ASSESSMENT_FILE = "processing-record.md", "impact-assessment.md"
+
+
+@privacy_app.callback()
+def _privacy() -> None:
+    """Keep `record` a command of its group, though it is the only one."""
+
+
+@privacy_app.command("record", epilog="Example: nightscreen privacy record --output papers")
+def record(
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the two papers; default: standard output.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Print the record of processing and a draft of the impact assessment."""
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.steps.privacy.processing_record import (
+        assessment_page,
+        processing_record,
+        record_page,
+    )
+    from nightscreen.storage.files import make_private_folder, write_private
+
+    settings = settings_of_command()
+    found = processing_record(settings)
+    papers = {
+        RECORD_FILE: record_page(found),
+        ASSESSMENT_FILE: assessment_page(settings),
+    }
+    if output is not None:
+        folder = make_private_folder(output, ours=False)
+        for name, text in papers.items():
+            write_private(folder / name, text.encode())
+    if json_output:
+        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    elif output is None:
+        sys.stdout.write("\n".join(papers.values()))
+    else:
+        typer.echo(f"{len(papers)} papers are in {output}; fill in: {', '.join(found['blanks'])}")

@@ -1,0 +1,74 @@
+"""The papers say what the settings say, leave blanks for the rest, and give no secret away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.schemas.settings import Cutoffs, Settings, read_settings
+from nightscreen.steps.privacy.processing_record import (
+    BLANK,
+    assessment_page,
+    processing_record,
+    record_page,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings of a lender who has much of it."""
+    return read_settings(
+        base_url="https://api.service.example/v2",
+        api_key="sk-very-secret",
+        home=tmp_path,
+        journal_url="postgresql+psycopg://owner:pw-secret@db.lender.example/journal",
+        shared="s3://key:pw-secret@bucket/shared",
+        proxy="http://user:pw-secret@proxy.lender.example:3128",
+        portal_name="Oak | Lending",
+        portal_contact="help@oak.example",
+        retention={"declined_days": 90, "audit_days": 4000},
+    )
+
+
+def test_every_period_of_the_settings_is_in_the_record(settings: Settings) -> None:
+    """Each ground once, with its days and the name to change them by."""
+    kept = {each["setting"]: each["days"] for each in processing_record(settings)["kept"]}
+    names = {f"NIGHTSCREEN_RETENTION__{ground.upper()}_DAYS" for ground in Cutoffs._fields}
+    assert kept.keys() == names
+    assert kept["NIGHTSCREEN_RETENTION__DECLINED_DAYS"] == 90
+    assert kept["NIGHTSCREEN_RETENTION__AUDIT_DAYS"] == 4000
+
+
+def test_hosts_are_named_and_secrets_are_not(settings: Settings) -> None:
+    """Service, journal and shared folder by host; no key, password or user."""
+    page = record_page(processing_record(settings)) + assessment_page(settings)
+    for host in ("api.service.example", "db.lender.example", "s3://bucket", "outgoing proxy"):
+        assert host in page
+    assert "secret" not in page
+    assert "owner" not in page
+
+
+def test_what_settings_cannot_tell_is_a_blank(settings: Settings, tmp_path: Path) -> None:
+    """The officer and the country always; controller and basis where nobody named them."""
+    told = processing_record(settings, ["karma: contract (DPIA 3, assessed 2026-01-05)"])
+    assert told["controller"]["name"] == "Oak | Lending"
+    assert {"data_protection_officer", "where"} <= set(told["blanks"])
+    assert "lawful_bases" not in told["blanks"]
+    bare = processing_record(read_settings(home=tmp_path))
+    assert {"name", "contact", "lawful_bases"} <= set(bare["blanks"])
+    assert BLANK in assessment_page(settings)
+
+
+def test_a_cell_never_breaks_its_table(settings: Settings) -> None:
+    """Every row of every table has as many cells as its heading."""
+    lines = record_page(processing_record(settings)) + assessment_page(settings)
+    widths: list[int] = []
+    for line in lines.splitlines():
+        width = line.replace("\\|", "").count("|")
+        if width and widths:
+            assert width == widths[-1]
+        widths = [*widths, width] if width else []
