@@ -109,11 +109,24 @@ def prepare_engine() -> None:
     """Set what the engine reads at import, and announce the wait for a temporary server.
 
     That server ends with this process, in whatever way this ends.
+
+    Raises:
+        SettingsError: the server that is named cannot be reached.
     """
     set_engine_defaults()
     from prefect.settings import PREFECT_API_URL
 
-    if not PREFECT_API_URL.value():
+    url = PREFECT_API_URL.value()
+    if url:
+        from prefect.client.orchestration import get_client
+
+        with get_client(sync_client=True) as client:
+            if client.api_healthcheck() is not None:
+                raise SettingsError(
+                    f"the Prefect server {url} cannot be reached: start it with prefect server "
+                    "start, or correct PREFECT_API_URL; nothing was asked"
+                )
+    else:
         from nightscreen.cli import guardian
         from nightscreen.tasks.logs import say_on_stderr
 

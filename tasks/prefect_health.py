@@ -9,6 +9,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import httpx
 from prefect import get_client
 from prefect.client.schemas.filters import (
     DeploymentFilter,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 TIMEOUT_S = 8.0
 TAG = "nightscreen"
 _LATE = "Late"
+_AT_ONCE = 8
+"""Questions at once: more than the connections a server still has open to a database file that was
+removed under it, by which it would answer some as if nothing had happened."""
 
 
 def look_at_engine() -> tuple[HealthFinding, ...]:
@@ -44,10 +48,6 @@ def look_at_engine() -> tuple[HealthFinding, ...]:
         return (HealthFinding("engine", OK, says),)
     try:
         return asyncio.run(_look(url))
-    except PrefectHTTPStatusError as error:
-        says = f"the Prefect server {url} answers with {error.response.status_code}"
-        first = "look at the server's log: its database is away, or of another version"
-        return (HealthFinding("engine", WRONG, says, Remedy(first, "")),)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the engine is reported in words
         return (_unreachable(url, type(error).__name__),)
 
@@ -55,10 +55,16 @@ def look_at_engine() -> tuple[HealthFinding, ...]:
 def _unreachable(url: str, why: str) -> HealthFinding:
     return HealthFinding(
         "engine",
-        WARNING,
+        WRONG,
         f"the Prefect server {url} cannot be reached ({why})",
         Remedy("start it with prefect server start, or correct PREFECT_API_URL", ""),
     )
+
+
+def _without_database(url: str, how: str) -> HealthFinding:
+    says = f"the Prefect server {url} lives, but asked about deployments it {how}"
+    first = "look at the server's log: its database is away, or of another version"
+    return HealthFinding("engine", WRONG, says, Remedy(first, ""))
 
 
 async def _look(url: str) -> tuple[HealthFinding, ...]:
@@ -66,9 +72,14 @@ async def _look(url: str) -> tuple[HealthFinding, ...]:
         trouble = await client.api_healthcheck()
         if trouble is not None:
             return (_unreachable(url, type(trouble).__name__),)
-        deployments = await client.read_deployments(
-            deployment_filter=DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
-        )
+        ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
+        try:
+            asked = (client.read_deployments(deployment_filter=ours) for _ in range(_AT_ONCE))
+            deployments, *_ = await asyncio.gather(*asked)
+        except PrefectHTTPStatusError as error:
+            return (_without_database(url, f"answers with {error.response.status_code}"),)
+        except (TimeoutError, httpx.HTTPError) as error:
+            return (_without_database(url, f"does not answer ({type(error).__name__})"),)
         pools = sorted({each.work_pool_name for each in deployments if each.work_pool_name})
         found = [HealthFinding("engine", OK, f"the Prefect server {url} answers")]
         found += [await _pool(client, name) for name in pools]

@@ -16,6 +16,7 @@ from nightscreen.client.network import Network
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.stops import refusals
 from nightscreen.steps.ops.health_checks import (
+    HOME_DISK,
     SCHEDULE,
     WRONG,
     HealthFinding,
@@ -154,13 +155,18 @@ def _conclude(found: Diagnosis, asked: str) -> None:
     if missed is not None and found.exit_status == 0:
         found.exit_status = 3
         found.remedy = missed.remedy
-    wrong = next((each for each in found.findings if each.standing == WRONG), None)
-    if wrong is not None:
-        found.exit_status = 2
-        if found.safe:
-            found.safe, found.why_not = False, f"no run can begin: {wrong.name} must be mended"
-        if wrong.remedy is not None:
-            found.remedy = _first(wrong.remedy, found.remedy)
+    wrong = [each for each in found.findings if each.standing == WRONG]
+    if wrong:
+        _mend_first(found, min(wrong, key=lambda each: each.name != HOME_DISK))
+
+
+def _mend_first(found: Diagnosis, wrong: HealthFinding) -> None:
+    """Put what is broken before what the run needs; a full disk breaks the journal with it."""
+    found.exit_status = 2
+    if found.safe:
+        found.safe, found.why_not = False, f"no run can begin: {wrong.name} must be mended"
+    if wrong.remedy is not None:
+        found.remedy = _first(wrong.remedy, found.remedy)
 
 
 def _first(mend: Remedy, then: Remedy | None) -> Remedy:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.clock import Clock
 
 OK, WARNING, WRONG = "ok", "warning", "wrong"
+HOME_DISK = "disk (home)"
 SCHEDULE = "schedule"
 """Name of a finding about a deployment whose newest run is late or ended badly."""
 _GIGA = 1_000_000_000
@@ -83,13 +84,10 @@ def journal_trouble(settings: Settings, error: NightscreenError) -> HealthFindin
     """Say what is wrong with the journal, and what to type."""
     file = settings.home / JOURNAL_FILE
     first, command = "mend the journal as reported above", DOCTOR
-    free = free_bytes(settings.home)
     if isinstance(error, JournalNewerError):
         first = "install the version of nightscreen that wrote it, or a newer one, here too"
     elif isinstance(error, JournalUnreachableError):
         first = "start the journal's database, or correct NIGHTSCREEN_JOURNAL_URL"
-    elif free is not None and free < LEAST_FREE_BYTES:
-        first = f"free some disk under {settings.home}; the journal itself needs no mending"
     elif isinstance(error, JournalBusyError):
         pids = ", ".join(map(str, pids_at_work(settings.home, settings.journal_url)))
         which = f"process {pids}" if pids else "the process that keeps it locked"
@@ -116,7 +114,7 @@ def find_surroundings(
 ) -> list[HealthFinding]:
     """Look at disk, settings and the way to the service."""
     output = Path(run["folder"]).parent if run is not None and run["folder"] else Path("out")
-    found = [_disk("home", settings.home), _disk("output", output), _settings(settings)]
+    found = [_disk(HOME_DISK, settings.home), _disk("disk (output)", output), _settings(settings)]
     found.append(_tables(settings))
     if settings.base_url:
         found.append(_service(settings, reaching, knocking))
@@ -125,16 +123,15 @@ def find_surroundings(
 
 def _disk(name: str, folder: Path) -> HealthFinding:
     free = free_bytes(folder)
-    label = f"disk ({name})"
     if free is None:
-        return HealthFinding(label, WARNING, f"{folder} cannot be looked at; mend its permissions")
+        return HealthFinding(name, WARNING, f"{folder} cannot be looked at; mend its permissions")
     says = f"{free / _GIGA:,.1f} GB free under {folder}"
     if free >= LEAST_FREE_BYTES:
-        return HealthFinding(label, OK, says)
+        return HealthFinding(name, OK, says)
     remedy = Remedy(
         f"free some disk under {folder}; nightscreen purge --dry-run says what may go", ""
     )
-    return HealthFinding(label, WRONG, f"nearly full: {says}", remedy)
+    return HealthFinding(name, WRONG, f"nearly full: {says}", remedy)
 
 
 def _settings(settings: Settings) -> HealthFinding:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import errno
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from sqlalchemy import update
 
 from nightscreen.cli.doctor import lines_of
-from nightscreen.schemas.errors import JournalError
+from nightscreen.cli.screen import prepare_engine
+from nightscreen.schemas.errors import JournalError, SettingsError
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.ops import health_checks
 from nightscreen.steps.ops.diagnostics import Diagnosis, diagnose
-from nightscreen.steps.ops.health_checks import SCHEDULE, WARNING, HealthFinding, journal_trouble
+from nightscreen.steps.ops.health_checks import SCHEDULE, WARNING, HealthFinding
 from nightscreen.steps.ops.suggestions import Remedy
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.engine import writing
 from nightscreen.storage.journal.tables import meta
+from nightscreen.tasks.prefect_health import look_at_engine
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from nightscreen.storage.journal import Journal
@@ -152,11 +157,71 @@ def test_a_database_that_is_down_is_to_be_started(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_to_be_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the full disk has made of the journal's access goes with it."""
+    with open_journal(tmp_path) as journal:
+        ended(journal, "night", stop="outage")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise JournalError("the journal cannot be used: disk I/O error")
+
     monkeypatch.setattr(health_checks, "free_bytes", lambda _: 1_000)
-    error = JournalError(f"the journal cannot be written: {errno.errorcode[errno.ENOSPC]}")
-    finding = journal_trouble(read_settings(home=tmp_path), error)
-    assert finding.remedy is not None
-    assert finding.remedy.first.startswith("free some disk under")
+    monkeypatch.setattr(health_checks, "look_into", refuse)
+    found = examined(tmp_path)
+    assert found.remedy is not None
+    assert found.remedy.first.startswith("free some disk under")
+    assert (found.exit_status, found.safe) == (2, False)
+    assert found.why_not == "no run can begin: disk (home) must be mended"
+
+
+class _Engine(BaseHTTPRequestHandler):
+    """A Prefect server that lives while its database is away."""
+
+    def do_GET(self) -> None:
+        """Answer that the server is well, and that it wants no token against forgery."""
+        self._answer(422 if "csrf" in self.path else 200, b"true")
+
+    def do_POST(self) -> None:
+        """Fail at whatever needs the database."""
+        self._answer(500, b"{}")
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def engine() -> Iterator[str]:
+    """Return the address of a Prefect server without its database."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Engine) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/api"
+        server.shutdown()
+
+
+def test_an_engine_without_its_database_lets_no_run_begin(tmp_path: Path, engine: str) -> None:
+    """The server says that it is well; what it keeps it cannot say."""
+    with temporary_settings({PREFECT_API_URL: engine}):
+        found = examined(tmp_path, more=look_at_engine())
+    assert found.remedy is not None
+    assert found.remedy.first.startswith("look at the server's log: its database is away")
+    assert (found.exit_status, found.safe) == (2, False)
+    assert found.why_not == "no run can begin: engine must be mended"
+
+
+def test_an_engine_that_is_named_and_away_lets_no_run_begin(tmp_path: Path) -> None:
+    """The doctor says so, and a command that would run says the same in one line."""
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        found = examined(tmp_path, more=look_at_engine())
+        with pytest.raises(SettingsError, match="start it with prefect server start"):
+            prepare_engine()
+    assert found.remedy is not None
+    assert found.remedy.first.startswith("start it with prefect server start")
+    assert (found.exit_status, found.safe) == (2, False)
 
 
 def test_a_deployment_whose_newest_run_is_late_is_not_well(tmp_path: Path) -> None:
