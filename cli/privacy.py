@@ -32,6 +32,7 @@ def record(
 ) -> None:
     """Print the record of processing and a draft of the impact assessment."""
     from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.steps.policy.declarations import read_declarations
     from nightscreen.steps.privacy.processing_record import (
         assessment_page,
         processing_record,
@@ -40,10 +41,11 @@ def record(
     from nightscreen.storage.files import make_private_folder, write_private
 
     settings = settings_of_command()
-    found = processing_record(settings)
+    declared = read_declarations(settings)
+    found = processing_record(settings, declared)
     papers = {
         RECORD_FILE: record_page(found),
-        ASSESSMENT_FILE: assessment_page(settings),
+        ASSESSMENT_FILE: assessment_page(settings, declared),
     }
     if output is not None:
         folder = make_private_folder(output, ours=False)

@@ -12,6 +12,12 @@ from urllib.parse import urlsplit
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from nightscreen.schemas.declarations import (
+    DECLARABLE,
+    NOTHING_DECLARED,
+    Declarations,
+    basis_words,
+)
 from nightscreen.schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -170,12 +176,14 @@ RISKS: tuple[tuple[str, str], ...] = (
 """What may go wrong for people, and what holds against it."""
 
 
-def processing_record(settings: Settings, bases: Sequence[str] = ()) -> dict[str, Any]:
+def processing_record(
+    settings: Settings, declared: Declarations = NOTHING_DECLARED
+) -> dict[str, Any]:
     """Return the record of processing as JSON has it.
 
     Args:
         settings: as runs have them.
-        bases: lawful bases as the lender declares them, one sentence each.
+        declared: what the lender declares.
     """
     named = settings.portal_name != Settings.model_fields["portal_name"].default
     record: dict[str, Any] = {
@@ -183,7 +191,7 @@ def processing_record(settings: Settings, bases: Sequence[str] = ()) -> dict[str
             "name": settings.portal_name if named else BLANK,
             "contact": settings.portal_contact or BLANK,
             "data_protection_officer": BLANK,
-            "lawful_bases": list(bases) or [BLANK],
+            "lawful_bases": _bases(declared),
         },
         "activities": [dict(each) for each in ACTIVITIES],
         "places": _places(settings),
@@ -193,6 +201,17 @@ def processing_record(settings: Settings, bases: Sequence[str] = ()) -> dict[str
     }
     record["blanks"] = sorted(_blanks(record))
     return record
+
+
+def _bases(declared: Declarations) -> list[str]:
+    """Return each declared basis in a line, and what is declared for no purpose at all."""
+    lines = [
+        f"{each.check}, {each.purpose or 'every purpose'}: {basis_words(each)}"
+        for each in declared.lawful_basis
+    ]
+    named = {each.check for each in declared.lawful_basis}
+    missing = ", ".join(each for each in DECLARABLE if each not in named)
+    return [*lines, f"{missing}: {BLANK}"] if missing else lines
 
 
 def _kept(retention: Retention) -> list[dict[str, Any]]:
@@ -344,15 +363,19 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"| {' | '.join(each)} |" for each in (words, ["---"] * len(head), *cells)]
 
 
-def assessment_page(settings: Settings, alone: str = "") -> str:
+def assessment_page(settings: Settings, declared: Declarations = NOTHING_DECLARED) -> str:
     """Return a draft of the impact assessment as Markdown.
 
     Args:
         settings: as runs have them.
-        alone: a sentence that says whether the policy decides without a person, where that is
-            declared.
+        declared: what the lender declares.
     """
-    alone = alone or f"Whether the policy decides without a person: {BLANK}."
+    word = declared.policy_decides_alone
+    alone = (
+        "A decline of an application is a proposal until a person confirms it."
+        if word is None
+        else f"That it decides alone was declared by {word.by} on {word.on}: {word.ground}"
+    )
     clocks = {"hours": settings.contest.hours, "complex": settings.contest.complex_hours}
     risks = [
         {

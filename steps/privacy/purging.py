@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.runs import RunRecord
 
-QUARANTINE, ENRICHED, DECISIONS = "quarantine", "enriched", "decisions"
+QUARANTINE, ENRICHED, DECISIONS, NOTICES = "quarantine", "enriched", "decisions", "notices"
 TYPED = "transactions"
 """Kind of the typed transactions of pulls, kept as long as enriched rows are."""
 KINDS = {
@@ -46,7 +46,8 @@ KINDS = {
         *("enriched/part-*.parquet", "bvn/part-*.parquet", f"{INPUT}/*"),
         *(OFFERS_FILE, OFFERS_CSV, LOANS_FILE, CASHFLOW_FILE),
     ),
-    DECISIONS: (CSV_FILE, WORKBOOK_FILE, NOTICES_FILE, CHANGES_FILE, CALLS_FILE, RINGS_FILE),
+    DECISIONS: (CSV_FILE, WORKBOOK_FILE, CHANGES_FILE, CALLS_FILE, RINGS_FILE),
+    NOTICES: (NOTICES_FILE,),
 }
 """The files of each kind in a run's folder."""
 _ALL_RUNS = 100_000

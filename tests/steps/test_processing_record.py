@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.schemas.declarations import DECLARABLE, Declarations
 from nightscreen.schemas.settings import Cutoffs, Settings, read_settings
 from nightscreen.steps.privacy.processing_record import (
     BLANK,
@@ -54,7 +55,13 @@ def test_hosts_are_named_and_secrets_are_not(settings: Settings) -> None:
 
 def test_what_settings_cannot_tell_is_a_blank(settings: Settings, tmp_path: Path) -> None:
     """The officer and the country always; controller and basis where nobody named them."""
-    told = processing_record(settings, ["karma: contract (DPIA 3, assessed 2026-01-05)"])
+    word = {"by": "Ada Eze", "on": "2026-02-01", "ground": "a contract, by counsel's note 7"}
+    basis = {"basis": "contract", "reference": "note 3", "assessed_on": "2026-01-05"}
+    bases = [{"check": check, **basis} for check in DECLARABLE]
+    declared = Declarations.model_validate({"lawful_basis": bases, "policy_decides_alone": word})
+    told = processing_record(settings, declared)
+    assert "karma, every purpose: contract (note 3, assessed 2026-01-05)" in record_page(told)
+    assert "declared by Ada Eze on 2026-02-01" in assessment_page(settings, declared)
     assert told["controller"]["name"] == "Oak | Lending"
     assert {"data_protection_officer", "where"} <= set(told["blanks"])
     assert "lawful_bases" not in told["blanks"]
