@@ -12,7 +12,17 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from nightscreen.desk import approvals, customer, decisions, new_file, runs, sign_in, tonight, users
+from nightscreen.desk import (
+    approvals,
+    contests,
+    customer,
+    decisions,
+    new_file,
+    runs,
+    sign_in,
+    tonight,
+    users,
+)
 from nightscreen.desk.pages import POLICY, STATIC, TEMPLATES, html
 from nightscreen.desk.uploads import LARGEST
 from nightscreen.desk.visit import DeskError, handled, page, recognise, refusal
@@ -100,6 +110,9 @@ def application(seat: Seat) -> ASGIApp:
         route("/runs/{run_id}/decisions", decisions.run_decisions, _GET, "people"),
         route("/runs/{run_id}/decisions.{kind}", decisions.take_out, _GET, "export"),
         route("/decisions", decisions.decisions, _GET, "people"),
+        route("/contests", contests.contests, _GET, "people"),
+        route("/contests", contests.record, _POST, "contest"),
+        route("/contests/{contest_id}/answer", contests.answer, _POST, "contest"),
         route("/customers/{customer_id:path}/review", customer.review, _POST, "review"),
         route("/customers/{customer_id:path}/again", customer.ask_again, _POST, "screen"),
         route("/customers/{customer_id:path}/consent", customer.ask_for_consent, _POST, "contest"),

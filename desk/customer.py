@@ -18,6 +18,7 @@ from nightscreen.desk.pages import TITLES, naira, onward, words
 from nightscreen.desk.run_rows import columns_of_care
 from nightscreen.desk.visit import DeskError
 from nightscreen.schemas.checks import CONSENT_GATED, Check
+from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
 from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
 from nightscreen.schemas.rows import KNOWN_COLUMNS
@@ -60,6 +61,10 @@ PLAIN: Final = {
 """What a card says of an answer that holds no fields."""
 ANY_AGE_DAYS: Final = 36_500
 """Answers of the other checks count whatever their age, where one check is asked again."""
+SAID: Final = {
+    "saved": "The review is saved.",
+    "contest": "The contest is recorded. It is answered by somebody who did not decide.",
+}
 AGAIN: Final = "asked again"
 """Batch name of customers screened alone; under the portfolio's own all others would be gone."""
 LINK_DAYS: Final = 7
@@ -158,9 +163,10 @@ def _page(
         if error
         else {"decision": "", "reason": "", "note": ""},
         error=error,
-        said=said or ("The review is saved." if "saved" in visit.asked("said") else ""),
+        said=said or "".join(SAID.get(word, "") for word in visit.asked("said")[:1]),
         link=link,
-        notice=_notice(shown),
+        notice=_notice(shown, document),
+        contested=[each for each in document["contests"] if each["state"] == ContestState.OPEN],
     )
 
 
@@ -439,12 +445,14 @@ def _history(visit: Visit, person: Subject) -> list[dict[str, Any]]:
     return found
 
 
-def _notice(row: Mapping[str, Any] | None) -> str:
-    """Return what the customer may be told of a decision against them."""
-    if row is None or row["decision"] == "approve":
+def _notice(row: Mapping[str, Any] | None, document: Mapping[str, Any]) -> str:
+    """Return what the customer may be told of a decision against them, in the policy's words."""
+    if row is None or row["decision"] not in {"decline", "review"}:
         return ""
+    told = (rule["customer"] for each in document["reasons"] for rule in each["rules"])
+    why = next((sentence for sentence in told if sentence), "")
+    because = f"The reason: {why.rstrip('.')}. " if why else ""
     return (
-        "We could not approve your request for now. The reason given is: "
-        f"{row['why'].rstrip('.')}. You may ask for details, or for a person to look at it again, "
-        "at any time."
+        f"We could not approve your request for now. {because}You may ask for details, or for a "
+        "person to look at it again, at any time."
     )

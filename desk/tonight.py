@@ -6,6 +6,7 @@ from collections import defaultdict
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from nightscreen.desk import contests
 from nightscreen.desk.decisions import NEEDS_SOMEBODY
 from nightscreen.desk.pages import line_points
 from nightscreen.desk.runs import SCREENING, ending_of
@@ -56,6 +57,7 @@ def tonight(visit: Visit) -> Response:
         nights_left=_nights_left(ended),
         settings=seat.settings,
         ending=ending_of,
+        contests=contests.waiting(visit),
         lines=_lines(runs, money.by_day()),
         needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
     )

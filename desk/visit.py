@@ -38,6 +38,7 @@ NAVIGATION: Final = (
     ("/approvals", "Approvals", "approvals"),
     ("/runs", "Runs", "runs"),
     ("/decisions", "Decisions", "people"),
+    ("/contests", "Contests", "people"),
     ("/audit", "Audit", "audit"),
     ("/users", "Users", "users"),
 )
@@ -138,6 +139,7 @@ _NEEDS = {
     "runs": "Your roles do not show runs.",
     "screen": "Files are screened by users with the role analyst.",
     "review": "Customers are reviewed by users with the role analyst.",
+    "contest": "Contests are recorded and answered by analysts, approvers and privacy.",
     "export": "Taking data out is a right of its own: an administrator can give it to you.",
     "override": "Deciding otherwise than the policy is a right of its own: an administrator can "
     "give it to you.",

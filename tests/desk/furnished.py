@@ -10,13 +10,16 @@ import threading
 from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 import uvicorn
 
 from nightscreen.desk.accounts import Role
+from nightscreen.desk.run_rows import Filter
+from nightscreen.desk.visit import COOKIE
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.steps.privacy.contests import open_contest
 from nightscreen.steps.quoting import quote_batch
 from nightscreen.storage.tables import file_digest
 from tests.desk.conftest import BRANCHES
@@ -28,7 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WAITING = "20260301-220000-a1b2c3"
+    from playwright.sync_api import Browser, Page
+
+PATIENCE_MS: Final = 120_000
+WAITING: Final = "20260301-220000-a1b2c3"
 CHANGES = {"daily_spend_cap": "100000", "monthly_spend_cap": "1500000"}
 
 
@@ -103,6 +109,7 @@ def furnished(folder: Path, *, nights: int = 2, number: int = 60) -> Iterator[Of
                 accounts.use_link(token, name, PASSWORD)
             accounts.use_link(accounts.add("Chief", list(Role)), "Chief", PASSWORD)
             wait_for_approval(office, "Ada")
+            contest(office)
             config = uvicorn.Config(office.app, log_config=None, access_log=False)
             server = uvicorn.Server(config)
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -112,3 +119,65 @@ def furnished(folder: Path, *, nights: int = 2, number: int = 60) -> Iterator[Of
             finally:
                 server.should_exit = True
                 thread.join(20)
+
+
+def places(office: Office) -> dict[str, str]:
+    """Return the address of every page by a name."""
+    runs = office.journal.runs.newest(limit=10)
+    run = next(each for each in runs if (each.report or {}).get("decisions"))
+    rows = office.seat.rows.of(run)
+    assert rows is not None
+    customers = {
+        word: rows.page(Filter({"decision": (word,)}), 0, 1)[0]["customer_id"]
+        for word in ("decline", "review")
+    }
+    return {
+        "tonight": "/",
+        "new file": "/new",
+        "applicant": "/new/applicant",
+        "approvals": "/approvals",
+        "runs": "/runs",
+        "run": f"/runs/{run.run_id}",
+        "waiting run": f"/runs/{WAITING}",
+        "decisions": "/decisions",
+        "list": f"/runs/{run.run_id}/decisions?decision=decline&decision=review",
+        "customer": f"/customers/{customers['decline']}?run={run.run_id}",
+        "contested": f"/customers/{customers['review']}?run={run.run_id}",
+        "contests": "/contests",
+        "audit": "/audit",
+        "users": "/users",
+        "nothing there": "/nothing",
+    }
+
+
+def opened(
+    office: Office,
+    browser: Browser,
+    name: str,
+    *,
+    width: int,
+    height: int = 880,
+    looks: Literal["light", "dark"] = "light",
+) -> Page:
+    """Return a page of somebody's browser who is signed in."""
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=looks)
+    context.set_default_timeout(PATIENCE_MS)
+    user = office.seat.accounts.find(name)
+    assert user is not None
+    token = office.seat.accounts.sign_in(user)
+    context.add_cookies([{"name": COOKIE, "value": token, "url": office.origin}])
+    return context.new_page()
+
+
+def contest(office: Office) -> None:
+    """Have one customer of the list contest the decision."""
+    address = places(office)["contested"]
+    customer = address.removeprefix("/customers/").partition("?")[0]
+    open_contest(
+        office.journal,
+        office.settings.contest,
+        customer,
+        by="Ada",
+        said="The account is mine: I opened it with my married name in May.",
+        batch="portfolio",
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import openpyxl
 import pytest
 
+from nightscreen.steps.privacy.contests import list_contests
 from nightscreen.steps.quoting import quote_batch
 
 if TYPE_CHECKING:
@@ -315,3 +316,35 @@ def test_check_is_not_asked_again_without_consent_or_the_right_to_spend(bank: Of
     assert "consent does not hold" in answer.text
     assert bank.browser("auditor").post("/customers/C2/again", "/", **fields).status_code == 403
     assert bank.starts.started == []
+
+
+def test_contest_is_recorded_and_answered_by_somebody_who_did_not_decide(bank: Office) -> None:
+    """It waits on the front page; the reviewer may not answer it, and nothing typed is lost."""
+    ada, run = bank.browser("analyst", name="Ada"), newest(bank)
+    first = listed(ada.get(f"/runs/{run}/decisions?decision=decline").text)[0]
+    at = f"/customers/{first}"
+    fields = {"run": run, "decision": "decline", "reason": "The policy is right", "note": "seen"}
+    assert ada.post(f"{at}/review", f"{at}?run={run}", **fields).status_code == 303
+    assert 'id="notice"' in ada.get(f"{at}?run={run}").text
+    said = "The loan was settled in May"
+    made = ada.post("/contests", at, customer_id=first, batch="portfolio", run=run, said=said)
+    assert made.headers["location"].startswith(f"{at}?run={run}")
+    page = ada.get(at).text
+    assert said in page
+    assert 'id="notice"' not in page
+    assert "1 contest</b> to answer" in ada.get("/").text
+    (contest,) = list_contests(bank.journal)
+    path = f"/contests/{contest['contest_id']}/answer"
+    refused = ada.post(path, "/contests", outcome="stands", answer="We looked again")
+    assert refused.status_code == 400
+    assert ">We looked again</textarea>" in refused.text
+    privacy = bank.browser("privacy", name="Ngozi")
+    changed = {"outcome": "changed", "decision": "approve", "answer": "It is settled"}
+    assert privacy.post(path, "/contests", **changed).status_code == 403
+    stands = {"outcome": "stands", "answer": "The listing is of June"}
+    assert privacy.post(path, "/contests", **stands).status_code == 303
+    assert list_contests(bank.journal) == []
+    assert bank.browser("auditor").post("/contests", "/", said="x").status_code == 403
+    assert [each["user"] for each in bank.seat.audit.entries(action="contest answered")] == [
+        "Ngozi"
+    ]
