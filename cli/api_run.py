@@ -65,7 +65,7 @@ async def _progress_told() -> AsyncIterator[None]:
 
 async def _keep_telling() -> None:
     from nightscreen.tasks.logs import in_json
-    from nightscreen.tasks.open_run import AT_TERMINAL
+    from nightscreen.tasks.terminal import AT_TERMINAL
 
     shown = ""
     waited_s = _TELL_EVERY_S

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import FrameType
 
-    from nightscreen.tasks.open_run import Terminal
+    from nightscreen.tasks.terminal import Terminal
 
 
 EXIT_BY_STATE = {"completed": 0, "stopped": 3, "test_mode": 4}
@@ -159,7 +159,7 @@ def graceful_sigint() -> Iterator[None]:
     Libraries that are being imported may turn the interrupt into an error of theirs, or swallow it:
     a run that opens nevertheless asks nothing.
     """
-    from nightscreen.tasks.open_run import AT_TERMINAL, Terminal
+    from nightscreen.tasks.terminal import AT_TERMINAL, Terminal
 
     terminal = Terminal()
 

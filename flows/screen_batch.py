@@ -33,8 +33,9 @@ from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox import newest_input
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.monitoring import telling_false_starts, watching
-from nightscreen.tasks.open_run import OpenScreening, shown_at_terminal
+from nightscreen.tasks.open_run import OpenScreening
 from nightscreen.tasks.progress import show_progress
+from nightscreen.tasks.terminal import shown_at_terminal
 from nightscreen.tasks.workers import called, require_worker_available
 
 if TYPE_CHECKING:

@@ -281,9 +281,8 @@ def _open(
     journal.calls.recover()
     sweep_workspaces(settings.home, journal.holders.alive)
     caps = caps_of(parameters, settings)
-    started_at = now
-    if not parameters.quote_only:
-        started_at = _begin(journal, resolved, digest, folder, caps)
+    begun = not parameters.quote_only
+    started_at = _begin(journal, resolved, digest, folder, caps) if begun else now
     control = open_control(
         parameters, settings, journal, run_id=wanted.run_id, caps=caps, checks=wanted.checks
     )

@@ -22,7 +22,8 @@ from nightscreen.tasks.cancellation import (
     to_prefect_state,
 )
 from nightscreen.tasks.monitoring import telling_false_starts, watching
-from nightscreen.tasks.open_run import OpenApiRun, shown_at_terminal
+from nightscreen.tasks.open_run import OpenApiRun
+from nightscreen.tasks.terminal import shown_at_terminal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -18,7 +18,7 @@ from prefect.settings import PREFECT_API_URL
 
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.steps.approval import may_spend, user_name
-from nightscreen.tasks.open_run import AT_TERMINAL
+from nightscreen.tasks.terminal import AT_TERMINAL
 
 if TYPE_CHECKING:
     from nightscreen.schemas.approvals import Approval

@@ -1,28 +1,22 @@
-"""An open run of any flow, as its tasks are handed it, and who sits at the terminal before it.
+"""An open run of any flow, as its tasks are handed it.
 
 Tasks take the run itself: the engine stores no arguments and looks inside no plain object. Two runs
-of one process share nothing. Whoever typed a command is found through the context, so that a run
-that a worker opens has nobody to ask.
+of one process share nothing.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from nightscreen.schemas.errors import NightscreenError
-from nightscreen.schemas.stops import StopReason
 from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
 from nightscreen.steps.calling.funding_rounds import Asking
 from nightscreen.steps.ops.heartbeat import ASKING, PAUSED, PLANNING, READING, WRITING, Run
 from nightscreen.steps.screening_run import ScreeningRun
+from nightscreen.tasks.terminal import AT_TERMINAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from nightscreen.client.api import Client
-    from nightscreen.schemas.approvals import Approval
     from nightscreen.steps.calling.coordinator import Gathering
     from nightscreen.steps.control import Control
     from nightscreen.steps.report.report_json import RowTally
@@ -134,43 +128,8 @@ class OpenScreening(OpenRun[ScreeningRun, Asking]):
 OpenApiRun = OpenRun[ApiRun, CallSession]
 
 
-class Terminal:
-    """Who typed the command: sees the run that is open, is asked, and may stop it.
-
-    Attributes:
-        run: the run that was opened last and is still open.
-        ask: asks the person to approve spending; None where nobody sits there.
-        is_asking: the person is being asked, so that nothing else is drawn over the question.
-        interrupted: Ctrl-C came before a run was open: one that opens all the same asks nothing.
-    """
-
-    def __init__(self) -> None:
-        self.run: OpenRun[Any, Any] | None = None
-        self.ask: Callable[[Approval], bool] | None = None
-        self.is_asking = False
-        self.interrupted = False
-
-    @property
-    def screening(self) -> ScreeningRun | None:
-        """Return the screening run that is open."""
-        return self.run.run if isinstance(self.run, OpenScreening) else None
-
-
-AT_TERMINAL: ContextVar[Terminal | None] = ContextVar("at_terminal", default=None)
-"""Who typed the command that this context belongs to; None in a worker."""
-
-
-@contextmanager
-def shown_at_terminal(run: OpenRun[Any, Any]) -> Iterator[None]:
-    """Let whoever typed the command see the run and stop it while the body runs."""
+def open_screening() -> ScreeningRun | None:
+    """Return the screening run that whoever typed the command has open."""
     terminal = AT_TERMINAL.get()
-    if terminal is None:
-        yield
-        return
-    if terminal.interrupted:
-        run.control.stop_run(StopReason.CANCELLED)
-    before, terminal.run = terminal.run, run
-    try:
-        yield
-    finally:
-        terminal.run = before
+    open_run = None if terminal is None else terminal.run
+    return open_run.run if isinstance(open_run, OpenScreening) else None

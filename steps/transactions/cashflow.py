@@ -177,6 +177,30 @@ class CashFlow:
             yield connection
 
     def _preparation(self) -> Iterator[str]:
+        yield from self._given()
+        yield _SETTLED
+        yield self._texts()
+        yield """
+            CREATE TABLE transactions AS
+            SELECT id, settled.customer_id, account, moment, moment::DATE AS day,
+                date_trunc('month', moment)::DATE AS month, credit, amount, balance,
+                CASE WHEN length(reference) >= 6 THEN hash(reference) END AS reference,
+                hash(settled.text) AS text, form_id AS form,
+                hash(CASE WHEN source <> '' THEN source WHEN category <> '' THEN category
+                    ELSE settled.text END) AS source,
+                rule, category, coalesce(_own, false) AS own_name
+            FROM settled
+            JOIN texts ON texts.form = settled.form AND texts.kind = settled.kind
+                AND texts.of_credit = settled.credit
+            LEFT JOIN owners ON owners.customer_id = settled.customer_id
+            WHERE amount > 0
+            """.replace("_own,", f"{_OWN},")
+        yield "DROP TABLE settled"
+        yield "DROP TABLE owners"
+        yield "ALTER TABLE texts DROP COLUMN plain"
+
+    def _given(self) -> Iterator[str]:
+        """Yield SQL for who is asked about: customers, their accounts, their own names."""
         numbers = ", ".join(
             f"{value}::DECIMAL(18, 10) AS {name}"
             for name, value in self.narrations.thresholds.items()
@@ -204,50 +228,6 @@ class CashFlow:
                 list(DISTINCT account) FILTER (length(account) >= 10) AS numbers
             FROM raw_accounts GROUP BY customer_id
             """  # noqa: S608
-        yield f"""
-            CREATE TABLE settled AS
-            SELECT row_number() OVER (ORDER BY raw.transaction_date, place DESC) AS id,
-                raw.customer_id,
-                coalesce(account_number, '') AS account,
-                raw.transaction_date + {_LAGOS} AS moment,
-                CASE WHEN upper(left(trim(entry_type), 1)) = 'C' THEN true
-                    WHEN upper(left(trim(entry_type), 1)) = 'D' THEN false
-                    WHEN lower(trim(transaction_type)) = 'credit' THEN true
-                    WHEN lower(trim(transaction_type)) = 'debit' OR raw.amount < 0 THEN false
-                END AS credit,
-                try_cast(abs(raw.amount) AS DECIMAL(18, 2)) AS amount,
-                try_cast(raw.balance AS DECIMAL(18, 2)) AS balance,
-                nullif(trim(reference), '') AS reference,
-                {_PADDED.format("coalesce(narration, '')")} AS text,
-                regexp_replace(text, '[0-9]{{4,}}', '0', 'g') AS form,
-                {_PADDED.format("coalesce(transaction_type, '')")} AS kind
-            FROM (SELECT *, row_number() OVER () AS place FROM raw) AS raw
-            JOIN raw_customers USING (customer_id)
-            WHERE raw.transaction_date <= checked_at AND deleted_on IS NULL
-                AND coalesce(upper(trim(currency)), 'NGN') IN {NAIRA_WORDS}
-                AND coalesce(lower(trim(status)), '') NOT IN {_NOT_SETTLED}
-                AND raw.amount IS NOT NULL
-            QUALIFY credit IS NOT NULL
-            """  # noqa: S608 - constants
-        yield self._texts()
-        yield """
-            CREATE TABLE transactions AS
-            SELECT id, settled.customer_id, account, moment, moment::DATE AS day,
-                date_trunc('month', moment)::DATE AS month, credit, amount, balance,
-                CASE WHEN length(reference) >= 6 THEN hash(reference) END AS reference,
-                hash(settled.text) AS text, form_id AS form,
-                hash(CASE WHEN source <> '' THEN source WHEN category <> '' THEN category
-                    ELSE settled.text END) AS source,
-                rule, category, coalesce(_own, false) AS own_name
-            FROM settled
-            JOIN texts ON texts.form = settled.form AND texts.kind = settled.kind
-                AND texts.of_credit = settled.credit
-            LEFT JOIN owners ON owners.customer_id = settled.customer_id
-            WHERE amount > 0
-            """.replace("_own,", f"{_OWN},")
-        yield "DROP TABLE settled"
-        yield "DROP TABLE owners"
-        yield "ALTER TABLE texts DROP COLUMN plain"
 
     def _texts(self) -> str:
         """Return SQL that matches every distinct text once."""
@@ -329,6 +309,33 @@ class CashFlow:
             columns.append(column.column(0).cast(kind))
         return pa.table(columns, schema=CASHFLOW_SCHEMA)
 
+
+_SETTLED: Final = f"""
+            CREATE TABLE settled AS
+            SELECT row_number() OVER (ORDER BY raw.transaction_date, place DESC) AS id,
+                raw.customer_id,
+                coalesce(account_number, '') AS account,
+                raw.transaction_date + {_LAGOS} AS moment,
+                CASE WHEN upper(left(trim(entry_type), 1)) = 'C' THEN true
+                    WHEN upper(left(trim(entry_type), 1)) = 'D' THEN false
+                    WHEN lower(trim(transaction_type)) = 'credit' THEN true
+                    WHEN lower(trim(transaction_type)) = 'debit' OR raw.amount < 0 THEN false
+                END AS credit,
+                try_cast(abs(raw.amount) AS DECIMAL(18, 2)) AS amount,
+                try_cast(raw.balance AS DECIMAL(18, 2)) AS balance,
+                nullif(trim(reference), '') AS reference,
+                {_PADDED.format("coalesce(narration, '')")} AS text,
+                regexp_replace(text, '[0-9]{{4,}}', '0', 'g') AS form,
+                {_PADDED.format("coalesce(transaction_type, '')")} AS kind
+            FROM (SELECT *, row_number() OVER () AS place FROM raw) AS raw
+            JOIN raw_customers USING (customer_id)
+            WHERE raw.transaction_date <= checked_at AND deleted_on IS NULL
+                AND coalesce(upper(trim(currency)), 'NGN') IN {NAIRA_WORDS}
+                AND coalesce(lower(trim(status)), '') NOT IN {_NOT_SETTLED}
+                AND raw.amount IS NOT NULL
+            QUALIFY credit IS NOT NULL
+            """  # noqa: S608 - constants
+"""SQL: every transaction by which money has moved, as one kind of row, whatever its source."""
 
 _OWN: Final = """
     (len(names) >= 2

@@ -11,7 +11,7 @@ from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.steps.control import StopReason
-from nightscreen.tasks.open_run import AT_TERMINAL, Terminal
+from nightscreen.tasks.terminal import AT_TERMINAL, Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path

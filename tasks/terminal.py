@@ -1,0 +1,55 @@
+"""Who typed a command, found through the context: a run that a worker opens has nobody.
+
+It imports little, since a command is ready for Ctrl-C only after it.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.schemas.stops import StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from nightscreen.schemas.approvals import Approval
+    from nightscreen.tasks.open_run import OpenRun
+
+
+class Terminal:
+    """Who typed the command: sees the run that is open, is asked, and may stop it.
+
+    Attributes:
+        run: the run that was opened last and is still open.
+        ask: asks the person to approve spending; None where nobody sits there.
+        is_asking: the person is being asked, so that nothing else is drawn over the question.
+        interrupted: Ctrl-C came before a run was open: one that opens all the same asks nothing.
+    """
+
+    def __init__(self) -> None:
+        self.run: OpenRun[Any, Any] | None = None
+        self.ask: Callable[[Approval], bool] | None = None
+        self.is_asking = False
+        self.interrupted = False
+
+
+AT_TERMINAL: ContextVar[Terminal | None] = ContextVar("at_terminal", default=None)
+"""Who typed the command that this context belongs to; None in a worker."""
+
+
+@contextmanager
+def shown_at_terminal(run: OpenRun[Any, Any]) -> Iterator[None]:
+    """Let whoever typed the command see the run and stop it while the body runs."""
+    terminal = AT_TERMINAL.get()
+    if terminal is None:
+        yield
+        return
+    if terminal.interrupted:
+        run.control.stop_run(StopReason.CANCELLED)
+    before, terminal.run = terminal.run, run
+    try:
+        yield
+    finally:
+        terminal.run = before
