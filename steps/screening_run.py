@@ -33,13 +33,8 @@ from nightscreen.schemas.plan import LookupStatus, Plan
 from nightscreen.schemas.prices import max_cost, price_limit
 from nightscreen.schemas.rows import CUSTOMER
 from nightscreen.schemas.settings import Settings, cash_flow_age, max_ages, overridden
-from nightscreen.steps.control import (
-    UNREADABLE_AFTER,
-    CheckProgress,
-    Control,
-    Silence,
-    SpendingAlert,
-)
+from nightscreen.steps.control import UNREADABLE_AFTER, CheckProgress, Control, SpendingAlert
+from nightscreen.steps.detectors import Silence
 from nightscreen.steps.intake import Intake
 from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.freshness import Freshness

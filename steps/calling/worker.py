@@ -25,7 +25,8 @@ from nightscreen.schemas.settings import max_ages
 from nightscreen.steps.calling.funding_rounds import open_asking
 from nightscreen.steps.calling.shards import ShardLayout, SparingOfShards
 from nightscreen.steps.calling.worker_stats import numbers_of
-from nightscreen.steps.control import CheckProgress, Control, Silence, StopReason
+from nightscreen.steps.control import CheckProgress, Control, StopReason
+from nightscreen.steps.detectors import Silence
 from nightscreen.steps.planning.freshness import Freshness
 from nightscreen.steps.planning.plan import Wanted
 from nightscreen.steps.policy.loading import load_policy

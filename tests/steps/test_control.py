@@ -10,15 +10,12 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.control import (
+from nightscreen.steps.control import CheckProgress, Control, SpendingAlert, StopReason
+from nightscreen.steps.detectors import (
     ALIKE_ANSWERS,
     ALIKE_HITS,
     BalanceEstimate,
-    CheckProgress,
     CircuitBreaker,
-    Control,
-    SpendingAlert,
-    StopReason,
     TestModeDetector,
 )
 

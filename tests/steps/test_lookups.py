@@ -19,7 +19,8 @@ from nightscreen.schemas.errors import JournalError, NightscreenError, UsageErro
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.calling.funding import Funding
 from nightscreen.steps.calling.jobs import RELEASED
-from nightscreen.steps.control import CircuitBreaker, Control, Silence, StopReason
+from nightscreen.steps.control import Control, StopReason
+from nightscreen.steps.detectors import CircuitBreaker, Silence
 from nightscreen.storage.clock import next_day
 from tests.steps.virtual_time import VirtualLoop, run
 from tests.steps.window_in_a_test import (
