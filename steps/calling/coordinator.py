@@ -180,6 +180,9 @@ async def ask_round(gathering: Gathering, shards: Mapping[Check, list[str]]) -> 
                 return
             await _bring_back_lost(gathering, state)
             _help_out(gathering, state)
+            for task in gathering.alone.values():
+                if task.done():
+                    task.result()  # a fault of it is the round's: nobody else would see it
             await asyncio.sleep(POLL_S)
     finally:
         for task in gathering.alone.values():

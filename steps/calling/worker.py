@@ -97,8 +97,11 @@ class WorkerPart:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def close(self) -> None:
-        """Return what was done, hand back what is in hand, and give back the journal."""
+        """Report what was done and met, hand back what is in hand, and give back the journal."""
         try:
+            stops = {} if self.leaves else unreported_stops(self.line.control, self.reported)
+            for scope, reason in stops.items():  # met since the last exchange
+                self.work.stop(self.line.run_id, scope, reason)
             ended = not self.leaves and self.is_over
             self.work.leave(self.line.run_id, numbers_of(self.line.control), ended=ended)
         finally:

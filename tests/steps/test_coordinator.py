@@ -20,6 +20,7 @@ from nightscreen.steps.calling.shards import families
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.planning.short_circuit import Chains
 from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.work_queue import WHOLE_RUN
 from tests.screening import CONSENT, Night, World, customer
 from tests.steps.parts_in_a_test import TaskCrew, open_priced, refuse_to_ask, screen_in_parts
 from tests.steps.virtual_time import run as run_virtually
@@ -100,6 +101,20 @@ def test_a_stop_that_one_part_meets_stops_all(tmp_path: Path) -> None:
     night, _ = screen_in_parts(world, ROWS, workers=2)
     assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "balance")
     assert money(night, world)[0] == money(night, world)[1]
+
+
+def test_a_stop_met_after_the_last_exchange_is_passed_on(tmp_path: Path) -> None:
+    """A part that ends at once with its stop reports it as it leaves."""
+    world = world_under(tmp_path / "world")
+    with open_priced(world, ROWS, workers=2) as run:
+        gathered = coordinator.open_gathering(
+            run, 1, TaskCrew(run, world, asyncio.TaskGroup()), refuse_to_ask
+        )
+        part = worker.open_part(run.run_id, 1, run.settings)
+        assert part is not None
+        part.line.control.stop_run(StopReason.BALANCE)
+        part.close()
+        assert gathered.work.look(run.run_id).stops == {WHOLE_RUN: StopReason.BALANCE}
 
 
 def test_what_a_lost_part_had_in_hand_is_taken_up_again(tmp_path: Path) -> None:
