@@ -63,7 +63,7 @@ def desk(
     from nightscreen.desk.app import application
     from nightscreen.desk.seat import Seat
     from nightscreen.portal.config import origin_of
-    from nightscreen.portal.server import is_open_to_others, serve_app
+    from nightscreen.portal.server import UploadProtocol, is_open_to_others, serve_app
 
     settings = settings_of_command()
     if is_open_to_others(host):
@@ -97,7 +97,7 @@ def desk(
             first = "" if token is None else f"\nfirst user: {shown}/first?token={token}"
             return f"desk listening on {shown}{first}"
 
-        serve_app(build, host=host, port=port, announce=announce)
+        serve_app(build, host=host, port=port, announce=announce, protocol=UploadProtocol)
 
 
 class EngineStarter:

@@ -36,7 +36,8 @@ POLICY: Final = (
 )
 REPORT_POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; "
-    "frame-ancestors 'self'; base-uri 'none'; sandbox allow-popups"
+    "frame-ancestors 'self'; base-uri 'none'; sandbox allow-popups allow-downloads "
+    "allow-popups-to-escape-sandbox"
 )
 """A report is one file with its own style; it has no script and is shown inside a page of ours."""
 TITLES: Final = {

@@ -152,11 +152,18 @@ def file(visit: Visit) -> Response:
 
 def report(visit: Visit) -> Response:
     """Give a run's report as it is shown inside its page."""
-    path = Path(find_run(visit).folder) / "report.html"
+    found = find_run(visit)
+    path = Path(found.folder) / "report.html"
     if not path.is_file():
         raise DeskError(404, "This run has no report yet.")
+    page = path.read_bytes()
+    for name in [*files_of(found), "./"]:  # beside the report there; here each has its address
+        at = f"/runs/{found.run_id}" + (f"/files/{name}" if name != "./" else "#files")
+        page = page.replace(
+            f'href="{name}"'.encode(), f'href="{at}" target="_blank" rel="noopener"'.encode()
+        )
     return Response(
-        path.read_bytes(),
+        page,
         media_type="text/html; charset=utf-8",
         headers={"content-security-policy": REPORT_POLICY, "x-frame-options": "SAMEORIGIN"},
     )

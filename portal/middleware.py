@@ -32,7 +32,7 @@ _PERMISSIONS = ", ".join(f"{name}=()" for name in _FEATURES)
 _YEARS_S = 2 * 365 * 24 * 3600
 _PAUSE_S = 20.0
 """A body of which nothing comes for so long is given up."""
-_BODY_S = 300.0
+BODY_S = 300.0
 """No body takes longer than this, however steadily it drips."""
 
 
@@ -175,7 +175,7 @@ def _bounded(receive: Receive, longest: int) -> Receive:
         nonlocal size, whole
         if whole:  # what comes now is the end of the connection, whenever that is
             return await receive()
-        left_s = min(_PAUSE_S, began_s + _BODY_S - time.monotonic())
+        left_s = min(_PAUSE_S, began_s + BODY_S - time.monotonic())
         try:
             message = await asyncio.wait_for(receive(), max(left_s, 0.0))
         except TimeoutError:

@@ -18,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nightscreen.portal.app import application
 from nightscreen.portal.config import place_of
+from nightscreen.portal.middleware import BODY_S
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,10 +45,16 @@ class ImpatientProtocol(H11Protocol):
     """Closes a connection on which a request has begun, or none has, and does not come whole.
 
     The places of `_AT_ONCE` are otherwise held for ever by whoever opens connections and waits.
+
+    Attributes:
+        within_s: for a request without a body, or for the head of one.
+        body_within_s: for a body from there on, where files are taken; else `within_s` is for all.
     """
 
     _deadline: asyncio.TimerHandle | None = None
     within_s = _REQUEST_WITHIN_S
+    body_within_s: float | None = None
+    _in_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
@@ -57,6 +64,10 @@ class ImpatientProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Wait on until the request is whole."""
         super().data_received(data)
+        begins = self.conn.their_state is h11.SEND_BODY and not self._in_body
+        self._in_body = self.conn.their_state is h11.SEND_BODY
+        if begins and self.body_within_s is not None:
+            self._wait_no_more()
         if self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
             self._wait()
         else:
@@ -69,7 +80,8 @@ class ImpatientProtocol(H11Protocol):
 
     def _wait(self) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(self.within_s, self._give_up)
+            long = self.body_within_s if self._in_body else None
+            self._deadline = self.loop.call_later(long or self.within_s, self._give_up)
 
     def _wait_no_more(self) -> None:
         if self._deadline is not None:
@@ -81,6 +93,12 @@ class ImpatientProtocol(H11Protocol):
         answered = self.cycle is None or self.cycle.response_complete
         if answered or self.conn.their_state is h11.SEND_BODY:
             self.transport.close()
+
+
+class UploadProtocol(ImpatientProtocol):
+    """Has the patience for files: a hundred megabytes over a line of five megabits."""
+
+    body_within_s = BODY_S
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -126,6 +144,7 @@ def serve_app(
     host: str,
     port: int,
     announce: Callable[[str], str],
+    protocol: type[ImpatientProtocol] = ImpatientProtocol,
 ) -> None:
     """Serve an application until SIGINT or SIGTERM; answers under way are given first.
 
@@ -134,6 +153,7 @@ def serve_app(
         host: address to listen on.
         port: 0 takes a free one.
         announce: makes the lines to print once it listens, of its address.
+        protocol: how long connections have.
 
     Raises:
         UsageError: the port cannot be had.
@@ -153,7 +173,7 @@ def serve_app(
         at = f"http://{shown}:{listener.getsockname()[1]}"
         config = uvicorn.Config(
             build(at),
-            http=ImpatientProtocol,
+            http=protocol,
             ws="none",
             log_config=None,
             log_level="critical",

@@ -65,6 +65,8 @@ def test_run_shows_numbers_report_and_files(bank: Office) -> None:
     report = browser.get(f"/runs/{run}/report")
     assert "sandbox" in report.headers["content-security-policy"]
     assert "script-src" not in report.headers["content-security-policy"]
+    assert f'href="/runs/{run}/files/decisions.xlsx" target="_blank"' in report.text
+    assert 'href="decisions' not in report.text
     taken = browser.get(f"/runs/{run}/files/decisions.csv")
     assert taken.text.startswith("customer_id,")
     assert "file taken out" in bank.actions()
