@@ -28,7 +28,7 @@ def test_a_decision_is_explained_on_the_terminal() -> None:
     """Decision, evidence and reason in words, no identifier but the id as given."""
     found = CliRunner().invoke(app, ["explain", "0007"])
     assert found.exit_code == 0
-    for word in ("0007", "decline", "KARMA_DEFAULT", "Harbour Finance", "not consent-gated"):
+    for word in ("0007", "decline", "KARMA_DEFAULT", "Harbour Finance", "lawful basis undeclared"):
         assert word in found.output
     for secret in ("22212345678", "0123456789", "Amaka", "AMAKA"):
         assert secret not in found.output
