@@ -438,6 +438,7 @@ def plant(sandbox: Sandbox, body: PeopleBody) -> dict[str, object]:
     if body.customer:
         plan = None if body.life is None else body.life.model_dump()
         owner = planted.plant_life(body.customer, bvn, plan)
+        sandbox.linked.forget(body.customer)
         shown |= {"customer": body.customer, "life": _plain(owner.life)}
     return shown
 

@@ -55,10 +55,9 @@ class Planted:
     def owner(self, customer: str) -> Owner:
         """Tell who signs in under a username, and how they live."""
         known = self.customers.get(customer)
-        if known is not None:
-            return known
-        person = person_of_customer(customer)
-        return Owner(self.people.get(person.bvn, person), life_of(customer))
+        person = known.person if known else person_of_customer(customer)
+        life = known.life if known else life_of(customer)
+        return Owner(self.people.get(person.bvn, person), life)
 
     def karma(self, identity: str, day: int) -> Record | None:
         """Return what the blacklist holds on an identity."""

@@ -405,6 +405,10 @@ class LinkedAccounts:
             self._accounts[customer] = known
         return known
 
+    def forget(self, customer: str) -> None:
+        """Take back what a client changed in a customer's bank accounts."""
+        self._accounts.pop(customer, None)
+
     def add(self, customer: str, owner: Owner, bank_code: str, number: str, day: int) -> Record:
         """Link another bank account.
 

@@ -84,6 +84,12 @@ async def test_a_planted_life_is_pulled_and_its_truth_read(journey: Journey) -> 
     assert profile["first_name"] == person_of_bvn(BVN).first_name
     (account, *_) = (await journey.data(token, "/bank-accounts")).json()["data"]
     assert account["account_number"] == person_of_bvn(BVN).account_number
+    await journey.control("people", customer="ngozi", bvn="12345678909")
+    (account, *_) = (await journey.data(token, "/bank-accounts")).json()["data"]
+    assert account["account_number"] == person_of_bvn("12345678909").account_number
+    await journey.control("people", bvn="12345678909", person={"first_name": "Zuwaira"})
+    profile = (await journey.data(token, "/profile")).json()["data"]
+    assert profile["first_name"] == "Zuwaira"
     answer = await journey.http.get("/_sandbox/truth?customer=ngozi")
     truth = answer.json()["truth"]
     assert (truth["employer"], truth["income_monthly"]) == ("ACME NIG", 333_000)

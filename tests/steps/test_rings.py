@@ -67,7 +67,6 @@ def test_who_is_tied_is_one_ring_and_a_reason_to_review(ringed: World) -> None:
     for number in range(1, 7):
         row = by_id[f"C{number}"]
         assert ("RING" in row["reasons"]) is (number <= 3)
-        assert row["decision"] != "decline" or "RING" not in row["reasons"][:1]
     rows = rings(found)
     assert len(rows) == 5
     assert {tuple(row["ties"]) for row in rows if row["ring_size"] == 3} == {
