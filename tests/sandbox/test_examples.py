@@ -162,7 +162,7 @@ async def replayed(example: Example) -> AsyncIterator[tuple[Replay, httpx.Respon
     sandbox = Sandbox(Opening(api_key=KEY))
     sandbox.latency.default = NO_WAIT
     transport = httpx.ASGITransport(application(sandbox))
-    async with httpx.AsyncClient(transport=transport, base_url="https://sandbox.example") as http:
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         replay = Replay(http, example)
         await replay.prepare()
         yield replay, await replay.ask()
