@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 from sqlalchemy import create_engine, make_url, text
 from xdist.scheduler import LoadFileScheduling
@@ -34,6 +35,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps files in memory
 ROOM = 3_000_000_000
 """Bytes that all tests together leave behind, three times over."""
+
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 # A commit waits milliseconds for a disk and none for memory, and no test cuts the machine's power.
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
