@@ -23,8 +23,8 @@ from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.opening import journal_exists
 from nightscreen.storage.keys import decode_key
 from nightscreen.storage.mapping import read_mapping
-from nightscreen.storage.sealed_file import is_sealed
-from nightscreen.storage.tables import file_digest, open_source
+from nightscreen.storage.sealed_file import input_in_clear, is_sealed
+from nightscreen.storage.tables import open_source
 
 if TYPE_CHECKING:
     from nightscreen.schemas.parameters import ScreenBatch
@@ -55,7 +55,8 @@ def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
         check_service(settings)
     _check_choices(parameters)
     if parameters.input:
-        _check_input(parameters)
+        if not is_sealed(Path(parameters.input)):  # else the journal's key is needed
+            _check_input(Path(parameters.input), parameters.mapping)
     elif not parameters.run:
         raise InputError("no input file was given; name a CSV, XLSX, Parquet or JSON Lines file")
     _check_data_key(settings.data_key.get_secret_value())
@@ -95,10 +96,8 @@ def _check_choices(parameters: ScreenBatch) -> None:
         load_policy(Path(parameters.shadow))
 
 
-def _check_input(parameters: ScreenBatch) -> None:
-    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
-    if not is_sealed(Path(parameters.input)):  # what is sealed the run opens, by the journal's key
-        open_source(Path(parameters.input), mapping=mapping)
+def _check_input(path: Path, mapping: str) -> None:
+    open_source(path, mapping=read_mapping(Path(mapping)) if mapping else None)
 
 
 def _check_data_key(configured: str) -> None:
@@ -124,20 +123,17 @@ def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
     _check_home(settings)
     with journal_of(settings) as journal:
         resolved = resolve(parameters, journal, settings.approval_timeout)
-    if resolved.earlier is None:
-        return
-    begun_with = {
-        "batch": resolved.batch,
-        "karma_identities": [kind.value for kind in resolved.wanted.karma_kinds],
-    }
-    _refuse_changes(parameters, resolved.parameters.model_copy(update=begun_with))
-    if not parameters.input:
-        _check_input(resolved.parameters)
-    if file_digest(resolved.input) != resolved.earlier.input_digest:
-        raise InputError(
-            f"{resolved.input} is not the input of run {resolved.earlier.run_id}: its content "
-            "differs; give the file it was begun with, or start a new run"
-        )
+        if resolved.earlier is not None:
+            begun_with = {
+                "batch": resolved.batch,
+                "karma_identities": [kind.value for kind in resolved.wanted.karma_kinds],
+            }
+            _refuse_changes(parameters, resolved.parameters.model_copy(update=begun_with))
+        with input_in_clear(resolved.input, journal.sealer) as clear:
+            if not parameters.input or is_sealed(resolved.input):
+                _check_input(clear, resolved.parameters.mapping)
+            if resolved.earlier is not None:
+                resolved.digest_of_input(clear)
 
 
 def _refuse_changes(given: ScreenBatch, begun_with: ScreenBatch) -> None:

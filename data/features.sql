@@ -56,23 +56,28 @@ SELECT id FROM (
 ) WHERE turn > 1;
 
 -- A transfer between the customer's own accounts: the same amount out of one and into another within
--- two days, where neither side says that it is anything else.
+-- two days, where neither side says that it is anything else. The nearest in time goes first; of two
+-- payments that mean the same credit, the second takes the next nearest, and no credit is taken twice.
 CREATE TABLE own_pairs AS
 WITH plain AS (
     SELECT * FROM transactions
     WHERE category = '' AND id NOT IN (SELECT id FROM repeated)
         AND id NOT IN (SELECT original FROM cancelled)
 ), candidates AS (
-    SELECT paid.id AS paid, got.id AS got, row_number() OVER (
-        PARTITION BY paid.id ORDER BY abs(epoch(got.moment) - epoch(paid.moment)), got.id
-    ) AS nearness
+    SELECT paid.id AS paid, got.id AS got, abs(epoch(got.moment) - epoch(paid.moment)) AS apart,
+        row_number() OVER (PARTITION BY paid.id ORDER BY apart, got.id) AS nearness
     FROM plain AS paid
     JOIN plain AS got ON got.customer_id = paid.customer_id AND got.amount = paid.amount
         AND got.account <> paid.account
     WHERE NOT paid.credit AND got.credit
         AND got.moment BETWEEN paid.moment - INTERVAL 2 DAY AND paid.moment + INTERVAL 2 DAY
+), turns AS (
+    SELECT paid, row_number() OVER (PARTITION BY got ORDER BY apart, paid) AS turn
+    FROM candidates WHERE nearness = 1
 )
-SELECT paid, min(got) AS got FROM candidates WHERE nearness = 1 GROUP BY paid;
+SELECT candidates.paid, candidates.got
+FROM turns JOIN candidates ON candidates.paid = turns.paid AND candidates.nearness = turns.turn
+QUALIFY row_number() OVER (PARTITION BY candidates.got ORDER BY apart, candidates.paid) = 1;
 
 -- What counts: neither cancelled nor a cancellation, once, and with somebody else. Saving is left out of
 -- both sides: it is neither spent nor earned.
@@ -94,8 +99,8 @@ CREATE TABLE spans AS
 SELECT customer_id, min(day) AS first_day, max(day) AS last_day
 FROM transactions GROUP BY customer_id;
 
--- Covered months: of the last twelve, those with at least one transaction that lie within the span, the
--- first with 25 days or more of it, the last to its end but for a week.
+-- Covered months: the last twelve of those with at least one transaction that lie within the span, the
+-- first with 25 days or more of it, the last to its end but for a week; none over a year back.
 CREATE TABLE months AS
 SELECT customer_id, month
 FROM (SELECT DISTINCT customer_id, month FROM transactions) AS seen
@@ -103,7 +108,8 @@ JOIN spans USING (customer_id)
 JOIN customers USING (customer_id)
 WHERE date_diff('day', greatest(first_day, month), month + INTERVAL 1 MONTH) >= 25
     AND least(as_of, last_day + 7) >= (month + INTERVAL 1 MONTH)::DATE - 1
-    AND month >= date_trunc('month', last_day) - INTERVAL 12 MONTH;
+    AND month >= date_trunc('month', last_day) - INTERVAL 12 MONTH
+QUALIFY row_number() OVER (PARTITION BY customer_id ORDER BY month DESC) <= 12;
 
 -- tx_as_of: the day of the newest transaction; the figures speak of the time up to it.
 CREATE VIEW tx_as_of AS SELECT customer_id, last_day FROM spans;
@@ -160,16 +166,16 @@ FROM monthly GROUP BY customer_id;
 -- Trend: what came in and what was left in the last 30, 90 and 180 days, for 30 days each; null where
 -- the transactions do not reach back so far.
 CREATE TABLE recent AS
-SELECT customer_id, span.days,
+SELECT spans.customer_id, span.days,
     30.0::DECIMAL(9, 2) * coalesce(
         sum(amount) FILTER (credit AND category <> 'loan_received'), 0) / span.days AS inflow,
     30.0::DECIMAL(9, 2) * coalesce(
         sum(CASE WHEN credit AND category <> 'loan_received' THEN amount
             WHEN credit THEN 0 ELSE -amount END), 0) / span.days AS net
 FROM spans CROSS JOIN (VALUES (30), (90), (180)) AS span (days)
-LEFT JOIN items USING (customer_id)
-WHERE date_diff('day', first_day, last_day) >= span.days - 5 AND day > last_day - span.days
-GROUP BY customer_id, span.days;
+LEFT JOIN items ON items.customer_id = spans.customer_id AND day > last_day - span.days
+WHERE date_diff('day', first_day, last_day) >= span.days - 5
+GROUP BY spans.customer_id, span.days;
 
 -- tx_inflow_30d: inflow of the last 30 days.
 CREATE VIEW tx_inflow_30d AS SELECT customer_id, inflow FROM recent WHERE days = 30;
@@ -404,9 +410,8 @@ FROM latest LEFT JOIN repayments USING (customer_id, month) GROUP BY customer_id
 
 -- tx_repayments: how many repayments there were in the last 180 days.
 CREATE VIEW tx_repayments AS
-SELECT customer_id, count(repayments.id)
-FROM spans LEFT JOIN repayments USING (customer_id)
-WHERE repayments.id IS NULL OR day > last_day - 180 GROUP BY customer_id;
+SELECT customer_id, count(*) FILTER (day > last_day - 180)
+FROM spans LEFT JOIN repayments USING (customer_id) GROUP BY customer_id;
 
 -- tx_repayments_share: repayments of a month over income of a month; null without an income.
 CREATE VIEW tx_repayments_share AS

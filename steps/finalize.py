@@ -412,7 +412,7 @@ def manifest(line: ScreeningRun, report: Mapping[str, Any]) -> dict[str, Any]:
         "batch": line.batch,
         "state": report["state"],
         "publishable": report["publishable"],
-        "input": {"name": line.input.name, "digest": line.input_digest},
+        "input": {"name": line.input_name, "digest": line.input_digest},
         "parameters": line.parameters.model_dump(exclude={"input", "output", "yes"}),
         "settings": public_settings(line),
         "policy": {**line.policy.named(), "label": line.policy.label},

@@ -71,8 +71,8 @@ from nightscreen.storage.memory_tuning import trim_memory, tune_allocator
 from nightscreen.storage.outputs import QUARANTINE, RunFolder
 from nightscreen.storage.publishing import withdraw
 from nightscreen.storage.quarantine import ProblemsWriter, QuarantineWriter, append_problems
-from nightscreen.storage.sealed_file import is_sealed, unsealed
-from nightscreen.storage.tables import file_digest, open_source
+from nightscreen.storage.sealed_file import input_in_clear
+from nightscreen.storage.tables import open_source
 from nightscreen.storage.workspace import Workspace, sweep_workspaces
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class ScreeningRun:
     """One run under way. Stations fill it from top to bottom.
 
     Attributes:
+        input: the file in clear; `input_name` is the name it was given under.
         columns: the input's columns as understood.
         chunks: number of row chunks in the workspace.
         shadow: a second policy, tried beside the one in force.
@@ -129,6 +130,7 @@ class ScreeningRun:
     wanted: Wanted
     batch: str
     input: Path
+    input_name: str
     input_digest: str
     mapping: Mapping | None
     journal: Journal
@@ -288,6 +290,7 @@ def _open(
         wanted=wanted,
         batch=resolved.batch,
         input=path,
+        input_name=resolved.input.name,
         held=held,
         input_digest=digest,
         mapping=mapping,
@@ -317,16 +320,8 @@ def _input_of(resolved: Resolved, journal: Journal, held: ExitStack) -> tuple[Pa
     Raises:
         InputError: it is not the file that the run was begun with.
     """
-    path = resolved.input
-    if is_sealed(path):
-        path = held.enter_context(unsealed(path, journal.sealer))
-    digest = file_digest(path)
-    if resolved.earlier is not None and resolved.earlier.input_digest != digest:
-        raise InputError(
-            f"{resolved.input} is not the input of run {resolved.wanted.run_id}: its content "
-            "differs; give the file it was begun with, or start a new run"
-        )
-    return path, digest
+    path = held.enter_context(input_in_clear(resolved.input, journal.sealer))
+    return path, resolved.digest_of_input(path)
 
 
 def _filled_in(resolved: Resolved, settings: Settings, mapping: Mapping | None) -> Resolved:
@@ -518,7 +513,7 @@ def take_in(line: ScreeningRun) -> None:
     line.folder.rows[QUARANTINE] = line.rows_quarantined
     line.folder.rows[PROBLEMS] = found
     if line.rows_read == 0:
-        raise InputError(f"{line.input.name} holds no rows below its header")
+        raise InputError(f"{line.input_name} holds no rows below its header")
 
 
 def _numbered(line: ScreeningRun, source: TableSource) -> CustomerNumbers:

@@ -119,6 +119,21 @@ def unsealed(path: Path, sealer: Sealer) -> Iterator[Path]:
         os.close(handle)
 
 
+@contextmanager
+def input_in_clear(path: Path, sealer: Sealer) -> Iterator[Path]:
+    """Give a path under which an input is read, which may be sealed or not.
+
+    Raises:
+        InputError: as for `unsealed`.
+        JournalError: as for `unsealed`.
+    """
+    if not is_sealed(path):
+        yield path
+        return
+    with unsealed(path, sealer) as clear:
+        yield clear
+
+
 def _anonymous() -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create("input", os.MFD_CLOEXEC)

@@ -196,6 +196,7 @@ def _line(run: RunRecord, settings: Settings, journal: Journal, space: Workspace
         wanted=wanted,
         batch=run.batch,
         input=Path(parameters.input),
+        input_name=Path(parameters.input).name,
         input_digest=run.input_digest,
         mapping=None,
         journal=journal,

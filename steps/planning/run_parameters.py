@@ -20,6 +20,7 @@ from nightscreen.steps.values.file_names import batch_of, without_names
 from nightscreen.storage.clock import LAGOS, to_instant
 from nightscreen.storage.filesystem import is_url
 from nightscreen.storage.journal.approvals import Approvals, micros
+from nightscreen.storage.tables import file_digest
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -38,6 +39,20 @@ class Resolved:
     wanted: Wanted
     batch: str
     input: Path
+
+    def digest_of_input(self, clear: Path) -> str:
+        """Return the digest of the input, which is read in clear under the path given.
+
+        Raises:
+            InputError: it is not the file that the run was begun with.
+        """
+        digest = file_digest(clear)
+        if self.earlier is not None and self.earlier.input_digest != digest:
+            raise InputError(
+                f"{self.input} is not the input of run {self.earlier.run_id}: its content differs; "
+                "give the file it was begun with, or start a new run"
+            )
+        return digest
 
 
 def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedelta) -> Resolved:

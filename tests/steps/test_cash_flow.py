@@ -360,3 +360,48 @@ def test_a_definition_that_gives_two_rows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "features.sql").write_text(own, "utf-8")
     with pytest.raises(SettingsError, match="tx_inflow_monthly gives a customer several rows"):
         figures(cash_flow(tmp_path), alive())
+
+
+def test_repayments_long_ago_are_none_lately(lender: CashFlow) -> None:
+    """Whose last repayment is older than 180 days has made none, which is known."""
+    old = item("2025-11-20", -30_000, "LOAN RPMT OKASH 9912")
+    row = figures(lender, [old, *alive()])
+    assert (row["tx_repayments"], row["tx_lenders"]) == (0, 0)
+
+
+def test_days_on_which_nothing_counts_bring_zero(lender: CashFlow) -> None:
+    """Where all transactions of the last 30 days are left out, nothing came in or was left."""
+    quiet = [item("2026-06-20", -9_000, "RVSL"), item("2026-07-01", 8_000, "RVSL")]
+    row = figures(lender, alive(range(1, 6))[:-1] + quiet)
+    assert (row["tx_inflow_30d"], row["tx_net_30d"]) == (Decimal(0), Decimal(0))
+
+
+def test_twelve_months_are_covered_at_most(lender: CashFlow) -> None:
+    """The last day being the last of a month, thirteen months lie within a year of it."""
+    days = [
+        item(f"{year}-{month:02d}-{day}", -500, "POS PURCHASE CORNER SHOP")
+        for year, month in [(2025, each) for each in range(1, 13)]
+        + [(2026, each) for each in range(1, 7)]
+        for day in ("02", "28")
+    ]
+    row = figures(lender, [*days, item("2026-06-30", -100, "POS PURCHASE CORNER SHOP")])
+    assert row["tx_months"] == 12
+    assert row["tx_month_names"][0] == "2025-07"
+
+
+def test_one_credit_is_the_other_side_of_one_payment(lender: CashFlow) -> None:
+    """Of two equal payments, a credit on another own account pairs with the nearer alone."""
+    other = {"account_number": "0200000022"}
+    items = [
+        *alive(),
+        item("2026-06-10", -70_000, "TRF A"),
+        item("2026-06-11", -70_000, "TRF B"),
+        item("2026-06-11", 70_000, "TRF C", **other),
+    ]
+    before, row = figures(lender, alive()), figures(lender, items)
+    assert row["tx_net_30d"] == before["tx_net_30d"] - 70_000
+    assert row["tx_inflow_30d"] == before["tx_inflow_30d"]
+    third = item("2026-06-12", 70_000, "TRF D", **other)
+    row = figures(lender, [*items, third])
+    assert row["tx_net_30d"] == before["tx_net_30d"]
+    assert row["tx_inflow_30d"] == before["tx_inflow_30d"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +14,7 @@ from nightscreen.schemas.checks import Check
 from nightscreen.schemas.contests import Contest, ContestAbout, ContestOutcome
 from nightscreen.schemas.decisions import ReviewRow
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.settings import ContestClocks, Cutoffs, read_settings
 from nightscreen.steps.privacy.contests import (
@@ -20,11 +24,13 @@ from nightscreen.steps.privacy.contests import (
     open_contest,
 )
 from nightscreen.steps.results.reviews import Judge, active_reviews, take_in
+from nightscreen.steps.screening_run import lasting
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.erasure import Erasures
 from nightscreen.storage.journal.records import Records
 from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.storage.sealed_file import SUFFIX, sealed_writer
 from tests.screening import Night, World, customer
 from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, DAY, SECOND, Nights
@@ -32,7 +38,6 @@ from tests.steps.test_explaining import begin, explained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 HOUR = 3600 * SECOND
 CLOCKS = ContestClocks(hours=24, complex_hours=48, data_protection_hours=100)
@@ -204,3 +209,32 @@ def test_asking_again_repeats_one_check_of_one_customer_under_the_cap(world: Wor
     (row,) = again.rows
     old = next(each for each in first.rows if each["customer_id"] == "C2")
     assert {name: row[name] for name in ROWS[0]} == {name: old[name] for name in ROWS[0]}
+    manifest = json.loads((again.folder / "manifest.json").read_text("utf-8"))
+    assert manifest["input"]["name"] == Path(parameters.input).name
+
+
+def test_run_of_a_sealed_row_is_looked_at_before_it_is_resumed(tmp_path: Path) -> None:
+    """What lies sealed is read and compared in clear, also by who resumes the run by its id."""
+    run_id, clear = "20260301-220000-a1b2c3", b"customer_id,score\nC2,2\n"
+    home, sealed = tmp_path / "home", tmp_path / f"row{SUFFIX}"
+    settings = read_settings(home=home, base_url="http://127.0.0.1:1", api_key="sandbox-key")
+    with open_journal(home) as journal:
+        with sealed_writer(sealed, journal.sealer) as sink:
+            sink.write(clear)
+        journal.runs.begin(
+            run_id,
+            flow="screen_batch",
+            batch=BATCH,
+            purpose="portfolio",
+            input_digest=f"sha256:{hashlib.sha256(clear).hexdigest()}",
+            folder=str(tmp_path / "out" / run_id),
+            cap_micro=None,
+            parameters=lasting(ScreenBatch(input=str(sealed))),
+        )
+        journal.runs.finish(run_id, state="stopped", stop_reason="cap", report={})
+    resumed = ScreenBatch(run=run_id, output=str(tmp_path / "out"))
+    check_before_engine(resumed, settings)
+    with open_journal(home) as journal, sealed_writer(sealed, journal.sealer) as sink:
+        sink.write(clear + b"C3,3\n")
+    with pytest.raises(InputError, match="is not the input of run"):
+        check_before_engine(resumed, settings)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.rows import KNOWN_COLUMNS
+from nightscreen.schemas.rows import KNOWN_COLUMNS, SourceColumn
 from nightscreen.storage.column_mapping import understand
-from nightscreen.storage.headings import HEADINGS_FILE, fold, heading_words
+from nightscreen.storage.headings import HEADINGS_FILE, fold, heading_words, is_output_name
 
 HERE = Path("batch.csv")
 
@@ -148,3 +149,11 @@ def test_the_columns_of_a_quarantine_file_are_left_out() -> None:
     own = understand(HERE, ["customer_id", "line", "code", "hint"])
     assert not own.guarded
     assert len(own.order) == 4
+
+
+def test_no_heading_takes_the_name_of_a_column_that_the_output_adds() -> None:
+    """A file with a heading of ours, as a night fed back has, gets no column twice."""
+    exposure = SourceColumn(heading="exposure", known="exposure", output="exposure")
+    schema = enriched_schema([exposure], merged=True, shadow=True)
+    added = [name for name in schema.names if name != "exposure"]
+    assert [name for name in added if not is_output_name(name)] == []
