@@ -40,7 +40,7 @@ test-all: $(STAMP) ## run all tests, also the long ones, then the quick half und
 	$(BIN)/python -m tests.clocks all
 
 SAMPLE := command_line_killed or killed_twice or (what_one_process_does and 2) or every_fault or \
-  dropped_spreadsheet or messy_file or link_to_parquet
+  dropped_spreadsheet or messy_file or link_to_parquet or resumed_by_the_approver
 
 test-sample: $(STAMP) ## run a short part of what test-all adds: kills, workers, browsers, the day's clock
 	$(PYTEST) -m long -k '$(SAMPLE)'

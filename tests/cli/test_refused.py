@@ -107,6 +107,7 @@ def test_doctor(here: Here, monkeypatch: pytest.MonkeyPatch, refusing: tuple[str
 
 
 @pytest.mark.engine
+@pytest.mark.long
 @pytest.mark.parametrize("trouble", list(REFUSED))
 def test_commands_with_a_run(engine_server: EngineServer, tmp_path: Path, trouble: str) -> None:
     """Screening and BVN consent end alike, and the doctor says the same of what is left."""
