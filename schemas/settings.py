@@ -242,7 +242,9 @@ class Retention(_Group):
         """
         periods = (getattr(self, f"{ground}_days") for ground in Cutoffs._fields)
         day = timedelta(days=1) // timedelta(microseconds=1)
-        return Cutoffs(*(now - (older_than or days) * day for days in periods))
+        return Cutoffs(
+            *(now - (days if older_than is None else older_than) * day for days in periods)
+        )
 
 
 class BvnConsent(_Group):

@@ -287,7 +287,7 @@ async def test_magic_lists_are_as_their_rows_say(journey: Journey) -> None:
     assert (shown("empty-answer", 1), shown("null-answer", 1)) == ([], None)
     assert all("id" not in one for one in shown("no-ids"))
     twins = [dumps(one) for one in shown("twins")]
-    assert len(twins) - len(set(twins)) == 1
+    assert twins[-1] == twins[-2]  # beside what the person's life has twice by itself
     ids = [one["id"] for one in shown("repeats")]
     assert len(ids) - len(set(ids)) == 2
     assert shown("shuffled") != true("shuffled")
