@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.desk.accounts import Accounts
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.desk_file import DESK_FILE
-from nightscreen.storage.sealed_file import SUFFIX, sealed_writer, unsealed
+from nightscreen.storage.sealed_file import SUFFIX, reseal_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -134,13 +134,7 @@ def reseal_desk(journal: Journal) -> int:
         return 0
     files = sorted((journal.home / UPLOADS).glob(f"*{SUFFIX}"))
     for file in files:
-        with (
-            unsealed(file, journal.sealer) as clear,
-            clear.open("rb") as source,
-            sealed_writer(file, journal.sealer) as sink,
-        ):
-            while piece := source.read(1 << 20):
-                sink.write(piece)
+        reseal_file(file, journal.sealer)
     return audit.reseal() + len(files)
 
 

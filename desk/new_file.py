@@ -35,8 +35,9 @@ from nightscreen.steps.intake import Intake
 from nightscreen.steps.quoting import quote_batch
 from nightscreen.steps.screening_run import require_service
 from nightscreen.storage.headings import meanings
+from nightscreen.storage.journal.keyring import follow_rotation
 from nightscreen.storage.mapping import read_mapping
-from nightscreen.storage.sealed_file import unsealed
+from nightscreen.storage.sealed_file import reseal_file, unsealed
 from nightscreen.storage.tables import headings_of, open_source
 
 if TYPE_CHECKING:
@@ -109,9 +110,13 @@ def receive(seat: Seat) -> Callable[[Request], Awaitable[Response]]:
             return to_sign_in(request)
         try:
             await asyncio.to_thread(visit.require, "screen")
+            await asyncio.to_thread(follow_rotation, seat.journal)
             with ExitStack() as stack:
                 upload_id = await _receive(visit, stack)
                 await asyncio.to_thread(stack.close)
+            if await asyncio.to_thread(follow_rotation, seat.journal):  # while the file came in
+                path = seat.uploads.path(upload_id)
+                await asyncio.to_thread(reseal_file, path, seat.journal.sealer)
         except DeskError as error:
             if error.status == 400:  # noqa: PLR2004 - what can be mended on the form
                 return await asyncio.to_thread(

@@ -18,6 +18,7 @@ from starlette.responses import RedirectResponse
 from nightscreen.desk.pages import html
 from nightscreen.portal.log import note
 from nightscreen.schemas.errors import NightscreenError
+from nightscreen.storage.journal.keyring import follow_rotation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -181,6 +182,7 @@ def page(
 
 def _answered(visit: Visit, view: Callable[[Visit], Response], need: str) -> Response:
     try:
+        follow_rotation(visit.seat.journal)
         if need:
             visit.require(need)
         return view(visit)

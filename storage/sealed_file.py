@@ -119,6 +119,17 @@ def unsealed(path: Path, sealer: Sealer) -> Iterator[Path]:
         os.close(handle)
 
 
+def reseal_file(path: Path, sealer: Sealer) -> None:
+    """Seal a file anew under the key that is sealed under now."""
+    with (
+        unsealed(path, sealer) as clear,
+        clear.open("rb") as source,
+        sealed_writer(path, sealer) as sink,
+    ):
+        while piece := source.read(_PIECE):
+            sink.write(piece)
+
+
 @contextmanager
 def input_in_clear(path: Path, sealer: Sealer) -> Iterator[Path]:
     """Give a path under which an input is read, which may be sealed or not.

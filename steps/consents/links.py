@@ -21,9 +21,7 @@ from itsdangerous import BadSignature, Signer
 
 from nightscreen.schemas.errors import ConsentStateError, JournalError, UsageError
 from nightscreen.steps.values.customer_ids import judge_customer_id
-from nightscreen.storage.journal.calls import SEAL_KEY
-from nightscreen.storage.journal.engine import reading
-from nightscreen.storage.journal.keyring import LINKS_LAST, link_keys, read_meta
+from nightscreen.storage.journal.keyring import LINKS_LAST, follow_rotation, link_keys
 from nightscreen.storage.vault import Vault
 
 if TYPE_CHECKING:
@@ -269,23 +267,6 @@ class ConsentLinks:
             return None
         held: dict[str, Any] = json.loads(plain)
         return held
-
-
-def follow_rotation(journal: Journal) -> bool:
-    """Seal under the journal's present key from now on; tell whether it was another until now.
-
-    A portal lives longer than a rotation of the data key, and holds none up as runs do: it asks
-    before it seals, since what is sealed under a retired key is lost.
-
-    Raises:
-        JournalKeyError: the new key is not at hand.
-    """
-    with reading(journal.engine) as connection:
-        wanted = read_meta(connection)[SEAL_KEY]
-    if wanted == journal.sealer.fingerprint:
-        return False
-    journal.sealer.switch(wanted)
-    return True
 
 
 def reference_of(opaque: str) -> str:

@@ -141,6 +141,23 @@ def make_sealer(engine: Engine, key: bytes | None, home: Path) -> Sealer:
     return sealer
 
 
+def follow_rotation(journal: Journal) -> bool:
+    """Seal under the journal's present key from now on; tell whether it was another until now.
+
+    Portal and desk live longer than a rotation of the data key, and hold none up as runs do: they
+    ask before they seal, since what is sealed under a retired key is lost.
+
+    Raises:
+        JournalKeyError: the new key is not at hand.
+    """
+    with reading(journal.engine) as connection:
+        wanted = read_meta(connection)[SEAL_KEY]
+    if wanted == journal.sealer.fingerprint:
+        return False
+    journal.sealer.switch(wanted)
+    return True
+
+
 def _seek(engine: Engine, sealer: Sealer, home: Path) -> list[bytes]:
     """Return keys that the journal or HOME holds for whoever has one of them."""
     found: list[bytes] = []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from nightscreen.cli import approve
 from nightscreen.desk.accounts import Accounts, Role
 from nightscreen.desk.audit import Audit, forget_at_desk, reseal_desk
+from nightscreen.desk.uploads import Uploads
 from nightscreen.schemas.errors import UsageError
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.copying import back_up, restore
@@ -20,6 +22,8 @@ from tests.desk.test_new_file import bring
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from nightscreen.storage.sealed_file import SealedWriter
 
 
 @pytest.fixture
@@ -50,6 +54,40 @@ def test_audit_and_uploads_open_under_a_new_data_key(office: Office) -> None:
     data = b"customer_id,bvn\nK-1,22000000001\n"
     bring(office.browser("analyst"), data, "a.csv")
     assert rotate_key(office.journal, beside=reseal_desk).finished
+    (file,) = (office.folder / "home" / "desk").glob("*.sealed")
+    with open_journal(office.folder / "home") as journal:
+        audit = Audit(Accounts(office.folder / "home", journal.clock), journal)
+        assert [each["customer_id"] for each in audit.entries(customer_id="C7")] == ["C7"]
+        with unsealed(file, journal.sealer) as clear:
+            assert clear.read_bytes() == data
+
+
+@pytest.mark.parametrize("while_it_comes", [False, True])
+def test_desk_that_stays_open_seals_under_a_rotated_key(
+    office: Office, monkeypatch: pytest.MonkeyPatch, *, while_it_comes: bool
+) -> None:
+    """Another process rotates the key: what the desk seals from then on opens under the new one."""
+
+    def rotate() -> None:
+        with open_journal(office.folder / "home") as other:
+            assert rotate_key(other, beside=reseal_desk).finished
+
+    @contextmanager
+    def rotated(uploads: Uploads, *given: Any) -> Iterator[tuple[str, SealedWriter]]:  # noqa: ANN401 - as given
+        with receiving(uploads, *given) as (upload_id, writer):
+            rotate()
+            yield upload_id, writer
+
+    receiving = Uploads.receiving
+    ada = office.browser("analyst", name="Ada")
+    ada.get("/new")
+    if while_it_comes:
+        monkeypatch.setattr(Uploads, "receiving", rotated)
+    else:
+        rotate()
+    data = b"customer_id,bvn\nK-1,22000000001\n"
+    bring(ada, data, "a.csv")
+    office.seat.audit.write("Ada", "customer seen", customer_id="C7")
     (file,) = (office.folder / "home" / "desk").glob("*.sealed")
     with open_journal(office.folder / "home") as journal:
         audit = Audit(Accounts(office.folder / "home", journal.clock), journal)
