@@ -213,6 +213,7 @@ def test_unusual_spending_wants_approval(
     assert (reason is not None) == asked
 
 
+@pytest.mark.long
 def test_ten_nights_of_quote_against_actual(world: World) -> None:
     """The cost always lies inside the quote; after the first night within ten per cent of it."""
     for night in range(10):

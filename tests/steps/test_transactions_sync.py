@@ -332,6 +332,7 @@ def test_list_may_lie_elsewhere(lender: Lender) -> None:
     assert report["drift"]["shape"] == {"data.transactions": 1}
 
 
+@pytest.mark.long
 def test_ten_thousand_transactions_and_three_days(lender: Lender) -> None:
     """A long list is kept whole, and its changes are told exactly."""
     customer = "ten-thousand@magic.example"
