@@ -31,6 +31,7 @@ from nightscreen.storage.journal import open_journal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.parameters import ScreenBatch
 
 ORIGIN: Final = "http://127.0.0.1:8090"
@@ -55,6 +56,9 @@ class _NoStarter:
     """Starts nothing."""
 
     def start(self, parameters: ScreenBatch) -> None:
+        raise NotImplementedError
+
+    def resume(self, approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool) -> None:
         raise NotImplementedError
 
     def stop(self, run_id: str, pid: int | None) -> None:

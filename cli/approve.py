@@ -197,9 +197,10 @@ def _who_decides(
     if user is None:
         audit.write("", "sign-in failed", by_command=True)
         raise UsageError("name and password do not belong together; users: nightscreen desk user")
-    if waiting is None:
+    run = None if waiting is None else journal.runs.find(waiting.run_id)
+    if waiting is None or run is None:
         return user.name, audit
-    asked_by = accounts.who_brought(waiting.run_id) or waiting.asked_by
+    asked_by = accounts.who_asked(waiting, run)
     if not user.may("approve") or not accounts.may_decide(user, asked_by):
         audit.write(user.name, "refused", run_id=waiting.run_id, needs="approve", by_command=True)
         raise UsageError(
@@ -243,19 +244,20 @@ def _resume(
     from nightscreen.cli.screen import graceful_sigint, prepare_engine, screen_file
     from nightscreen.schemas.errors import NightscreenError
     from nightscreen.schemas.money import naira_words
+    from nightscreen.steps.approval import waits_in_inbox
     from nightscreen.tasks.logs import say_on_stderr
 
     say_on_stderr(
         f"Run {run.run_id} is approved up to {naira_words(approval.max_spend_micro)}, by "
         f"{approval.decided_by}."
     )
-    waits_in_inbox = Path(run.parameters["input"]).parent == _waiting_folder(settings, run.run_id)
-    deployment = _in_deployment(approval, parameters, waits_in_inbox=waits_in_inbox)
+    waits = waits_in_inbox(run, settings)
+    deployment = hand_to_deployment(approval, parameters, waits_in_inbox=waits)
     if deployment is not None:
         return _handed_over(approval, f"the deployment {deployment}", json_output=json_output)
     try:
         check_service(settings)
-        if not waits_in_inbox:
+        if not waits:
             given = parameters.model_dump(exclude_unset=True)
             return screen_file(given, json_output=json_output)
         with graceful_sigint():
@@ -273,13 +275,7 @@ def _resume(
     return 0 if watch.fates.get("screened") else 3
 
 
-def _waiting_folder(settings: Settings, run_id: str) -> Path:
-    from nightscreen.storage.inbox import WAITING
-
-    return settings.inbox.absolute() / WAITING / run_id
-
-
-def _in_deployment(
+def hand_to_deployment(
     approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool
 ) -> str | None:
     """Have the deployment that started the run resume it; None where none did, or it is gone."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.time_format import lagos_time
 from nightscreen.schemas.checks import Check  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome
+from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 contest_app = typer.Typer(
     help="Customers who contest a decision, or how their data are handled.", no_args_is_help=True
 )
+_STOPPED = 3
+"""Exit status of a run that was stopped or waits for approval: it is resumed with its input."""
 IdArgument = Annotated[str, typer.Argument(metavar="CONTEST_ID", help="Id of the contest.")]
 
 
@@ -121,15 +125,18 @@ def ask_again_(
     """Ask one check of the customer once more, whatever the age of its answer, under a cap."""
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.screen import screen_file
-    from nightscreen.steps.privacy.contests import ask_again, drop_asked
+    from nightscreen.steps.privacy.contests import ask_again
 
     settings = settings_of_command()
     with opened_journal() as journal:
         parameters = ask_again(journal, settings, contest_id, check, by=by)
     try:
         status = screen_file(parameters.model_dump(exclude_defaults=True), json_output=json_output)
-    finally:
-        drop_asked(settings.home)
+    except NightscreenError:
+        Path(parameters.input).unlink(missing_ok=True)
+        raise
+    if status != _STOPPED:
+        Path(parameters.input).unlink(missing_ok=True)
     raise typer.Exit(status)
 
 

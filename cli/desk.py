@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path  # noqa: TC003 - Typer reads the annotation when it runs
@@ -16,9 +17,11 @@ from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer rea
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import made_journal
 from nightscreen.schemas.errors import UsageError
+from nightscreen.storage.heartbeat import read_vitals
 
 if TYPE_CHECKING:
     from nightscreen.desk.accounts import Accounts, Role
+    from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.settings import Settings
 
@@ -62,6 +65,7 @@ def desk(
 
     from nightscreen.desk.app import application
     from nightscreen.desk.seat import Seat
+    from nightscreen.desk.users import password_link
     from nightscreen.portal.config import origin_of
     from nightscreen.portal.server import UploadProtocol, is_open_to_others, serve_app
 
@@ -92,10 +96,9 @@ def desk(
             return application(seats[0])
 
         def announce(at: str) -> str:
-            shown = origin_of(settings.desk_url) or at
             token = seats[0].accounts.first_link()
-            first = "" if token is None else f"\nfirst user: {shown}/first?token={token}"
-            return f"desk listening on {shown}{first}"
+            first = "" if token is None else f"\nfirst user: {password_link(settings, token, at)}"
+            return f"desk listening on {origin_of(settings.desk_url) or at}{first}"
 
         serve_app(build, host=host, port=port, announce=announce, protocol=UploadProtocol)
 
@@ -133,13 +136,26 @@ class EngineStarter:
             child.stdin.write(given.encode())
             child.stdin.close()
 
+    def resume(self, approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool) -> None:
+        """Resume a run by the deployment that started it, by the watch of the inbox, or here.
+
+        Raises:
+            UsageError: the engine's server does not answer.
+        """
+        from nightscreen.cli.approve import hand_to_deployment
+
+        handed = hand_to_deployment(approval, parameters, waits_in_inbox=waits_in_inbox)
+        if handed is None and not waits_in_inbox:
+            self.start(parameters)
+
     def stop(self, run_id: str, pid: int | None) -> None:
         """Ask a run to stop in good order: calls in flight settle, the report is written.
 
         Raises:
             UsageError: its process is not on this machine.
         """
-        if pid is None:
+        signs = read_vitals(self._settings.home, run_id) or {}
+        if pid is None or (signs.get("host"), signs.get("pid")) != (socket.gethostname(), pid):
             raise UsageError(f"run {run_id} has no process on this machine; stop it in the engine")
         try:
             os.kill(pid, signal.SIGTERM)
@@ -157,6 +173,7 @@ def _has_server() -> bool:
 
 
 def _run_deployment(parameters: ScreenBatch) -> None:
+    import httpx
     from prefect.deployments import run_deployment
     from prefect.exceptions import ObjectNotFound
 
@@ -168,7 +185,7 @@ def _run_deployment(parameters: ScreenBatch) -> None:
             f"the engine's server has no deployment {DEPLOYMENT}; make it with: prefect "
             "--no-prompt deploy --all"
         ) from None
-    except OSError:
+    except (OSError, httpx.HTTPError):
         raise UsageError("the engine's server does not answer; see docs/deploy.md") from None
 
 
@@ -244,9 +261,9 @@ def _note(accounts: Accounts, action: str, name: str) -> None:
 
 def _say_link(name: str, token: str, *, json_output: bool) -> None:
     settings = settings_of_command()
-    from nightscreen.portal.config import origin_of
+    from nightscreen.desk.users import password_link
 
-    link = f"{origin_of(settings.desk_url) or f'http://127.0.0.1:{PORT}'}/first?token={token}"
+    link = password_link(settings, token, f"http://127.0.0.1:{PORT}")
     if json_output:
         sys.stdout.write(json.dumps({"name": name, "link": link, "token": token}) + "\n")
     else:

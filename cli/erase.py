@@ -112,7 +112,7 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_out
 def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str, Any]:
     if bvn and _BVN.fullmatch(bvn) is None:
         raise UsageError("--bvn takes the 11 digits of a BVN")
-    from nightscreen.desk.audit import forget_at_desk
+    from nightscreen.desk.audit import forget_at_desk, stands_at_desk
     from nightscreen.steps.privacy.erasure import Whom, look, mend
     from nightscreen.steps.privacy.erasure import erase as erase_person
     from nightscreen.storage.journal.customers import Customers
@@ -120,7 +120,8 @@ def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str
     with opened_journal() as journal:
         mend(journal)
         whom = Whom(customer_id=customer_id, batch=batch, bvn=bvn)
-        found = look(journal, Customers.of(journal), whom)
+        at_desk = bool(customer_id) and stands_at_desk(journal, customer_id)
+        found = look(journal, Customers.of(journal), whom, at_desk=at_desk)
         ids = {*found.customers, *([(batch, customer_id)] if customer_id else [])}
         _confirm(_would_erase(found), yes=yes)
         done = erase_person(journal, found)

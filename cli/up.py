@@ -38,6 +38,8 @@ _READY_WITHIN_S = 600.0
 _ENDS_WITHIN_S = 60.0
 _AGAIN_AFTER_S = 5.0
 _MOST_STARTS = 5
+_SOUND_AFTER_S = 600.0
+"""What ran for so long did start: its end counts as the first one."""
 _LOOK_S = 0.2
 _DEMO_ROWS = 500
 _ENGINE = {
@@ -121,6 +123,7 @@ class Service:
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
     starts: int = 0
+    started_at: float = 0.0
     ended_at: float | None = None
 
 
@@ -143,7 +146,7 @@ class Services:
         if service not in self._all:
             self._all.append(service)
         service.starts += 1
-        service.ended_at = None
+        service.started_at, service.ended_at = time.monotonic(), None
         service.process = subprocess.Popen(  # noqa: S603 - our own programs
             service.command,
             stdin=subprocess.DEVNULL,
@@ -168,6 +171,8 @@ class Services:
             return
         if service.ended_at is None:
             service.ended_at = time.monotonic()
+            if service.ended_at - service.started_at > _SOUND_AFTER_S:
+                service.starts = 0
             _say(f"{service.name} has ended with status {status}")
         if service.needed or service.starts >= _MOST_STARTS:
             self.failed = service.name

@@ -21,12 +21,15 @@ from argon2.exceptions import VerificationError
 
 from nightscreen.schemas.errors import UsageError
 from nightscreen.storage.clock import MICROS, Clock, system_clock
-from nightscreen.storage.desk_file import DESK_FILE
+from nightscreen.storage.desk_file import DESK_FILE, upload_of
 from nightscreen.storage.files import make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
+
+    from nightscreen.schemas.approvals import Approval
+    from nightscreen.storage.journal.runs import RunRecord
 
 LINK_S = 24 * 3600
 IDLE_S = 2 * 3600
@@ -228,19 +231,33 @@ class Accounts:
             raise UsageError(f"there is no user {name!r} at the desk")
         return user
 
-    def may_decide(self, user: User, asked_by: str) -> bool:
+    def may_decide(self, user: User, asked_by: Collection[str]) -> bool:
         """Tell whether a user may approve what somebody asked for.
 
         Nobody approves their own request while somebody else is there who may.
         """
         others = (each for each in self.users() if each.name != user.name)
-        own = asked_by.casefold() == user.name.casefold()
+        own = user.name.casefold() in {name.casefold() for name in asked_by}
         return not own or not any(each.has_password and each.may("approve") for each in others)
 
-    def who_brought(self, run_id: str) -> str | None:
-        """Return who brought the file of a run; None where it came another way."""
-        rows = self.rows("SELECT user FROM uploads WHERE run_id = ?", run_id)
-        return rows[0]["user"] if rows else None
+    def who_asked(self, approval: Approval, run: RunRecord) -> list[str]:
+        """Return who asked for a run's spending: who uploaded its file, and who resumed it last.
+
+        A file that was not uploaded was asked for by whoever, or whatever, started its run.
+        """
+        uploaded = self.rows(
+            "SELECT user FROM uploads WHERE id = ? OR run_id = ?",
+            upload_of(self.path.parent, run),
+            run.run_id,
+        )
+        resumed = self.rows(
+            "SELECT user FROM audit WHERE run_id = ? AND action = 'run resumed' AND at <= ?"
+            " ORDER BY id DESC LIMIT 1",
+            run.run_id,
+            approval.asked_at,
+        )
+        asked_by = uploaded[0]["user"] if uploaded else approval.asked_by
+        return [asked_by, *(row["user"] for row in resumed)]
 
     # --- links that set a password ---
 
@@ -297,39 +314,36 @@ class Accounts:
 
     def is_throttled(self, name: str) -> bool:
         """Tell whether too many wrong passwords came of late, for this name or in all."""
-        since = self.clock() - FAILURES_S * MICROS
-        key = _digest(name.casefold())
-        rows = self.rows(
-            "SELECT count(*) AS every, coalesce(sum(name = ?), 0) AS own FROM failures"
-            " WHERE at > ?",
-            key,
-            since,
-        )
-        return bool(rows[0]["own"] >= FAILURES or rows[0]["every"] >= FAILURES_IN_ALL)
+        with self.transaction() as connection:
+            return _is_throttled(connection, _digest(name.casefold()), self.clock())
 
     def check(self, name: str, password: str) -> User | None:
         """Return the user of a name and password; None counts as a failure.
 
-        An unknown name takes as long as a known one.
+        An unknown name takes as long as a known one. A try counts as a failure until it is known to
+        be none, so that many at once are held up as well.
         """
         rows = self.rows("SELECT * FROM users WHERE name = ?", name[:LONGEST_NAME])
         stored = rows[0]["password"] if rows else None
         with self._one_at_a_time:
-            if not self._nobody:
-                self._nobody = self._hasher.hash(secrets.token_urlsafe(_TOKEN_BYTES))
-            try:
-                self._hasher.verify(stored or self._nobody, password[:LONGEST_PASSWORD])
-                sound = stored is not None
-            except VerificationError:
-                sound = False
-        if not sound:
             key, now = _digest(name.casefold()), self.clock()
             with self.transaction() as connection:
                 connection.execute(
                     "DELETE FROM failures WHERE at <= ?", (now - FAILURES_S * MICROS,)
                 )
-                connection.execute("INSERT INTO failures VALUES (?, ?)", (key, now))
-            return None
+                if _is_throttled(connection, key, now):
+                    return None
+                failure = connection.execute("INSERT INTO failures VALUES (?, ?)", (key, now))
+            if not self._nobody:
+                self._nobody = self._hasher.hash(secrets.token_urlsafe(_TOKEN_BYTES))
+            try:
+                self._hasher.verify(stored or self._nobody, password[:LONGEST_PASSWORD])
+            except VerificationError:
+                return None
+            if stored is None:
+                return None
+            with self.transaction() as connection:
+                connection.execute("DELETE FROM failures WHERE rowid = ?", (failure.lastrowid,))
         return _user(rows[0])
 
     def sign_in(self, user: User) -> str:
@@ -372,6 +386,14 @@ _LINK_ENDED = (
     "This link was used already or has ended. Ask an administrator for another: "
     "nightscreen desk user reset NAME."
 )
+
+
+def _is_throttled(connection: sqlite3.Connection, key: str, now: int) -> bool:
+    row = connection.execute(
+        "SELECT count(*) AS every, coalesce(sum(name = ?), 0) AS own FROM failures WHERE at > ?",
+        (key, now - FAILURES_S * MICROS),
+    ).fetchone()
+    return bool(row["own"] >= FAILURES or row["every"] >= FAILURES_IN_ALL)
 
 
 def _user(row: sqlite3.Row) -> User:

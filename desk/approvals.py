@@ -10,16 +10,16 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk.pages import html, onward
-from nightscreen.desk.runs import start
-from nightscreen.desk.uploads import RESUMABLE_DAYS
+from nightscreen.desk.runs import resume_approved
 from nightscreen.desk.visit import DeskError
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.money import naira_text, to_micro
+from nightscreen.schemas.money import from_micro, naira_text, to_micro
 from nightscreen.steps.approval import resumed
 from nightscreen.steps.planning.price import CAP_STEPS
 from nightscreen.steps.screening_run import deadline_instant
 from nightscreen.storage.clock import DAY_MICROS
+from nightscreen.storage.sealed_file import RESUMABLE_DAYS
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -53,7 +53,7 @@ def _page(visit: Visit, status: int = 200, *, error: str = "", of: str = "") -> 
 def _shown(visit: Visit, approval: Approval) -> dict[str, Any]:
     seat = visit.seat
     run = seat.journal.runs.find(approval.run_id)
-    upload = seat.uploads.of_run(approval.run_id)
+    upload = seat.uploads.of_run(run)
     asked_by = upload.user if upload is not None else approval.asked_by
     until = approval.asked_at + RESUMABLE_DAYS * DAY_MICROS if upload is not None else None
     deadline = None if run is None else _deadline(run)
@@ -66,9 +66,12 @@ def _shown(visit: Visit, approval: Approval) -> dict[str, Any]:
         "name": upload.name if upload is not None else approval.quote.get("batch", ""),
         "asked_by": asked_by,
         "offered": _offered(approval),
+        "most": from_micro(_offered(approval)),
         "reused": reused,
         "until": min(filter(None, (until, deadline)), default=None),
-        "own": visit.user is not None and not seat.accounts.may_decide(visit.user, asked_by),
+        "own": visit.user is not None
+        and run is not None
+        and not seat.accounts.may_decide(visit.user, seat.accounts.who_asked(approval, run)),
     }
 
 
@@ -95,20 +98,25 @@ def preview(visit: Visit) -> Response:
     return html(
         "approval_amount",
         cap=cap,
-        most=_offered(approval) / 1_000_000,
+        most=from_micro(_offered(approval)),
         unanswered=unanswered,
-        exact=len(approval.quote["short_by_cap"]) <= CAP_STEPS,
+        exact=len(approval.quote.get("short_by_cap") or ()) <= CAP_STEPS,
         error=error,
         run_id=approval.run_id,
     )
 
 
-def _unanswered(approval: Approval, cap: int, balance: int | None) -> int:
-    """Return how many rows a cap would leave without all their answers, by the quote as shown."""
+def _unanswered(approval: Approval, cap: int, balance: int | None) -> int | None:
+    """Return how many rows a cap would leave without all their answers, by the quote as shown.
+
+    None where the quote does not say: it was made by an earlier version.
+    """
     quote = approval.quote
+    steps = quote.get("short_by_cap")
+    if not steps:
+        return None
     spent_before = approval.ceiling_micro - to_micro(Decimal(quote["quoted"]["high"]))
     money = max(0, min(each for each in (cap - spent_before, balance) if each is not None))
-    steps = quote["short_by_cap"]
     place = bisect_right(steps, money, key=lambda step: step[0]) - 1
     (low, short), after = steps[place], steps[place + 1 : place + 2]
     if not after:
@@ -142,7 +150,7 @@ def _amount(text: str, most: int) -> int:
         raise InputError("Most to spend: write naira such as 50000.") from None
     if not naira.is_finite() or naira <= 0 or naira != round(naira, 6):
         raise InputError("Most to spend: write naira such as 50000.")
-    if naira > Decimal(most) / 1_000_000:
+    if naira > from_micro(most):
         raise InputError("Most to spend may be lowered, not raised above what was asked for.")
     return to_micro(naira)
 
@@ -176,5 +184,5 @@ def decide(visit: Visit) -> Response:
         return onward("/approvals")
     run = seat.journal.runs.find(approval.run_id)
     assert run is not None  # noqa: S101 - it waits, so it is there
-    start(visit, resumed(run, decided, seat.clock()))
+    resume_approved(visit, decided, run, resumed(run, decided, seat.clock()))
     return onward(f"/runs/{approval.run_id}")

@@ -1,7 +1,7 @@
 """The audit: who did or saw what and when, in the desk's own file.
 
 A customer stands in it by a keyed pseudonym, to be found by, and sealed, to be shown to those who
-may. Nothing is ever changed or removed here.
+may. Entries are never changed but for erasure, a new data key and the end of their period.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk.accounts import Accounts
 from nightscreen.storage.clock import instant_text
-from nightscreen.storage.desk_file import DESK_FILE
+from nightscreen.storage.desk_file import DESK_FILE, UPLOADS
 from nightscreen.storage.sealed_file import SUFFIX, reseal_file
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from nightscreen.storage.journal import Journal
 
-UPLOADS = "desk"
-"""Folder of HOME where what is brought lies sealed."""
 _BATCH = "desk audit"
 _CONTEXT = b"desk audit"
 
@@ -119,6 +117,12 @@ class Audit:
             }
             for row in rows
         ]
+
+
+def stands_at_desk(journal: Journal, customer_id: str) -> bool:
+    """Tell whether a customer stands in the audit of a desk."""
+    audit = _audit_of(journal)
+    return audit is not None and bool(audit.entries(customer_id=customer_id, limit=1))
 
 
 def forget_at_desk(journal: Journal, customer_ids: Collection[str]) -> int:

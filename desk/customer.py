@@ -6,31 +6,31 @@ gate holds for every view: where consent has ended a card says so and shows noth
 
 from __future__ import annotations
 
-from datetime import date, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from nightscreen.client.aggregator import Scope
 from nightscreen.desk.decisions import in_words
-from nightscreen.desk.new_file import USUAL_CHECKS, begin, keep_rows
+from nightscreen.desk.new_file import begin, keep_rows
 from nightscreen.desk.pages import TITLES, naira, onward, words
 from nightscreen.desk.run_rows import columns_of_care
 from nightscreen.desk.visit import DeskError
-from nightscreen.schemas.checks import CONSENT_GATED, Check
+from nightscreen.portal.config import origin_of
+from nightscreen.schemas.checks import CONSENT_GATED, Check, NoAnswer
 from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
 from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
-from nightscreen.schemas.rows import KNOWN_COLUMNS
-from nightscreen.schemas.settings import FreshnessOverrides
-from nightscreen.steps.consents.links import ConsentLinks
+from nightscreen.steps.consents.links import USUAL, ConsentLinks
 from nightscreen.steps.planning.consent import consent_valid, twelve_months_after
 from nightscreen.steps.policy.declarations import read_declarations
 from nightscreen.steps.privacy.explaining import explain
 from nightscreen.steps.privacy.lookup_subject import Subject, find_row, lookup_subject, newest_row
 from nightscreen.steps.quoting import quote_batch
 from nightscreen.steps.report.format import STATUSES
+from nightscreen.steps.results.ask_again import parameters_again
 from nightscreen.steps.results.decision_list import customer_name
+from nightscreen.steps.results.notices import notice_of
 from nightscreen.steps.results.reviews import Judge, take_in
 from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED
 from nightscreen.storage.clock import to_instant
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from nightscreen.desk.visit import Visit
+    from nightscreen.schemas.declarations import Declarations
     from nightscreen.storage.journal.runs import RunRecord
 
 REASONS: Final = (
@@ -59,15 +60,10 @@ PLAIN: Final = {
     "ecosystem not_found": "No lender has reported a loan of this customer.",
 }
 """What a card says of an answer that holds no fields."""
-ANY_AGE_DAYS: Final = 36_500
-"""Answers of the other checks count whatever their age, where one check is asked again."""
 SAID: Final = {
     "saved": "The review is saved.",
     "contest": "The contest is recorded. It is answered by somebody who did not decide.",
 }
-AGAIN: Final = "asked again"
-"""Batch name of customers screened alone; under the portfolio's own all others would be gone."""
-LINK_DAYS: Final = 7
 _BVN_DIGITS = 11
 
 
@@ -165,7 +161,7 @@ def _page(
         error=error,
         said=said or "".join(SAID.get(word, "") for word in visit.asked("said")[:1]),
         link=link,
-        notice=_notice(shown, document),
+        notice=_notice(visit, run, row, declared),
         contested=[each for each in document["contests"] if each["state"] == ContestState.OPEN],
     )
 
@@ -178,7 +174,8 @@ def review(visit: Visit) -> Response:
     decision, reason, note = visit.text("decision"), visit.text("reason"), visit.text("note")
     if not decision:
         return _page(visit, person, run, row, others, status=400, error="Choose a decision first.")
-    if decision != row["decision"]:
+    overrides = any(decision != each for each in (row["decision"], _decided_now(visit, person)))
+    if overrides:
         visit.require("override")
     said = ". ".join(part for part in (reason, note) if part)
     cells = {
@@ -203,20 +200,21 @@ def review(visit: Visit) -> Response:
         customer_id=person.customer_id,
         decision=decision,
         reason=reason,
-        overrides=decision != row["decision"],
+        overrides=overrides,
     )
     return onward(f"/customers/{quote(person.customer_id, safe='')}?run={run.run_id}&said=saved")
+
+
+def _decided_now(visit: Visit, person: Subject) -> str:
+    """Return the policy's latest decision of a customer, whichever run's row is shown."""
+    known = visit.seat.customers.known([person.pseudonym]).get(person.pseudonym)
+    listed = None if known is None else known.state.get(LISTED_PART)
+    return "" if listed is None else listed.values["decision"]
 
 
 def ask_for_consent(visit: Visit) -> Response:
     """Make a link by which the customer consents to sharing transactions."""
     person, run, row, others = _found(visit)
-    try:
-        made = ConsentLinks(visit.seat.journal).make(
-            person.customer_id, (Scope.TRANSACTION_LIST,), timedelta(days=LINK_DAYS)
-        )
-    except NightscreenError as error:
-        return _page(visit, person, run, row, others, status=400, error=str(error))
     settings = visit.seat.settings
     base = settings.portal_url or settings.redirect_uri
     if not base:
@@ -225,8 +223,12 @@ def ask_for_consent(visit: Visit) -> Response:
             "NIGHTSCREEN_REDIRECT_URI or NIGHTSCREEN_PORTAL_URL."
         )
         return _page(visit, person, run, row, others, status=409, error=sentence)
-    from nightscreen.portal.config import origin_of  # noqa: PLC0415 - of use here alone
-
+    try:
+        made = ConsentLinks(visit.seat.journal).make(
+            person.customer_id, (Scope.TRANSACTION_LIST,), USUAL
+        )
+    except NightscreenError as error:
+        return _page(visit, person, run, row, others, status=400, error=str(error))
     visit.seat.audit.write(visit.name, "consent asked for", customer_id=person.customer_id)
     return _page(visit, person, run, row, others, link=f"{origin_of(base)}/consent/{made.token}")
 
@@ -234,8 +236,8 @@ def ask_for_consent(visit: Visit) -> Response:
 def ask_again(visit: Visit) -> Response:
     """Ask one check of a customer again, whatever the age of its answer: first its price, then it.
 
-    The customer is screened alone, under a cap of what that one check may cost; evidence of the
-    other checks counts whatever its age, so that nothing else is asked.
+    The customer is screened alone, as a part of the batch, under the price that was shown; other
+    checks are asked only where their answers are not fresh any more.
     """
     person, run, row, others = _found(visit)
     can = _can_be_asked(visit, run, row)
@@ -246,21 +248,23 @@ def ask_again(visit: Visit) -> Response:
         text = "Choose one of the checks this customer was asked about."
         return _page(visit, person, run, row, others, status=400, error=text)
     seat, confirmed = visit.seat, visit.text("do") == "ask"
-    upload_id = keep_rows(
-        visit,
-        "one-customer.csv",
-        [_as_typed(row)],
-        _choices_again(run, check, visit.text("price", 20)),
-    )
+    cap = seat.settings.contest.ask_again_cap
+    chosen = parameters_again(run, Check(check), visit.text("price", 20) or str(cap))
+    upload_id = keep_rows(visit, "one-customer.csv", [row], chosen)
     upload = seat.uploads.find(upload_id)
     assert upload is not None  # noqa: S101 - kept in the line above
     started = False
     try:
         quoted = quote_batch(seat.uploads.parameters(upload), seat.settings)
         most = quoted["quoted"]["high"]
-        if not quoted["calls"]:
+        if not any(line["calls"] for line in quoted["lines"] if line["check"] == check):
             raise InputError(
                 f"{TITLES[check]} would not be asked: {_why_unasked(quoted['checks'][check])}."
+            )
+        if Decimal(most) > cap:
+            raise InputError(
+                f"It may cost {naira(most)}, more than asking again may cost: {naira(cap)} "
+                "(NIGHTSCREEN_CONTEST__ASK_AGAIN_CAP)."
             )
         if not confirmed or Decimal(visit.text("price", 20) or 0) != Decimal(most):
             price = {"price": most, "expected": quoted["quoted"]["expected"], "check": check}
@@ -287,34 +291,6 @@ def _can_be_asked(
         return None
     checks = [check for check in TITLES if (row.get(f"{check}_status") or "off") != "off"]
     return {"checks": checks, "check": "", "price": None} if checks else None
-
-
-def _choices_again(run: RunRecord, check: str, price: str) -> dict[str, Any]:
-    """Return the choices of a run that asks one check of one customer."""
-    ages = {
-        f"{name}.{outcome}": 0 if name == check else ANY_AGE_DAYS
-        for name, group in FreshnessOverrides()
-        for outcome in type(group).model_fields
-    }
-    return {
-        "batch": AGAIN,
-        "purpose": run.purpose,
-        "checks": run.parameters.get("checks") or list(USUAL_CHECKS),
-        "karma_identities": run.parameters.get("karma_identities") or [],
-        "max_spend": price,
-        "policy": run.parameters.get("policy") or "",
-        "freshness": [f"{name}={days}" for name, days in ages.items()],
-    }
-
-
-def _as_typed(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the lender's file said of a customer, as cells of a file."""
-    names = [name for name in KNOWN_COLUMNS if row.get(name) is not None]
-    values = {name: row[name] for name in [*names, *columns_of_care(row)]}
-    return {
-        name: value.isoformat() if isinstance(value, date) else str(value)
-        for name, value in values.items()
-    }
 
 
 def _why_unasked(counts: Mapping[str, int]) -> str:
@@ -345,7 +321,7 @@ def _cards(
     costs: dict[str, Any] = {}
     for lookup in document["lookups"]:
         if lookup["run_id"] == document["run_id"] and lookup["cost"] is not None:
-            costs.setdefault(lookup["check"], []).append(lookup["cost"])
+            costs.setdefault(lookup["check"], []).append(Decimal(lookup["cost"]))
     cards = []
     for check in (Check.KARMA, Check.BANK_ACCOUNT, Check.ECOSYSTEM, Check.SELFIE):
         status = row.get(f"{check.value}_status") or "off"
@@ -357,14 +333,14 @@ def _cards(
             "closed": "",
             "plain": PLAIN.get(f"{check.value} {status}", ""),
             "evidence": ages.get(check.value),
-            "costs": costs.get(check.value, []),
+            "cost": sum(costs.get(check.value, []), Decimal(0)),
             "reference": row.get("consent_reference") if check in CONSENT_GATED else None,
         }
         if status == "off":
             continue
         if check in CONSENT_GATED and not allowed:
             card |= {"status": "no consent", "closed": _why_closed(row), "evidence": None}
-            card["costs"] = []
+            card["cost"] = Decimal(0)
         else:
             card["fields"] = list(_fields(check, row))
         cards.append(card)
@@ -445,14 +421,18 @@ def _history(visit: Visit, person: Subject) -> list[dict[str, Any]]:
     return found
 
 
-def _notice(row: Mapping[str, Any] | None, document: Mapping[str, Any]) -> str:
-    """Return what the customer may be told of a decision against them, in the policy's words."""
-    if row is None or row["decision"] not in {"decline", "review"}:
+def _notice(
+    visit: Visit, run: RunRecord | None, row: Mapping[str, Any] | None, declared: Declarations
+) -> str:
+    """Return what the customer is told now, as the run's notices say it; empty for nothing."""
+    if run is None or row is None or not _consent_holds_for_all(row, visit.seat.clock()):
         return ""
-    told = (rule["customer"] for each in document["reasons"] for rule in each["rules"])
-    why = next((sentence for sentence in told if sentence), "")
-    because = f"The reason: {why.rstrip('.')}. " if why else ""
-    return (
-        f"We could not approve your request for now. {because}You may ask for details, or for a "
-        "person to look at it again, at any time."
-    )
+    told = notice_of(visit.seat.journal, run, row, declared)
+    return "" if told is None else " ".join(filter(None, (told["sentence"], told["details"])))
+
+
+def _consent_holds_for_all(row: Mapping[str, Any], now: int) -> bool:
+    """Tell whether nothing a decision may rest on is closed since its consent has ended."""
+    asked = (row.get(f"{check.value}_status") for check in CONSENT_GATED)
+    closed = {None, NoAnswer.OFF, NoAnswer.REFUSED, NoAnswer.INELIGIBLE, NoAnswer.INVALID}
+    return _consents(row, now) or all(status in closed for status in asked)

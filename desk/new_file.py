@@ -6,8 +6,6 @@ Reading, judging and quoting are `steps/`; what is brought lies sealed (`uploads
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -18,7 +16,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from nightscreen.desk.pages import onward
 from nightscreen.desk.runs import start
-from nightscreen.desk.uploads import CARRIED, GONE, LEFT_OUT
+from nightscreen.desk.uploads import CARRIED, GONE, LEFT_OUT, TYPED
 from nightscreen.desk.visit import (
     DeskError,
     recognise,
@@ -33,6 +31,7 @@ from nightscreen.schemas.rows import KNOWN_COLUMNS, Action
 from nightscreen.steps.diagnosis import diagnose
 from nightscreen.steps.intake import Intake
 from nightscreen.steps.quoting import quote_batch
+from nightscreen.steps.results.ask_again import rows_as_part
 from nightscreen.steps.screening_run import require_service
 from nightscreen.storage.headings import meanings
 from nightscreen.storage.journal.keyring import follow_rotation
@@ -41,7 +40,7 @@ from nightscreen.storage.sealed_file import reseal_file, unsealed
 from nightscreen.storage.tables import headings_of, open_source
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from starlette.requests import Request
@@ -325,7 +324,9 @@ def _file(visit: Visit, upload: Upload, status: int = 200, *, error: str = "") -
         carried=CARRIED,
         left_out=LEFT_OUT,
         diagnosis=diagnosis,
-        findings=[] if diagnosis is None else [f for f in diagnosis.findings if _NAMELESS not in f],
+        findings=[]
+        if diagnosis is None or TYPED in upload.choices
+        else [finding for finding in diagnosis.findings if _NAMELESS not in finding],
         shown=shown,
         quote=upload.choices.get("quote"),
         chosen=chosen | upload.choices,
@@ -450,8 +451,13 @@ def begin(visit: Visit, upload: Upload) -> None:
     with _in_clear(visit, upload) as path:
         mapping_path = seat.uploads.mapping(upload.upload_id)
         open_source(path, mapping=read_mapping(mapping_path) if mapping_path.exists() else None)
-    seat.uploads.choose(upload, {"started_at": seat.clock()})
-    start(visit, parameters)
+    if not seat.uploads.claim(upload):
+        return
+    try:
+        start(visit, parameters)
+    except BaseException:
+        seat.uploads.choose(upload, {"started_at": None})
+        raise
     seat.audit.write(
         visit.name,
         "run started",
@@ -488,16 +494,12 @@ def applicant(visit: Visit) -> Response:
 
 
 def keep_rows(
-    visit: Visit, name: str, rows: list[dict[str, str]], chosen: Mapping[str, Any]
+    visit: Visit, name: str, rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]
 ) -> str:
-    """Seal rows as a file of their own and return the id of the upload."""
-    sink = io.StringIO()
-    filled = [column for column in rows[0] if any(row[column] for row in rows)]
-    writer = csv.DictWriter(sink, filled, extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(rows)
-    with visit.seat.uploads.receiving(name, visit.name, dict(chosen)) as (upload_id, sealed):
-        sealed.write(sink.getvalue().encode())
+    """Seal rows as a part of their batch and return the id of the upload."""
+    choices = {**chosen, TYPED: True}
+    with visit.seat.uploads.receiving(name, visit.name, choices) as (upload_id, sealed):
+        sealed.write(rows_as_part(rows))
     return upload_id
 
 

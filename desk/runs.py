@@ -12,7 +12,8 @@ from nightscreen.desk.visit import DeskError
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps.ops.run_status import condition_of, deadline_words, ending
+from nightscreen.steps.approval import waits_in_inbox
+from nightscreen.steps.ops.run_status import HUNG, condition_of, deadline_words, ending
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.read_only import look_into
 from nightscreen.storage.journal.runs import KILLED, RUNNING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nightscreen.desk.visit import Visit
+    from nightscreen.schemas.approvals import Approval
     from nightscreen.storage.journal.runs import RunRecord
 
 SHOWN: Final = 200
@@ -30,6 +32,8 @@ _NO_PERSON: Final = frozenset(
     | {"manifest.json"}
 )
 """Files without identifiers; the others are taken out by whoever has the right to."""
+_MONEY: Final = frozenset({"report.html", "report.json", "calls.parquet"})
+"""Files with costs and the balance."""
 
 _HOLDS: Final = {
     "calls.parquet": "every call: check, outcome, attempts, cost, times",
@@ -88,7 +92,8 @@ def run(visit: Visit) -> Response:
         facts=facts,
         ending=ending(facts),
         files=files_of(found),
-        open_files=_NO_PERSON,
+        open_files={name for name in files_of(found) if visit.may(_need(name))},
+        costs=_MONEY,
         held=_HOLDS,
         waits=visit.seat.approvals.newest(found.run_id),
     )
@@ -120,6 +125,7 @@ def facts_of(visit: Visit, run: RunRecord) -> dict[str, Any]:
     assert facts is not None  # noqa: S101 - the run was found in the same journal
     facts["deadline"] = deadline_words(facts)
     facts["live"] = facts["state"] == RUNNING
+    facts["may_stop"] = facts["state"] in {RUNNING, HUNG}
     left_s = None
     if facts["live"] and facts["finish_at"] is not None:
         left_s = max(0, (facts["finish_at"] - facts["now"]) // MICROS)
@@ -143,15 +149,21 @@ def file(visit: Visit) -> Response:
     found, name = find_run(visit), visit.request.path_params["name"]
     if name not in files_of(found):
         raise DeskError(404, "This run has no such file.")
+    visit.require(_need(name))
     if name not in _NO_PERSON:
-        visit.require("export")
         visit.seat.audit.write(visit.name, "file taken out", run_id=found.run_id, file=name)
     path = Path(found.folder) / name
     return FileResponse(path, filename=f"{found.run_id}-{path.name}")
 
 
+def _need(name: str) -> str:
+    """Return the right without which a file is not given."""
+    return "money" if name in _MONEY else "runs" if name in _NO_PERSON else "export"
+
+
 def report(visit: Visit) -> Response:
     """Give a run's report as it is shown inside its page."""
+    visit.require(_need("report.html"))
     found = find_run(visit)
     path = Path(found.folder) / "report.html"
     if not path.is_file():
@@ -173,7 +185,7 @@ def stop(visit: Visit) -> Response:
     """Ask a run to stop in good order."""
     found = find_run(visit)
     facts = facts_of(visit, found)
-    if not facts["live"]:
+    if not facts["may_stop"]:
         raise DeskError(409, "This run is not under way; there is nothing to stop.")
     visit.seat.starter.stop(found.run_id, facts["pid"])
     visit.seat.audit.write(visit.name, "run stopped", run_id=found.run_id)
@@ -197,7 +209,13 @@ def resume(visit: Visit) -> Response:
         parameters = ScreenBatch.model_validate(given)
     except ValueError:
         raise DeskError(400, "Write the most to spend in naira, such as 250000.") from None
-    start(visit, parameters)
+    approval = visit.seat.approvals.newest(found.run_id)
+    if approval is None:
+        start(visit, parameters)
+    elif waits_in_inbox(found, visit.seat.settings):
+        raise DeskError(409, "The file of this run waits in the inbox, whose watch resumes it.")
+    else:
+        resume_approved(visit, approval, found, parameters)
     visit.seat.audit.write(visit.name, "run resumed", run_id=found.run_id, max_spend=cap)
     return onward(f"/runs/{found.run_id}?resumed={found.finished_at}")
 
@@ -210,5 +228,20 @@ def start(visit: Visit, parameters: ScreenBatch) -> None:
     """
     try:
         visit.seat.starter.start(parameters)
+    except UsageError as error:
+        raise DeskError(503, str(error)) from None
+
+
+def resume_approved(
+    visit: Visit, approval: Approval, run: RunRecord, parameters: ScreenBatch
+) -> None:
+    """Have a run resumed by what started it.
+
+    Raises:
+        DeskError: it cannot be resumed.
+    """
+    waits = waits_in_inbox(run, visit.seat.settings)
+    try:
+        visit.seat.starter.resume(approval, parameters, waits_in_inbox=waits)
     except UsageError as error:
         raise DeskError(503, str(error)) from None

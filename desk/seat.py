@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
+    from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.settings import Settings
     from nightscreen.storage.clock import Clock
@@ -41,6 +42,13 @@ class Starter(Protocol):
 
         Raises:
             UsageError: nothing can be started.
+        """
+
+    def resume(self, approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool) -> None:
+        """Resume an approved run by what started it; the watch resumes what waits in the inbox.
+
+        Raises:
+            UsageError: nothing can be resumed.
         """
 
     def stop(self, run_id: str, pid: int | None) -> None:

@@ -10,6 +10,7 @@ from nightscreen.desk import contests
 from nightscreen.desk.decisions import NEEDS_SOMEBODY
 from nightscreen.desk.pages import line_points
 from nightscreen.desk.runs import SCREENING, ending_of
+from nightscreen.desk.uploads import TYPED
 from nightscreen.schemas.money import from_micro
 from nightscreen.storage.clock import spending_day
 
@@ -31,7 +32,9 @@ def tonight(visit: Visit) -> Response:
     runs = [run for run in seat.journal.runs.newest(limit=_LOOKED_AT) if run.flow == SCREENING]
     newest: dict[str, RunRecord] = {}
     for run in runs:
-        newest.setdefault(run.batch, run)
+        upload = seat.uploads.of_run(run)
+        if upload is None or TYPED not in upload.choices:  # one customer is not a batch's night
+            newest.setdefault(run.batch, run)
     ended = [
         run
         for run in newest.values()
@@ -47,7 +50,7 @@ def tonight(visit: Visit) -> Response:
         brought_by={
             each.run_id: upload.user
             for each in waiting
-            if (upload := seat.uploads.of_run(each.run_id))
+            if (upload := seat.uploads.of_run(seat.journal.runs.find(each.run_id)))
         },
         lists=[_to_work_on(run) for run in ended if visit.may("people") and _needing(run)],
         to_fix=[run for run in ended if run.report and run.report["rows"]["quarantined"]],

@@ -9,32 +9,35 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nightscreen.desk.audit import UPLOADS
 from nightscreen.schemas.approvals import ApprovalDecision
-from nightscreen.schemas.parameters import ScreenBatch, batch_name, contains_identifier
+from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.rows import KNOWN_COLUMNS
+from nightscreen.steps.values.file_names import batch_of, names_somebody
 from nightscreen.storage.clock import DAY_MICROS
+from nightscreen.storage.desk_file import UPLOADS, upload_of
 from nightscreen.storage.files import make_private_folder, write_private
 from nightscreen.storage.journal.runs import RUNNING
-from nightscreen.storage.sealed_file import SUFFIX, SealedWriter, sealed_writer
+from nightscreen.storage.sealed_file import RESUMABLE_DAYS, SUFFIX, SealedWriter, sealed_writer
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
-    from pathlib import Path
 
     from nightscreen.desk.seat import Seat
     from nightscreen.storage.journal.runs import RunRecord
 
 LARGEST: Final = 100 * 1024 * 1024
 NEVER_SCREENED_DAYS: Final = 1
-RESUMABLE_DAYS: Final = 7
 HELD, GONE = "held", "gone"
 CARRIED, LEFT_OUT = "", "-"
+TYPED: Final = "typed"
+"""Choice of an upload that was made at the desk: of one customer, a part of a batch."""
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -102,15 +105,24 @@ class Uploads:
         rows = self.seat.accounts.rows("SELECT * FROM uploads WHERE id = ?", upload_id)
         return _upload(rows[0]) if rows else None
 
-    def of_run(self, run_id: str) -> Upload | None:
+    def of_run(self, run: RunRecord | None) -> Upload | None:
         """Return the upload that a run screens; None where its file came another way."""
-        rows = self.seat.accounts.rows("SELECT * FROM uploads WHERE run_id = ?", run_id)
+        if run is None:
+            return None
+        rows = self.seat.accounts.rows(
+            "SELECT * FROM uploads WHERE id = ? OR run_id = ?",
+            upload_of(self.seat.settings.home, run),
+            run.run_id,
+        )
         return _upload(rows[0]) if rows else None
 
     def choose(self, upload: Upload, choices: dict[str, Any]) -> Upload:
         """Keep what was chosen for an upload, and what its headings mean as a mapping file."""
-        merged = {**upload.choices, **choices}
         with self.seat.accounts.transaction() as connection:
+            row = connection.execute(
+                "SELECT choices FROM uploads WHERE id = ?", (upload.upload_id,)
+            ).fetchone()
+            merged = {**json.loads(row["choices"]), **choices}
             connection.execute(
                 "UPDATE uploads SET choices = ? WHERE id = ?",
                 (json.dumps(merged), upload.upload_id),
@@ -125,13 +137,23 @@ class Uploads:
         assert found is not None  # noqa: S101 - nothing removes the row of an upload
         return found
 
+    def claim(self, upload: Upload) -> bool:
+        """Tell whether the caller is the one who starts the run of an upload, and note when."""
+        with self.seat.accounts.transaction() as connection:
+            claimed = connection.execute(
+                "UPDATE uploads SET choices = json_set(choices, '$.started_at', ?)"
+                " WHERE id = ? AND json_extract(choices, '$.started_at') IS NULL",
+                (self.seat.clock(), upload.upload_id),
+            )
+        return claimed.rowcount == 1
+
     def parameters(self, upload: Upload) -> ScreenBatch:
         """Return what an upload is screened with."""
         chosen = upload.choices
         mapping = self.mapping(upload.upload_id)
         given = {
             "input": str(self.path(upload.upload_id)),
-            "batch": chosen.get("batch") or name_of_batch(upload.name),
+            "batch": chosen.get("batch") or batch_of(Path(upload.name))[:80],
             "output": str(self.seat.output),
             "purpose": chosen.get("purpose", "portfolio"),
             "checks": chosen.get("checks") or ["bank_account", "karma", "ecosystem"],
@@ -148,10 +170,9 @@ class Uploads:
         runs = self.seat.journal.runs
         if upload.run_id:
             return runs.find(upload.run_id)
-        path = str(self.path(upload.upload_id))
-        found = next(
-            (run for run in runs.newest(limit=100) if run.parameters.get("input") == path), None
-        )
+        home = self.seat.settings.home
+        newest = runs.newest(limit=100)
+        found = next((run for run in newest if upload_of(home, run) == upload.upload_id), None)
         if found is not None:
             with self.seat.accounts.transaction() as connection:
                 connection.execute(
@@ -165,6 +186,7 @@ class Uploads:
         over = [each for each in map(_upload, held) if self._is_over(each)]
         for upload in over:
             self.remove(upload)
+        self._drop_unknown()
         return len(over)
 
     def remove(self, upload: Upload) -> None:
@@ -175,6 +197,13 @@ class Uploads:
             connection.execute(
                 "UPDATE uploads SET state = ? WHERE id = ?", (GONE, upload.upload_id)
             )
+
+    def _drop_unknown(self) -> None:
+        """Remove files whose upload was cut short before it was written down."""
+        before = time.time() - NEVER_SCREENED_DAYS * 86_400
+        for path in self.folder.glob(f"*{SUFFIX}"):
+            if path.stat().st_mtime < before and self.find(path.stem) is None:
+                path.unlink(missing_ok=True)
 
     def _is_over(self, upload: Upload) -> bool:
         age = self.seat.clock() - upload.at
@@ -206,18 +235,12 @@ def _upload(row: sqlite3.Row) -> Upload:
 
 
 def plain_name(name: str) -> str:
-    """Return a file's bare name; one that seems to name somebody becomes `file`."""
+    """Return a file's bare name; nobody's name or number is left in it."""
     bare = "".join(c for c in name.replace("\\", "/").rpartition("/")[2] if c.isprintable())[:120]
-    if not bare or contains_identifier(bare):
-        return "file" + (bare[bare.rfind(".") :][:8] if "." in bare else "")
-    return bare
-
-
-def name_of_batch(name: str) -> str:
-    """Return the batch name of a file's name."""
-    from pathlib import PurePath  # noqa: PLC0415 - of use here alone
-
-    return batch_name(PurePath(name))[:80]  # type: ignore[arg-type]  # a name, no file is looked at
+    if bare and not names_somebody(bare):
+        return bare
+    path = Path(bare)
+    return (batch_of(path) if bare else "file") + path.suffix[:8]
 
 
 def mapping_text(headings: dict[str, str], understood: dict[str, str]) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nightscreen.desk.accounts import RIGHTS, Role
+from nightscreen.portal.config import origin_of
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from nightscreen.desk.visit import Visit
+    from nightscreen.schemas.settings import Settings
 
 
 def users(visit: Visit) -> Response:
@@ -40,7 +42,19 @@ def users(visit: Visit) -> Response:
 
 
 def _link(visit: Visit, token: str) -> str:
-    return f"{visit.request.url.scheme}://{visit.request.url.netloc}/first?token={token}"
+    url = visit.request.url
+    return password_link(visit.seat.settings, token, f"{url.scheme}://{url.netloc}")
+
+
+def password_link(settings: Settings, token: str, at: str) -> str:
+    """Return the link that sets a password, at the address people reach the desk by.
+
+    Args:
+        settings: may name that address, where a proxy stands before the desk.
+        token: of the link.
+        at: the desk's own address, where the settings name none.
+    """
+    return f"{origin_of(settings.desk_url) or at}/first?token={token}"
 
 
 def _page(

@@ -142,6 +142,7 @@ _NEEDS = {
     "review": "Customers are reviewed by users with the role analyst.",
     "contest": "Contests are recorded and answered by analysts, approvers and privacy.",
     "export": "Taking data out is a right of its own: an administrator can give it to you.",
+    "money": "What runs cost is a right of its own: an administrator can give it to you.",
     "override": "Deciding otherwise than the policy is a right of its own: an administrator can "
     "give it to you.",
 }

@@ -11,6 +11,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
@@ -22,12 +23,14 @@ from nightscreen.steps.planning.price import RECENT_RUNS, approval_reason
 from nightscreen.steps.quoting import quote_document
 from nightscreen.steps.screening_run import cap_watches, deadline_instant
 from nightscreen.storage.clock import LAGOS, to_instant
+from nightscreen.storage.inbox import WAITING
 from nightscreen.storage.journal.approvals import Approvals, micros
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
+    from nightscreen.schemas.settings import Settings
     from nightscreen.steps.screening_run import ScreeningRun
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.runs import RunRecord
@@ -144,6 +147,12 @@ def approval_state(journal: Journal, run: RunRecord, timeout: timedelta) -> Appr
         return None
     found = Approvals.of(journal).newest(run.run_id)
     return None if found is None else found.state(journal.clock(), valid_micros=micros(timeout))
+
+
+def waits_in_inbox(run: RunRecord, settings: Settings) -> bool:
+    """Tell whether a run's file waits in the inbox, whose watch resumes the run."""
+    folder = settings.inbox.absolute() / WAITING / run.run_id
+    return Path(run.parameters.get("input") or "").parent == folder
 
 
 def resumed(run: RunRecord, approval: Approval, now: int) -> ScreenBatch:

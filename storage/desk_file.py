@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nightscreen.schemas.errors import JournalBusyError, JournalError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from nightscreen.storage.journal.runs import RunRecord
 
 DESK_FILE: Final = "desk.sqlite3"
+UPLOADS: Final = "desk"
+"""Folder of HOME where uploads lie sealed."""
 _PATIENCE_S = 30
 _SIGNED_IN = ("sessions", "links", "failures")
 
@@ -41,6 +44,15 @@ def copy_desk(source: Path, target: Path) -> None:
             new.commit()
     except sqlite3.Error as error:
         raise JournalError(f"{source / DESK_FILE} cannot be copied: {error}") from None
+
+
+def upload_of(home: Path, run: RunRecord) -> str:
+    """Return the id of the upload that a run screens; empty where its file came another way.
+
+    The run may know the file by a link, where HOME or the file's name looks like an identifier.
+    """
+    path = Path(run.parameters.get("input") or "").resolve()
+    return path.stem if path.parent == (home / UPLOADS).resolve() else ""
 
 
 def audit_before(home: Path, instant: int) -> int:

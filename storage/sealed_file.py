@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from nightscreen.storage.sealing import Sealer
 
 SUFFIX: Final = ".sealed"
+RESUMABLE_DAYS: Final = 7
+"""A sealed input is kept for so long after its run was stopped."""
 MAGIC: Final = b"nightscreen sealed 1\n"
 _PIECE = 1 << 20
 _LENGTH_BYTES = 4
@@ -143,6 +146,18 @@ def input_in_clear(path: Path, sealer: Sealer) -> Iterator[Path]:
         return
     with unsealed(path, sealer) as clear:
         yield clear
+
+
+def drop_sealed(folder: Path) -> int:
+    """Remove what lies in a folder of sealed inputs and no run is resumed with any more.
+
+    What is kept beside an input, as its mapping, goes by the same age.
+    """
+    before = time.time() - RESUMABLE_DAYS * 86_400
+    old = [path for path in folder.glob("*") if path.is_file() and path.stat().st_mtime < before]
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(old)
 
 
 def _anonymous() -> int:

@@ -8,12 +8,9 @@ of its answer, under a cap of its own.
 
 from __future__ import annotations
 
-import csv
-import io
 import secrets
 import time
 import unicodedata
-from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.checks import Check, NoAnswer
@@ -27,23 +24,21 @@ from nightscreen.schemas.contests import (
     CustomerAction,
     ToldNotice,
 )
-from nightscreen.schemas.decisions import FIX_COLUMNS, LISTED_PART, Review
+from nightscreen.schemas.decisions import LISTED_PART, Review
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.policy import Decision
-from nightscreen.schemas.settings import FreshnessOverrides
 from nightscreen.steps.privacy.lookup_subject import lookup_subject, newest_row
+from nightscreen.steps.results.ask_again import parameters_again, rows_as_part
 from nightscreen.steps.results.notices import withdraw_notices
 from nightscreen.steps.results.reviews import DEFAULT_DAYS
 from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.storage.clock import DAY_MICROS, MICROS, instant_text, to_instant
 from nightscreen.storage.files import make_private_folder
-from nightscreen.storage.headings import is_output_name
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.records import Records
 from nightscreen.storage.journal.reviews import Reviews
-from nightscreen.storage.quarantine import escape_formula
-from nightscreen.storage.sealed_file import SUFFIX, sealed_writer
+from nightscreen.storage.sealed_file import RESUMABLE_DAYS, SUFFIX, sealed_writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -304,7 +299,7 @@ def ask_again(
 
     It is the customer's row alone, as a part of its batch: all other answers are reused where they
     are fresh, the one check is asked whatever its age, and the run spends no more than
-    `CONTEST__ASK_AGAIN_CAP`. The row lies sealed under HOME until `drop_asked` removes it.
+    `CONTEST__ASK_AGAIN_CAP`. The row lies sealed under HOME until whoever screens it removes it.
 
     Raises:
         InputError: the contest is not open, the customer's row is not there any more, or the check
@@ -326,22 +321,12 @@ def ask_again(
     status = row[f"{check.value}_status"]
     if status in {NoAnswer.OFF, NoAnswer.INELIGIBLE, NoAnswer.INVALID, NoAnswer.REFUSED}:
         raise InputError(f"{check.value} cannot be asked of this customer: it is {status}")
-    given = run.parameters
     cap = str(settings.contest.ask_again_cap)
     parameters = ScreenBatch.model_validate(
         {
+            **parameters_again(run, check, cap),
             "input": str(_sealed_row(journal, row)),
-            "batch": contest.batch,
-            "purpose": run.purpose,
-            "checks": given.get("checks") or [check.value],
-            "karma_identities": given.get("karma_identities") or [],
-            "policy": given.get("policy") or "",
-            "freshness": [
-                f"{check.value}.{outcome}=0"
-                for outcome in type(getattr(FreshnessOverrides(), check.value)).model_fields
-            ],
-            "max_spend": cap,
-            "output": given.get("output") or str(settings.output),
+            "output": run.parameters.get("output") or str(settings.output),
         }
     )
     now = journal.clock()
@@ -355,26 +340,15 @@ def ask_again(
 def _sealed_row(journal: Journal, row: Mapping[str, Any]) -> Path:
     """Seal a row's input columns as a file that counts as a part of its batch, as a quarantine."""
     folder = make_private_folder(journal.home.absolute() / AGAIN)
-    drop_asked(journal.home, older_than_s=86_400)
-    names = [name for name in row if not is_output_name(name)]
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow([*names, *FIX_COLUMNS])
-    writer.writerow([*(escape_formula(_cell(row[name])) for name in names), "2", "", "", ""])
+    drop_asked(journal.home, older_than_s=RESUMABLE_DAYS * 86_400)
     path = folder / f"{secrets.token_hex(16)}{SUFFIX}"
     with sealed_writer(path, journal.sealer) as sink:
-        sink.write(text.getvalue().encode())
+        sink.write(rows_as_part([row]))
     return path
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return value.isoformat() if isinstance(value, date | datetime) else str(value)
-
-
 def drop_asked(home: Path, *, older_than_s: float = 0) -> None:
-    """Remove the sealed rows that were asked again."""
+    """Remove the sealed rows that were to be asked again."""
     for path in (home / AGAIN).glob(f"*{SUFFIX}"):
         if time.time() - path.stat().st_mtime >= older_than_s:
             path.unlink(missing_ok=True)

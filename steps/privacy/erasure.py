@@ -33,6 +33,7 @@ from nightscreen.steps.results.changes import CHANGES_FILE
 from nightscreen.steps.values.file_names import forget_names, handle_of
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
+from nightscreen.storage.desk_file import UPLOADS
 from nightscreen.storage.evidence import drop_evidence
 from nightscreen.storage.files import write_private
 from nightscreen.storage.journal.bvn_consents import BvnConsents
@@ -57,6 +58,7 @@ from nightscreen.storage.run_files import (
     records,
     typed_parts,
 )
+from nightscreen.storage.sealed_file import drop_sealed
 from nightscreen.storage.tables import open_source
 from nightscreen.storage.workspace import Workspace, sweep_workspaces
 
@@ -191,8 +193,14 @@ def _none(rows: pa.Table) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
 
 
-def look(journal: Journal, customers: Customers, whom: Whom) -> Found:
+def look(journal: Journal, customers: Customers, whom: Whom, *, at_desk: bool = False) -> Found:
     """Find all that is held of a person; nothing is changed.
+
+    Args:
+        journal: the journal.
+        customers: what is remembered of customers.
+        whom: who is meant.
+        at_desk: the person stands in the desk's audit, so that something is held in any case.
 
     Raises:
         InputError: nothing is held, a run under way may involve the person, or a run that does is
@@ -212,7 +220,7 @@ def look(journal: Journal, customers: Customers, whom: Whom) -> Found:
     found.shared_with = _others(found)
     _recall(journal, found)
     found.held = Erasures.of(journal).held_of(found.person(journal))
-    if not found.anything:
+    if not found.anything and not at_desk:
         raise InputError(
             "nothing is held of this person; write the customer_id as the file has it, leading "
             "zeros included, or give the BVN"
@@ -440,6 +448,7 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
     sweep_workspaces(journal.home, journal.holders.alive)
     drop_evidence(journal.home)
     drop_asked(journal.home)
+    drop_sealed(journal.home / UPLOADS)
     folders = _rewrite(journal, found)
     _rename_inputs(journal, found)
     at = instant_text(journal.clock()) or ""

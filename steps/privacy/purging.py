@@ -16,6 +16,7 @@ from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
 from nightscreen.schemas.settings import Cutoffs
 from nightscreen.steps.planning.rings import RINGS_FILE
+from nightscreen.steps.privacy.contests import AGAIN
 from nightscreen.steps.privacy.declined import Declined, drop_declined, find_declined
 from nightscreen.steps.privacy.erasure_files import CALLS_FILE
 from nightscreen.steps.results.changes import CHANGES_FILE
@@ -23,13 +24,14 @@ from nightscreen.steps.values.file_names import forget_names
 from nightscreen.storage import outputs
 from nightscreen.storage.clock import DAY_MICROS, instant_text
 from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
-from nightscreen.storage.desk_file import audit_before, forget_audit
+from nightscreen.storage.desk_file import UPLOADS, audit_before, forget_audit
 from nightscreen.storage.evidence import drop_evidence
 from nightscreen.storage.inbox import INPUT
 from nightscreen.storage.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
 from nightscreen.storage.journal.runs import RUNNING
 from nightscreen.storage.notice_file import NOTICES_FILE
 from nightscreen.storage.run_files import RunFiles, typed_parts
+from nightscreen.storage.sealed_file import drop_sealed
 from nightscreen.storage.workspace import sweep_workspaces
 
 if TYPE_CHECKING:
@@ -184,6 +186,8 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
     Raises:
         OutputError: a folder cannot be written; purge again once that is mended.
     """
+    for folder in (UPLOADS, AGAIN):
+        drop_sealed(journal.home / folder)
     if not found.anything:
         return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
     sweep_workspaces(journal.home, journal.holders.alive)

@@ -166,6 +166,12 @@ class _Writer:
                             told["channel"] = row.get(channel or "") or ""
                             yield self._worded(told, row, row.get(language or "") or "")
 
+    def notice_of(self, row: Mapping[str, Any]) -> dict[str, str] | None:
+        """Return one customer's notice in the policy's own language; None where there is none."""
+        customer = self.journal.pseudonyms.customer(self.run.batch, row["customer_id"])
+        told = self._notice(row, customer)
+        return None if told is None else self._worded(told, row, "")
+
     def _notice(self, row: Mapping[str, Any], customer: bytes) -> dict[str, str] | None:
         """Return a customer's notice without its words; None where there is none."""
         decision, reviewed = str(row["decision"]), self._reviews.get(customer)
@@ -277,6 +283,44 @@ def write_notices(
     return writer.counts
 
 
+def notice_of(
+    journal: Journal, run: RunRecord, row: Mapping[str, Any], declared: Declarations
+) -> dict[str, str] | None:
+    """Return the notice of one customer of a finished run, as things stand now.
+
+    None where there is nothing to tell: see `_Writer`.
+    """
+    report = run.report or {}
+    if "provenance" not in report or (report.get("held") and not report.get("released")):
+        return None
+    text = Reviews.of(journal).policy_text(str(report["provenance"].get("policy")))
+    if text is None:
+        return None
+    writer = _Writer(_notice_run(run, text), journal, declared, _stands(journal))
+    return writer.notice_of(row)
+
+
+def _stands(journal: Journal) -> Stands:
+    customers = Customers.of(journal)
+
+    def stands(_row: int, customer: bytes, review: Review) -> bool:
+        known = customers.known([customer]).get(customer)
+        return known is not None and evidence_digest(known.state) == review.evidence
+
+    return stands
+
+
+def _notice_run(run: RunRecord, policy: str) -> NoticeRun:
+    return NoticeRun(
+        run_id=run.run_id,
+        batch=run.batch,
+        purpose=run.purpose,
+        policy=Policy.model_validate_json(policy),
+        decided_at=run.finished_at or run.started_at,
+        publishable=bool((run.report or {}).get("publishable")),
+    )
+
+
 def rewrite_notices(
     journal: Journal, run_id: str, declared: Declarations, *, output: Path | None = None
 ) -> NoticeCounts:
@@ -304,20 +348,7 @@ def rewrite_notices(
     text = Reviews.of(journal).policy_text(str(run.report["provenance"]["policy"]))
     if not parts or text is None:
         raise InputError(f"the rows of run {run_id} are not held any more; screen again")
-    customers = Customers.of(journal)
-
-    def stands(_row: int, customer: bytes, review: Review) -> bool:
-        known = customers.known([customer]).get(customer)
-        return known is not None and evidence_digest(known.state) == review.evidence
-
-    told = NoticeRun(
-        run_id=run_id,
-        batch=run.batch,
-        purpose=run.purpose,
-        policy=Policy.model_validate_json(text),
-        decided_at=run.finished_at or run.started_at,
-        publishable=bool(run.report["publishable"]),
-    )
+    stands, told = _stands(journal), _notice_run(run, text)
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         return write_notices(output / NOTICES_FILE, parts, told, journal, declared, stands)

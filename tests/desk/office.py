@@ -20,6 +20,7 @@ from tests.portal.visiting import Clock
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.parameters import ScreenBatch
 
 ORIGIN = "http://127.0.0.1:8090"
@@ -37,6 +38,11 @@ class Starts:
     def start(self, parameters: ScreenBatch) -> None:
         """Note a run."""
         self.started.append(parameters)
+
+    def resume(self, approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool) -> None:
+        """Note a run, unless the watch of the inbox resumes it."""
+        if not waits_in_inbox:
+            self.start(parameters)
 
     def stop(self, run_id: str, pid: int | None) -> None:
         """Note a stop."""

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.desk.accounts import Role
 from nightscreen.schemas.money import to_micro
 from nightscreen.steps.quoting import quote_batch
+from nightscreen.steps.values.file_names import without_names
 from nightscreen.storage.sealed_file import unsealed
 from nightscreen.storage.tables import file_digest
 from tests.desk.office import Office
@@ -51,7 +53,9 @@ def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(
             input_digest=digest,
             folder=str(tmp_path / "out" / RUN),
             cap_micro=None,
-            parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
+            parameters=without_names(parameters, office.settings.home).model_dump(
+                exclude={"run", "yes", "quote_only"}
+            ),
         )
         office.journal.runs.finish(RUN, state="stopped", stop_reason="approval", report={})
         quote = quote_batch(parameters, office.settings, by_cap=True)
@@ -63,8 +67,11 @@ def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(
             ceiling_micro=to_micro(Decimal(quote["quoted"]["high"])),
             cap_micro=None,
         )
-        office.seat.uploads.run_of(upload)
         approver = office.browser("approver")
+        office.browser("approver", name="Bem")
+        office.seat.accounts.change("Ada", [Role.APPROVER])
+        assert "You asked for this yourself" in analyst.get("/approvals").text
+        assert analyst.get(address).headers["location"] == f"/runs/{RUN}"
         assert "asked by Ada" in approver.get("/approvals").text
         answer = approver.get(f"/approvals/{RUN}/amount?max_spend=20")
         assert answer.status_code == 200, answer.text

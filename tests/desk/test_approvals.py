@@ -160,3 +160,52 @@ def test_run_under_way_shows_its_progress(office: Office) -> None:
     assert part.lstrip().startswith('<section id="live"')
     assert browser.post(f"/runs/{RUN}/stop", "/").status_code == 303
     assert office.starts.stopped == [RUN]
+
+
+def test_whoever_resumed_a_run_does_not_approve_it(office: Office) -> None:
+    """To resume under a higher cap is to ask; somebody else approves."""
+    bem, chief = office.browser("approver", name="Bem"), office.browser("approver", name="Chief")
+    office.seat.audit.write("Bem", "run resumed", run_id=RUN, max_spend="400")
+    waiting = office.seat.approvals.newest(RUN)
+    assert waiting is not None
+    office.seat.approvals.ask(
+        RUN,
+        by="root",
+        reason=waiting.reason,
+        quote=waiting.quote,
+        ceiling_micro=waiting.ceiling_micro,
+        cap_micro=waiting.cap_micro,
+    )
+    assert bem.post(f"/approvals/{RUN}", "/approvals", do="approve").status_code == 403
+    assert chief.post(f"/approvals/{RUN}", "/approvals", do="approve").status_code == 303
+
+
+def test_file_that_waits_in_the_inbox_is_left_to_its_watch(office: Office) -> None:
+    """The approval alone is written down: two who resumed the run would meet."""
+    file = office.settings.inbox.absolute() / "waiting" / RUN / "tonight.csv"
+    office.journal.runs.moved_input(RUN, str(file))
+    browser = office.browser("approver")
+    assert browser.post(f"/approvals/{RUN}", "/approvals", do="approve").status_code == 303
+    record = office.seat.approvals.newest(RUN)
+    assert record is not None
+    assert record.decision is ApprovalDecision.APPROVED
+    assert office.starts.started == []
+
+
+def test_request_of_an_earlier_version_shows_its_amount_alone(office: Office) -> None:
+    """Its quote does not say what a lower cap leaves unanswered."""
+    waiting = office.seat.approvals.newest(RUN)
+    assert waiting is not None
+    quote = {name: value for name, value in waiting.quote.items() if name != "short_by_cap"}
+    office.seat.approvals.ask(
+        RUN,
+        by="Ada",
+        reason=waiting.reason,
+        quote=quote,
+        ceiling_micro=waiting.ceiling_micro,
+        cap_micro=waiting.cap_micro,
+    )
+    answer = office.browser("approver").get(f"/approvals/{RUN}/amount?max_spend=100")
+    assert answer.status_code == 200
+    assert ">Spend up to ₦100</button>" in answer.text
+    assert "would stay" not in answer.text

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.cli import approve
+from nightscreen.cli import approve, erase
 from nightscreen.desk.accounts import Accounts, Role
 from nightscreen.desk.audit import Audit, forget_at_desk, reseal_desk
 from nightscreen.desk.uploads import Uploads
-from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.copying import back_up, restore
 from nightscreen.storage.journal.rotation import rotate_key
@@ -106,6 +106,18 @@ def test_erased_customer_is_no_longer_named_in_the_audit(office: Office) -> None
     assert (erased["user"], erased["customer_id"]) == ("Ada", "")
     assert erased["detail"] == {"customer": "erased"}
     assert other["customer_id"] == "C8"
+
+
+def test_customer_whom_the_audit_alone_names_is_erased(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else is held of them; who was never named anywhere is refused as before."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
+    office.seat.audit.write("Ada", "customer seen", customer_id="C7")
+    with pytest.raises(InputError, match="nothing is held"):
+        erase._erase_one("C8", "", "", yes=True)
+    assert erase._erase_one("C7", "", "", yes=True)["desk_entries"] == 1
+    assert office.seat.audit.entries(customer_id="C7") == []
 
 
 @pytest.mark.parametrize(

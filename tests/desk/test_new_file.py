@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import openpyxl
 import pytest
 
-from nightscreen.desk.uploads import Uploads, mapping_text
+from nightscreen.desk.uploads import Uploads, mapping_text, plain_name
+from nightscreen.schemas.errors import UsageError
+from nightscreen.steps.privacy.purging import due, purge
 from nightscreen.storage.sealed_file import is_sealed, unsealed
+from nightscreen.storage.tables import open_source
 from tests.desk.office import TOKEN, Browser, Office
 from tests.screening import customer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 HEADINGS = ("Ref", "Surname", "Other Names", "BVN No", "NUBAN", "Bank", "Outstanding", "Remark")
 
@@ -198,6 +203,10 @@ def test_one_applicant_is_screened_at_once(office: Office) -> None:
     assert browser.post("/new/applicant", **fields).status_code == 303
     (started,) = office.starts.started
     assert (started.purpose, started.batch) == ("origination", "applicants")
+    with unsealed(Path(started.input), office.journal.sealer) as path:
+        header = open_source(path).header
+    assert header.fed_back, "applicants of before are not gone"
+    assert "line" not in {column.heading for column in header.columns}
 
 
 def test_mapping_says_what_was_chosen_for_each_heading() -> None:
@@ -213,3 +222,52 @@ def test_uploads_know_their_folder(office: Office) -> None:
     uploads = Uploads(office.seat)
     for foreign in ("../journal", "x" * 32, "", "0" * 31):
         assert uploads.find(foreign) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Ngozi Okafor loan.csv", "loan.csv"),
+        ("C:\\lists\\22000000001.xlsx", "batch.xlsx"),
+        ("", "file"),
+        ("branch 7.csv", "branch 7.csv"),
+    ],
+)
+def test_name_of_an_upload_names_nobody(name: str, shown: str) -> None:
+    """What is shown, and what the batch is named for, holds no person's name and no number."""
+    assert plain_name(name) == shown
+
+
+def test_failed_start_can_be_repeated(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page stays where it was, and the next click starts the run, once."""
+    browser = office.browser("analyst", name="Ada")
+    address = bring(browser, b"customer_id,bvn\nK-1,22000000001\n", "a.csv").headers["location"]
+    fields = {"checks_shown": "1", "check": ["karma"], "max_spend": "100"}
+
+    def unreachable(_: object) -> None:
+        raise UsageError("the engine's server does not answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(office.starts, "start", unreachable)
+        assert browser.post(f"{address}/screen", "/new", **fields).status_code == 503
+    assert "is starting" not in browser.get(address).text
+    assert browser.post(f"{address}/screen", "/new", **fields).status_code == 303
+    upload = office.seat.uploads.find(address.rpartition("/")[2])
+    assert upload is not None
+    assert not office.seat.uploads.claim(upload)
+    assert len(office.starts.started) == 1
+
+
+def test_files_no_run_is_resumed_with_go(office: Office) -> None:
+    """One that was never written down goes after a day; without a desk served, after a week."""
+    address = bring(office.browser("analyst"), b"customer_id\nK-1\n", "a.csv").headers["location"]
+    folder = office.folder / "home" / "desk"
+    known = folder / f"{address.rpartition('/')[2]}.sealed"
+    cut_short = folder / f"{'0' * 32}.sealed"
+    cut_short.write_bytes(b"nightscreen sealed 1\n")
+    for file, days in ((cut_short, 2), (known, 8)):
+        os.utime(file, (time.time() - days * 86_400,) * 2)
+    office.seat.uploads.sweep()
+    assert list(folder.iterdir()) == [known]
+    purge(office.journal, due(office.journal, office.settings.retention))
+    assert list(folder.iterdir()) == []

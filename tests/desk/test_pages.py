@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import openpyxl
 import pytest
 
+from nightscreen.schemas.contests import CustomerAction
 from nightscreen.steps.privacy.contests import list_contests
+from nightscreen.steps.privacy.lookup_subject import find_row
 from nightscreen.steps.quoting import quote_batch
+from nightscreen.storage.journal.records import Records
+from nightscreen.storage.sealed_file import unsealed
+from nightscreen.storage.tables import open_source
 
 if TYPE_CHECKING:
+    from nightscreen.storage.journal.runs import RunRecord
     from tests.desk.office import Office
 
 ROW = re.compile(r'<tr><th scope="row"><a href="/customers/([^"?]+)')
@@ -21,6 +29,23 @@ ROW = re.compile(r'<tr><th scope="row"><a href="/customers/([^"?]+)')
 def newest(bank: Office) -> str:
     """Return the id of the last run."""
     return bank.journal.runs.newest(limit=1)[0].run_id
+
+
+def act_against(bank: Office, customer_id: str) -> None:
+    """Record that a loan was called in, which its borrower must be told of."""
+    journal = bank.journal
+    key = journal.pseudonyms.customer("portfolio", customer_id)
+    action = CustomerAction(
+        key="a-1",
+        customer=key,
+        batch="portfolio",
+        run_id=newest(bank),
+        at=journal.clock(),
+        customer_id=customer_id,
+        action="loan called in",
+        by="Chief",
+    )
+    Records.of(journal, CustomerAction).add([action])
 
 
 def listed(page: str) -> list[str]:
@@ -257,6 +282,42 @@ def test_overriding_is_a_right_of_its_own(bank: Office) -> None:
     )
 
 
+def test_override_right_holds_against_the_latest_decision_too(
+    bank: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that said the same once is no way round the right."""
+    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
+    bank.seat.accounts.change("Ada", [], {"override": False})
+    first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
+    older = bank.journal.runs.newest(limit=2)[1]
+
+    def approved(run: RunRecord, customer_id: str) -> dict[str, Any]:
+        row = find_row(run, customer_id)
+        assert row is not None
+        return {**row, "decision": "approve"}
+
+    monkeypatch.setattr("nightscreen.desk.customer.find_row", approved)
+    answer = browser.post(
+        f"/customers/{first}/review",
+        f"/customers/{first}",
+        run=older.run_id,
+        decision="approve",
+        reason="Settled since, proof seen",
+        note="seen",
+    )
+    assert answer.status_code == 403
+
+
+def test_what_a_run_cost_is_seen_with_the_right_to_money_alone(bank: Office) -> None:
+    """Report and calls are refused without it, and the run's page does not frame the report."""
+    run = newest(bank)
+    for role, status in (("privacy", 403), ("analyst", 200)):
+        browser = bank.browser(role)
+        assert ("<iframe" in browser.get(f"/runs/{run}").text) is (status == 200)
+        for path in ("report", "files/report.json", "files/calls.parquet"):
+            assert browser.get(f"/runs/{run}/{path}").status_code == status, path
+
+
 @pytest.mark.parametrize(
     ("role", "seen", "refused"),
     [
@@ -301,12 +362,25 @@ def test_one_check_is_asked_again_once_its_price_is_confirmed(bank: Office) -> N
     (started,) = bank.starts.started
     assert (started.max_spend, started.batch, started.purpose) == (
         price[1],
-        "asked again",
+        "portfolio",
         "portfolio",
     )
-    assert {"karma.clear=0", "ecosystem.found=36500"} <= set(started.freshness)
+    assert "karma.clear=0" in started.freshness
+    with unsealed(Path(started.input), bank.journal.sealer) as clear:
+        assert open_source(clear).header.fed_back
     assert quote_batch(started, bank.settings)["calls"] == 1
     assert bank.seat.audit.entries(customer_id="C1", action="asked again")
+
+
+def test_asking_again_keeps_to_its_own_cap(bank: Office) -> None:
+    """What costs more than CONTEST__ASK_AGAIN_CAP is refused with both amounts."""
+    contest = bank.settings.contest.model_copy(update={"ask_again_cap": Decimal(5)})
+    bank.seat.settings = bank.settings.model_copy(update={"contest": contest})
+    browser, run = bank.browser("analyst"), newest(bank)
+    answer = browser.post("/customers/C1/again", f"/customers/C1?run={run}", run=run, check="karma")
+    assert answer.status_code == 400
+    assert "more than asking again may cost" in answer.text
+    assert bank.starts.started == []
 
 
 def test_check_is_not_asked_again_without_consent_or_the_right_to_spend(bank: Office) -> None:
@@ -327,6 +401,8 @@ def test_contest_is_recorded_and_answered_by_somebody_who_did_not_decide(bank: O
     at = f"/customers/{first}"
     fields = {"run": run, "decision": "decline", "reason": "The policy is right", "note": "seen"}
     assert ada.post(f"{at}/review", f"{at}?run={run}", **fields).status_code == 303
+    assert 'id="notice"' not in ada.get(f"{at}?run={run}").text, "nothing was done to a borrower"
+    act_against(bank, first)
     assert 'id="notice"' in ada.get(f"{at}?run={run}").text
     said = "The loan was settled in May"
     made = ada.post("/contests", at, customer_id=first, batch="portfolio", run=run, said=said)

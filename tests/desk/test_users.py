@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -214,3 +215,25 @@ def test_passwords_and_tokens_lie_nowhere_in_clear(office: Office) -> None:
     assert PASSWORD.encode() not in held
     assert browser.cookies["nightscreen-desk"].encode() not in held
     assert (office.folder / "home" / "desk.sqlite3").stat().st_mode & 0o777 == 0o600
+
+
+def test_many_tries_at_once_are_no_more_than_five(office: Office) -> None:
+    """A try counts before its password is looked at; a right one counts no more."""
+    office.browser("administrator", name="ada")
+    accounts = office.seat.accounts
+    for _ in range(7):
+        assert accounts.check("ada", PASSWORD) is not None
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: accounts.check("ada", "wrong one"), range(8)))
+    assert len(accounts.rows("SELECT * FROM failures")) == 5
+    assert accounts.check("ada", PASSWORD) is None
+
+
+def test_link_for_a_password_has_the_address_people_use(office: Office) -> None:
+    """Behind a proxy the desk's own address is of no use to them."""
+    office.seat.settings = office.settings.model_copy(
+        update={"desk_url": "https://desk.lender.example/x"}
+    )
+    browser = office.browser("administrator")
+    page = browser.post("/users", do="add", name="Bem", role="analyst").text
+    assert "https://desk.lender.example/first?token=" in page
