@@ -64,7 +64,8 @@ def approve(
     max_spend: Annotated[
         str,
         typer.Option(
-            metavar="NAIRA", help="The run's cap; by default its own, or the most of its quote."
+            metavar="NAIRA",
+            help="The run's cap; by default its own, or the most of its quote where that is less.",
         ),
     ] = "",
     note: NoteOption = "",

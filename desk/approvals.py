@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk.pages import html, onward
 from nightscreen.desk.runs import resume_approved
-from nightscreen.desk.visit import DeskError
+from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import from_micro, naira_text, to_micro
@@ -65,19 +65,14 @@ def _shown(visit: Visit, approval: Approval) -> dict[str, Any]:
         "run": run,
         "name": upload.name if upload is not None else approval.quote.get("batch", ""),
         "asked_by": asked_by,
-        "offered": _offered(approval),
-        "most": from_micro(_offered(approval)),
+        "offered": approval.offered_micro,
+        "most": from_micro(approval.offered_micro),
         "reused": reused,
         "until": min(filter(None, (until, deadline)), default=None),
         "own": visit.user is not None
         and run is not None
         and not seat.accounts.may_decide(visit.user, seat.accounts.who_asked(approval, run)),
     }
-
-
-def _offered(approval: Approval) -> int:
-    """Return the smaller of the run's cap and the most its quote comes to."""
-    return min(approval.offered_micro, approval.ceiling_micro)
 
 
 def _deadline(run: RunRecord) -> int | None:
@@ -89,7 +84,7 @@ def preview(visit: Visit) -> Response:
     """Say what a lower cap would leave unanswered; for the form, as the amount is changed."""
     approval = _waiting(visit)
     amount = "".join(visit.asked("max_spend")[:1])
-    cap, unanswered, error = _offered(approval), None, ""
+    cap, unanswered, error = approval.offered_micro, None, ""
     try:
         cap = _amount(amount, cap)
         unanswered = _unanswered(approval, cap, visit.seat.journal.runs.last_balance())
@@ -98,7 +93,7 @@ def preview(visit: Visit) -> Response:
     return html(
         "approval_amount",
         cap=cap,
-        most=from_micro(_offered(approval)),
+        most=from_micro(approval.offered_micro),
         unanswered=unanswered,
         exact=len(approval.quote.get("short_by_cap") or ()) <= CAP_STEPS,
         error=error,
@@ -141,7 +136,7 @@ def _amount(text: str, most: int) -> int:
     Raises:
         InputError: it cannot be read, or is more than may be approved.
     """
-    plain = text.replace(",", "").replace("₦", "").strip()
+    plain = plain_naira(text)
     if not plain:
         return most
     try:
@@ -165,7 +160,7 @@ def decide(visit: Visit) -> Response:
         seat.audit.write(visit.name, "refused", run_id=approval.run_id, needs="another approver")
         raise DeskError(403, "You asked for this yourself; somebody else must approve it.")
     try:
-        cap = None if refused else _amount(visit.text("max_spend", 30), _offered(approval))
+        cap = None if refused else _amount(visit.text("max_spend", 30), approval.offered_micro)
         seen = visit.text("seen", 20)
         decided = seat.approvals.decide(
             approval.run_id,

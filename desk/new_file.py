@@ -16,9 +16,10 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from nightscreen.desk.pages import onward
 from nightscreen.desk.runs import start
-from nightscreen.desk.uploads import CARRIED, GONE, LEFT_OUT, TYPED
+from nightscreen.desk.uploads import CARRIED, GONE, LEFT_OUT, TYPED, USUAL_CHECKS
 from nightscreen.desk.visit import (
     DeskError,
+    plain_naira,
     recognise,
     refusal,
     require_own,
@@ -54,7 +55,13 @@ SHOWN_ROWS: Final = 50
 LONGEST_FIELDS: Final = 64 * 1024
 PURPOSES: Final = get_args(PurposeName)
 CHECKS: Final = get_args(CheckName)
-USUAL_CHECKS: Final = ("bank_account", "karma", "ecosystem")
+_USUAL: Final = {
+    "purpose": "portfolio",
+    "checks": list(USUAL_CHECKS),
+    "max_spend": "",
+    "policy": "",
+}
+"""What a file is screened with where nothing else is chosen."""
 AT_THE_COUNTER: Final = (
     ("customer_id", "Customer id", "text"),
     ("first_name", "First name", "text"),
@@ -85,8 +92,7 @@ def _form(visit: Visit, status: int = 200, *, error: str = "", **typed: Any) -> 
         "new",
         status,
         error=error,
-        chosen={"purpose": "portfolio", "checks": list(USUAL_CHECKS), "max_spend": "", "policy": ""}
-        | typed,
+        chosen=_USUAL | typed,
         purposes=PURPOSES,
         checks=CHECKS,
         policies=policies(visit),
@@ -238,7 +244,7 @@ def _choices(visit: Visit) -> dict[str, Any]:
         if name in visit.form:
             chosen[name] = visit.text(name, 500)
     if "max_spend" in chosen:
-        chosen["max_spend"] = chosen["max_spend"].replace(",", "").replace("₦", "").strip()
+        chosen["max_spend"] = plain_naira(chosen["max_spend"])
     if "checks_shown" in visit.form:
         chosen["checks"] = [each for each in visit.form.get("check", []) if each in CHECKS]
     if chosen.get("policy") and chosen["policy"] not in policies(visit):
@@ -312,7 +318,6 @@ def _file(visit: Visit, upload: Upload, status: int = 200, *, error: str = "") -
             shown = preview(path, mapping)
     except UsageError as trouble:
         status, error = (400 if status == 200 else status), error or str(trouble)  # noqa: PLR2004 - well so far
-    chosen = {"purpose": "portfolio", "checks": list(USUAL_CHECKS), "max_spend": "", "policy": ""}
     return visit.page(
         "new_file",
         status,
@@ -329,7 +334,7 @@ def _file(visit: Visit, upload: Upload, status: int = 200, *, error: str = "") -
         else [finding for finding in diagnosis.findings if _NAMELESS not in finding],
         shown=shown,
         quote=upload.choices.get("quote"),
-        chosen=chosen | upload.choices,
+        chosen=_USUAL | upload.choices,
         purposes=PURPOSES,
         checks=CHECKS,
         policies=policies(visit),

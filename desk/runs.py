@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import FileResponse, Response
 
 from nightscreen.desk.pages import REPORT_POLICY, onward
-from nightscreen.desk.visit import DeskError
+from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.parameters import ScreenBatch
@@ -202,7 +202,7 @@ def resume(visit: Visit) -> Response:
     if found.run_id in {each.run_id for each in visit.seat.approvals.waiting()}:
         raise DeskError(409, "This run waits for approval; it goes on once it is approved.")
     given: dict[str, Any] = {"run": found.run_id}
-    cap = visit.text("max_spend", 20).replace(",", "").replace("₦", "")
+    cap = plain_naira(visit.text("max_spend", 20))
     if cap:
         given["max_spend"] = cap
     try:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 LARGEST: Final = 100 * 1024 * 1024
 NEVER_SCREENED_DAYS: Final = 1
+USUAL_CHECKS: Final = ("bank_account", "karma", "ecosystem")
 HELD, GONE = "held", "gone"
 CARRIED, LEFT_OUT = "", "-"
 TYPED: Final = "typed"
@@ -156,7 +157,7 @@ class Uploads:
             "batch": chosen.get("batch") or batch_of(Path(upload.name))[:80],
             "output": str(self.seat.output),
             "purpose": chosen.get("purpose", "portfolio"),
-            "checks": chosen.get("checks") or ["bank_account", "karma", "ecosystem"],
+            "checks": chosen.get("checks") or list(USUAL_CHECKS),
             "max_spend": chosen.get("max_spend", ""),
             "policy": chosen.get("policy", ""),
             "mapping": str(mapping) if mapping.exists() else "",

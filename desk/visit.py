@@ -148,6 +148,11 @@ _NEEDS = {
 }
 
 
+def plain_naira(text: str) -> str:
+    """Return an amount as it was typed, without separators of thousands and the sign of naira."""
+    return text.replace(",", "").replace("₦", "").strip()
+
+
 def page(
     seat: Seat, view: Callable[[Visit], Response], *, need: str = "", signed_in: bool = True
 ) -> Callable[[Request], Awaitable[Response]]:

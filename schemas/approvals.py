@@ -67,7 +67,9 @@ class Approval:
     @property
     def offered_micro(self) -> int:
         """Return what an approver lets the run spend who names no amount."""
-        return self.ceiling_micro if self.cap_micro is None else self.cap_micro
+        if self.cap_micro is None:
+            return self.ceiling_micro
+        return min(self.cap_micro, self.ceiling_micro)
 
     def state(self, at: int, *, valid_micros: int) -> ApprovalState:
         """Return how the approval stands at an instant.

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from contextlib import contextmanager, suppress
 from importlib.resources import files
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.cli import guardian
+from nightscreen.cli import guardian, up
 from nightscreen.schemas.errors import UsageError
 from nightscreen.storage.local_engine import announcing, running_engine
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
@@ -72,7 +73,7 @@ def test_what_a_killed_process_has_started_ends_too(tmp_path: Path) -> None:
     script = textwrap.dedent(
         """
         import subprocess, sys, time
-        from nightscreen.cli import guardian
+        from nightscreen.cli import guardian, up
         group = guardian.begin()
         sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
         subprocess.Popen(sleep, process_group=group)
@@ -211,3 +212,17 @@ def test_a_killed_screening_leaves_no_server_of_its_own(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         until(lambda: not bearing(mark))
+
+
+@pytest.mark.parametrize(("ran_s", "ends"), [(700.0, False), (1.0, True)])
+def test_ends_are_counted_together_only_where_they_follow_at_once(
+    ran_s: float, *, ends: bool
+) -> None:
+    """What ran for ten minutes is started again, however often it was started in its life."""
+    ended = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    ended.wait()
+    services = up.Services(os.getpgrp(), threading.Event())
+    services._look_at(
+        up.Service("desk", [], process=ended, starts=5, started_at=time.monotonic() - ran_s)
+    )
+    assert services.stop.is_set() is ends

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.cli.desk import EngineStarter
 from nightscreen.schemas.approvals import ApprovalDecision
+from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.steps.ops.run_status import HUNG, condition_of
 from nightscreen.steps.quoting import quote_batch
+from nightscreen.storage.files import make_private_folder
+from nightscreen.storage.heartbeat import FOLDER
 from nightscreen.storage.tables import file_digest
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
@@ -209,3 +216,29 @@ def test_request_of_an_earlier_version_shows_its_amount_alone(office: Office) ->
     assert answer.status_code == 200
     assert ">Spend up to ₦100</button>" in answer.text
     assert "would stay" not in answer.text
+
+
+@pytest.mark.parametrize(("host", "pid"), [("elsewhere", 1), ("", 1), (socket.gethostname(), 2)])
+def test_only_the_process_of_the_run_itself_is_signalled(
+    office: Office, monkeypatch: pytest.MonkeyPatch, host: str, pid: int
+) -> None:
+    """A number that the journal knows may be another machine's, or of another process by now."""
+    monkeypatch.setattr("os.kill", pytest.fail)
+    folder = make_private_folder(office.settings.home / FOLDER)
+    (folder / f"{RUN}.json").write_text(json.dumps({"host": host, "pid": pid}))
+    with pytest.raises(UsageError):
+        EngineStarter(office.settings).stop(RUN, 1)
+
+
+def test_run_that_hangs_can_be_stopped(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process lives, though it gives no sign of life."""
+
+    def hung(*given: Any) -> dict[str, Any] | None:  # noqa: ANN401 - as the function it stands for
+        facts = condition_of(*given)
+        return None if facts is None else facts | {"state": HUNG, "pid": 1}
+
+    monkeypatch.setattr("nightscreen.desk.runs.condition_of", hung)
+    browser = office.browser("analyst")
+    assert ">Stop</button>" in browser.get(f"/runs/{RUN}").text
+    assert browser.post(f"/runs/{RUN}/stop", "/").status_code == 303
+    assert office.starts.stopped == [RUN]

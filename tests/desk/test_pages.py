@@ -224,6 +224,16 @@ def test_evidence_closes_when_consent_ends(bank: Office) -> None:
     assert "<dl>" not in card
 
 
+def test_consent_to_transactions_has_a_card_of_its_own(bank: Office) -> None:
+    """A link for it opens no credit history; none is made while the portal has no address."""
+    browser = bank.browser("analyst")
+    page = browser.get("/customers/C2").text
+    card = page.partition('aria-label="Cash flow"')[2]
+    assert page.count(">Ask for consent</button>") == card.count(">Ask for consent</button>") == 1
+    assert browser.post("/customers/C2/consent", "/customers/C2").status_code == 409
+    assert "consent asked for" not in bank.actions()
+
+
 def test_review_is_saved_and_the_next_customer_follows(bank: Office) -> None:
     """A review stands in the journal under the reviewer's name, as one that came back in a list."""
     browser, run = bank.browser("analyst", name="Ada"), newest(bank)

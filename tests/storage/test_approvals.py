@@ -98,11 +98,11 @@ def test_a_request_waits_with_the_quote_it_showed_until_it_is_decided(journal: J
     assert decided.decided_at > asked.asked_at
 
 
-@pytest.mark.parametrize(("cap", "lets"), [(None, 57), (50 * MICROS, 50)])
+@pytest.mark.parametrize(("cap", "lets"), [(None, 57), (50 * MICROS, 50), (60 * MICROS, 57)])
 def test_an_approval_without_an_amount_lets_spend_what_was_shown(
     journal: Journal, cap: int | None, lets: int
 ) -> None:
-    """The run's cap, or the most the quote comes to where it has none; never without a limit."""
+    """The run's cap, or the most the quote comes to where that is less; never without a limit."""
     ask(journal, cap_micro=cap)
     decided = Approvals.of(journal).decide("run-1", ApprovalDecision.APPROVED, by="chief")
     assert decided.max_spend_micro == lets * MICROS
