@@ -219,7 +219,7 @@ def test_ends_are_counted_together_only_where_they_follow_at_once(
     ran_s: float, *, ends: bool
 ) -> None:
     """What ran for ten minutes is started again, however often it was started in its life."""
-    ended = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    ended = subprocess.Popen([sys.executable, "-S", "-c", ""], text=True)
     ended.wait()
     services = up.Services(os.getpgrp(), threading.Event())
     services._look_at(
