@@ -14,7 +14,7 @@ import typer
 
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.options import Options, options_of, read_options
-from nightscreen.schemas.pulls import PullAccounts, PullTransactions, RecordKind
+from nightscreen.schemas.pulls import PullAccounts, PulledKind, PullTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -154,7 +154,7 @@ def print_pull(report: Mapping[str, Any], output: Path) -> None:
     )
     _say("customers", ", ".join([f"{customers['pulled']:,} pulled", *others]))
     told = (f"{name.replace('_', ' ')} {number:,}" for name, number in changes.items() if number)
-    written = [kind for kind in RecordKind if kind.folder in report]
+    written = [kind for kind in PulledKind if kind.folder in report]
     _say(written[0].folder, ", ".join(told) or "nothing new")
     if report["rows"]["quarantined"]:
         _say("quarantine", f"{report['rows']['quarantined']:,} records could not be read")

@@ -17,7 +17,13 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import WatchInbox
 from nightscreen.schemas.settings import read_settings
 from nightscreen.tasks.error_boundary import sanitize_errors
-from nightscreen.tasks.inbox_watch import is_cancelled, look_into, open_watch, put_aside, put_away
+from nightscreen.tasks.inbox_watch import (
+    examine_file,
+    is_cancelled,
+    open_watch,
+    put_aside,
+    put_away,
+)
 from nightscreen.tasks.logs import set_up_logs
 
 if TYPE_CHECKING:
@@ -57,7 +63,7 @@ async def keep_watch(
     set_up_logs(settings.log_format)
     watch = await asyncio.to_thread(open_watch, options, settings, forever=forever, tell=tell)
     async for ticket in watch.tickets():
-        due = await look_into(watch, ticket)
+        due = await examine_file(watch, ticket)
         if due is not None:
             await _screen(watch, due)
     return watch
@@ -74,7 +80,7 @@ async def resume_waiting(run_id: str, *, tell: Callable[[str], object]) -> Inbox
     ticket = await asyncio.to_thread(watch.inbox.take_waiting, run_id)
     if ticket is None:
         return None
-    due = await look_into(watch, ticket)
+    due = await examine_file(watch, ticket)
     if due is not None:
         await _screen(watch, due)
     return watch

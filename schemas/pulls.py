@@ -36,7 +36,7 @@ class PullAccounts(PullTransactions):
     )
 
 
-class RecordKind(StrEnum):
+class PulledKind(StrEnum):
     """What a record of a customer who consented is; the journal keeps the word."""
 
     TRANSACTION = "transaction"
@@ -51,13 +51,13 @@ class RecordKind(StrEnum):
     @property
     def is_state(self) -> bool:
         """Tell whether the records say how things stand, so that each pull writes all of them."""
-        return self is not RecordKind.TRANSACTION
+        return self is not PulledKind.TRANSACTION
 
 
 _FOLDERS = {
-    RecordKind.TRANSACTION: "transactions",
-    RecordKind.BANK_ACCOUNT: "accounts",
-    RecordKind.PROFILE: "profiles",
+    PulledKind.TRANSACTION: "transactions",
+    PulledKind.BANK_ACCOUNT: "accounts",
+    PulledKind.PROFILE: "profiles",
 }
 
 
@@ -171,7 +171,7 @@ class Pulled:
     run_id: str
     customer: bytes
     grant_id: str
-    kind: RecordKind = RecordKind.TRANSACTION
+    kind: PulledKind = PulledKind.TRANSACTION
     outcome: PullOutcome = PullOutcome.DUE
     standing: int = 0
     answered_at: int | None = None

@@ -44,26 +44,26 @@ def user_name() -> str:
         return f"user {os.getuid()}"
 
 
-def approval_needed(line: ScreeningRun) -> str | None:
+def approval_needed(run: ScreeningRun) -> str | None:
     """Return why a person must approve the spending, or None where nobody need be asked."""
-    if line.parameters.yes or line.quote is None:
+    if run.parameters.yes or run.quote is None:
         return None
-    runs = line.journal.runs.newest(batch=line.batch, limit=RECENT_RUNS + 1)
+    runs = run.journal.runs.newest(batch=run.batch, limit=RECENT_RUNS + 1)
     earlier = [
-        to_micro(Decimal(run.report["cost"]["total"]))
-        for run in runs
-        if run.report is not None and run.run_id != line.run_id
+        to_micro(Decimal(before.report["cost"]["total"]))
+        for before in runs
+        if before.report is not None and before.run_id != run.run_id
     ]
-    above = line.settings.approval_above
+    above = run.settings.approval_above
     return approval_reason(
-        line.quote.expected_micro,
+        run.quote.expected_micro,
         above_micro=None if above is None else to_micro(above),
         earlier_micro=earlier,
     )
 
 
 def may_spend(
-    line: ScreeningRun,
+    run: ScreeningRun,
     *,
     by: str,
     deployment_id: str | None = None,
@@ -74,71 +74,71 @@ def may_spend(
     An approval covers the run up to what was approved: with a higher cap it asks again.
 
     Args:
-        line: the run.
+        run: the run.
         by: the user, or the deployment, that started it.
         deployment_id: the deployment through which it is to be resumed.
         ask_here: asks the person at the terminal; None where nobody sits there.
     """
-    reason = approval_needed(line)
-    if reason is None or _use(line):
+    reason = approval_needed(run)
+    if reason is None or _use(run):
         return True
-    asked = _ask(line, reason, by=by, deployment_id=deployment_id)
-    if ask_here is not None and ask_here(asked) and _grant_on_the_spot(line, asked):
+    asked = _ask(run, reason, by=by, deployment_id=deployment_id)
+    if ask_here is not None and ask_here(asked) and _grant_on_the_spot(run, asked):
         return True
-    line.control.stop_run(StopReason.APPROVAL)
+    run.control.stop_run(StopReason.APPROVAL)
     return False
 
 
-def _use(line: ScreeningRun) -> bool:
+def _use(run: ScreeningRun) -> bool:
     """Tell whether the run was approved for all that its cap lets it spend, and note its use."""
-    approvals = Approvals.of(line.journal)
-    valid = line.settings.approval_timeout
-    return approvals.use(line.run_id, valid=valid, cap_micro=line.caps.run_micro) is not None
+    approvals = Approvals.of(run.journal)
+    valid = run.settings.approval_timeout
+    return approvals.use(run.run_id, valid=valid, cap_micro=run.caps.run_micro) is not None
 
 
-def _ask(line: ScreeningRun, reason: str, *, by: str, deployment_id: str | None) -> Approval:
+def _ask(run: ScreeningRun, reason: str, *, by: str, deployment_id: str | None) -> Approval:
     """Write down that the run waits for approval, with its quote."""
-    if line.quote is None:
+    if run.quote is None:
         raise ValueError("a run asks for approval once it is priced")
-    approvals = Approvals.of(line.journal)
-    _note_void(line, approvals.newest(line.run_id))
+    approvals = Approvals.of(run.journal)
+    _note_void(run, approvals.newest(run.run_id))
     return approvals.ask(
-        line.run_id,
+        run.run_id,
         by=by,
         reason=reason,
-        quote=quote_document(line, by_cap=True),
-        ceiling_micro=line.spent_before_micro + line.quote.high_micro,
-        cap_micro=line.caps.run_micro,
+        quote=quote_document(run, by_cap=True),
+        ceiling_micro=run.spent_before_micro + run.quote.high_micro,
+        cap_micro=run.caps.run_micro,
         deployment_id=deployment_id,
     )
 
 
-def _note_void(line: ScreeningRun, before: Approval | None) -> None:
+def _note_void(run: ScreeningRun, before: Approval | None) -> None:
     """Say in the report that an approval came too late to be used."""
-    valid = line.settings.approval_timeout
+    valid = run.settings.approval_timeout
     if before is None or before.decided_at is None:
         return
-    if before.state(line.clock(), valid_micros=micros(valid)) is ApprovalState.VOID:
+    if before.state(run.clock(), valid_micros=micros(valid)) is ApprovalState.VOID:
         at = to_instant(before.decided_at).astimezone(LAGOS)
-        line.control.notices.append(
+        run.control.notices.append(
             f"The approval of {at:%Y-%m-%d %H:%M} in Lagos is void: no run used it in time "
             "(NIGHTSCREEN_APPROVAL_TIMEOUT). The run must be approved again."
         )
 
 
-def _grant_on_the_spot(line: ScreeningRun, asked: Approval) -> bool:
+def _grant_on_the_spot(run: ScreeningRun, asked: Approval) -> bool:
     """Write down that the person at the terminal approved, and cap the run at what was shown."""
-    approvals = Approvals.of(line.journal)
+    approvals = Approvals.of(run.journal)
     with suppress(InputError):  # somebody else decided in the meantime: that holds
         approvals.decide(
-            line.run_id, ApprovalDecision.APPROVED, by=user_name(), seen=asked.approval_id
+            run.run_id, ApprovalDecision.APPROVED, by=user_name(), seen=asked.approval_id
         )
-    found = approvals.newest(line.run_id)
+    found = approvals.newest(run.run_id)
     if found is not None and found.max_spend_micro is not None:
-        line.caps = replace(line.caps, run_micro=found.max_spend_micro)
-        line.control.watches = cap_watches(line.journal, line.run_id, line.caps)
-        line.journal.runs.set_cap(line.run_id, found.max_spend_micro)
-    return _use(line)
+        run.caps = replace(run.caps, run_micro=found.max_spend_micro)
+        run.control.watches = cap_watches(run.journal, run.run_id, run.caps)
+        run.journal.runs.set_cap(run.run_id, found.max_spend_micro)
+    return _use(run)
 
 
 def approval_state(journal: Journal, run: RunRecord, timeout: timedelta) -> ApprovalState | None:

@@ -382,7 +382,7 @@ def provenance(line: ScreeningRun) -> dict[str, Any]:
     return {
         "input_digest": line.input_digest,
         "policy": line.policy.label,
-        "policy_approval": approval_report(line.approval),
+        "policy_approval": approval_report(line.policy_approval),
         "karma_identities": [kind.value for kind in line.wanted.karma_kinds],
         "evidence_judged_at": instant_text(line.freshness.at),
         "deadline_at": instant_text(line.control.deadline_at),

@@ -108,7 +108,7 @@ class ScreeningRun:
         columns: the input's columns as understood.
         chunks: number of row chunks in the workspace.
         shadow: a second policy, tried beside the one in force.
-        approval: of the policy in force; None where nobody has approved it.
+        policy_approval: of the policy in force; None where nobody has approved it.
         declared: what the lender declares: lawful bases, and whether the policy decides alone.
         merging: the rows of one customer id are one customer, and a chunk's rows are customers;
             `input_chunks` chunks of the input's own rows lie beside them.
@@ -116,8 +116,8 @@ class ScreeningRun:
         plan: what the rows need.
         needed: the needed lookups, sealed.
         ranked: what ranks them; `order` their numbers in rank; `worst` their worst costs in
-            micro-naira; `standing` what became of each (`schemas.plan.Standing`), `listed` which of
-            them brought a listing.
+            micro-naira; `standing` what became of each (`schemas.plan.LookupStatus`), `listed`
+            which of them brought a listing.
         chains: what karma is to ask about each row, where it stops at the first listing.
         resolve: looks up the host of an image address.
         collected: the collector's thresholds as they were before the run.
@@ -148,7 +148,7 @@ class ScreeningRun:
     columns: tuple[SourceColumn, ...] = ()
     chunks: int = 0
     shadow: Policy | None = None
-    approval: PolicyApproval | None = None
+    policy_approval: PolicyApproval | None = None
     declared: Declarations = field(default_factory=Declarations)
     merging: bool = False
     input_chunks: int = 0
@@ -309,7 +309,7 @@ def _open(
         columns=source.header.columns,
         merging=parameters.merge_rows,
         shadow=shadow,
-        approval=approval,
+        policy_approval=approval,
         declared=declared,
     )
 

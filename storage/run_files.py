@@ -29,7 +29,7 @@ from openpyxl.styles import Font
 from openpyxl.utils.cell import get_column_letter
 from openpyxl.worksheet.datavalidation import DataValidation
 
-from nightscreen.schemas.pulls import RecordKind
+from nightscreen.schemas.pulls import PulledKind
 from nightscreen.storage.decision_files import WORKBOOK_ROWS, column_of
 from nightscreen.storage.files import atomic_write, write_private
 from nightscreen.storage.headings import HEADER_SEARCH_ROWS
@@ -242,7 +242,7 @@ def typed_parts(run: RunRecord) -> list[Path]:
     folder = Path(run.folder)
     return sorted(
         part
-        for kind in RecordKind
+        for kind in PulledKind
         for part in folder.parent.glob(f"{kind.folder}/pulled_on=*/{folder.name}.parquet")
     )
 

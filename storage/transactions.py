@@ -17,12 +17,12 @@ from nightscreen.schemas.pulls import (
     KEPT,
     Known,
     Pulled,
+    PulledKind,
     PullOutcome,
-    RecordKind,
     TransactionChange,
 )
 from nightscreen.storage.journal.engine import reading, writing
-from nightscreen.storage.journal.grant_seals import record_context
+from nightscreen.storage.journal.grant_seals import transaction_context
 from nightscreen.storage.journal.grant_tables import transaction_pulls, transaction_records
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Version(NamedTuple):
     changed: list[str]
     ended_at: int | None
     ended_as: str | None
-    kind: RecordKind
+    kind: PulledKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Comparing:
         changed: names of the fields in which two versions differ.
     """
 
-    kind: RecordKind
+    kind: PulledKind
     summary: dict[str, Any]
     difference: Callable[[list[Known], bool], Difference]
     changed: Callable[[bytes, bytes], list[str]]
@@ -88,7 +88,7 @@ class Transactions:
         self,
         run_id: str,
         due: Iterable[tuple[bytes, str]],
-        kind: RecordKind = RecordKind.TRANSACTION,
+        kind: PulledKind = PulledKind.TRANSACTION,
     ) -> None:
         """Write down which customers, each with a grant, a new run is to pull."""
         rows = [
@@ -147,7 +147,7 @@ class Transactions:
                 self._settle(connection, done)
                 return done
             confirms = last is not None and last.outcome is PullOutcome.SUSPICIOUS_SHORT
-            summaries: dict[RecordKind, dict[str, Any]] = {}
+            summaries: dict[PulledKind, dict[str, Any]] = {}
             for each in lists:
                 known = _known(connection, pulled.customer, each.kind)
                 difference = each.difference(known, confirms)
@@ -205,9 +205,9 @@ class Transactions:
             connection.execute(insert(transaction_records), new[start : start + _BLOCK])
 
     def _row(
-        self, pulled: Pulled, kind: RecordKind, each: Answered, how: TransactionChange, now: int
+        self, pulled: Pulled, kind: PulledKind, each: Answered, how: TransactionChange, now: int
     ) -> dict[str, Any]:
-        context = record_context(pulled.customer, each.key)
+        context = transaction_context(pulled.customer, each.key)
         return {
             "customer": pulled.customer,
             "record_key": each.key,
@@ -229,11 +229,11 @@ class Transactions:
                 _records.record_id, _records.customer, _records.record_key, _records.sealed
             ).where(_records.record_id.in_(block))
             for id_, customer, key, sealed in connection.execute(query).all():
-                context = record_context(bytes(customer), bytes(key))
+                context = transaction_context(bytes(customer), bytes(key))
                 found[id_] = self._journal.sealer.open(bytes(sealed), context)
         return found
 
-    def brought(self, run_id: str, kind: RecordKind | None = None) -> Iterator[list[Version]]:
+    def brought(self, run_id: str, kind: PulledKind | None = None) -> Iterator[list[Version]]:
         """Yield in blocks the versions that a run brought, as they were kept; or of one kind."""
         which = _records.run_id == run_id
         yield from self._blocks(which if kind is None else which & (_records.kind == kind.value))
@@ -250,14 +250,14 @@ class Transactions:
         yield from self._blocks(_records.customer == customer)
 
     def current(
-        self, customer: bytes, kind: RecordKind = RecordKind.TRANSACTION
+        self, customer: bytes, kind: PulledKind = PulledKind.TRANSACTION
     ) -> Iterator[Version]:
         """Yield a customer's records as they stand now, in the order in which they were kept."""
         stands = (_records.customer == customer) & _records.ended_at.is_(None)
         for block in self._blocks(stands & (_records.kind == kind.value)):
             yield from block
 
-    def answered_at(self, customer: bytes, kind: RecordKind = RecordKind.TRANSACTION) -> int | None:
+    def answered_at(self, customer: bytes, kind: PulledKind = PulledKind.TRANSACTION) -> int | None:
         """Return when the newest list of a customer that was kept was answered."""
         query = select(func.max(_pulls.answered_at)).where(
             _pulls.customer == customer,
@@ -295,7 +295,7 @@ class Transactions:
         return Version(
             customer=customer,
             key=key,
-            raw=self._journal.sealer.open(bytes(row.sealed), record_context(customer, key)),
+            raw=self._journal.sealer.open(bytes(row.sealed), transaction_context(customer, key)),
             problem=row.problem,
             first_seen_at=row.first_seen_at,
             run_id=row.run_id,
@@ -303,11 +303,11 @@ class Transactions:
             changed=json.loads(row.changed) if row.changed else [],
             ended_at=row.ended_at,
             ended_as=row.ended_as,
-            kind=RecordKind(row.kind),
+            kind=PulledKind(row.kind),
         )
 
 
-def _known(connection: Connection, customer: bytes, kind: RecordKind) -> list[Known]:
+def _known(connection: Connection, customer: bytes, kind: PulledKind) -> list[Known]:
     query = select(
         _records.record_id, _records.record_key, _records.content, _records.occurred_at
     ).where(_records.customer == customer, _records.ended_at.is_(None), _records.kind == kind.value)
@@ -330,7 +330,7 @@ def _pulled(row: Row[Any]) -> Pulled:
         run_id=row.run_id,
         customer=bytes(row.customer),
         grant_id=row.grant_id,
-        kind=RecordKind(row.kind),
+        kind=PulledKind(row.kind),
         outcome=PullOutcome(row.outcome),
         standing=row.standing,
         answered_at=row.answered_at,

@@ -61,20 +61,16 @@ async def resume_in_deployment(
     """
     if approval.deployment_id is None or not PREFECT_API_URL.value():
         return None
-    starting = asyncio.get_running_loop().create_task(
-        _start(UUID(approval.deployment_id), parameters, waits_in_inbox=waits_in_inbox)
-    )
-    await asyncio.wait([starting])
-    error = starting.exception()
-    if isinstance(error, ObjectNotFound):
+    try:
+        return await _start(UUID(approval.deployment_id), parameters, waits_in_inbox=waits_in_inbox)
+    except ObjectNotFound:
         return None
-    if error is not None:
+    except Exception as error:  # noqa: BLE001 - whatever the engine raises, the approval stands
         raise SettingsError(
             f"run {approval.run_id} is approved, but the Prefect server of PREFECT_API_URL did not "
             f"take it ({type(error).__name__}): see that it runs, then type "
             f"nightscreen screen --run {approval.run_id}"
-        )
-    return starting.result()
+        ) from None
 
 
 async def _start(

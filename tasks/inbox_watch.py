@@ -179,7 +179,7 @@ def open_watch(
     return InboxWatch(inbox, options, settings, until_s, tell)
 
 
-async def look_into(watch: InboxWatch, ticket: Ticket) -> PendingFile | None:
+async def examine_file(watch: InboxWatch, ticket: Ticket) -> PendingFile | None:
     """Examine and quote a file; None where there is nothing to screen."""
     watch.tell(f"a file was taken: {ticket.folder.name}")
     try:

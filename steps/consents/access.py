@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.schemas.pulls import RecordKind
+from nightscreen.schemas.pulls import PulledKind
 from nightscreen.storage.cash_flows import CashFlows
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.transactions import Transactions
@@ -27,7 +27,7 @@ def consented_data(journal: Journal, customer_id: str) -> dict[str, list[dict[st
     """Return consents, pulls and records of a customer as JSON has them."""
     vault, store = Vault.of(journal), Transactions.of(journal)
     customer = vault.customer(customer_id)
-    records: dict[str, list[dict[str, Any]]] = {kind.folder: [] for kind in RecordKind}
+    records: dict[str, list[dict[str, Any]]] = {kind.folder: [] for kind in PulledKind}
     for block in store.of_customer(customer):
         for each in block:
             records[each.kind.folder].append(_record(each))

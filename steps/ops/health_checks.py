@@ -24,6 +24,7 @@ from nightscreen.schemas.errors import (
 )
 from nightscreen.schemas.stops import REFUSALS
 from nightscreen.steps.ops.suggestions import DOCTOR, Remedy
+from nightscreen.steps.transactions.cashflow import CashFlow
 from nightscreen.storage.disk_space import LEAST_FREE_BYTES, free_bytes
 from nightscreen.storage.journal.opening import JOURNAL_FILE
 from nightscreen.storage.journal.read_only import Look, look_into, pids_at_work
@@ -155,15 +156,16 @@ def _settings(settings: Settings) -> HealthFinding:
 
 
 def _tables(settings: Settings) -> HealthFinding:
-    """Say which tables of manners and prices are used, and what is wrong with the lender's own."""
-    manners, prices = settings.own_table("manners"), settings.own_table("prices")
+    """Say which tables are used, and what is wrong with the lender's own."""
+    names = ("manners", "prices", "features", "narrations")
+    used = {name: settings.own_table(name) for name in names}
     try:
-        load_response_rules(manners)
-        load_prices(prices)
+        load_response_rules(used["manners"])
+        load_prices(used["prices"])
+        CashFlow.of(settings)
     except NightscreenError as error:
         return HealthFinding("tables", WRONG, str(error), Remedy("correct that line", DOCTOR))
-    each = (("manners", manners), ("prices", prices))
-    says = ", ".join(f"{name} {path or 'of the package'}" for name, path in each)
+    says = ", ".join(f"{name} {path or 'of the package'}" for name, path in used.items())
     return HealthFinding("tables", OK, says)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from nightscreen.client.aggregator import Scope
 from nightscreen.schemas.cashflow import CASHFLOW_FILE, CASHFLOW_SCHEMA, FEATURES
-from nightscreen.schemas.pulls import KEPT, Pulled, RecordKind
+from nightscreen.schemas.pulls import KEPT, Pulled, PulledKind
 from nightscreen.steps.transactions.cashflow import ACCOUNTS, CUSTOMERS, INPUT, NAIRA_WORDS
 from nightscreen.steps.transactions.json_decode import parse_text
 from nightscreen.steps.transactions.record_fields import load_fields
@@ -69,7 +69,7 @@ def _due(pull: TransactionSync, pulls: Iterable[Pulled]) -> Iterator[_Due]:
         if grant is None or each.outcome not in KEPT:
             continue
         checked_at = each.answered_at
-        if pull.kind is not RecordKind.TRANSACTION:
+        if pull.kind is not PulledKind.TRANSACTION:
             checked_at = pull.store.answered_at(each.customer)
         if checked_at is not None:
             scopes = tuple(scope for scope in (_TRANSACTIONS, _ACCOUNTS) if grant.allows(scope))
@@ -77,7 +77,7 @@ def _due(pull: TransactionSync, pulls: Iterable[Pulled]) -> Iterator[_Due]:
 
 
 def _tables(pull: TransactionSync, due: Iterable[_Due]) -> Iterator[pa.Table]:
-    types, account_types = load_fields(), load_fields(RecordKind.BANK_ACCOUNT)
+    types, account_types = load_fields(), load_fields(PulledKind.BANK_ACCOUNT)
     customers: list[_Due] = []
     rows: list[dict[str, Any]] = []
     accounts: list[dict[str, Any]] = []
@@ -85,7 +85,7 @@ def _tables(pull: TransactionSync, due: Iterable[_Due]) -> Iterator[pa.Table]:
         customers.append(each)
         rows += current_rows(types, pull.store.current(each.customer), each.customer_id)
         if _ACCOUNTS in each.scopes:
-            linked = pull.store.current(each.customer, RecordKind.BANK_ACCOUNT)
+            linked = pull.store.current(each.customer, PulledKind.BANK_ACCOUNT)
             accounts += current_rows(account_types, linked, each.customer_id)
         if len(rows) >= BLOCK:
             yield _kept(pull, customers, rows, accounts)
@@ -134,8 +134,8 @@ def explain_cash_flow(
     rows = current_rows(load_fields(), store.current(customer), customer_id)
     accounts: list[dict[str, Any]] = []
     if _ACCOUNTS in figures.scopes:
-        linked = store.current(customer, RecordKind.BANK_ACCOUNT)
-        accounts = current_rows(load_fields(RecordKind.BANK_ACCOUNT), linked, customer_id)
+        linked = store.current(customer, PulledKind.BANK_ACCOUNT)
+        accounts = current_rows(load_fields(PulledKind.BANK_ACCOUNT), linked, customer_id)
     asked = customer_table([(customer_id, figures.checked_at)])
     return {
         "run_id": figures.run_id,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from nightscreen.schemas.pulls import Answered, Difference, RecordKind
+from nightscreen.schemas.pulls import Answered, Difference, PulledKind
 from nightscreen.steps.transactions.json_decode import json_text, parse_text
 from nightscreen.steps.transactions.record_fields import REPEATED_ID, TOO_DEEP, View
 
@@ -36,7 +36,7 @@ def read_records(
     pseudonyms: Pseudonyms,
     customer: bytes,
     drift: Drift,
-    kind: RecordKind = RecordKind.TRANSACTION,
+    kind: PulledKind = PulledKind.TRANSACTION,
 ) -> tuple[list[Answered], int]:
     """Return each record of a list once, ready to be kept, and how many stood there again.
 

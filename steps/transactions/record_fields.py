@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nightscreen.schemas.answers import read_number
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.pulls import RecordKind
+from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.steps.transactions.json_decode import NumberText, json_text
 from nightscreen.storage.clock import to_micros
@@ -195,7 +195,7 @@ class RecordFields:
 
 
 def load_fields(
-    kind: RecordKind = RecordKind.TRANSACTION, path: Path | None = None
+    kind: PulledKind = PulledKind.TRANSACTION, path: Path | None = None
 ) -> RecordFields:
     """Return the fields of a kind of record, from `data/`, or those of a file.
 

@@ -21,8 +21,8 @@ from nightscreen.schemas.pulls import (
     KEPT,
     UNCHANGED,
     Pulled,
+    PulledKind,
     PullOutcome,
-    RecordKind,
     TransactionChange,
 )
 from nightscreen.schemas.rows import INSTANT
@@ -82,7 +82,7 @@ class _Totals:
     answered: int = 0
     unreadable: int = 0
 
-    repeated: Counter[RecordKind] = field(default_factory=Counter)
+    repeated: Counter[PulledKind] = field(default_factory=Counter)
     lost_beside: int = 0
 
     def take(self, pulled: Pulled) -> None:
@@ -100,11 +100,11 @@ class _Totals:
             self.drift.add(summary.get("drift", {}))
 
 
-def _summaries(pulled: Pulled) -> Iterator[tuple[RecordKind, Mapping[str, Any]]]:
+def _summaries(pulled: Pulled) -> Iterator[tuple[PulledKind, Mapping[str, Any]]]:
     """Yield what was noted of each kind that was pulled of a customer."""
     yield pulled.kind, pulled.summary
     for kind, summary in pulled.summary.get("beside", {}).items():
-        yield RecordKind(kind), summary
+        yield PulledKind(kind), summary
 
 
 def close_pull(pull: TransactionSync) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def close_pull(pull: TransactionSync) -> dict[str, Any]:
 
 
 def _more(
-    pull: TransactionSync, totals: _Totals, written: Mapping[RecordKind, int]
+    pull: TransactionSync, totals: _Totals, written: Mapping[PulledKind, int]
 ) -> dict[str, Any]:
     counts = totals.counts
     due = sum(totals.outcomes.values())
@@ -168,7 +168,7 @@ def _more(
     }
 
 
-def _place(pull: TransactionSync, kind: RecordKind) -> str:
+def _place(pull: TransactionSync, kind: PulledKind) -> str:
     """Return where a kind's typed records lie below the output folder."""
     part = part_of(pull.run.folder.path, pull.run.started_at, kind)
     return part.relative_to(part.parents[2]).as_posix()
@@ -271,7 +271,7 @@ def _endings(pull: TransactionSync, operation: Operation) -> Counter[LookupStatu
 # --- typed records ---
 
 
-def part_of(folder: Path, started_at: int, kind: RecordKind) -> Path:
+def part_of(folder: Path, started_at: int, kind: PulledKind) -> Path:
     """Return where the typed records of a run lie: a part of their own, by day in Lagos."""
     day: date = to_instant(started_at).astimezone(LAGOS).date()
     return folder.parent / kind.folder / f"pulled_on={day.isoformat()}" / f"{folder.name}.parquet"
@@ -282,7 +282,7 @@ def _customer_ids(pull: TransactionSync) -> dict[bytes, str]:
 
 
 def write_typed(
-    pull: TransactionSync, kind: RecordKind, pulls: Iterable[Pulled], ids: Mapping[bytes, str]
+    pull: TransactionSync, kind: PulledKind, pulls: Iterable[Pulled], ids: Mapping[bytes, str]
 ) -> int:
     """Write typed records; return how many.
 
@@ -318,7 +318,7 @@ def write_typed(
 
 
 def _typed(
-    pull: TransactionSync, kind: RecordKind, pulls: Iterable[Pulled], ids: Mapping[bytes, str]
+    pull: TransactionSync, kind: PulledKind, pulls: Iterable[Pulled], ids: Mapping[bytes, str]
 ) -> Iterator[pa.Table]:
     blocks: Iterable[Iterable[Version]] = pull.store.brought(pull.run.run_id, kind)
     if kind.is_state:
@@ -331,13 +331,13 @@ def _typed(
             yield _typed_table(pull, kind, readable, ids)
 
 
-def _has(pulled: Pulled, kind: RecordKind) -> bool:
+def _has(pulled: Pulled, kind: PulledKind) -> bool:
     """Tell whether a pull was answered with records of a kind."""
     return any(each is kind and "answered" in noted for each, noted in _summaries(pulled))
 
 
 def _typed_table(
-    pull: TransactionSync, kind: RecordKind, versions: Iterable[Version], ids: Mapping[bytes, str]
+    pull: TransactionSync, kind: PulledKind, versions: Iterable[Version], ids: Mapping[bytes, str]
 ) -> pa.Table:
     """Return versions of records as a table of the typed schema."""
     fields, run_id = pull.fields[kind], pull.run.run_id

@@ -26,9 +26,9 @@ from nightscreen.schemas.pulls import (
     Known,
     PullAccounts,
     Pulled,
+    PulledKind,
     PullOutcome,
     PullTransactions,
-    RecordKind,
 )
 from nightscreen.steps.api_runs.call_session import open_errand_run
 from nightscreen.steps.control import TOLERATED_FROM, StopReason
@@ -53,14 +53,14 @@ if TYPE_CHECKING:
     from nightscreen.storage.vault import Grant, Tokens
 
 BESIDE: Final = {
-    RecordKind.TRANSACTION: (RecordKind.TRANSACTION,),
-    RecordKind.BANK_ACCOUNT: (RecordKind.BANK_ACCOUNT, RecordKind.PROFILE),
+    PulledKind.TRANSACTION: (PulledKind.TRANSACTION,),
+    PulledKind.BANK_ACCOUNT: (PulledKind.BANK_ACCOUNT, PulledKind.PROFILE),
 }
 """What each flow pulls. The first decides who is due; the others come beside it where granted."""
 OPERATION_OF: Final = {
-    RecordKind.TRANSACTION: Operation.AGGREGATOR_TRANSACTIONS,
-    RecordKind.BANK_ACCOUNT: Operation.AGGREGATOR_ACCOUNTS,
-    RecordKind.PROFILE: Operation.AGGREGATOR_PROFILE,
+    PulledKind.TRANSACTION: Operation.AGGREGATOR_TRANSACTIONS,
+    PulledKind.BANK_ACCOUNT: Operation.AGGREGATOR_ACCOUNTS,
+    PulledKind.PROFILE: Operation.AGGREGATOR_PROFILE,
 }
 REFUSED = "the service refused to renew the access"
 """Why a grant lapsed, as `consent list` shows it."""
@@ -91,10 +91,10 @@ class TransactionSync:
     """
 
     run: ApiRun
-    kind: RecordKind
+    kind: PulledKind
     vault: Vault
     store: Transactions
-    fields: dict[RecordKind, RecordFields]
+    fields: dict[PulledKind, RecordFields]
     cash_flow: CashFlow
     turns: asyncio.Semaphore
     due: list[list[Pulled]] = field(default_factory=list)
@@ -135,13 +135,13 @@ def open_pull_run(
     )
 
 
-def kind_of(parameters: ApiRunParameters) -> RecordKind:
+def kind_of(parameters: ApiRunParameters) -> PulledKind:
     """Return what a pull with these parameters pulls first of all."""
     accounts = isinstance(parameters, PullAccounts)
-    return RecordKind.BANK_ACCOUNT if accounts else RecordKind.TRANSACTION
+    return PulledKind.BANK_ACCOUNT if accounts else PulledKind.TRANSACTION
 
 
-def scope_of(kind: RecordKind) -> aggregator.Scope:
+def scope_of(kind: PulledKind) -> aggregator.Scope:
     """Return the scope under which a kind of record may be asked for."""
     return aggregator.SCOPE_OF[OPERATION_OF[kind]]
 
@@ -275,7 +275,7 @@ class _Turn:
         if tokens is None:
             return await self._ended(PullEnd(PullOutcome.ENDED))
         self.due = replace(self.due, grant_id=grant.grant_id)
-        jobs: dict[RecordKind, LookupTask] = {}
+        jobs: dict[PulledKind, LookupTask] = {}
         for kind in BESIDE[self.pull.kind]:
             if not grant.allows(scope_of(kind)):
                 continue
@@ -300,11 +300,11 @@ class _Turn:
         """Return the customer's live grant that has the scope: a newer consent may be there."""
         return next(iter(self.pull.vault.live_of(self.due.customer, self.pull.scope)), None)
 
-    async def _list(self, kind: RecordKind, grant: Grant, tokens: Tokens) -> LookupTask:
+    async def _list(self, kind: PulledKind, grant: Grant, tokens: Tokens) -> LookupTask:
         run, token = self.pull.run, tokens.access_token
-        if kind is RecordKind.TRANSACTION:
+        if kind is PulledKind.TRANSACTION:
             request = aggregator.transactions(token)
-        elif kind is RecordKind.BANK_ACCOUNT:
+        elif kind is PulledKind.BANK_ACCOUNT:
             request = aggregator.bank_accounts(token, under=run.settings.aggregator_path)
         else:
             request = aggregator.profile(token, under=run.settings.aggregator_path)
@@ -379,7 +379,7 @@ class _Turn:
         await to_thread(self.pull.store.settle, done)
         return done
 
-    async def _keep(self, jobs: dict[RecordKind, LookupTask]) -> Pulled | None:
+    async def _keep(self, jobs: dict[PulledKind, LookupTask]) -> Pulled | None:
         """Keep the records that were answered, or write down why there are none.
 
         What comes beside the first list never spoils it: how it failed stands in the summary.
@@ -387,7 +387,7 @@ class _Turn:
         if any(job.standing is LookupStatus.WAITING for job in jobs.values()):
             return None
         answered_at = self.pull.run.clock()
-        bodies: dict[RecordKind, bytes] = {}
+        bodies: dict[PulledKind, bytes] = {}
         beside: dict[str, dict[str, str]] = {}
         for kind, job in jobs.items():
             if job.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
@@ -425,7 +425,7 @@ def _without_token(job: LookupTask) -> PullOutcome:
     return PullOutcome.REFRESH_REFUSED if refused else PullOutcome.FAILED
 
 
-def keep_lists(pull: TransactionSync, due: Pulled, bodies: dict[RecordKind, bytes]) -> Pulled:
+def keep_lists(pull: TransactionSync, due: Pulled, bodies: dict[PulledKind, bytes]) -> Pulled:
     """Read what was answered, hold it against what is known, and keep what is new of it.
 
     Args:
@@ -452,10 +452,10 @@ def keep_lists(pull: TransactionSync, due: Pulled, bodies: dict[RecordKind, byte
 
 
 def _compared(
-    pull: TransactionSync, due: Pulled, kind: RecordKind, body: bytes
+    pull: TransactionSync, due: Pulled, kind: PulledKind, body: bytes
 ) -> Comparing | None:
     """Return how a body is held against what is known; None where it holds no records."""
-    lists = read_list(body, only_lists=kind is not RecordKind.PROFILE)
+    lists = read_list(body, only_lists=kind is not PulledKind.PROFILE)
     if lists is None:
         return None
     drift = Drift()

@@ -303,7 +303,7 @@ def _is_dense(connection: Connection, block: NDArray[np.bytes_]) -> bool:
 _ERASED = select(func.max(erasures.c.erasure_id))
 
 
-class _Standing(NamedTuple):
+class _StoredRows(NamedTuple):
     """Answers as they stand in the journal, those of a lookup together and the latest last."""
 
     subject: NDArray[np.bytes_]
@@ -311,7 +311,7 @@ class _Standing(NamedTuple):
     answers: Latest
 
     @classmethod
-    def of_rows(cls, rows: Sequence[tuple[Any, ...]]) -> _Standing:
+    def of_rows(cls, rows: Sequence[tuple[Any, ...]]) -> _StoredRows:
         """Return rows of `_STANDING`, cost and whether it was the run's own, as columns."""
         if not rows:
             return cls(np.zeros(0, _SIXTEEN), np.zeros(0, np.int64), Latest.nothing(0))
@@ -343,7 +343,7 @@ def _texts(block: NDArray[np.bytes_]) -> list[bytes]:
 
 def _standing_sqlite(
     connection: Connection, check: str, block: NDArray[np.bytes_], run_id: str
-) -> _Standing:
+) -> _StoredRows:
     """Look for each of some subjects."""
     sql = (
         f"SELECT {', '.join(_STANDING)}, COALESCE(cost_micro, {NONE}), run_id = ? "  # noqa: S608 - nothing of it comes from outside
@@ -355,7 +355,7 @@ def _standing_sqlite(
         rows = cursor.execute(sql, (run_id, *_texts(block), check)).fetchall()
     finally:
         cursor.close()
-    return _Standing.of_rows(rows)
+    return _StoredRows.of_rows(rows)
 
 
 _WHOLE = (
@@ -369,7 +369,7 @@ _WHOLE = (
 
 def _between_sqlite(
     connection: Connection, check: str, block: NDArray[np.bytes_], run_id: str
-) -> _Standing:
+) -> _StoredRows:
     """Read all that lies between some subjects: quicker than looking for each of most of them."""
     limits = (run_id, block[:1].tobytes(), block[-1:].tobytes(), check)
     cursor = connection.connection.cursor()
@@ -378,7 +378,7 @@ def _between_sqlite(
     finally:
         cursor.close()
     if subjects is None:
-        return _Standing.of_rows(())
+        return _StoredRows.of_rows(())
     answered_at, answer_id, call_id, own_run, cost_micro = (
         np.fromstring(text, np.int64, sep=",") for text in numbers
     )
@@ -387,7 +387,7 @@ def _between_sqlite(
     current = np.zeros(len(subject), bool)
     answers = Latest(outcome, answered_at, call_id, own_run.astype(bool), cost_micro, current)
     order = np.lexsort((answer_id, subject))
-    return _Standing(subject[order], answer_id[order], answers.take(order))
+    return _StoredRows(subject[order], answer_id[order], answers.take(order))
 
 
 _STANDING_POSTGRESQL = (
@@ -406,14 +406,14 @@ _STANDING_POSTGRESQL = (
 
 def _standing_postgresql(
     connection: Connection, check: str, block: NDArray[np.bytes_], run_id: str
-) -> _Standing:
+) -> _StoredRows:
     values = {"subjects": _texts(block), "check": check, "run_id": run_id}
     rows = connection.execute(_STANDING_POSTGRESQL, values)
-    return _Standing.of_rows([tuple(row) for row in rows])
+    return _StoredRows.of_rows([tuple(row) for row in rows])
 
 
 def _enter(
-    found: Latest, start: int, block: NDArray[np.bytes_], standing: _Standing, since: int
+    found: Latest, start: int, block: NDArray[np.bytes_], standing: _StoredRows, since: int
 ) -> None:
     """Enter a block's answers; of several to one lookup the last counts, others are left out."""
     subject, answers = standing.subject, standing.answers

@@ -96,7 +96,7 @@ _STALE_MICROS = 600 * MICROS
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class _Spending:
     """What a block is granted against.
 
     Attributes:
@@ -192,7 +192,7 @@ class Calls:
             self._limits.update(limits)
             held: dict[bytes, str] = {}
             session = self._session(connection, run_id, scopes) if caps.bind and limits else None
-            standing = _read_standing(connection, scopes, check, session, now)
+            standing = _read_spending(connection, scopes, check, session, now)
             taken = self._taken(connection, check, [ask.subject for ask in asks], since, held)
             room = headroom(standing.counters, caps, scopes, check)
             if session is not None:
@@ -584,9 +584,9 @@ _PRICES = keeping_highest(prices, "highest_micro", "seen_at", RECENT_MICROS)
 _REFRESH_MICROS = RECENT_MICROS // 100
 
 
-def _read_standing(
+def _read_spending(
     connection: Connection, scopes: Sequence[str], check: str, session: Confirmed | None, now: int
-) -> _Standing:
+) -> _Spending:
     """Read what a block is granted against; calls under way only where a cap on money binds."""
     wanted = list(scopes)
     given: dict[str, Any] = {"check": check}
@@ -597,7 +597,7 @@ def _read_standing(
     given["scopes"] = wanted
     rows = connection.execute(_STANDING_UNDER_CAPS if session else _STANDING, given).all()
     found = {scope: numbers for scope, *numbers in rows}
-    return _Standing(
+    return _Spending(
         counters={scope: Spent(*found.get(scope, ())) for scope in wanted},
         next_id=(found[_NEXT][0] or 0) + 1,
         price=SeenPrice(*found[_PRICE]) if _PRICE in found else None,
@@ -613,7 +613,7 @@ def _read_standing(
 def _weigh_unconfirmed(
     connection: Connection,
     room: Room,
-    standing: _Standing,
+    standing: _Spending,
     session: Confirmed,
     scopes: Sequence[str],
     caps: Caps,

@@ -36,7 +36,7 @@ def state_context(state_hash: bytes) -> bytes:
     return b"consent state\x1f" + state_hash
 
 
-def record_context(customer: bytes, record_key: bytes) -> bytes:
+def transaction_context(customer: bytes, record_key: bytes) -> bytes:
     """Return what binds a sealed transaction to its customer and its key."""
     return b"transaction\x1f" + customer + record_key
 
@@ -56,7 +56,7 @@ _SEALED = (
         _records.record_id,
         _records.sealed,
         (_records.customer, _records.record_key),
-        record_context,
+        transaction_context,
         0,
     ),
     SealedColumn(_flows.flow_id, _flows.sealed, (_flows.customer, _flows.run_id), flow_context, 0),

@@ -22,7 +22,7 @@ from sqlalchemy import (
     text,
 )
 
-from nightscreen.schemas.pulls import RecordKind
+from nightscreen.schemas.pulls import PulledKind
 from nightscreen.storage.journal.engine import reading
 from nightscreen.storage.journal.tables import metadata
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.settings import Cutoffs
 
-_FIRST_KIND = RecordKind.TRANSACTION.value
+_FIRST_KIND = PulledKind.TRANSACTION.value
 """Kind of all that was kept before there were others."""
 _Id = BigInteger().with_variant(Integer(), "sqlite")
 
@@ -89,8 +89,8 @@ transaction_records = Table(
     Column("ended_by", Text),  # the pull that told it
     Column("sealed", LargeBinary, nullable=False),  # the record as it came
     Column(
-        "kind", Text, nullable=False, server_default=RecordKind.TRANSACTION.value
-    ),  # a RecordKind
+        "kind", Text, nullable=False, server_default=PulledKind.TRANSACTION.value
+    ),  # a PulledKind
     Index("transaction_records_by_customer", "customer", "ended_at"),
     Index("transaction_records_by_run", "run_id", "record_id"),
     Index("transaction_records_by_end", "ended_by", "record_id"),
@@ -108,7 +108,7 @@ transaction_pulls = Table(
     Column("settled_at", BigInteger),
     Column("summary", Text, nullable=False),  # JSON: counts and names of fields, nothing else
     Column(
-        "kind", Text, nullable=False, server_default=RecordKind.TRANSACTION.value
+        "kind", Text, nullable=False, server_default=PulledKind.TRANSACTION.value
     ),  # what was pulled first
     Index("transaction_pulls_by_customer", "customer", "answered_at"),
 )

@@ -10,7 +10,7 @@ from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.decisions import CHANGES, REVIEW_COLUMNS
 from nightscreen.schemas.enriched import enriched_schema
-from nightscreen.schemas.pulls import RecordKind
+from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.rows import KNOWN_COLUMNS, SourceColumn
 from nightscreen.schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, cash_flow_age, max_ages
 from nightscreen.steps.bvn.table import SCHEMA as BVN
@@ -47,7 +47,7 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
         "bvn": ("`bvn/part-*.parquet`", BVN),
         **{
             kind.folder: (f"`{kind.folder}/pulled_on=DATE/*.parquet`", load_fields(kind).schema)
-            for kind in RecordKind
+            for kind in PulledKind
         },
         "cashflow": ("`cashflow.parquet`", CASHFLOW_SCHEMA),
     }

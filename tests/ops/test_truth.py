@@ -16,7 +16,7 @@ from nightscreen.schemas.errors import JournalError, SettingsError
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.ops import health_checks
 from nightscreen.steps.ops.diagnostics import Diagnosis, diagnose
-from nightscreen.steps.ops.health_checks import SCHEDULE, WARNING, HealthFinding
+from nightscreen.steps.ops.health_checks import SCHEDULE, WARNING, WRONG, HealthFinding
 from nightscreen.steps.ops.suggestions import Remedy
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.engine import writing
@@ -153,6 +153,15 @@ def test_a_database_that_is_down_is_to_be_started(tmp_path: Path) -> None:
     assert found.remedy is not None
     assert found.remedy.first.startswith("start the journal's database")
     assert (found.exit_status, found.safe) == (2, False)
+
+
+def test_a_mistake_in_a_table_of_cash_flow_is_found_before_the_nightly_pull(tmp_path: Path) -> None:
+    """The lender's own definitions are tried; the file is named."""
+    (tmp_path / "features.sql").write_text("CREATE VIEW tx_salary AS SELECT 1 FROM nowhere;\n")
+    found = examined(tmp_path)
+    (tables,) = [each for each in found.findings if each.name == "tables"]
+    assert tables.standing == WRONG
+    assert "features.sql" in tables.says
 
 
 def test_a_full_disk_is_to_be_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
