@@ -30,7 +30,7 @@ from nightscreen.steps.quoting import quote_batch
 from nightscreen.steps.report.format import STATUSES
 from nightscreen.steps.results.ask_again import parameters_again
 from nightscreen.steps.results.decision_list import customer_name
-from nightscreen.steps.results.notices import notice_of
+from nightscreen.steps.results.notices import notice_of, rewrite_reviewed
 from nightscreen.steps.results.reviews import Judge, take_in
 from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED
 from nightscreen.storage.clock import to_instant
@@ -193,6 +193,7 @@ def review(visit: Visit) -> Response:
         hint = " ".join(each.hint for each in judged.mistakes)
         return _page(visit, person, run, row, others, status=400, error=hint)
     take_in(seat.reviews, judged, partial=False)
+    rewrite_reviewed(seat.journal, judged.runs, read_declarations(seat.settings))
     seat.audit.write(
         visit.name,
         "review saved",

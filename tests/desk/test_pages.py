@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import openpyxl
 import pytest
 
+from nightscreen.desk import customer
 from nightscreen.schemas.contests import CustomerAction
 from nightscreen.steps.privacy.contests import list_contests
 from nightscreen.steps.privacy.lookup_subject import find_row
@@ -234,13 +235,17 @@ def test_consent_to_transactions_has_a_card_of_its_own(bank: Office) -> None:
     assert "consent asked for" not in bank.actions()
 
 
-def test_review_is_saved_and_the_next_customer_follows(bank: Office) -> None:
+def test_review_is_saved_and_the_next_customer_follows(
+    bank: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A review stands in the journal under the reviewer's name, as one that came back in a list."""
     browser, run = bank.browser("analyst", name="Ada"), newest(bank)
     work = browser.get(f"/runs/{run}/decisions?decision=review&decision=decline").text
     first, second = listed(work)[:2]
     page = browser.get(f"/customers/{first}?run={run}").text
     assert f'action="/customers/{second}"' in page
+    rewritten: list[str] = []
+    monkeypatch.setattr(customer, "rewrite_reviewed", lambda _, runs, __: rewritten.extend(runs))
     saved = browser.post(
         f"/customers/{first}/review",
         f"/customers/{first}?run={run}",
@@ -256,6 +261,7 @@ def test_review_is_saved_and_the_next_customer_follows(bank: Office) -> None:
     assert (stored.reviewer, stored.decision) == ("Ada", "approve")
     assert stored.note == "Settled since, proof seen. letter of 3 March"
     assert bank.seat.audit.entries(customer_id=first, action="review saved")
+    assert rewritten == [run], "what the customer is told follows the review"
 
 
 def test_refused_review_keeps_what_was_typed(bank: Office) -> None:
