@@ -1,7 +1,7 @@
 """The portal as one ASGI application: addresses, and what they share.
 
 Pages of consent are in `consent`, that for passwords in `otp`; what stands before everything in
-`guard`.
+`middleware`.
 """
 
 from __future__ import annotations

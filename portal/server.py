@@ -1,7 +1,7 @@
 """The portal's server: one socket, and an end in good order.
 
 Sockets, signals and the announcement live here. Behind a proxy for https: what customers see of
-the address is in `place`.
+the address is in `config`.
 """
 
 from __future__ import annotations

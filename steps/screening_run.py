@@ -1,7 +1,7 @@
 """The line: what one run has open, and the stations up to the quote, called on it.
 
 A run's resources are opened here once and handed to the stations as plain values: the journal, the
-sealed workspace, the output folder. Asking is in `asking`, the last stations in `closing`; the
+sealed workspace, the output folder. Asking is in `calling`, the last stations in `finalize`; the
 engine's tasks only call these.
 """
 

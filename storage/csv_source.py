@@ -2,7 +2,7 @@
 
 Text is cut into segments that end where a record ends. A segment whose quotes are all in order goes
 through Arrow whole, with line numbers counted from its line ends; any other is read record by
-record in `csv_careful`. Encodings belong to `text_stream`, what headings mean to `understanding`.
+record in `csv_careful`. Encodings belong to `text_stream`, what headings mean to `column_mapping`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The words stand in `data/headings.csv`, and for other kinds of files in files of their own. Nothing
 here reads such a file, and what a mapping file says about the headings of one file is applied in
-`understanding.py`.
+`column_mapping`.
 """
 
 from __future__ import annotations

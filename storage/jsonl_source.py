@@ -1,6 +1,6 @@
 """JSON Lines: one object a line, every value as text exactly as it is written.
 
-Numbers never pass through a float. What headings mean belongs to `understanding.py`, encodings to
+Numbers never pass through a float. What headings mean belongs to `column_mapping`, encodings to
 `text_stream.py`.
 """
 

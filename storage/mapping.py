@@ -1,7 +1,7 @@
 """The mapping file: what a user says about the headings of their own file.
 
 Reading and checking the TOML lives here. What the headings mean in the end is judged in
-`understanding.py`, where the file's own headings are known.
+`column_mapping`, where the file's own headings are known.
 """
 
 from __future__ import annotations

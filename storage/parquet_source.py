@@ -1,7 +1,7 @@
 """Parquet files of any types, rendered to exact text a batch at a time.
 
 Whole numbers have no decimals, decimals keep their places, dates and times are ISO, nested values
-are JSON. What headings mean belongs to `understanding.py`.
+are JSON. What headings mean belongs to `column_mapping`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Input files: any of four formats in, batches of text under understood headings out.
 
 Which file it is and what is wrong with it as a file is settled here. How each format is read is in
-`*_source.py`, what headings mean in `understanding.py`; judging values belongs to `steps/`.
+`*_source.py`, what headings mean in `column_mapping`; judging values belongs to `steps/`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """XLSX workbooks, streamed row by row; every cell becomes the text that the sheet means.
 
 Whole numbers keep all their digits, dates become ISO, a number shown with leading zeros keeps them.
-What headings mean belongs to `understanding.py`; old and protected workbooks are told in
+What headings mean belongs to `column_mapping`; old and protected workbooks are told in
 `tables.py`.
 """
 

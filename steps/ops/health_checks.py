@@ -1,7 +1,7 @@
 """Examining: journal, key, disk, settings and the way to the service, each looked at by itself.
 
 A part that is broken is reported in words and stops nothing. Nothing is changed, no paid call is
-made. How a run stands is in `condition`, what follows from all of it in `doctoring`.
+made. How a run stands is in `run_status`, what follows from all of it in `diagnostics`.
 """
 
 from __future__ import annotations

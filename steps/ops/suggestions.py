@@ -1,6 +1,6 @@
 """Remedies: for each way a run stands, what to mend first and the exact command to type next.
 
-Words only; how a run stands is found out in `doctoring`.
+Words only; how a run stands is found out in `diagnostics`.
 """
 
 from __future__ import annotations

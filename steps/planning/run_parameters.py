@@ -1,6 +1,6 @@
 """What a run is asked to do, made whole: from its parameters and from the run that is resumed.
 
-Opening what a run needs belongs to `line`.
+Opening what a run needs belongs to `screening_run`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Erasing from files that no list of customers leads to: calls, and typed records.
 
-Whose rows they are is found out in `erasing`; how a file is rewritten is in `storage/run_files.py`.
+Whose rows they are is found out in `erasure`; how a file is rewritten is in `storage/run_files.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One person taken out of the files of offers and of loans followed, and what names their calls.
 
 Those files tell the batch name beside the customer's id, since a run of loans has many. Whose rows
-they are is found out in `erasing`.
+they are is found out in `erasure`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Purging by age: each kind of what is kept has its own period, and a legal hold goes first.
 
 `due` says exactly what would go and changes nothing; `purge` removes it. Report, manifest and
-`problems.csv` hold nothing personal and stay. One person's erasure is `erasing`.
+`problems.csv` hold nothing personal and stay. One person's erasure is `erasure`.
 """
 
 from __future__ import annotations

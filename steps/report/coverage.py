@@ -41,7 +41,6 @@ AGE_DAYS = (1, 7, 30, 90)
 """Upper ends of the classes of age of a row's oldest evidence, in days."""
 
 _WIDE = pa.decimal128(38, 2)
-_KEYS = ("cause", "due", "open", "age")
 _NO_CAUSE, _NO_AGE = -1, -1
 
 
