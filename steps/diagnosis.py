@@ -245,7 +245,6 @@ class _Tally:
 
 
 def _slots() -> tuple[CheckIdentity, ...]:
-
     kinds = [kind for kind in IdentityKind if kind is not IdentityKind.IMAGE]
     return slots_of(tuple(Check), kinds)
 
@@ -257,7 +256,6 @@ def _filled(batch: SourceBatch, at: int, known: str | None) -> int:
 
 
 def _count(reasons: NDArray[np.int8], view: CheckView) -> None:
-
     view.eligible += int((reasons == SkipReason.ASK).sum())
     view.ineligible += int((reasons == SkipReason.INELIGIBLE).sum())
     view.invalid += int((reasons == SkipReason.INVALID).sum())
