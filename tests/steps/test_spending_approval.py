@@ -98,7 +98,7 @@ def test_more_than_was_approved_must_be_approved(bureau: Bureau) -> None:
     assert report["stop_reason"] == "approval"
     assert bureau.service.charged == spent
     given = decide(bureau, run_id, ApprovalDecision.APPROVED)
-    assert given["max_spend"] == "9000.00"
+    assert given["max_spend"] == "1500.00", "the most of its quote, less than the cap asked for"
     assert bureau.night(**given).report["state"] == "completed"
 
 
