@@ -25,7 +25,7 @@ async def screened(folder: Path, terminal: Terminal, seed: int) -> Any:  # noqa:
     """Screen a batch of its own, begun by a person of its own."""
     AT_TERMINAL.set(terminal)
     source = folder / f"people-{seed}.csv"
-    make_batch(source, rows=20, seed=seed, damage_pct=0)
+    make_batch(source, rows=60, seed=seed, damage_pct=0)
     return await screen_batch(ScreenBatch(input=str(source), output=str(folder / "out")))
 
 
@@ -33,7 +33,7 @@ async def test_who_stops_one_run_leaves_the_other_alone(
     at_home: Path, sandbox: SandboxProcess
 ) -> None:
     """The first is stopped by the person who began it; the second asks all it was to ask."""
-    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 300})
+    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 5000})  # until both ask
     one, other = Terminal(), Terminal()
     runs = [
         asyncio.create_task(screened(at_home, one, 11)),
@@ -42,6 +42,7 @@ async def test_who_stops_one_run_leaves_the_other_alone(
     while not all(each.run is not None and each.run.session is not None for each in (one, other)):
         assert not any(run.done() for run in runs)
         await asyncio.sleep(0.05)
+    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 20})
     assert one.run is not None
     assert one.run is not other.run
     one.run.control.stop_run(StopReason.CANCELLED)
