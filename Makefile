@@ -42,9 +42,12 @@ test-all: $(STAMP) ## run all tests, also the long ones, then the quick half und
 SAMPLE := command_line_killed or killed_twice or (what_one_process_does and 2) or every_fault or \
   dropped_spreadsheet or messy_file or link_to_parquet or resumed_by_the_approver
 
+DATED := $(patsubst %,tests/steps/test_%.py,reviews consent instants inbox freshness_over_nights contests \
+  notices purging declined_purged changes)
+
 test-sample: $(STAMP) ## run a short part of what test-all adds: kills, workers, browsers, the day's clock
 	$(PYTEST) -m long -k '$(SAMPLE)'
-	$(BIN)/python -m tests.clocks today
+	$(BIN)/python -m tests.clocks today $(DATED)
 
 check: $(STAMP) ## format, lint, types, import rules, links of the docs
 	$(BIN)/ruff format --check $(CODE)
