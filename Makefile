@@ -40,7 +40,7 @@ test-all: $(STAMP) ## run all tests, also the long ones, then the quick half und
 	$(BIN)/python -m tests.clocks all
 
 SAMPLE := command_line_killed or killed_twice or (what_one_process_does and 2) or every_fault or \
-  dropped_spreadsheet or messy_file or link_to_parquet or resumed_by_the_approver
+  messy_file or resumed_by_the_approver
 
 DATED := $(patsubst %,tests/steps/test_%.py,reviews consent instants inbox freshness_over_nights contests \
   notices purging declined_purged changes)

@@ -68,7 +68,10 @@ def told(folder: Path, session: subprocess.Popen[bytes]) -> Iterator[dict[str, s
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("how", ["goes-on", "SIGINT", "SIGKILL"])
+@pytest.mark.parametrize(
+    "how",
+    ["SIGKILL", *(pytest.param(how, marks=pytest.mark.long) for how in ("goes-on", "SIGINT"))],
+)
 def test_no_process_of_a_session_outlives_it(how: str, tmp_path: Path) -> None:
     """At its end, interrupted or killed: its processes share one database, and all are gone."""
     session = begun(tmp_path, how)

@@ -341,7 +341,7 @@ def test_any_text_in_any_column_is_accepted_or_refused(rows: list[Row], order: s
     assert len(set(batch.rows["customer_id"].to_pylist())) == batch.rows.num_rows
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows_of_text, orders)
 def test_the_order_of_rows_does_not_matter(rows: list[Row], order: str | None) -> None:
     """With ids that differ, each row's outcome is its own, alone, in any order, in any batch."""

@@ -170,6 +170,7 @@ def test_unknown_reference_is_told_once_and_asked_on(lender: Lender, offers: Off
     assert [(each["field"], each["new"]) for each in back] == [("reference", "known")]
 
 
+@pytest.mark.long
 def test_what_could_not_be_asked_keeps_its_word(lender: Lender, offers: Offered) -> None:
     """A loan whose calls fail is reported as failed, and asked again the next time."""
     lender.track()

@@ -96,7 +96,9 @@ def test_a_swollen_cell_takes_no_memory_and_refuses_its_row_only(tmp_path: Path)
     assert peak < 40 * MB
 
 
-@pytest.mark.parametrize("into", ["the strings", "one row", "a tag"])
+@pytest.mark.parametrize(
+    "into", [pytest.param("the strings", marks=pytest.mark.long), "one row", "a tag"]
+)
 def test_a_workbook_that_swells_elsewhere_is_refused_in_one_line(tmp_path: Path, into: str) -> None:
     """What has no row to give way for ends the reading before memory fills."""
     path = tmp_path / "swollen.xlsx"
