@@ -261,8 +261,13 @@ class Window:
         self._queue.extendleft(reversed(due))
 
     def _asks_others_first(self) -> bool:
-        """Return whether lookups that wait are left waiting: the same one is no further witness."""
-        return self._evidence.is_open and bool(self._queue or self._ready)
+        """Return whether lookups that wait are left waiting: the same one is no further witness.
+
+        So it is while the service fails without an answer since: others may tell whether it is the
+        service that fails, or only these.
+        """
+        fails = self._evidence.is_open or self._evidence.not_before > 0
+        return fails and bool(self._queue or self._ready)
 
     # --- intents ---
 
@@ -470,7 +475,7 @@ class Window:
     def _delay(self, job: LookupTask, reading: CallOutcome) -> float | None:
         """Return seconds until a lookup is tried again; None where its attempts are used up.
 
-        While the service answers nobody, free attempts of at least three lookups tell of the
+        While the service answers nobody, free attempts for at least three customers tell of the
         service and use up nothing: they go on, one at a time, until the silence is given up.
         """
         attempts, random = self._pace.attempts, self._pace.random
@@ -478,7 +483,9 @@ class Window:
         if delay is not None or not reading.retry or reading.verdict not in _FREE:
             return delay
         is_silent = self._control.answered == job.answered_before
-        if not is_silent or job.doubted or len(self._open) < WITNESSES_LATER:
+        if not is_silent or job.doubted:
+            return None
+        if len({each.witness for each in self._open.values()}) < WITNESSES_LATER:
             return None
         at = asyncio.get_running_loop().time()
         self._evidence.not_before = at + self._control.breaker.probe_every

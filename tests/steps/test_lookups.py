@@ -747,6 +747,45 @@ def test_a_service_that_only_asks_to_wait_is_given_up(retry_after_s: float | Non
     run(main)
 
 
+@pytest.mark.parametrize("attempts", [1, 5])
+def test_lookups_that_are_never_answered_leave_the_others_to_be_asked(attempts: int) -> None:
+    """A row of lookups that fill the window and always fail is no outage: those behind get through.
+
+    Once others are answered, the failing ones use up their attempts and end.
+    """
+
+    async def main(loop: VirtualLoop) -> None:
+        def reply(lookup: Lookup, _: int) -> CallOutcome:
+            return refused() if 20 <= int(lookup.identity) < 40 else miss()
+
+        control = Control(silence=Silence(GIVE_UP_S))
+        made = bench(loop, reply, control=control, attempts=attempts, cap=4)
+        jobs = await ask_all(made, 200)
+        assert control.stop is None
+        standings = [each.standing for each in jobs]
+        assert standings[20:40] == [LookupStatus.FAILED] * 20
+        assert {*standings[:20], *standings[40:]} == {LookupStatus.FREE}
+
+    run(main)
+
+
+def test_the_last_customer_who_is_never_answered_is_no_outage() -> None:
+    """Their identifiers are one witness: the lookups fail, and the run is completed."""
+
+    async def main(loop: VirtualLoop) -> None:
+        def reply(lookup: Lookup, _: int) -> CallOutcome:
+            return refused() if int(lookup.identity) >= 96 else miss()
+
+        control = Control(silence=Silence(GIVE_UP_S))
+        made = bench(loop, reply, control=control, attempts=2, cap=4)
+        asked = [replace(job(each), row=min(each, 96)) for each in range(100)]
+        jobs = await made.windows[Check.KARMA].ask(asked)
+        assert control.stop is None
+        assert [each.standing for each in jobs[96:]] == [LookupStatus.FAILED] * 4
+
+    run(main)
+
+
 def test_a_lookup_that_a_stopped_process_holds_is_given_up_by_name() -> None:
     """All else is asked; then ten minutes, and the run says which process it waited for."""
 
