@@ -84,7 +84,7 @@ def spend(*, json_output: bool) -> None:
 
 
 def verify(*, json_output: bool) -> int:
-    """Check database, seals and money; return 0 where all is well, else 1."""
+    """Check database, seals, money and the desk's audit; return 0 where all is well, else 1."""
     from nightscreen.storage.journal.verify import verify_journal
 
     with opened_journal() as journal:
@@ -95,7 +95,9 @@ def verify(*, json_output: bool) -> int:
         for finding in findings:
             typer.echo(finding)
     else:
-        typer.echo("The journal is sound: the database, every seal, and the money adds up.")
+        typer.echo(
+            "The journal is sound: the database, every seal, the audit, and the money adds up."
+        )
     return 1 if findings else 0
 
 

@@ -230,7 +230,7 @@ def journal_spend(json_output: JsonOption = False) -> None:
 
 @journal_app.command("verify", epilog="Example: nightscreen journal verify")
 def journal_verify(json_output: JsonOption = False) -> None:
-    """Check the journal: the database, the seals, and that the money adds up."""
+    """Check the journal: the database, the seals, that the money adds up, and the desk's audit."""
     from nightscreen.cli.journal import verify
 
     raise typer.Exit(verify(json_output=json_output))

@@ -20,6 +20,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
 
 from nightscreen.schemas.errors import UsageError
+from nightscreen.storage.audit_chain import AUDIT_SCHEMA
 from nightscreen.storage.clock import MICROS, Clock, system_clock
 from nightscreen.storage.desk_file import DESK_FILE, upload_of
 from nightscreen.storage.files import make_private_folder
@@ -81,10 +82,6 @@ CREATE TABLE IF NOT EXISTS sessions (
   digest TEXT PRIMARY KEY, name TEXT NOT NULL COLLATE NOCASE, began_at INTEGER NOT NULL,
   seen_at INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS failures (name TEXT NOT NULL, at INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS audit (
-  id INTEGER PRIMARY KEY, at INTEGER NOT NULL, user TEXT NOT NULL, action TEXT NOT NULL,
-  run_id TEXT NOT NULL, customer BLOB, sealed BLOB, detail TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS audit_by_customer ON audit (customer);
 CREATE TABLE IF NOT EXISTS uploads (
   id TEXT PRIMARY KEY, user TEXT NOT NULL, at INTEGER NOT NULL, name TEXT NOT NULL,
   digest TEXT NOT NULL, bytes INTEGER NOT NULL, state TEXT NOT NULL, choices TEXT NOT NULL,
@@ -135,7 +132,7 @@ class Accounts:
         self.path.chmod(0o600)
         with closing(sqlite3.connect(self.path)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.executescript(_SCHEMA)
+            connection.executescript(_SCHEMA + AUDIT_SCHEMA)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -1,7 +1,8 @@
 """The audit: who did or saw what and when, in the desk's own file.
 
 A customer stands in it by a keyed pseudonym, to be found by, and sealed, to be shown to those who
-may. Entries are never changed but for erasure, a new data key and the end of their period.
+may. Entries are chained (`storage/audit_chain.py`) and never changed but for erasure, a new data
+key and the end of their period.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk.accounts import Accounts
+from nightscreen.storage.audit_chain import CONTEXT, AuditChain
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.desk_file import DESK_FILE, UPLOADS
 from nightscreen.storage.sealed_file import SUFFIX, reseal_file
@@ -20,8 +22,28 @@ if TYPE_CHECKING:
 
     from nightscreen.storage.journal import Journal
 
-_BATCH = "desk audit"
-_CONTEXT = b"desk audit"
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which entries are asked for; what is empty or None does not narrow.
+
+    Attributes:
+        user: exactly.
+        action: exactly.
+        run_id: exactly.
+        customer_id: exactly.
+        search: words that stand in user, action, run or detail; or a customer id, or a number.
+        since: the first instant, in microseconds.
+        until: the instant after the last one.
+    """
+
+    user: str = ""
+    action: str = ""
+    run_id: str = ""
+    customer_id: str = ""
+    search: str = ""
+    since: int | None = None
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +52,19 @@ class Audit:
 
     Attributes:
         accounts: whose file it lies in.
-        journal: whose key seals customers.
+        journal: whose keys chain entries and seal customers.
     """
 
     accounts: Accounts
     journal: Journal
+
+    def __post_init__(self) -> None:
+        with self.accounts.transaction() as connection:
+            self._chain.adopt(connection)
+
+    @property
+    def _chain(self) -> AuditChain:
+        return AuditChain(self.journal.pseudonyms)
 
     def write(
         self, user: str, action: str, *, run_id: str = "", customer_id: str = "", **detail: object
@@ -42,36 +72,27 @@ class Audit:
         """Write down what a user did or saw."""
         key = sealed = None
         if customer_id:
-            key = self.journal.pseudonyms.customer(_BATCH, customer_id)
-            sealed = self.journal.sealer.seal(customer_id.encode(), _CONTEXT)
-        row = (
-            self.accounts.clock(),
-            user,
-            action,
-            run_id,
-            key,
-            sealed,
-            json.dumps(detail, ensure_ascii=False, default=str),
-        )
+            key = self._chain.customer(customer_id)
+            sealed = self.journal.sealer.seal(customer_id.encode(), CONTEXT)
+        entry = {
+            "at": self.accounts.clock(),
+            "user": user,
+            "action": action,
+            "run_id": run_id,
+            "customer": key,
+            "sealed": sealed,
+            "detail": json.dumps(detail, ensure_ascii=False, default=str),
+        }
         with self.accounts.transaction() as connection:
-            connection.execute(
-                "INSERT INTO audit (at, user, action, run_id, customer, sealed, detail)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                row,
-            )
+            self._chain.append(connection, entry)
 
     def forget(self, customer_ids: Collection[str]) -> int:
         """Take erased customers out of the entries; who did what, and when, stays."""
-        keys = [(self.journal.pseudonyms.customer(_BATCH, each),) for each in customer_ids]
         with self.accounts.transaction() as connection:
             connection.execute("PRAGMA secure_delete = ON")
-            done = connection.executemany(
-                "UPDATE audit SET customer = NULL, sealed = NULL,"
-                " detail = json_set(detail, '$.customer', 'erased') WHERE customer = ?",
-                keys,
-            )
+            done = self._chain.erase(connection, map(self._chain.customer, customer_ids))
         self.accounts.empty_log()
-        return max(0, done.rowcount)
+        return done
 
     def reseal(self) -> int:
         """Seal customers under the present data key; return how many entries that were."""
@@ -79,7 +100,7 @@ class Audit:
         with self.accounts.transaction() as connection:
             rows = connection.execute("SELECT id, sealed FROM audit WHERE sealed NOT NULL")
             anew = [
-                (sealer.seal(sealer.open(row["sealed"], _CONTEXT), _CONTEXT), row["id"])
+                (sealer.seal(sealer.open(row["sealed"], CONTEXT), CONTEXT), row["id"])
                 for row in rows.fetchall()
             ]
             connection.executemany("UPDATE audit SET sealed = ? WHERE id = ?", anew)
@@ -95,45 +116,81 @@ class Audit:
         limit: int = 500,
     ) -> list[dict[str, Any]]:
         """Return entries, newest first."""
-        key = self.journal.pseudonyms.customer(_BATCH, customer_id) if customer_id else None
-        wanted = {"user": user, "action": action, "run_id": run_id, "customer": key}
-        given = {name: value for name, value in wanted.items() if value}
-        where = " AND ".join(f"{name} = ?" for name in given) or "1"
+        return self.find(Asked(user, action, run_id, customer_id), limit=limit)
+
+    def find(self, asked: Asked, *, limit: int, skip: int = 0) -> list[dict[str, Any]]:
+        """Return the entries that are asked for, newest first, from the one after so many."""
+        where, values = self._conditions(asked)
         rows = self.accounts.rows(
-            f"SELECT * FROM audit WHERE {where} ORDER BY id DESC LIMIT ?",  # noqa: S608 - names of ours
-            *given.values(),
+            f"SELECT * FROM audit WHERE {where} ORDER BY id DESC LIMIT ? OFFSET ?",  # noqa: S608 - words of ours
+            *values,
             limit,
+            skip,
         )
         return [
             {
+                "number": row["id"],
                 "at": instant_text(row["at"]),
                 "user": row["user"],
                 "action": row["action"],
                 "run_id": row["run_id"],
-                "customer_id": self.journal.sealer.open(row["sealed"], _CONTEXT).decode()
+                "customer_id": self.journal.sealer.open(row["sealed"], CONTEXT).decode()
                 if row["sealed"]
                 else "",
-                "detail": json.loads(row["detail"]),
+                "pseudonym": row["customer"].hex() if row["customer"] else "",
+                "detail": json.loads(row["detail"])
+                | ({"customer": "erased"} if row["whose"] and not row["customer"] else {}),
+                "mark": row["mark"].hex(),
             }
             for row in rows
         ]
 
+    def number(self, asked: Asked) -> int:
+        """Return how many entries are asked for."""
+        where, values = self._conditions(asked)
+        rows = self.accounts.rows(f"SELECT count(*) AS n FROM audit WHERE {where}", *values)  # noqa: S608 - words of ours
+        return int(rows[0]["n"])
+
+    def _conditions(self, asked: Asked) -> tuple[str, list[Any]]:
+        """Return a condition in SQL, and its values in order."""
+        customer = self._chain.customer(asked.customer_id) if asked.customer_id else None
+        exact = {
+            "user = ?": asked.user,
+            "action = ?": asked.action,
+            "run_id = ?": asked.run_id,
+            "customer = ?": customer,
+            "at >= ?": asked.since,
+            "at < ?": asked.until,
+        }
+        given = {said: value for said, value in exact.items() if value not in ("", None)}
+        said, values = list(given), list(given.values())
+        text = asked.search.strip()
+        if text:
+            words = text.split()
+            every = " AND ".join(
+                ["instr(lower(user || ' ' || action || ' ' || run_id || ' ' || detail), ?)"]
+                * len(words)
+            )
+            said.append(f"(customer = ? OR CAST(id AS TEXT) = ? OR ({every}))")
+            values += [self._chain.customer(text), text, *(word.lower() for word in words)]
+        return " AND ".join(said) or "1", values
+
 
 def stands_at_desk(journal: Journal, customer_id: str) -> bool:
     """Tell whether a customer stands in the audit of a desk."""
-    audit = _audit_of(journal)
+    audit = audit_of(journal)
     return audit is not None and bool(audit.entries(customer_id=customer_id, limit=1))
 
 
 def forget_at_desk(journal: Journal, customer_ids: Collection[str]) -> int:
     """Take erased customers out of the audit of a desk, where there is one."""
-    audit = _audit_of(journal)
+    audit = audit_of(journal)
     return 0 if audit is None else audit.forget(customer_ids)
 
 
 def reseal_desk(journal: Journal) -> int:
     """Seal what a desk holds under the present data key: its audit and the files brought to it."""
-    audit = _audit_of(journal)
+    audit = audit_of(journal)
     if audit is None:
         return 0
     files = sorted((journal.home / UPLOADS).glob(f"*{SUFFIX}"))
@@ -142,7 +199,8 @@ def reseal_desk(journal: Journal) -> int:
     return audit.reseal() + len(files)
 
 
-def _audit_of(journal: Journal) -> Audit | None:
+def audit_of(journal: Journal) -> Audit | None:
+    """Return the audit of a journal's desk; None where there is no desk."""
     if not (journal.home / DESK_FILE).exists():
         return None
     return Audit(Accounts(journal.home, journal.clock), journal)

@@ -22,9 +22,10 @@ from nightscreen.steps.privacy.erasure_files import CALLS_FILE
 from nightscreen.steps.results.changes import CHANGES_FILE
 from nightscreen.steps.values.file_names import forget_names
 from nightscreen.storage import outputs
+from nightscreen.storage.audit_chain import audit_before, forget_audit
 from nightscreen.storage.clock import DAY_MICROS, instant_text
 from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
-from nightscreen.storage.desk_file import UPLOADS, audit_before, forget_audit
+from nightscreen.storage.desk_file import UPLOADS
 from nightscreen.storage.evidence import drop_evidence
 from nightscreen.storage.inbox import INPUT
 from nightscreen.storage.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
@@ -194,7 +195,7 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
     forget_names(journal.home)
     declined = found.declined
     drop_evidence(journal.home, before=None if declined.ids else found.cutoffs.journal_answers)
-    forget_audit(journal.home, found.cutoffs.audit)
+    forget_audit(journal, found.cutoffs.audit)
     erasures = Erasures.of(journal)
     number = erasures.purge(Cutoffs.all_at(0) if found.journal_waits else found.cutoffs)
     if declined.ids:

@@ -1,4 +1,4 @@
-"""Verify a journal: the database itself, every seal, and that the counters equal the calls."""
+"""Verify a journal: the database, every seal, that counters equal calls, and the desk's audit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sqlalchemy import case, func, not_, or_, select, text
 
 from nightscreen.schemas.calls import KEPT_STATES, CallState
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
+from nightscreen.storage.audit_chain import broken_audit
 from nightscreen.storage.clock import DAY_MICROS, NOON_MICROS
 from nightscreen.storage.journal.calls import answer_context
 from nightscreen.storage.journal.customer_seals import broken_customer_seals
@@ -35,7 +36,7 @@ def verify_journal(journal: Journal) -> list[str]:
     Everything is read from one instant of the journal, so that runs may go on meanwhile.
     """
     with snapshot(journal.engine) as connection:
-        return [
+        found = [
             *_database(connection),
             *_seals(journal, connection),
             *broken_customer_seals(journal, connection),
@@ -45,6 +46,7 @@ def verify_journal(journal: Journal) -> list[str]:
             *_tallies(connection),
             *_money(connection),
         ]
+    return [*found, *broken_audit(journal)]
 
 
 def _database(connection: Connection) -> list[str]:
