@@ -17,6 +17,7 @@ from nightscreen.desk import (
     contests,
     customer,
     decisions,
+    fix,
     new_file,
     runs,
     sign_in,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from nightscreen.desk.visit import Visit
 
 LARGEST_FORM: Final = 256 * 1024
+LARGEST_TABLE: Final = 4 * LARGEST_FORM
 SWEEP_S: Final = 30
 _GET, _BOTH, _POST = ["GET"], ["GET", "POST"], ["POST"]
 
@@ -107,6 +109,8 @@ def application(seat: Seat) -> ASGIApp:
         route("/runs/{run_id}/resume", runs.resume, _POST, "screen"),
         route("/runs/{run_id}/report", runs.report, _GET, "runs"),
         route("/runs/{run_id}/files/{name:path}", runs.file, _GET, "runs"),
+        route("/runs/{run_id}/fix", fix.fix, _GET, "screen"),
+        route("/runs/{run_id}/fix", fix.fix_rows, _POST, "screen"),
         route("/runs/{run_id}/decisions", decisions.run_decisions, _GET, "people"),
         route("/runs/{run_id}/decisions.{kind}", decisions.take_out, _GET, "export"),
         route("/decisions", decisions.decisions, _GET, "people"),
@@ -149,7 +153,9 @@ async def _sweep(seat: Seat) -> None:
 
 
 def _longest(path: str) -> int:
-    return LARGEST + LARGEST_FORM if path == "/new" else LARGEST_FORM
+    if path == "/new":
+        return LARGEST + LARGEST_FORM
+    return LARGEST_TABLE if path.endswith("/fix") else LARGEST_FORM
 
 
 async def _static(request: Request) -> Response:

@@ -358,10 +358,10 @@ def _understood(visit: Visit, upload: Upload, path: Path, headings: list[str]) -
     return visit.seat.uploads.choose(upload, {"understood": found})
 
 
-def preview(path: Path, mapping: Any) -> dict[str, Any]:  # noqa: ANN401 - a mapping or None
+def preview(path: Path, mapping: Any, number: int = SHOWN_ROWS) -> dict[str, Any]:  # noqa: ANN401 - a mapping or None
     """Return the first rows as they are understood: each cell sound, wrong or merely carried."""
     source = open_source(path, mapping=mapping)
-    batch = next(source.batches(SHOWN_ROWS))
+    batch = next(source.batches(number))
     taken = Intake(source.header).take(batch)
     wrong: dict[tuple[int, str], str] = {}
     refused = {each.line: each.hint for each in taken.refused}
@@ -369,10 +369,10 @@ def preview(path: Path, mapping: Any) -> dict[str, Any]:  # noqa: ANN401 - a map
         if problem.action in {Action.REFUSED, Action.INVALID}:
             wrong.setdefault((problem.line, problem.column), problem.hint)
     rows = []
-    for number, line in enumerate(batch.lines):
+    for at_row, line in enumerate(batch.lines):
         cells = []
         for at, column in enumerate(source.header.columns):
-            value = batch.columns.column(at)[number].as_py()
+            value = batch.columns.column(at)[at_row].as_py()
             names = (column.known or "", column.heading, column.output)
             hint = next((wrong[line, name] for name in names if (line, name) in wrong), "")
             tone = "wrong" if hint else "ok" if column.known and value else ""
@@ -399,7 +399,7 @@ def quote(visit: Visit) -> Response:
     """Quote a file as its headings are understood now."""
     upload = _with_headings(visit, _own(visit))
     try:
-        document = _quote(visit, upload)
+        document = quote_upload(visit, upload)
     except UsageError as error:
         return _file(visit, upload, 400, error=str(error))
     visit.seat.uploads.choose(upload, {"quote": document})
@@ -409,7 +409,12 @@ def quote(visit: Visit) -> Response:
     return onward(f"/new/{upload.upload_id}#quote")
 
 
-def _quote(visit: Visit, upload: Upload) -> dict[str, Any]:
+def quote_upload(visit: Visit, upload: Upload) -> dict[str, Any]:
+    """Return the quote of an upload as it would be screened now.
+
+    Raises:
+        UsageError: choices or the file are wrong.
+    """
     try:
         parameters = visit.seat.uploads.parameters(upload)
     except ValidationError as error:
@@ -489,7 +494,7 @@ def applicant(visit: Visit) -> Response:
         hints = [cell["hint"] for cell in row["cells"] if cell["hint"]]
         if row["refused"] or hints:
             raise InputError(row["refused"] or " ".join(hints))
-        document = _quote(visit, upload)
+        document = quote_upload(visit, upload)
         upload = visit.seat.uploads.choose(upload, {"quote": document})
         if visit.text("do") == "screen":
             begin(visit, upload)

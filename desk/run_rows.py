@@ -152,6 +152,11 @@ class RunRows:
         """Return how many customers somebody must look at."""
         return int(self._ask("SELECT count(*) AS n FROM list", [])[0]["n"])
 
+    def among(self, customer_ids: Sequence[str]) -> set[str]:
+        """Return which of some customers the run has."""
+        sql = "SELECT DISTINCT customer_id FROM run WHERE customer_id IN (SELECT unnest(?))"
+        return {each["customer_id"] for each in self._ask(sql, [list(customer_ids)])}
+
     def next_after(self, customer_id: str) -> tuple[str | None, int, int]:
         """Return who follows a customer on the list to work on, the customer's place, its length.
 

@@ -23,6 +23,7 @@ from nightscreen.storage.clock import DAY_MICROS
 from nightscreen.storage.desk_file import UPLOADS, upload_of
 from nightscreen.storage.files import make_private_folder, write_private
 from nightscreen.storage.journal.runs import RUNNING
+from nightscreen.storage.mapping import Mapping, mapping_toml
 from nightscreen.storage.sealed_file import RESUMABLE_DAYS, SUFFIX, SealedWriter, sealed_writer
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ HELD, GONE = "held", "gone"
 CARRIED, LEFT_OUT = "", "-"
 TYPED: Final = "typed"
 """Choice of an upload that was made at the desk: of one customer, a part of a batch."""
+_BY_THE_WAY: Final = ("karma_identities", "karma_stop_at_first", "shadow", "merge_rows")
+"""Choices no form offers: they are those of the run whose rows are screened again."""
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -48,7 +51,8 @@ class Upload:
 
     Attributes:
         name: as the browser gave it, or a plain one where that names somebody.
-        choices: what was chosen for it: purpose, checks, cap, policy, headings, the last quote.
+        choices: what was chosen for it: purpose, checks, cap, policy, headings or a mapping, the
+            last quote.
     """
 
     upload_id: str
@@ -117,6 +121,26 @@ class Uploads:
         )
         return _upload(rows[0]) if rows else None
 
+    def chosen(self, name: str, value: str) -> list[Upload]:
+        """Return the uploads for which a choice has a value, oldest first."""
+        rows = self.seat.accounts.rows(
+            "SELECT * FROM uploads WHERE json_extract(choices, '$.' || ?) = ? ORDER BY at",
+            name,
+            value,
+        )
+        return [_upload(row) for row in rows]
+
+    def is_screened(self, upload: Upload) -> bool:
+        """Tell whether an upload's run has screened it, or may still do so."""
+        if not upload.choices.get("started_at"):
+            return False
+        run = self.run_of(upload)
+        if run is None:
+            return upload.state == HELD
+        approval = self.seat.approvals.newest(run.run_id)
+        refused = approval is not None and approval.decision is ApprovalDecision.REFUSED
+        return not refused and run.state != "test_mode"
+
     def choose(self, upload: Upload, choices: dict[str, Any]) -> Upload:
         """Keep what was chosen for an upload, and what its headings mean as a mapping file."""
         with self.seat.accounts.transaction() as connection:
@@ -129,7 +153,9 @@ class Uploads:
                 (json.dumps(merged), upload.upload_id),
             )
         headings, understood = merged.get("headings") or {}, merged.get("understood") or {}
-        if any(known != understood.get(heading, "") for heading, known in headings.items()):
+        if merged.get("mapping"):
+            write_private(self.mapping(upload.upload_id), merged["mapping"].encode())
+        elif any(known != understood.get(heading, "") for heading, known in headings.items()):
             text = mapping_text(headings, understood)
             write_private(self.mapping(upload.upload_id), text.encode())
         else:
@@ -162,7 +188,7 @@ class Uploads:
             "policy": chosen.get("policy", ""),
             "mapping": str(mapping) if mapping.exists() else "",
             "freshness": chosen.get("freshness", []),
-            **{name: chosen[name] for name in ("karma_identities",) if chosen.get(name)},
+            **{name: chosen[name] for name in _BY_THE_WAY if chosen.get(name)},
         }
         return ScreenBatch.model_validate(given)
 
@@ -251,14 +277,12 @@ def mapping_text(headings: dict[str, str], understood: dict[str, str]) -> str:
         headings: the column each heading was given, `CARRIED` or `LEFT_OUT`.
         understood: what each heading was taken for by itself.
     """
-    wanted: dict[str, list[str]] = {}
+    wanted: dict[str, tuple[str, ...]] = {}
     for heading, known in headings.items():
         if known in KNOWN_COLUMNS:
-            wanted.setdefault(known, []).append(heading)
+            wanted[known] = (*wanted.get(known, ()), heading)
     for known in understood.values():
         if known:
-            wanted.setdefault(known, [])
-    dropped = [heading for heading, known in headings.items() if known == LEFT_OUT]
-    lines = [f"drop = {json.dumps(dropped, ensure_ascii=False)}", "", "[columns]"]
-    lines += [f"{known} = {json.dumps(each, ensure_ascii=False)}" for known, each in wanted.items()]
-    return "\n".join(lines) + "\n"
+            wanted.setdefault(known, ())
+    dropped = tuple(heading for heading, known in headings.items() if known == LEFT_OUT)
+    return mapping_toml(Mapping(columns=wanted, drop=dropped))

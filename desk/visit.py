@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 COOKIE: Final = "nightscreen-desk"
 FORM_COOKIE: Final = "nightscreen-desk-form"
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
-MOST_FIELDS: Final = 400
+MOST_FIELDS: Final = 1_400
+"""A page of a quarantine has the most: a field for each cell."""
 NAVIGATION: Final = (
     ("/", "Tonight", ""),
     ("/new", "New file", "screen"),

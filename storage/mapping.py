@@ -7,6 +7,7 @@ Reading and checking the TOML lives here. What the headings mean in the end is j
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -85,6 +86,25 @@ def read_mapping(path: Path, kind: InputKind = CUSTOMERS) -> Mapping:
         merge_rows=_merge_rows(tree.get("merge_rows", False), place),
         loan_status=_heading("loan_status", tree.get("loan_status", ""), place),
     )
+
+
+def mapping_toml(mapping: Mapping) -> str:
+    """Return a mapping as the text of its file."""
+
+    def text(value: object) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+    keys = ("date_order", "sheet", "merge_rows", "loan_status")
+    said = [(key, getattr(mapping, key)) for key in keys]
+    lines = [
+        f"drop = {text(mapping.drop)}",
+        *(f"{key} = {text(each)}" for key, each in said if each),
+    ]
+    for section in ("columns", "defaults"):
+        entries = getattr(mapping, section).items()
+        if entries or section == "columns":
+            lines += ["", f"[{section}]", *(f"{name} = {text(each)}" for name, each in entries)]
+    return "\n".join(lines) + "\n"
 
 
 def _text(path: Path) -> str:

@@ -105,8 +105,7 @@ def unsealed(path: Path, sealer: Sealer) -> Iterator[Path]:
         InputError: it is gone, or cut short.
         JournalError: it was sealed under another key, or changed.
     """
-    handle = _anonymous()
-    try:
+    with _anonymous_file() as (handle, clear):
         with os.fdopen(os.dup(handle), "wb") as sink:
             try:
                 real = path.resolve()  # a name that looks like somebody's number is a link to it
@@ -116,8 +115,25 @@ def unsealed(path: Path, sealer: Sealer) -> Iterator[Path]:
                 raise InputError(
                     "the uploaded file was removed, as it is once its run is over: upload it again"
                 ) from None
+        yield clear
+
+
+@contextmanager
+def in_memory(data: bytes) -> Iterator[Path]:
+    """Give a path under which this process reads data that lies on no disk in clear."""
+    with _anonymous_file() as (handle, clear):
+        with os.fdopen(os.dup(handle), "wb") as sink:
+            sink.write(data)
+        yield clear
+
+
+@contextmanager
+def _anonymous_file() -> Iterator[tuple[int, Path]]:
+    """Give the handle of a file without a name, and a path of this process to it."""
+    handle = _anonymous()
+    try:
         place = Path("/proc/self/fd")
-        yield (place if place.is_dir() else Path("/dev/fd")) / str(handle)
+        yield handle, (place if place.is_dir() else Path("/dev/fd")) / str(handle)
     finally:
         os.close(handle)
 

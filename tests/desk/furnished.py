@@ -138,6 +138,7 @@ def places(office: Office) -> dict[str, str]:
         "approvals": "/approvals",
         "runs": "/runs",
         "run": f"/runs/{run.run_id}",
+        "fix": f"/runs/{run.run_id}/fix",
         "waiting run": f"/runs/{WAITING}",
         "decisions": "/decisions",
         "list": f"/runs/{run.run_id}/decisions?decision=decline&decision=review",

@@ -1,0 +1,195 @@
+"""A quarantine at the desk: its cells edited, judged again, kept, quoted and screened again."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from html import unescape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.schemas.errors import UsageError
+from nightscreen.storage.mapping import read_mapping
+from nightscreen.storage.sealed_file import unsealed
+from nightscreen.storage.tables import open_source
+from tests.desk.office import Office
+from tests.screening import World, customer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+    from tests.desk.office import Browser
+
+CELL = re.compile(r'<input name="c(\d+)\.(\d+)" value="([^"]*)" aria-label="([^"]+), line (\d+)"')
+MAPPING = """drop = ["Secret"]
+[columns]
+customer_id = ["Ref"]
+"""
+
+
+def extract() -> list[dict[str, str]]:
+    """Return a lender's file: five sound customers, two without an id, one repeated."""
+    people = [customer(each) for each in range(1, 9)]
+    for person in (people[5], people[6]):
+        person["customer_id"] = ""
+    people[7]["customer_id"] = "C1"
+    return [
+        {
+            "Ref": person.pop("customer_id"),
+            **person,
+            "Remark": "=2+3" if number == 5 else "two\nlines" if number == 6 else "ok",
+            "Secret": "left out",
+        }
+        for number, person in enumerate(people)
+    ]
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A HOME and an output folder of one night with three rows in quarantine."""
+    folder = tmp_path_factory.mktemp("refused")
+    (folder / "mapping.toml").write_text(MAPPING)
+    night = World(folder).screen(
+        extract(), batch="portfolio", mapping=str(folder / "mapping.toml"), checks=["karma"]
+    )
+    assert night.report["rows"]["quarantined"] == 3
+    return folder
+
+
+@pytest.fixture
+def bank(refused: Path, tmp_path: Path) -> Iterator[Office]:
+    """A desk over a copy of that night's journal; the run's folder is shared."""
+    shutil.copytree(refused / "home", tmp_path / "home")
+    with Office(tmp_path) as office:
+        yield office
+
+
+def run_of(bank: Office) -> str:
+    """Return the address of the quarantine."""
+    return f"/runs/{bank.journal.runs.newest(limit=1)[0].run_id}/fix"
+
+
+def cells(page: str) -> dict[tuple[int, str], tuple[str, str]]:
+    """Return name and value of each cell, by place of the row and heading."""
+    return {
+        (int(row), unescape(heading)): (f"c{row}.{at}", unescape(value))
+        for row, at, value, heading, _ in CELL.findall(page)
+    }
+
+
+def typed(
+    browser: Browser, at: str, edits: dict[tuple[int, str], str], **more: str
+) -> httpx.Response:
+    """Send the form as the page has it, with some cells changed."""
+    shown = cells(browser.get(at).text)
+    fields: dict[str, object] = dict(shown.values())
+    fields |= {shown[place][0]: value for place, value in edits.items()}
+    fields["row"] = [str(row) for row in sorted({row for row, _ in shown})]
+    return browser.post(at, at, **fields, **more)
+
+
+def test_quarantine_is_a_table_with_the_reason_at_each_cell(bank: Office) -> None:
+    """Every refused row stands with its line, its cells as they came, and why it was refused."""
+    browser, at = bank.browser("analyst", name="Ada"), run_of(bank)
+    page = browser.get(at)
+    assert page.status_code == 200, page.text
+    assert "<h1>Fix</h1>" in page.text
+    found = cells(page.text)
+    assert {row for row, _ in found} == {0, 1, 2}
+    assert found[0, "Remark"][1] == "=2+3"
+    assert found[2, "Ref"][1] == "C1"
+    assert (0, "Secret") not in found
+    assert page.text.count("The row has no customer id") >= 2
+    assert "An earlier row of the file has the same customer id" in page.text
+    assert 'aria-describedby="hc0.0"' in page.text
+    assert f'href="{at}"' in browser.get(at.removesuffix("/fix")).text
+    assert "quarantine seen" in bank.actions()
+    assert bank.browser("auditor").get(at).status_code == 403
+
+
+def test_fixed_rows_are_screened_again_as_a_part_of_their_batch(
+    bank: Office, refused: Path, tmp_path: Path
+) -> None:
+    """Only changed rows are sent, sealed, under the run's own choices; nobody else is gone."""
+    browser, at = bank.browser("analyst", name="Ada"), run_of(bank)
+    sent = typed(browser, at, {(0, "Ref"): "C6", (1, "Ref"): "C7"}, do="screen", max_spend="1,000")
+    assert sent.status_code == 303, sent.text
+    (started,) = bank.starts.started
+    assert (started.batch, started.purpose, started.checks) == ("portfolio", "portfolio", ["karma"])
+    assert started.max_spend == "1000"
+    for file in (bank.folder / "home").rglob("*"):
+        assert not file.is_file() or b"22000000006" not in file.read_bytes()
+    with unsealed(Path(started.input), bank.journal.sealer) as clear:
+        assert open_source(clear, mapping=read_mapping(Path(started.mapping))).header.fed_back
+    assert [each for each in bank.actions() if "quarantine" in each or "run" in each] == [
+        *("quarantine seen", "quarantine seen", "run started", "quarantine screened again")
+    ]
+    page = browser.get(at).text
+    assert page.count("screened again</span> by Ada") == 2
+    assert {row for row, _ in cells(page)} == {2}
+    other = bank.browser("analyst", name="Bem")
+    assert typed(other, at, {}, do="screen").status_code == 400
+    bank.journal.close()
+    again = World(tmp_path).screen(**started.model_dump(include=started.model_fields_set))
+    assert again.report["rows"] == {"read": 2, "screened": 2, "quarantined": 0}
+    assert [row["customer_id"] for row in again.rows] == ["C6", "C7"]
+    assert [row["Remark"] for row in again.rows] == ["=2+3", "two\nlines"]
+    assert again.report["changes"].get("gone", 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("edits", "hint"),
+    [
+        ({}, "Change a cell first"),
+        ({(2, "Remark"): "looked at"}, "was screened in this run"),
+        ({(2, "Ref"): "C3"}, "was screened in this run"),
+        ({(0, "Ref"): "C6", (1, "Ref"): "C6"}, "An earlier row of the file"),
+        ({(0, "Ref"): "C6", (0, "bvn"): "123"}, "BVN"),
+        ({(0, "Remark"): "seen"}, "The row has no customer id"),
+        ({(0, "Ref"): "C6", (1, "Ref"): "22000000007"}, "customer id"),
+    ],
+)
+def test_unsound_rows_start_nothing_and_lose_nothing(
+    bank: Office, edits: dict[tuple[int, str], str], hint: str
+) -> None:
+    """The page says what is still wrong, and has what was typed, now and when it is opened anew."""
+    browser, at = bank.browser("analyst", name="Ada"), run_of(bank)
+    answer = typed(browser, at, edits, do="screen")
+    assert answer.status_code == 400
+    assert hint in unescape(answer.text)
+    assert bank.starts.started == []
+    for page in (answer.text, browser.get(at).text):
+        found = cells(page)
+        assert {place: found[place][1] for place in edits} == edits
+    assert cells(bank.browser("analyst", name="Bem").get(at).text)[0, "Ref"][1] == ""
+
+
+def test_fixed_rows_are_quoted_before_anything_is_spent(bank: Office) -> None:
+    """The quote counts the changed rows alone, and stands on the page."""
+    browser, at = bank.browser("analyst"), run_of(bank)
+    assert typed(browser, at, {(0, "Ref"): "C6"}, do="quote").status_code == 303
+    page = browser.get(at).text
+    assert "at most ₦10 for 1 row" in page
+    assert typed(browser, at, {(0, "Ref"): "C6"}, do="quote", max_spend="plenty").status_code == 400
+    assert bank.starts.started == []
+
+
+def test_nothing_typed_is_lost_where_a_run_cannot_start(
+    bank: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are there when the page is opened again, and can be sent then."""
+
+    def unreachable(_: object) -> None:
+        raise UsageError("the engine's server does not answer")
+
+    browser, at = bank.browser("analyst"), run_of(bank)
+    with monkeypatch.context() as broken:
+        broken.setattr(bank.starts, "start", unreachable)
+        assert typed(browser, at, {(0, "Ref"): "C6"}, do="screen").status_code == 503
+    assert cells(browser.get(at).text)[0, "Ref"][1] == "C6"
+    assert typed(browser, at, {}, do="screen").status_code == 303
+    assert len(bank.starts.started) == 1
