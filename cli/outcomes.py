@@ -172,6 +172,8 @@ def _share(part: float | None) -> str:
 
 def print_paid(paid: Mapping[str, Any], policies: tuple[str, str]) -> None:
     """Print how those paid whom two ways of deciding part, and whether that says anything."""
+    from nightscreen.steps.results.outcomes import verdict_in_words
+
     before, after = policies
     typer.echo("  how they paid, of those who were lent to afterwards:")
     for cell in paid["cells"]:
@@ -184,15 +186,5 @@ def print_paid(paid: Mapping[str, Any], policies: tuple[str, str]) -> None:
         each = paid[part]
         lost = f"lost ₦{Decimal(each['lost']):,.2f}"
         typer.echo(f"    approved by {name}: {rate(each)} of the loans bad, {lost}")
-    say = {
-        "better": f"{after} is better: the loans of those who move tell them apart.",
-        "worse": f"{after} is worse: the loans of those who move tell them apart.",
-        "cannot_tell": "Which is better cannot be told: too few of those who move were lent to, "
-        "or they paid much like the others.",
-    }
-    typer.echo(f"    {say[paid['verdict']]}")
-    if paid["unproven"]:
-        typer.echo(
-            f"    {paid['unproven']:,} whom {after} would approve were never lent to: how they "
-            "would have paid, nobody knows."
-        )
+    for sentence in verdict_in_words(paid, after):
+        typer.echo(f"    {sentence}")

@@ -1,6 +1,6 @@
-"""`nightscreen policy`: a policy's mistakes at their places, and what it would have decided.
+"""`nightscreen policy`: a policy's mistakes, what it would have decided, which one is in force.
 
-Checking belongs to `steps/policy_check`, replaying to `steps/policy_backtest`; here they are
+Checking and versions belong to `steps/policy`, replaying to `steps/results/backtest`; here they are
 reported.
 """
 
@@ -18,19 +18,14 @@ from nightscreen.schemas.errors import InputError, PolicyError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nightscreen.schemas.contests import PolicyVersion
     from nightscreen.schemas.policy import Policy
     from nightscreen.steps.policy.check import Checked
     from nightscreen.steps.results.outcomes import PaidAfterwards
 
 MOST_POLICIES = 2
 _MOST_REASONS = 15
-_WORDS = {
-    "decline": "decline",
-    "review": "send to review",
-    "approve": "approve",
-    "note": "note",
-}
-
+_VERSION = {"key", "policy", "version", "replaces", "proposed_by", "note", "decided_by", "reason"}
 
 policy_app = typer.Typer(help="Rules, checked and replayed.", no_args_is_help=True)
 
@@ -80,10 +75,9 @@ def print_policy(policy: "Policy") -> None:
     typer.echo(f"{policy.label}, version {policy.version}: {len(policy.rules)} rules, no mistakes")
     if policy.allow_sensitive:
         typer.echo("It may decide by gender, marital status or state of origin.")
-    for number, rule in enumerate(policy.rules, start=1):
-        condition = " ".join(policy.condition(rule).split())
-        typer.echo(f"{number:>3}. {rule.code}: {_WORDS[rule.effect.value]} where {condition}")
-        typer.echo(f"     {policy.sentence(rule.team, None)}")
+    for number, rule in enumerate(policy.in_words(), start=1):
+        typer.echo(f"{number:>3}. {rule.code}: {rule.effect} where {rule.condition}")
+        typer.echo(f"     {rule.team}")
     typer.echo(
         "Decline goes before review, review before approve. A row with evidence missing is never "
         "approved: it is undecided."
@@ -183,6 +177,86 @@ def approve(
             f"{policy.label}, version {policy.version}: approved by {name}, in force from "
             f"{found['in_force_from']}"
         )
+
+
+@policy_app.command(
+    epilog="Example: nightscreen policy propose mine.toml --by 'Ada Eze' --note 'as agreed in May'"
+)
+def propose(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML file with the rules.")],
+    by: Annotated[str, typer.Option(help="Who proposes it.")],
+    note: Annotated[str, typer.Option(help="Why the policy should change.")],
+    json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Propose a policy to be put in force; somebody else approves it at the desk, under Policy."""
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.cli.journal_context import made_journal
+    from nightscreen.steps.policy.file import read_text
+    from nightscreen.steps.policy.versions import propose as write_proposal
+
+    text = read_text(file)
+    with made_journal(settings_of_command()) as journal:
+        made = write_proposal(journal, text, by=by, note=note)
+    if json_output:
+        sys.stdout.write(json.dumps(version_document(made), indent=2, ensure_ascii=False) + "\n")
+    else:
+        typer.echo(
+            f"{made.policy}, version {made.version}: proposed to replace {made.replaces}; "
+            "it waits for approval by somebody else, at the desk under Policy"
+        )
+
+
+def version_document(version: "PolicyVersion") -> dict[str, Any]:
+    """Return a version as JSON has it, without its text."""
+    from nightscreen.storage.clock import instant_text
+
+    found = version.model_dump(include=_VERSION) | {"state": version.state}
+    times = {"proposed_at": version.at, "decided_at": version.decided_at or None}
+    return found | {name: instant_text(at) for name, at in times.items()}
+
+
+@policy_app.command("list", epilog="Example: nightscreen policy list --json")
+def list_(
+    json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """List the versions that were proposed, newest first, and say which policy is in force."""
+    from nightscreen.cli.journal_context import opened_journal
+    from nightscreen.steps.policy.versions import policy_in_force, versions
+
+    with opened_journal() as journal:
+        found = [version_document(each) for each in reversed(versions(journal))]
+        present = policy_in_force(journal, journal.clock())
+    if json_output:
+        document = {"in_force": present.label, "version": present.version, "versions": found}
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        return
+    typer.echo(f"{present.label}, version {present.version}: in force where no file is named")
+    for each in found:
+        decided = f", {each['state']} by {each['decided_by']} {each['decided_at']}"
+        typer.echo(
+            f"  {each['policy']}, version {each['version']}: proposed by {each['proposed_by']} "
+            f"{each['proposed_at']}{decided if each['decided_at'] else ', waits for approval'}"
+        )
+
+
+@policy_app.command(epilog="Example: nightscreen policy show > mine.toml")
+def show(
+    policy: Annotated[
+        str, typer.Argument(metavar="[NAME@DIGEST]", help="A version; default: the one in force.")
+    ] = "",
+) -> None:
+    """Print a policy as a file has it: the one in force, or a version that was proposed."""
+    from nightscreen.cli.journal_context import opened_journal
+    from nightscreen.steps.policy.versions import text_in_force, versions
+
+    with opened_journal() as journal:
+        if not policy:
+            text: str | None = text_in_force(journal)
+        else:
+            text = next((e.text for e in versions(journal) if e.policy == policy), None)
+    if text is None:
+        raise InputError(f"there is no version {policy}; see: nightscreen policy list")
+    sys.stdout.write(text)
 
 
 def in_force_from(text: str, now: int) -> int:

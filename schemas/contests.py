@@ -2,17 +2,18 @@
 
 A contest is a customer's objection; a told notice says that a notice reached the customer; an
 action is what somebody did against a customer; a confirmation is a person's word for all proposals
-of a run. Each is a kind of `storage/journal/records.py`, sealed as a whole.
+of a run; a policy version is a policy that somebody proposed, and who decided about it. Each is a
+kind of `storage/journal/records.py`, sealed as a whole.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from nightscreen.schemas.policy import Decision
+from nightscreen.schemas.policy import Decision, PolicyApproval
 
 
 class RecordKind(StrEnum):
@@ -23,6 +24,7 @@ class RecordKind(StrEnum):
     ACTION = "action"
     CONFIRMATION = "confirmation"
     OUTCOME = "outcome"
+    POLICY = "policy"
 
 
 class ContestAbout(StrEnum):
@@ -168,4 +170,62 @@ class Confirmation(JournalRecord):
     note: str = ""
 
 
-RECORDS: tuple[type[JournalRecord], ...] = (Contest, ToldNotice, CustomerAction, Confirmation)
+class PolicyState(StrEnum):
+    """How a policy stands that was proposed."""
+
+    PROPOSED = "proposed"
+    APPROVED = "approved"
+    REFUSED = "refused"
+
+
+class PolicyVersion(JournalRecord):
+    """A policy that was proposed, with its whole text; `at` is when.
+
+    Attributes:
+        policy: `name@digest` of the text.
+        text: as a policy file has it, comments and all.
+        replaces: the policy that was in force when it was proposed.
+        note: why it was proposed.
+        reason: why it was approved or refused.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.POLICY
+    ground: ClassVar[Ground] = Ground.APPROVALS
+
+    batch: str = ""
+    policy: str
+    version: str
+    text: str
+    replaces: str
+    proposed_by: str
+    note: str
+    decision: Literal[PolicyState.APPROVED, PolicyState.REFUSED] | None = None
+    decided_by: str = ""
+    decided_at: int = 0
+    reason: str = ""
+
+    @property
+    def state(self) -> str:
+        """Return whether it waits, or what was decided about it."""
+        return self.decision or PolicyState.PROPOSED
+
+    @property
+    def approval(self) -> PolicyApproval | None:
+        """Return who signed it off; None where nobody has."""
+        if self.decision is not PolicyState.APPROVED:
+            return None
+        return PolicyApproval(
+            policy=self.policy,
+            version=self.version,
+            written_by=self.proposed_by,
+            approved_by=self.decided_by,
+            approved_at=self.decided_at,
+            in_force_from=self.decided_at,
+            note=self.reason or self.note,
+        )
+
+
+RECORDS: tuple[type[JournalRecord], ...] = (
+    *(Contest, ToldNotice, CustomerAction, Confirmation),
+    PolicyVersion,
+)

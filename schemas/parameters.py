@@ -119,7 +119,8 @@ class _Screening(BaseModel):
     policy: str = Field(
         "",
         title="Policy file",
-        description="Path of a TOML file with the rules for decisions. Empty: the built-in ones.",
+        description="Path of a TOML file with the rules for decisions. Empty: the policy in force, "
+        "as it was approved last, or the default one.",
     )
     merge_rows: bool = Field(
         default=False,

@@ -134,6 +134,23 @@ class NoticeWords(NamedTuple):
     language: str
 
 
+class RuleWords(NamedTuple):
+    """A rule for people: its code, what follows, where, and the sentence for the team."""
+
+    code: str
+    effect: str
+    condition: str
+    team: str
+
+
+_EFFECT_WORDS = {
+    Effect.DECLINE: "decline",
+    Effect.REVIEW: "send to review",
+    Effect.APPROVE: "approve",
+    Effect.NOTE: "note",
+}
+
+
 class Policy(BaseModel):
     """Rules in order, under a name and a version.
 
@@ -201,6 +218,18 @@ class Policy(BaseModel):
         """
         said = words if isinstance(words, str) else first_for(words, purpose)
         return filled(said, {name: f"{value:,f}" for name, value in self.thresholds.items()})
+
+    def in_words(self) -> list[RuleWords]:
+        """Return the rules in their order, with the thresholds in place of their names."""
+        return [
+            RuleWords(
+                rule.code,
+                _EFFECT_WORDS[rule.effect],
+                " ".join(self.condition(rule).split()),
+                self.sentence(rule.team, None),
+            )
+            for rule in self.rules
+        ]
 
     def notice(self, rule: PolicyRule, purpose: str | None, language: str) -> NoticeWords:
         """Return what a rule says to a customer who reads a language.

@@ -57,6 +57,7 @@ from nightscreen.steps.planning.shared_identifiers import (
 )
 from nightscreen.steps.policy.declarations import read_declarations
 from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.policy.versions import approval_of, policy_in_force
 from nightscreen.steps.results.evidence import AccountJudge, Evidence
 from nightscreen.steps.values.customer_ids import CustomerNumbers
 from nightscreen.steps.values.images import ImageJudge
@@ -65,7 +66,6 @@ from nightscreen.storage.clock import LAGOS, Clock, system_clock, to_instant, to
 from nightscreen.storage.filesystem import is_url
 from nightscreen.storage.journal import Journal, journal_of
 from nightscreen.storage.journal.identifier_history import Sightings
-from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.mapping import Mapping, read_mapping
 from nightscreen.storage.memory_tuning import trim_memory, tune_allocator
 from nightscreen.storage.outputs import QUARANTINE, RunFolder
@@ -262,7 +262,9 @@ def _open(
     if resolved.earlier is None:
         resolved = _filled_in(resolved, settings, mapping)
     parameters, wanted = resolved.parameters, resolved.wanted
-    policy, approval = _policy_in_force(parameters, settings, journal)
+    earlier = resolved.earlier
+    begun_at = journal.clock() if earlier is None else earlier.started_at
+    policy, approval = _policy_in_force(parameters, settings, journal, begun_at)
     declared = read_declarations(settings)
     shadow = load_policy(Path(parameters.shadow)) if parameters.shadow else None
     manners = load_response_rules(settings.own_table("manners"))
@@ -347,19 +349,22 @@ def _freshness(
 
 
 def _policy_in_force(
-    parameters: ScreenBatch, settings: Settings, journal: Journal
+    parameters: ScreenBatch, settings: Settings, journal: Journal, begun_at: int
 ) -> tuple[Policy, PolicyApproval | None]:
-    """Return the policy of a run and who approved it.
+    """Return the policy of a run and who approved it; a resumed run keeps the one it began with.
 
     Raises:
         PolicyError: it cannot be read, or nobody has approved it where that is required.
     """
-    policy = load_policy(Path(parameters.policy) if parameters.policy else None)
-    approval = Reviews.of(journal).policy_approval(policy.label, journal.clock())
+    if parameters.policy:
+        policy = load_policy(Path(parameters.policy))
+    else:
+        policy = policy_in_force(journal, begun_at)
+    approval = approval_of(journal, policy.label, journal.clock())
     if approval is None and settings.require_approved_policy and not parameters.quote_only:
         raise PolicyError(
             f"nobody has approved the policy {policy.label}, or it is not in force yet: let it be "
-            "approved with: nightscreen policy approve FILE --by NAME"
+            "approved with: nightscreen policy approve FILE --by NAME, or on the desk's page Policy"
         )
     return policy, approval
 

@@ -5,6 +5,7 @@ Judging what it says is the business of `policy_check`.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ _MOST_BYTES = 1_000_000
 _RULES = "rules"
 _HEADER = re.compile(r"^\s*\[\[\s*(?:rules|\"rules\"|'rules')\s*\]\]")
 _KEY = re.compile(r"^\s*[\"']?([A-Za-z0-9_-]+)[\"']?(?:\.[A-Za-z0-9_-]+)*\s*=\s*(.*)$")
+_ENTRY = r"""(?<![\w-])["']?{}["']?\s*=\s*(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s,#}}]+)"""
 _QUOTES = re.compile(r"'''|\"\"\"")
 
 
@@ -93,6 +95,38 @@ def parse(text: str) -> PolicyText:
         return PolicyText({}, top, rules, (line, f"is no TOML: {message}"))
     except RecursionError:
         return PolicyText({}, top, rules, (1, "is no TOML: it is nested too deep"))
+
+
+def rewritten(text: str, version: str, thresholds: Mapping[str, Decimal]) -> str:
+    """Return a policy's text with another version and thresholds; all else stays as it is written.
+
+    A value is looked for wherever its name stands; the place is the right one where the whole then
+    reads as it should.
+
+    Raises:
+        PolicyError: a value is written in a way that cannot be replaced in its place.
+    """
+    read = parse(text).document
+    if version != read["version"]:
+        read = {**read, "version": version}
+        text = _replaced(text, "version", json.dumps(version, ensure_ascii=False), read)
+    for name, value in thresholds.items():
+        if value != read["thresholds"][name]:
+            read = {**read, "thresholds": {**read["thresholds"], name: value}}
+            text = _replaced(text, name, f"{value:f}", read)
+    return text
+
+
+def _replaced(text: str, name: str, value: str, wanted: Mapping[str, Any]) -> str:
+    """Return a text with one value replaced, so that the whole reads as wanted."""
+    for found in re.finditer(_ENTRY.format(re.escape(name)), text):
+        trial = text[: found.start("value")] + value + text[found.end("value") :]
+        if parse(trial).document == wanted:
+            return trial
+    raise PolicyError(
+        f"the policy writes {name} in a way that cannot be replaced here; change the file and "
+        "propose it with: nightscreen policy propose FILE --by NAME --note WHY"
+    )
 
 
 def _places(text: str) -> tuple[RuleLines, tuple[RuleLines, ...]]:

@@ -1,4 +1,4 @@
-"""The policy of a run: the lender's own or the default one, read and checked as a whole."""
+"""A policy read and checked as a whole: a file, the default one, or a text kept elsewhere."""
 
 from __future__ import annotations
 
@@ -20,14 +20,27 @@ def load_policy(path: Path | None = None) -> Policy:
     Raises:
         PolicyError: it cannot be read, or has mistakes; the first is reported, with its line.
     """
-    checked = check_policy(read_text(path))
+    path = path or DEFAULT_POLICY
+    return sound_policy(read_text(path), path.name, f"nightscreen policy check {path}")
+
+
+def sound_policy(text: str, name: str, see: str) -> Policy:
+    """Return the policy of a text.
+
+    Args:
+        text: as a policy file has it.
+        name: what a person knows it by.
+        see: the command that shows all of its mistakes.
+
+    Raises:
+        PolicyError: it has mistakes; the first is reported, with its line.
+    """
+    checked = check_policy(text)
     if checked.policy is not None:
         return checked.policy
     first, more = checked.mistakes[0], len(checked.mistakes) - 1
-    name = (path or DEFAULT_POLICY).name
     rule = f", {first.rule}" if first.rule else ""
     others = f" (and {more} more)" if more else ""
     raise PolicyError(
-        f"{name}, line {first.line}{rule}: {first.message}{others}; "
-        f"see all with: nightscreen policy check {path or DEFAULT_POLICY}"
+        f"{name}, line {first.line}{rule}: {first.message}{others}; see all with: {see}"
     )

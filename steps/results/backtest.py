@@ -200,6 +200,7 @@ def backtest(
     policies: Sequence[Policy],
     output: Path | None = None,
     paid: PaidAfterwards | None = None,
+    moving: Callable[[pa.Table], None] | None = None,
 ) -> Backtest:
     """Replay one or two policies over past runs.
 
@@ -209,6 +210,7 @@ def backtest(
         output: folder for `backtest.parquet` and `backtest.csv`: every row that is decided
             differently by any of them, named by customer id alone.
         paid: what became of loans; None where nothing is known of any.
+        moving: takes what the files would hold, portion by portion, as `file_schema` has it.
 
     Raises:
         UsageError: rows, a policy or the folder cannot be used.
@@ -216,13 +218,16 @@ def backtest(
     found = Backtest(tuple(policies), moves=[Moves() for _ in policies], paid=paid)
     found.between = Moves() if len(policies) > 1 else None
     with _files(output, len(policies)) as write:
+        listeners = [write, *([moving] if moving is not None else [])]
         for run in runs:
-            rows = sum(_take(found, run, portion, write) for portion in rows_of(run, policies))
+            rows = sum(_take(found, run, portion, listeners) for portion in rows_of(run, policies))
             found.runs.append({"run_id": run.run_id, "purpose": run.purpose, "rows": rows})
     return found
 
 
-def _take(found: Backtest, run: PastRun, rows: pa.Table, write: Callable[[pa.Table], None]) -> int:
+def _take(
+    found: Backtest, run: PastRun, rows: pa.Table, listeners: Sequence[Callable[[pa.Table], None]]
+) -> int:
     """Decide a portion by each policy, enter the moves, list those who move; return its rows."""
     exposure = fitted(rows, "exposure", NAIRA)
     new = [decide(rows, policy, purpose=run.purpose) for policy in found.policies]
@@ -239,7 +244,8 @@ def _take(found: Backtest, run: PastRun, rows: pa.Table, write: Callable[[pa.Tab
     found.labels.update(label for label in pc.unique(rows["policy"]).to_pylist() if label)
     moved = _moved(run.run_id, rows, new, exposure)
     found.listed += moved.num_rows
-    write(moved)
+    for listener in listeners:
+        listener(moved)
     return len(rows)
 
 

@@ -423,6 +423,28 @@ def _verdict(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def verdict_in_words(paid: Mapping[str, Any], after: str) -> list[str]:
+    """Return whether the loans tell a policy from the one before it, and of whom nothing is known.
+
+    Args:
+        paid: as `PaidAfterwards.document` has it.
+        after: what the later policy is called.
+    """
+    said = {
+        "better": f"{after} is better: the loans of those who move tell them apart.",
+        "worse": f"{after} is worse: the loans of those who move tell them apart.",
+        "cannot_tell": "Which is better cannot be told: too few of those who move were lent to, "
+        "or they paid much like the others.",
+    }
+    sentences = [said[paid["verdict"]]]
+    if paid["unproven"]:
+        sentences.append(
+            f"{paid['unproven']:,} whom {after} would approve were never lent to: how they would "
+            "have paid, nobody knows."
+        )
+    return sentences
+
+
 def _pays(moved: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
     """Return `better` or `worse` where some pay plainly otherwise than others; else `alike`."""
     mine, theirs = moved["bad_rate"], kept["bad_rate"]

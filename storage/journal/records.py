@@ -1,4 +1,4 @@
-"""Records about customers, one sealed table for all kinds: contests, notices told, outcomes.
+"""Records, one sealed table for all kinds: contests, notices told, outcomes, policies proposed.
 
 Erasure, purge, rotation, verification and backup know the table, and so every kind. What a kind
 holds is a model of `schemas/contests.py` or `schemas/outcomes.py`; what follows is in `steps/`.
@@ -24,7 +24,13 @@ from sqlalchemy import (
     update,
 )
 
-from nightscreen.schemas.contests import RECORDS, ContestState, JournalRecord, RecordKind
+from nightscreen.schemas.contests import (
+    RECORDS,
+    ContestState,
+    JournalRecord,
+    PolicyState,
+    RecordKind,
+)
 from nightscreen.schemas.outcomes import OUTCOMES_BATCH
 from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.tables import metadata
@@ -211,10 +217,13 @@ def records_of_person(
 def records_before(cutoffs: Cutoffs) -> tuple[Table, ColumnElement[bool]]:
     """Return which rows were last written before the instant of their ground.
 
-    An open contest stays.
+    An open contest stays, and so does a policy that waits for approval, or has it: a run decides by
+    it, however long ago that was.
     """
     contest = records.c.kind == RecordKind.CONTEST.value
     waiting = contest & (records.c.state == ContestState.OPEN.value)
+    policy = records.c.kind == RecordKind.POLICY.value
+    waiting |= policy & (records.c.state != PolicyState.REFUSED.value)
     grounds = {model.kind.value: getattr(cutoffs, model.ground.value) for model in RECORDS}
     before = case(grounds, value=records.c.kind, else_=cutoffs.decisions)
     return records, (records.c.updated_at < before) & ~waiting

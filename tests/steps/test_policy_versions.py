@@ -1,0 +1,217 @@
+"""Policies proposed by one person, approved by another, and the runs that decide by them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import delete
+
+from nightscreen.schemas.contests import PolicyState
+from nightscreen.schemas.errors import InputError, PolicyError
+from nightscreen.schemas.settings import Cutoffs
+from nightscreen.steps.policy.file import parse, read_text, rewritten
+from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.policy.versions import (
+    decide_version,
+    propose,
+    read_policy,
+    text_in_force,
+    version_in_force,
+    versions,
+)
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.engine import writing
+from nightscreen.storage.journal.records import records_before
+from tests.screening import CONSENT, World, customer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from nightscreen.schemas.contests import PolicyVersion
+    from nightscreen.storage.journal import Journal
+
+APPROVED, REFUSED = PolicyState.APPROVED, PolicyState.REFUSED
+ROWS = [{**customer(number, **CONSENT), "exposure": "1000"} for number in range(1, 13)]
+DAY = 86_400_000_000
+SMALL = """
+name = "small"
+version = '1' # the first
+thresholds = {most = 1_000, "version" = 2.50} # naira
+
+[[rules]]
+code = "BIG"
+effect = "decline"
+when = "exposure >= {most} * {version}"
+team = "Owes {most} naira or more, and says most = 1_000."
+customer = "You owe too much for now."
+
+[[rules]]
+code = "FINE"
+effect = "approve"
+when = "karma_status = 'clear'"
+team = "Nothing speaks against it."
+customer = "Approved."
+"""
+
+
+def changed(text: str, version: str, /, **thresholds: int) -> str:
+    """Return a policy with another version and other thresholds."""
+    return rewritten(text, version, {name: Decimal(value) for name, value in thresholds.items()})
+
+
+def put_in_force(journal: Journal, text: str) -> PolicyVersion:
+    """Have Ada propose a policy and Bem approve it."""
+    made = propose(journal, text, by="Ada", note="as the committee wants it")
+    return decide_version(journal, made.key, APPROVED, by="Bem", reason="minutes of May")
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    """Return an open journal of no runs."""
+    with open_journal(tmp_path / "home") as journal:
+        yield journal
+
+
+def test_an_approved_version_is_in_force_for_runs_that_begin_after(tmp_path: Path) -> None:
+    """Proposed it changes nothing; approved it decides, signed off, unless a file is named."""
+    world = World(tmp_path)
+    default = load_policy().label
+    with open_journal(tmp_path / "home") as journal:
+        made = propose(journal, SMALL, by="Ada", note="smaller")
+    before = world.screen(ROWS[:2], batch="b")
+    assert before.report["provenance"]["policy"] == default
+    assert before.report["provenance"]["policy_approval"] is None
+    with open_journal(tmp_path / "home") as journal:
+        decide_version(journal, made.key, APPROVED, by="Bem")
+    world.settings = {"require_approved_policy": True}
+    after = world.screen(ROWS[:2], batch="b")
+    assert after.report["provenance"]["policy"] == made.policy
+    signed = after.report["provenance"]["policy_approval"]
+    assert (signed["written_by"], signed["approved_by"]) == ("Ada", "Bem")
+    manifest = json.loads((after.folder / "manifest.json").read_text())
+    assert manifest["policy"]["version"] == "1"
+    assert set(after.column("policy")) == {made.policy}
+    world.settings = {}
+    own = tmp_path / "own.toml"
+    own.write_text(read_text(None))
+    named = world.screen(ROWS[:2], batch="b", policy=str(own))
+    assert named.report["provenance"]["policy"] == default
+
+
+def test_a_resumed_run_keeps_the_policy_that_it_began_with(tmp_path: Path) -> None:
+    """One run is never decided by two policies, whatever is put in force meanwhile."""
+    world = World(tmp_path)
+    stopped = world.screen(ROWS, batch="b", max_spend="60")
+    assert stopped.report["state"] == "stopped"
+    with open_journal(tmp_path / "home") as journal:
+        put_in_force(journal, SMALL)
+    resumed = world.screen(run=stopped.report["run_id"], max_spend="5000")
+    assert resumed.report["state"] == "completed"
+    assert resumed.report["provenance"]["policy"] == load_policy().label
+
+
+def test_a_version_written_to_a_file_is_signed_off_as_well(tmp_path: Path) -> None:
+    """Named as a file, the same rules are the same policy, approved by the same person."""
+    with open_journal(tmp_path / "home") as journal:
+        put_in_force(journal, SMALL)
+        text = text_in_force(journal)
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    world = World(tmp_path, settings={"require_approved_policy": True})
+    night = world.screen(ROWS[:2], policy=str(file))
+    assert night.report["provenance"]["policy_approval"]["approved_by"] == "Bem"
+
+
+def test_nobody_approves_their_own_proposal(journal: Journal) -> None:
+    """However they write their name; to take it back they may."""
+    made = propose(journal, SMALL, by="Ada  Eze", note="smaller")
+    with pytest.raises(InputError, match="somebody else"):
+        decide_version(journal, made.key, APPROVED, by="ada eze")
+    assert version_in_force(journal, journal.clock()) is None
+    assert decide_version(journal, made.key, REFUSED, by="Ada Eze").state == REFUSED
+    with pytest.raises(InputError, match="does not wait any more"):
+        decide_version(journal, made.key, APPROVED, by="Bem")
+
+
+def test_a_proposal_is_approved_only_over_the_policy_it_was_made_for(journal: Journal) -> None:
+    """Of two that replace the same policy one is approved, also by two people at once."""
+    made = [
+        propose(journal, changed(SMALL, version, most=most), by="Ada", note="try")
+        for version, most in (("2", 2000), ("3", 3000))
+    ]
+    outcomes: list[str] = []
+
+    def approve(key: str) -> None:
+        try:
+            outcomes.append(decide_version(journal, key, APPROVED, by="Bem").state)
+        except InputError as error:
+            outcomes.append("proposed anew" if "in force by now" in str(error) else str(error))
+
+    threads = [threading.Thread(target=approve, args=[each.key]) for each in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["approved", "proposed anew"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seen", "words"),
+    [
+        (SMALL.replace("karma_status", "karma_statos"), "", "karma_status"),
+        (read_text(None), "", "in force already"),
+        (changed(read_text(None), "2", stacking_loans=4), "", "another version"),
+        (SMALL, "default@000000000000", "put in force meanwhile"),
+        ("name = ", "", "no TOML"),
+    ],
+)
+def test_what_cannot_be_put_in_force_cannot_be_proposed(
+    journal: Journal, text: str, seen: str, words: str
+) -> None:
+    """A mistake, nothing changed, a version used twice, a form filled in over another policy."""
+    with pytest.raises((InputError, PolicyError), match=words):
+        propose(journal, text, by="Ada", note="because", seen=seen)
+    assert versions(journal) == []
+
+
+def test_the_policy_in_force_outlives_every_period(journal: Journal) -> None:
+    """A purge takes refused proposals; what runs decide by stays, however old it is."""
+    refused = propose(journal, changed(SMALL, "0", most=1), by="Ada", note="no")
+    decide_version(journal, refused.key, REFUSED, by="Bem")
+    approved = put_in_force(journal, SMALL)
+    never = Cutoffs(*[journal.clock() + DAY] * len(Cutoffs._fields))
+    table, old = records_before(never)
+    with writing(journal.engine) as connection:
+        connection.execute(delete(table).where(old))
+    assert versions(journal) == [approved]
+
+
+def test_an_earlier_policy_can_be_put_in_force_again(journal: Journal) -> None:
+    """The newest approval counts, not the newest rules."""
+    put_in_force(journal, SMALL)
+    put_in_force(journal, changed(SMALL, "2", most=9))
+    put_in_force(journal, SMALL)
+    assert text_in_force(journal) == SMALL
+
+
+def test_thresholds_are_replaced_where_they_stand() -> None:
+    """Comments, order and every other word stay; what only looks like the threshold does too."""
+    text = changed(SMALL, "2", most=1500, version=3)
+    assert text == SMALL.replace("'1'", '"2"', 1).replace("{most = 1_000", "{most = 1500").replace(
+        "2.50", "3"
+    )
+    assert changed(SMALL, "1", most=1000) == SMALL
+    default = changed(read_text(None), "3", listing_naira=7500)
+    assert "listing_naira = 7500       # least amount" in default
+    before, after = parse(read_text(None)).document, parse(default).document
+    assert after == {
+        **before,
+        "version": "3",
+        "thresholds": {**before["thresholds"], "listing_naira": 7500},
+    }
+    assert read_policy(default).thresholds["listing_naira"] == 7500
