@@ -239,7 +239,7 @@ def list_(
         )
 
 
-@policy_app.command(epilog="Example: nightscreen policy show > mine.toml")
+@policy_app.command(epilog="Example: nightscreen policy show")
 def show(
     policy: Annotated[
         str, typer.Argument(metavar="[NAME@DIGEST]", help="A version; default: the one in force.")

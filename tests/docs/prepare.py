@@ -36,8 +36,12 @@ def lay_out(folder: Path) -> None:
         shutil.copy(customers, folder / copy)
     _branch(customers, folder / "branch.csv")
     _loan_book(folder / "loan-book.csv")
-    for name in ("mine.toml", "old.toml", "new.toml"):
+    for name in ("old.toml", "new.toml"):
         shutil.copy(ROOT / "data" / "policy.toml", folder / name)
+    mine = (
+        (ROOT / "data" / "policy.toml").read_text("utf-8").replace('version = "', 'version = "my ')
+    )
+    (folder / "mine.toml").write_text(mine, encoding="utf-8")
     mapping = next(each for each in blocks() if "[columns]" in each.text)
     (folder / "mapping.toml").write_text(mapping.text, encoding="utf-8")
     (folder / "passphrase.txt").write_text("a walk by the lagoon\n", encoding="utf-8")
