@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from sqlalchemy import delete
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from nightscreen.schemas.contests import PolicyVersion
     from nightscreen.storage.journal import Journal
 
-APPROVED, REFUSED = PolicyState.APPROVED, PolicyState.REFUSED
+APPROVED: Final = PolicyState.APPROVED
+REFUSED: Final = PolicyState.REFUSED
 ROWS = [{**customer(number, **CONSENT), "exposure": "1000"} for number in range(1, 13)]
 DAY = 86_400_000_000
 SMALL = """
