@@ -209,7 +209,7 @@ def user_add(name: NameArgument, role: RoleOption, json_output: JsonOption = Fal
     """Make a user; prints a link, good once and for a day, by which the password is set."""
     accounts = _accounts()
     token = accounts.add(name, _roles(role))
-    _note(accounts, "user added", name)
+    _note(accounts, "user added", name=name, roles=_roles(role))
     _say_link(name, token, json_output=json_output)
 
 
@@ -223,18 +223,28 @@ def user_role(
         list[str] | None, typer.Option(help="money, policy, override or export: given.")
     ] = None,
     take: Annotated[list[str] | None, typer.Option(help="The same: taken.")] = None,
+    branch: Annotated[
+        list[str] | None,
+        typer.Option(help="Customers of this branch alone are seen; repeat it, or write all."),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Give a user other roles, and rights beside them."""
+    """Give a user other roles, rights beside them, and limits to branches."""
     from nightscreen.desk.accounts import RIGHTS
 
     rights = dict.fromkeys(give or (), True) | dict.fromkeys(take or (), False)
     if unknown := set(rights) - set(RIGHTS):
         raise UsageError(f"{min(unknown)} is no right; there are {', '.join(RIGHTS)}")
     accounts = _accounts()
-    user = accounts.change(name, _roles(role or []), rights)
-    _note(accounts, "user changed", name)
-    document = {"name": user.name, "roles": list(user.roles), "rights": user.rights}
+    branches = [] if branch == ["all"] else branch or None
+    user = accounts.change(name, _roles(role or []), rights, branches)
+    document = {
+        "name": user.name,
+        "roles": list(user.roles),
+        "rights": user.rights,
+        "branches": list(user.branches),
+    }
+    _note(accounts, "user changed", **document)
     if json_output:
         sys.stdout.write(json.dumps(document) + "\n")
     else:
@@ -246,17 +256,17 @@ def user_reset(name: NameArgument, json_output: JsonOption = False) -> None:
     """End a user's password and sessions; prints a link by which another is set."""
     accounts = _accounts()
     token = accounts.reset(name)
-    _note(accounts, "user reset", name)
+    _note(accounts, "user reset", name=name)
     _say_link(name, token, json_output=json_output)
 
 
-def _note(accounts: Accounts, action: str, name: str) -> None:
+def _note(accounts: Accounts, action: str, **detail: Any) -> None:  # noqa: ANN401 - as the audit
     """Write into the audit what was done on the command line."""
     from nightscreen.desk.audit import Audit
 
     settings = settings_of_command()
     with made_journal(settings) as journal:
-        Audit(accounts, journal).write("(command line)", action, name=name)
+        Audit(accounts, journal).write("(command line)", action, **detail)
 
 
 def _say_link(name: str, token: str, *, json_output: bool) -> None:

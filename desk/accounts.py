@@ -75,7 +75,7 @@ RIGHTS: Final = ("money", "policy", "override", "export")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS users (
   name TEXT PRIMARY KEY COLLATE NOCASE, roles TEXT NOT NULL, rights TEXT NOT NULL,
-  password TEXT, created_at INTEGER NOT NULL);
+  password TEXT, created_at INTEGER NOT NULL, branches TEXT NOT NULL DEFAULT '[]');
 CREATE TABLE IF NOT EXISTS links (
   digest TEXT PRIMARY KEY, name TEXT COLLATE NOCASE, until INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (
@@ -87,6 +87,8 @@ CREATE TABLE IF NOT EXISTS uploads (
   digest TEXT NOT NULL, bytes INTEGER NOT NULL, state TEXT NOT NULL, choices TEXT NOT NULL,
   run_id TEXT NOT NULL);
 """
+_ADDED: Final = (("users", "branches", "TEXT NOT NULL DEFAULT '[]'"),)
+"""Columns that files of earlier versions lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,14 @@ class User:
         roles: what the user is there for.
         rights: rights given (True) or taken (False) beside the roles.
         has_password: a password was set; until then only a link signs in.
+        branches: whose customers alone the user sees; empty for all.
     """
 
     name: str
     roles: tuple[Role, ...]
     rights: dict[str, bool]
     has_password: bool = True
+    branches: tuple[str, ...] = ()
 
     def may(self, what: str) -> bool:
         """Tell whether the user may do or see something."""
@@ -133,6 +137,10 @@ class Accounts:
         with closing(sqlite3.connect(self.path)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.executescript(_SCHEMA + AUDIT_SCHEMA)
+            for table, column, kind in _ADDED:
+                names = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+                if column not in names:
+                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -181,7 +189,7 @@ class Accounts:
         with self.transaction() as connection:
             try:
                 connection.execute(
-                    "INSERT INTO users VALUES (?, ?, '{}', NULL, ?)",
+                    "INSERT INTO users (name, roles, rights, created_at) VALUES (?, ?, '{}', ?)",
                     (name, json.dumps(sorted(set(roles))), self.clock()),
                 )
             except sqlite3.IntegrityError:
@@ -189,9 +197,19 @@ class Accounts:
         return self.link(name)
 
     def change(
-        self, name: str, roles: Collection[Role], rights: dict[str, bool] | None = None
+        self,
+        name: str,
+        roles: Collection[Role],
+        rights: dict[str, bool] | None = None,
+        branches: Collection[str] | None = None,
     ) -> User:
-        """Give a user other roles, and rights beside them; none given leaves them as they are.
+        """Give a user other roles, rights beside them, and branches; None leaves what there is.
+
+        Args:
+            name: whose.
+            roles: all that the user is to have; none leaves them as they are.
+            rights: those that are given (True) or taken (False) now.
+            branches: whose customers alone the user sees; empty for all.
 
         Raises:
             UsageError: there is no such user, or nobody would be left who can add users.
@@ -199,14 +217,15 @@ class Accounts:
         user = self._known(name)
         wanted = sorted(set(roles)) or list(user.roles)
         merged = {**user.rights, **(rights or {})}
+        limits = user.branches if branches is None else _sound_branches(branches)
         others = [each for each in self.users() if each.name != user.name and each.has_password]
         leaves = Role.ADMINISTRATOR in user.roles and Role.ADMINISTRATOR not in wanted
         if leaves and not any(Role.ADMINISTRATOR in each.roles for each in others):
             raise UsageError(f"{name} is the only administrator; make another one first")
         with self.transaction() as connection:
             connection.execute(
-                "UPDATE users SET roles = ?, rights = ? WHERE name = ?",
-                (json.dumps(wanted), json.dumps(merged), user.name),
+                "UPDATE users SET roles = ?, rights = ?, branches = ? WHERE name = ?",
+                (json.dumps(wanted), json.dumps(merged), json.dumps(limits), user.name),
             )
         return self._known(name)
 
@@ -299,7 +318,8 @@ class Accounts:
             if whose is None:
                 every = json.dumps(sorted(Role))
                 connection.execute(
-                    "INSERT INTO users VALUES (?, ?, '{}', ?, ?)",
+                    "INSERT INTO users (name, roles, rights, password, created_at)"
+                    " VALUES (?, ?, '{}', ?, ?)",
                     (name, every, hashed, self.clock()),
                 )
             else:
@@ -395,7 +415,13 @@ def _is_throttled(connection: sqlite3.Connection, key: str, now: int) -> bool:
 
 def _user(row: sqlite3.Row) -> User:
     roles = tuple(Role(each) for each in json.loads(row["roles"]))
-    return User(row["name"], roles, json.loads(row["rights"]), row["password"] is not None)
+    return User(
+        row["name"],
+        roles,
+        json.loads(row["rights"]),
+        row["password"] is not None,
+        tuple(json.loads(row["branches"])),
+    )
 
 
 def _sound_name(name: str) -> str:
@@ -408,6 +434,18 @@ def _sound_name(name: str) -> str:
     if not name or len(name) > LONGEST_NAME or not name.isprintable():
         raise UsageError(f"a name has 1 to {LONGEST_NAME} letters; it stands in the audit")
     return name
+
+
+def _sound_branches(given: Collection[str]) -> list[str]:
+    """Return branches without blanks round them, each once.
+
+    Raises:
+        UsageError: one of them cannot be the name of a branch.
+    """
+    found = list(dict.fromkeys(plain for each in given if (plain := " ".join(each.split()))))
+    if any(len(each) > LONGEST_NAME or not each.isprintable() for each in found):
+        raise UsageError(f"a branch has 1 to {LONGEST_NAME} letters, as the lender's file has it")
+    return found
 
 
 def _require_sound(password: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from nightscreen.desk.customer import require_seen, sees
 from nightscreen.desk.pages import onward
 from nightscreen.desk.visit import DeskError
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome
@@ -34,7 +35,7 @@ def contests(visit: Visit) -> Response:
 
 
 def _page(visit: Visit, status: int = 200, *, error: str = "", of: str = "") -> Response:
-    found = list_contests(visit.seat.journal, answered=True)
+    found = _seen(visit, list_contests(visit.seat.journal, answered=True))
     visit.seat.audit.write(visit.name, "contests seen", rows=len(found))
     return visit.page(
         "contests",
@@ -56,6 +57,7 @@ def _page(visit: Visit, status: int = 200, *, error: str = "", of: str = "") -> 
 def record(visit: Visit) -> Response:
     """Write down a contest, from the page of contests or from a customer's."""
     seat, customer_id = visit.seat, visit.text("customer_id", 200)
+    require_seen(visit, customer_id, visit.text("batch", 80))
     try:
         made = open_contest(
             seat.journal,
@@ -84,6 +86,9 @@ def answer(visit: Visit) -> Response:
         raise DeskError(400, "Choose one of the decisions.")
     if decision:
         visit.require("override")
+    for each in list_contests(seat.journal) if visit.branches else ():
+        if each["contest_id"] == key:
+            require_seen(visit, each["customer_id"], each["batch"])
     try:
         answered = answer_contest(
             seat.journal,
@@ -118,4 +123,9 @@ def _plainly(error: Exception) -> str:
 
 def waiting(visit: Visit) -> list[dict[str, Any]]:
     """Return the open contests, for the front page."""
-    return list_contests(visit.seat.journal) if visit.may("contest") else []
+    return _seen(visit, list_contests(visit.seat.journal)) if visit.may("contest") else []
+
+
+def _seen(visit: Visit, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the contests of customers whose branch the user sees."""
+    return [each for each in found if sees(visit, each["customer_id"], each["batch"])]

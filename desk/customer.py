@@ -14,7 +14,7 @@ from nightscreen.client.aggregator import Scope
 from nightscreen.desk.decisions import in_words
 from nightscreen.desk.new_file import begin, keep_rows
 from nightscreen.desk.pages import TITLES, naira, onward, words
-from nightscreen.desk.run_rows import columns_of_care
+from nightscreen.desk.run_rows import branch_of, columns_of_care
 from nightscreen.desk.visit import DeskError
 from nightscreen.portal.config import origin_of
 from nightscreen.schemas.checks import CONSENT_GATED, Check, NoAnswer
@@ -76,7 +76,7 @@ def _found(visit: Visit) -> tuple[Subject, RunRecord | None, dict[str, Any] | No
     """Return the customer the address names, the run whose row is shown, the row, other batches.
 
     Raises:
-        DeskError: no batch knows the customer.
+        DeskError: no batch knows the customer, or the user does not see the customer's branch.
     """
     seat, customer_id = visit.seat, visit.request.path_params["customer_id"]
     run_id = visit.text("run", 60) or "".join(visit.asked("run")[:1])
@@ -84,6 +84,8 @@ def _found(visit: Visit) -> tuple[Subject, RunRecord | None, dict[str, Any] | No
     if run is not None:
         row = find_row(run, customer_id)
         if row is not None:
+            visit.require_branch(branch_of(row), customer_id=customer_id)
+            require_seen(visit, customer_id, run.batch)
             key = seat.journal.pseudonyms.customer(run.batch, customer_id)
             return Subject(customer_id, run.batch, key, (run,)), run, row, []
     try:
@@ -93,8 +95,31 @@ def _found(visit: Visit) -> tuple[Subject, RunRecord | None, dict[str, Any] | No
     found = newest_row(people[0])
     run, row = found if found is not None else (None, None)
     person = people[0]
+    visit.require_branch(branch_of(row or {}), customer_id=customer_id)
     shown = Subject(person.customer_id, person.batch, person.pseudonym, (run,) if run else ())
     return shown, run, row, [each.batch for each in people[1:]]
+
+
+def sees(visit: Visit, customer_id: str, batch: str) -> bool:
+    """Tell whether the customer is of a branch that the user sees, by the batch's newest row."""
+    if not visit.branches:
+        return True
+    try:
+        people = lookup_subject(visit.seat.journal, visit.seat.customers, customer_id, batch=batch)
+    except InputError:
+        return False
+    found = newest_row(people[0])
+    return found is not None and visit.sees_branch(branch_of(found[1]))
+
+
+def require_seen(visit: Visit, customer_id: str, batch: str) -> None:
+    """Refuse to go on with a customer of a branch that the user does not see.
+
+    Raises:
+        DeskError: 403.
+    """
+    if not sees(visit, customer_id, batch):
+        visit.require_branch("", customer_id=customer_id)
 
 
 def _page(
@@ -120,7 +145,7 @@ def _page(
     allowed = row is not None and _consents(row, seat.clock())
     gated = {check.value for check in CONSENT_GATED}
     place: tuple[str | None, int, int] = (None, 0, 0)
-    rows = seat.rows.of(run) if run is not None else None
+    rows = visit.rows_of(run) if run is not None else None
     if rows is not None:
         place = rows.next_after(person.customer_id)
     seat.audit.write(

@@ -130,7 +130,7 @@ def in_words(seat: Seat, rows: list[dict[str, Any]], purpose: str | None) -> lis
 
 def _asked(visit: Visit) -> tuple[RunRecord, RunRows, Filter]:
     run = find_run(visit)
-    rows = visit.seat.rows.of(run)
+    rows = visit.rows_of(run)
     if rows is None:
         raise DeskError(
             404, "This run has no rows here: it has not written them yet, or they were removed."

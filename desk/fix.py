@@ -150,8 +150,10 @@ def _sheet(visit: Visit) -> _Sheet:
     """Return the quarantine that the address names.
 
     Raises:
-        DeskError: the run has none.
+        DeskError: the run has none, or the user sees some branches alone: what was refused is of
+            any branch.
     """
+    visit.require_all_branches()
     run = find_run(visit)
     path = Path(run.folder) / QUARANTINE
     if run.flow != SCREENING or not path.is_file():

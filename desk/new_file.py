@@ -485,7 +485,8 @@ def applicant(visit: Visit) -> Response:
     if not typed["customer_id"]:
         return _counter(visit, typed, 400, error="Customer id: every applicant needs one.")
     chosen = {**_choices(visit), "purpose": "origination", "batch": _COUNTER_BATCH}
-    upload_id = keep_rows(visit, "applicant.csv", [typed], chosen)
+    own = {"branch": visit.branches[0]} if visit.branches else {}  # else they would not see them
+    upload_id = keep_rows(visit, "applicant.csv", [{**typed, **own}], chosen)
     upload = visit.seat.uploads.find(upload_id)
     assert upload is not None  # noqa: S101 - kept in the line above
     try:

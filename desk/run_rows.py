@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -106,9 +107,29 @@ class Filter:
 class RunRows:
     """One run's rows in memory."""
 
-    def __init__(self, connection: DuckDBPyConnection, rows: int) -> None:
+    def __init__(self, connection: DuckDBPyConnection, rows: int, *, number: int = 0) -> None:
         self._connection = connection
         self.rows = rows
+        self._run, self._list = (f"{name}_{number}" for name in ("run", "list"))
+        self._within: dict[tuple[str, ...], RunRows] = {}
+        self._lock = threading.Lock()
+        connection.execute(_LIST.format(run=self._run, list=self._list))
+
+    def within(self, branches: Sequence[str]) -> RunRows:
+        """Return the rows of some branches alone: listed, counted and numbered by themselves."""
+        wanted = tuple(sorted({each.lower() for each in branches}))
+        with self._lock:
+            if wanted not in self._within:
+                number = len(self._within) + 1
+                marks = ", ".join("?" * len(wanted))
+                self._ask(
+                    f"CREATE TABLE run_{number} AS SELECT * FROM {self._run}"  # noqa: S608 - names of ours
+                    f" WHERE lower(trim(branch)) IN ({marks})",
+                    wanted,
+                )
+                (counted,) = self._ask(f"SELECT count(*) AS n FROM run_{number}", [])  # noqa: S608 - the same
+                self._within[wanted] = RunRows(self._connection, counted["n"], number=number)
+            return self._within[wanted]
 
     def page(self, asked: Filter, start: int, number: int = PAGE_ROWS) -> list[dict[str, Any]]:
         """Return rows of a filter in its order."""
@@ -116,7 +137,7 @@ class RunRows:
         where = " AND ".join(["true", *conditions.values()])
         order = SORTS.get(asked.sort, SORTS["exposure"])
         sql = (
-            f"SELECT * FROM run WHERE {where} ORDER BY {order}, row LIMIT {int(number)}"  # noqa: S608 - words of ours
+            f"SELECT * FROM {self._run} WHERE {where} ORDER BY {order}, row LIMIT {int(number)}"  # noqa: S608 - words of ours
             f" OFFSET {int(start)}"
         )
         return self._ask(sql, values)
@@ -141,8 +162,8 @@ class RunRows:
                 " WHERE value IS NOT NULL GROUP BY value"
             )
         found = self._ask(
-            f"WITH asked AS MATERIALIZED (SELECT {', '.join([*shown, *holds])} FROM run) "  # noqa: S608 - the same
-            + " UNION ALL ".join(pieces),
+            f"WITH asked AS MATERIALIZED (SELECT {', '.join([*shown, *holds])}"  # noqa: S608 - the same
+            f" FROM {self._run}) " + " UNION ALL ".join(pieces),
             values,
         )
         number = sum(each["n"] for each in found if not each["facet"])
@@ -150,11 +171,20 @@ class RunRows:
 
     def needing(self) -> int:
         """Return how many customers somebody must look at."""
-        return int(self._ask("SELECT count(*) AS n FROM list", [])[0]["n"])
+        return self.at_stake()[0]
+
+    def at_stake(self) -> tuple[int, Decimal]:
+        """Return how many customers somebody must look at, and their exposure in naira."""
+        sql = f"SELECT count(*) AS n, sum(exposure) AS naira FROM {self._list}"  # noqa: S608 - a name of ours
+        (found,) = self._ask(sql, [])
+        return int(found["n"]), Decimal(found["naira"] or 0)
 
     def among(self, customer_ids: Sequence[str]) -> set[str]:
         """Return which of some customers the run has."""
-        sql = "SELECT DISTINCT customer_id FROM run WHERE customer_id IN (SELECT unnest(?))"
+        sql = (
+            f"SELECT DISTINCT customer_id FROM {self._run}"  # noqa: S608 - a name of ours
+            " WHERE customer_id IN (SELECT unnest(?))"
+        )
         return {each["customer_id"] for each in self._ask(sql, [list(customer_ids)])}
 
     def next_after(self, customer_id: str) -> tuple[str | None, int, int]:
@@ -163,7 +193,8 @@ class RunRows:
         The list holds what is not approved, worst exposure first.
         """
         sql = (
-            "WITH own AS (SELECT coalesce(max(place), 0) AS place FROM list WHERE customer_id = ?)"
+            f"WITH list AS (SELECT * FROM {self._list}),"  # noqa: S608 - a name of ours
+            " own AS (SELECT coalesce(max(place), 0) AS place FROM list WHERE customer_id = ?)"
             " SELECT (SELECT customer_id FROM list WHERE place = own.place + 1) AS next, place,"
             " (SELECT count(*) FROM list) AS n FROM own"
         )
@@ -180,6 +211,10 @@ class RunRows:
             cursor.close()
 
 
+_LIST = (
+    "CREATE TABLE {list} AS SELECT customer_id, exposure, row_number() OVER (ORDER BY exposure DESC"
+    " NULLS LAST, row) AS place FROM {run} WHERE decision IN ('decline', 'review', 'undecided')"
+)
 _VALUE = {
     "decision": "decision",
     "reason": "reasons",
@@ -282,12 +317,8 @@ def _read(folder: Path, parts: Sequence[Path]) -> RunRows:
     connection.register("enriched", pa.table(made))
     connection.register("listed", _changes(folder / CSV_FILE))
     connection.execute(
-        "CREATE TABLE run AS SELECT enriched.*, listed.change AS new FROM enriched"
+        "CREATE TABLE run_0 AS SELECT enriched.*, listed.change AS new FROM enriched"
         " LEFT JOIN listed USING (customer_id)"
-    )
-    connection.execute(
-        "CREATE TABLE list AS SELECT customer_id, row_number() OVER (ORDER BY exposure DESC NULLS"
-        " LAST, row) AS place FROM run WHERE decision IN ('decline', 'review', 'undecided')"
     )
     connection.unregister("enriched")
     connection.unregister("listed")
@@ -308,6 +339,12 @@ def columns_of_care(row: Mapping[str, Any]) -> list[str]:
     """Return the lender's own columns of a row that say who looks after the customer."""
     names = [_headed(tuple(row), headings) for headings in _HEADINGS.values()]
     return [name for name in names if name and row[name]]
+
+
+def branch_of(row: Mapping[str, Any]) -> str:
+    """Return the branch of a row; empty where the lender's file names none."""
+    name = _headed(tuple(row), _HEADINGS["branch"])
+    return "" if name is None or row[name] is None else str(row[name]).strip()
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -34,6 +34,8 @@ _NO_PERSON: Final = frozenset(
 """Files without identifiers; the others are taken out by whoever has the right to."""
 _MONEY: Final = frozenset({"report.html", "report.json", "calls.parquet"})
 """Files with costs and the balance."""
+_NO_BRANCH: Final = frozenset({"problems.csv", "manifest.json"})
+"""Files that say nothing of customers; the others are of every branch at once."""
 
 _HOLDS: Final = {
     "calls.parquet": "every call: check, outcome, attempts, cost, times",
@@ -92,7 +94,7 @@ def run(visit: Visit) -> Response:
         facts=facts,
         ending=ending(facts),
         files=files_of(found),
-        open_files={name for name in files_of(found) if visit.may(_need(name))},
+        open_files={name for name in files_of(found) if _is_open(visit, name)},
         costs=_MONEY,
         held=_HOLDS,
         waits=visit.seat.approvals.newest(found.run_id),
@@ -150,8 +152,9 @@ def file(visit: Visit) -> Response:
     if name not in files_of(found):
         raise DeskError(404, "This run has no such file.")
     visit.require(_need(name))
-    if name not in _NO_PERSON:
-        visit.seat.audit.write(visit.name, "file taken out", run_id=found.run_id, file=name)
+    if name not in _NO_BRANCH:
+        visit.require_all_branches()
+    visit.seat.audit.write(visit.name, "file taken out", run_id=found.run_id, file=name)
     path = Path(found.folder) / name
     return FileResponse(path, filename=f"{found.run_id}-{path.name}")
 
@@ -161,9 +164,14 @@ def _need(name: str) -> str:
     return "money" if name in _MONEY else "runs" if name in _NO_PERSON else "export"
 
 
+def _is_open(visit: Visit, name: str) -> bool:
+    return visit.may(_need(name)) and (name in _NO_BRANCH or not visit.branches)
+
+
 def report(visit: Visit) -> Response:
     """Give a run's report as it is shown inside its page."""
     visit.require(_need("report.html"))
+    visit.require_all_branches()
     found = find_run(visit)
     path = Path(found.folder) / "report.html"
     if not path.is_file():

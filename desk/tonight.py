@@ -52,8 +52,16 @@ def tonight(visit: Visit) -> Response:
             for each in waiting
             if (upload := seat.uploads.of_run(seat.journal.runs.find(each.run_id)))
         },
-        lists=[_to_work_on(run) for run in ended if visit.may("people") and _needing(run)],
-        to_fix=[run for run in ended if run.report and run.report["rows"]["quarantined"]],
+        lists=[
+            found
+            for run in ended
+            if visit.may("people") and _needing(run) and (found := _to_work_on(visit, run))["rows"]
+        ],
+        to_fix=[
+            run
+            for run in ended
+            if run.report and run.report["rows"]["quarantined"] and not visit.branches
+        ],
         today=money.today(),
         month=money.this_month(),
         balance=seat.journal.runs.last_balance(),
@@ -61,7 +69,7 @@ def tonight(visit: Visit) -> Response:
         settings=seat.settings,
         ending=ending_of,
         contests=contests.waiting(visit),
-        lines=_lines(runs, money.by_day()),
+        lines=_lines([] if visit.branches else runs, money.by_day() if visit.may("money") else ()),
         needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
     )
 
@@ -71,7 +79,11 @@ def _needing(run: RunRecord) -> int:
     return sum(int(decided.get(word, 0)) for word in NEEDS_SOMEBODY)
 
 
-def _to_work_on(run: RunRecord) -> dict[str, Any]:
+def _to_work_on(visit: Visit, run: RunRecord) -> dict[str, Any]:
+    if visit.branches:
+        rows = visit.rows_of(run)
+        needing, at_risk = (0, Decimal(0)) if rows is None else rows.at_stake()
+        return {"run": run, "rows": needing, "exposure": at_risk}
     exposure = (run.report or {}).get("exposure") or {}
     total = sum(
         (Decimal(exposure.get(f"decision_{word}") or 0) for word in NEEDS_SOMEBODY), Decimal(0)
@@ -112,7 +124,7 @@ def _lines(
         was = declined.get(day, (0, 0))
         declined[day] = (was[0] + decided.get("decline", 0), was[1] + sum(decided.values()))
     days = sorted({*spend, *answered, *declined})[-NIGHTS:]
-    naira = [float(from_micro(spend.get(day, 0))) for day in days]
+    naira = [float(from_micro(spend.get(day, 0))) for day in days if spend]
     cover = [_pct(*answered[day]) for day in days if day in answered]
     decline = [_pct(*declined[day]) for day in days if day in declined]
     kinds: tuple[tuple[str, str, list[float], str], ...] = (

@@ -32,8 +32,16 @@ def users(visit: Visit) -> Response:
             audit.write(visit.name, "user reset", name=name)
             return _page(visit, link=_link(visit, token), of=name)
         rights = {right: visit.text(right) == "given" for right in RIGHTS if visit.text(right)}
-        accounts.change(name, roles, rights)
-        audit.write(visit.name, "user changed", name=name, roles=roles, rights=rights)
+        branches = visit.text("branches").split(",") if "branches" in visit.form else None
+        user = accounts.change(name, roles, rights, branches)
+        audit.write(
+            visit.name,
+            "user changed",
+            name=name,
+            roles=roles,
+            rights=rights,
+            branches=user.branches,
+        )
     except ValueError:
         return _page(visit, 400, error="There is no such role.")
     except UsageError as error:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from nightscreen.desk.accounts import User
+    from nightscreen.desk.run_rows import RunRows
     from nightscreen.desk.seat import Seat
+    from nightscreen.storage.journal.runs import RunRecord
 
 COOKIE: Final = "nightscreen-desk"
 FORM_COOKIE: Final = "nightscreen-desk-form"
@@ -94,6 +96,41 @@ class Visit:
                 self.name, "refused", page=self.request.scope.get("desk.page", ""), needs=what
             )
             raise DeskError(403, _NEEDS.get(what, "Your roles do not allow this."))
+
+    def rows_of(self, run: RunRecord) -> RunRows | None:
+        """Return a run's rows of the branches this user sees; None where its files are gone."""
+        rows = self.seat.rows.of(run)
+        return rows.within(self.branches) if rows is not None and self.branches else rows
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """Return the branches whose customers alone this user sees; empty for all."""
+        return () if self.user is None else self.user.branches
+
+    def sees_branch(self, branch: str) -> bool:
+        """Tell whether the user sees customers of a branch."""
+        lower = {each.lower() for each in self.branches}
+        return not lower or branch.strip().lower() in lower
+
+    def require_branch(self, branch: str, **about: str) -> None:
+        """Refuse to show a customer of another branch; it is written into the audit.
+
+        Raises:
+            DeskError: 403.
+        """
+        if not self.sees_branch(branch):
+            page = self.request.scope.get("desk.page", "")
+            self.seat.audit.write(self.name, "refused", page=page, needs="branch", **about)
+            raise DeskError(403, "You see customers of these branches: " + ", ".join(self.branches))
+
+    def require_all_branches(self) -> None:
+        """Refuse what shows customers of every branch to a user who is limited to some.
+
+        Raises:
+            DeskError: 403.
+        """
+        if self.branches:
+            self.require_branch("")
 
     def text(self, name: str, most: int = 4000) -> str:
         """Return a field of the form without blanks round it."""

@@ -1,0 +1,168 @@
+"""What a user may do or see beside the roles: rights one by one, and limits to branches."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from typer.testing import CliRunner
+
+from nightscreen.cli.main import app
+from nightscreen.desk.accounts import RIGHTS, Role
+from nightscreen.steps.privacy.contests import list_contests, open_contest
+from tests.desk.test_pages import facet, listed, newest
+
+if TYPE_CHECKING:
+    import pytest
+
+    from tests.desk.office import Browser, Office
+
+KANO = [f"C{number}" for number in range(1, 61) if number % 3 == 1]
+
+
+def limited(bank: Office, *branches: str, name: str = "Kemi") -> Browser:
+    """Return the browser of an analyst and auditor who sees some branches alone."""
+    browser = bank.browser("analyst", "auditor", name=name)
+    bank.seat.accounts.change(name, [], branches=branches)
+    return browser
+
+
+def test_list_counts_and_what_is_taken_out_are_of_the_users_branches(bank: Office) -> None:
+    """Rows, facets, what needs somebody, a search and CSV: all of the branch and nothing else."""
+    browser, run = limited(bank, " kano "), newest(bank)
+    page = browser.get(f"/runs/{run}/decisions?sort=customer").text
+    assert set(listed(page)) == set(KANO)
+    assert facet(page, "branch") == {"Kano": 20}
+    assert sum(facet(page, "decision").values()) == 20
+    assert "of 20 customers need somebody" in page
+    other = browser.get(f"/runs/{run}/decisions?branch=Lagos").text
+    assert listed(other) == []
+    found = listed(browser.get(f"/runs/{run}/decisions?search=C3").text)
+    assert sorted(found) == ["C31", "C34", "C37"]
+    lines = browser.get(f"/runs/{run}/decisions.csv").text.lstrip("\ufeff").splitlines()
+    assert {line.partition(",")[0] for line in lines if line.startswith("C")} == set(KANO)
+    every = bank.browser("analyst").get(f"/runs/{run}/decisions").text
+    assert facet(every, "branch") == {"Lagos": 20, "Kano": 20, "Ibadan": 20}
+
+
+def test_customer_of_another_branch_is_403_and_in_the_audit(bank: Office) -> None:
+    """Neither seen nor reviewed, by whatever address; what follows on the list is one's own."""
+    browser, run = limited(bank, "Kano"), newest(bank)
+    assert browser.get(f"/customers/C58?run={run}").status_code == 200
+    assert browser.get("/customers/C58").status_code == 200
+    for path in ("/customers/C59", f"/customers/C59?run={run}"):
+        assert browser.get(path).status_code == 403
+    page = f"/customers/C58?run={run}"
+    fields = {"run": run, "decision": "decline", "reason": "The policy is right", "note": "x"}
+    for form in ("review", "again", "consent"):
+        assert browser.post(f"/customers/C59/{form}", page, **fields).status_code == 403
+    refused = bank.seat.audit.entries(action="refused")
+    assert {(each["customer_id"], each["detail"]["needs"]) for each in refused} == {
+        ("C59", "branch")
+    }
+    assert len(refused) == 5
+    following = re.search(
+        r'id="next" method="get" action="/customers/(C\d+)"', browser.get(page).text
+    )
+    assert following is None or following[1] in KANO
+
+
+def test_whole_files_of_a_run_are_not_given_to_who_sees_some_branches(bank: Office) -> None:
+    """They hold every branch at once; the run itself is shown, and the findings of its file."""
+    browser, run = limited(bank, "Kano"), newest(bank)
+    page = browser.get(f"/runs/{run}")
+    assert page.status_code == 200
+    assert "<iframe" not in page.text
+    for name in ("decisions.csv", "calls.parquet", "report.json", "enriched/part-00000.parquet"):
+        assert browser.get(f"/runs/{run}/files/{name}").status_code == 403, name
+    for beside in ("report", "fix"):
+        assert browser.get(f"/runs/{run}/{beside}").status_code == 403
+    assert browser.get(f"/runs/{run}/files/problems.csv").status_code == 200
+
+
+def test_front_page_counts_what_the_user_sees(bank: Office) -> None:
+    """What waits is counted within the branches; figures of all of them are left out."""
+    browser, run = limited(bank, "Kano"), newest(bank)
+    rows = bank.seat.rows.of(bank.journal.runs.newest(limit=1)[0])
+    assert rows is not None
+    needing = rows.within(["Kano"]).needing()
+    assert 0 < needing < rows.needing()
+    page = browser.get("/").text
+    assert f"<b>{needing} to review</b>" in page
+    assert "60 checked" not in page
+    assert "Declined, %" not in page
+    assert f"/runs/{run}/decisions" in page
+
+
+def test_contests_are_those_of_the_users_branches(bank: Office) -> None:
+    """Others' are neither listed, nor recorded, nor answered."""
+    for customer in ("C58", "C59"):
+        clocks = bank.settings.contest
+        open_contest(bank.journal, clocks, customer, by="Ada", said="No", batch="portfolio")
+    browser = limited(bank, "Kano")
+    page = browser.get("/contests").text
+    assert "/customers/C58" in page
+    assert "C59" not in page
+    assert "1 contest</b>" in browser.get("/").text
+    foreign = next(each for each in list_contests(bank.journal) if each["customer_id"] == "C59")
+    path = f"/contests/{foreign['contest_id']}/answer"
+    answer = browser.post(path, "/contests", outcome="stands", answer="No")
+    assert answer.status_code == 403
+    made = browser.post("/contests", customer_id="C57", batch="portfolio", said="No")
+    assert made.status_code == 403
+    assert len(list_contests(bank.journal)) == 2
+
+
+def test_limits_and_rights_are_set_on_the_page_and_shown_there(bank: Office) -> None:
+    """Branches divided by commas; a right given or taken is what the user then may."""
+    admin = bank.browser("administrator")
+    bank.browser("analyst", name="Kemi")
+    fields = {"name": "Kemi", "do": "change", "role": "analyst"}
+    page = admin.post("/users", branches="Kano, Lagos Island", export="taken", **fields).text
+    assert 'value="Kano, Lagos Island"' in page
+    kemi = bank.seat.accounts.find("Kemi")
+    assert kemi is not None
+    assert kemi.branches == ("Kano", "Lagos Island")
+    assert not kemi.may("export")
+    admin.post("/users", money="taken", **fields)
+    kemi = bank.seat.accounts.find("Kemi")
+    assert kemi is not None
+    assert kemi.branches == ("Kano", "Lagos Island"), "a form without the field changes nothing"
+    admin.post("/users", branches="", **fields)
+    kemi = bank.seat.accounts.find("Kemi")
+    assert kemi is not None
+    assert kemi.branches == ()
+    (first, *_) = bank.seat.audit.entries(action="user changed")[::-1]
+    assert first["detail"]["branches"] == ["Kano", "Lagos Island"]
+    assert first["detail"]["rights"] == {"export": False}
+
+
+def test_command_gives_rights_and_limits(bank: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each right one by one; a branch is named, `all` takes the limit away; the audit has it."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(bank.folder / "home"))
+    bank.seat.accounts.add("Kemi", [Role.AUDITOR])
+    run = CliRunner().invoke
+    role = ["desk", "user", "role", "Kemi"]
+    given = [word for right in RIGHTS for word in ("--give", right)]
+    assert run(app, [*role, *given, "--branch", "Kano", "--branch", "Jos"]).exit_code == 0
+    kemi = bank.seat.accounts.find("Kemi")
+    assert kemi is not None
+    assert all(kemi.may(right) for right in RIGHTS)
+    assert kemi.branches == ("Kano", "Jos")
+    assert run(app, [*role, "--take", "policy", "--branch", "all"]).exit_code == 0
+    kemi = bank.seat.accounts.find("Kemi")
+    assert kemi is not None
+    assert (kemi.may("policy"), kemi.may("money"), kemi.branches) == (False, True, ())
+    changed = bank.seat.audit.entries(action="user changed")
+    assert [each["detail"]["branches"] for each in changed] == [[], ["Kano", "Jos"]]
+
+
+def test_privacy_answers_contests_and_spends_nothing(bank: Office) -> None:
+    """The role sees customers and contests; files, spending, money and the audit are others'."""
+    browser, run = bank.browser("privacy"), newest(bank)
+    for path in ("/contests", "/customers/C1", f"/runs/{run}/decisions"):
+        assert browser.get(path).status_code == 200
+    for path in ("/new", "/approvals", "/audit", "/users", f"/runs/{run}/decisions.csv"):
+        assert browser.get(path).status_code == 403
+    assert "Spent today" not in browser.get("/").text
+    assert "₦" not in browser.get("/").text.partition("Fourteen nights")[2]
