@@ -14,10 +14,12 @@ from starlette.routing import Route
 
 from nightscreen.desk import (
     approvals,
+    audit_page,
     contests,
     customer,
     decisions,
     fix,
+    money,
     new_file,
     runs,
     sign_in,
@@ -122,7 +124,10 @@ def application(seat: Seat) -> ASGIApp:
         route("/customers/{customer_id:path}/consent", customer.ask_for_consent, _POST, "contest"),
         route("/customers/{customer_id:path}", customer.customer, _GET, "people"),
         route("/users", users.users, _BOTH, "users"),
-        route("/audit", users.audit, _GET, "audit"),
+        route("/money", money.money, _GET, "money"),
+        route("/money.csv", money.take_out, _GET, "money"),
+        route("/audit", audit_page.audit, _GET, "audit"),
+        route("/audit.csv", audit_page.take_out, _GET, "audit"),
         Route("/static/{name}", _static, methods=_GET),
         Route("/health", _health, methods=_GET),
     ]

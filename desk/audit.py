@@ -35,6 +35,8 @@ class Asked:
         search: words that stand in user, action, run or detail; or a customer id, or a number.
         since: the first instant, in microseconds.
         until: the instant after the last one.
+        before: a number; entries from it on are left out.
+        by_customer: a search finds a customer, too.
     """
 
     user: str = ""
@@ -44,6 +46,8 @@ class Asked:
     search: str = ""
     since: int | None = None
     until: int | None = None
+    before: int | None = None
+    by_customer: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +122,13 @@ class Audit:
         """Return entries, newest first."""
         return self.find(Asked(user, action, run_id, customer_id), limit=limit)
 
-    def find(self, asked: Asked, *, limit: int, skip: int = 0) -> list[dict[str, Any]]:
-        """Return the entries that are asked for, newest first, from the one after so many."""
+    def find(self, asked: Asked, *, limit: int) -> list[dict[str, Any]]:
+        """Return the entries that are asked for, newest first."""
         where, values = self._conditions(asked)
         rows = self.accounts.rows(
-            f"SELECT * FROM audit WHERE {where} ORDER BY id DESC LIMIT ? OFFSET ?",  # noqa: S608 - words of ours
+            f"SELECT * FROM audit WHERE {where} ORDER BY id DESC LIMIT ?",  # noqa: S608 - words of ours
             *values,
             limit,
-            skip,
         )
         return [
             {
@@ -161,6 +164,7 @@ class Audit:
             "customer = ?": customer,
             "at >= ?": asked.since,
             "at < ?": asked.until,
+            "id < ?": asked.before,
         }
         given = {said: value for said, value in exact.items() if value not in ("", None)}
         said, values = list(given), list(given.values())
@@ -172,7 +176,8 @@ class Audit:
                 * len(words)
             )
             said.append(f"(customer = ? OR CAST(id AS TEXT) = ? OR ({every}))")
-            values += [self._chain.customer(text), text, *(word.lower() for word in words)]
+            named = self._chain.customer(text) if asked.by_customer else b""
+            values += [named, text, *(word.lower() for word in words)]
         return " AND ".join(said) or "1", values
 
 

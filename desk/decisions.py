@@ -5,13 +5,13 @@ What a row's reason is in words comes from the policy it was decided by.
 
 from __future__ import annotations
 
-import csv
 import io
 from typing import TYPE_CHECKING, Any, Final
 
 import xlsxwriter  # type: ignore[import-untyped]  # ships no types
 from starlette.responses import Response
 
+from nightscreen.desk.exports import about_export, csv_response
 from nightscreen.desk.run_rows import FACETS, PAGE_ROWS, SORTS, Filter
 from nightscreen.desk.runs import SCREENING, find_run
 from nightscreen.desk.visit import DeskError
@@ -23,8 +23,6 @@ from nightscreen.steps.results.decision_list import (
     reason_text,
     team_sentences,
 )
-from nightscreen.storage.clock import instant_text
-from nightscreen.storage.quarantine import escape_formula
 
 if TYPE_CHECKING:
     from nightscreen.desk.run_rows import RunRows
@@ -72,14 +70,7 @@ def take_out(visit: Visit) -> Response:
     if kind not in {"csv", "xlsx"}:
         raise DeskError(404, "A list is taken out as CSV or XLSX.")
     found = in_words(visit.seat, rows.page(asked, 0, MOST_TAKEN_OUT), run.purpose)
-    about = [
-        ("run", run.run_id),
-        ("taken out by", visit.name),
-        ("at", instant_text(visit.seat.clock()) or ""),
-        ("filter", asked.words()),
-        ("rows", f"{len(found)}"),
-    ]
-    data = _workbook(found, about) if kind == "xlsx" else _csv(found, about)
+    about = about_export(visit, asked.words(), len(found), run_id=run.run_id)
     visit.seat.audit.write(
         visit.name,
         "list taken out",
@@ -88,13 +79,14 @@ def take_out(visit: Visit) -> Response:
         rows=len(found),
         filter=_kinds(asked),
     )
-    media = {
-        "csv": "text/csv; charset=utf-8",
-        "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    }[kind]
     name = f"{run.run_id}-decisions.{kind}"
+    if kind == "csv":
+        lines = ([row[column] for column in _TAKEN] for row in found)
+        return csv_response(name, _TAKEN, lines, about)
     return Response(
-        data, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'}
+        _workbook(found, about),
+        media_type="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        headers={"content-disposition": f'attachment; filename="{name}"'},
     )
 
 
@@ -157,16 +149,6 @@ def _kinds(asked: Filter) -> str:
 def _whole(visit: Visit, name: str) -> int:
     text = "".join(visit.asked(name)[:1])
     return int(text) if text.isdecimal() and len(text) < 9 else 0  # noqa: PLR2004 - no list is longer
-
-
-def _csv(rows: list[dict[str, Any]], about: list[tuple[str, str]]) -> bytes:
-    sink = io.StringIO()
-    writer = csv.writer(sink)
-    writer.writerow(_TAKEN)
-    for row in rows:
-        writer.writerow([escape_formula(_cell(row[name])) for name in _TAKEN])
-    writer.writerows([f"# {name}: {value}"] for name, value in about)
-    return sink.getvalue().encode("utf-8-sig")
 
 
 def _workbook(rows: list[dict[str, Any]], about: list[tuple[str, str]]) -> bytes:

@@ -1,4 +1,4 @@
-"""The page of users: who there is, with which roles and rights; and the page of the audit."""
+"""The page of users: who there is, with which roles, rights and limits."""
 
 from __future__ import annotations
 
@@ -78,20 +78,3 @@ def _page(
         of=of,
         error=error,
     )
-
-
-def audit(visit: Visit) -> Response:
-    """Show the audit, newest first, by user, run, customer or action."""
-    asked = {
-        name: "".join(visit.asked(name)[:1])[:200]
-        for name in ("user", "action", "run_id", "customer_id")
-    }
-    entries = visit.seat.audit.entries(
-        user=asked["user"],
-        action=asked["action"],
-        run_id=asked["run_id"],
-        customer_id=asked["customer_id"],
-    )
-    if not visit.may("people"):
-        entries = [{**each, "customer_id": "(not shown)"} for each in entries]
-    return visit.page("audit", entries=entries, asked=asked)

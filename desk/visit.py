@@ -43,6 +43,7 @@ NAVIGATION: Final = (
     ("/runs", "Runs", "runs"),
     ("/decisions", "Decisions", "people"),
     ("/contests", "Contests", "people"),
+    ("/money", "Money", "money"),
     ("/audit", "Audit", "audit"),
     ("/users", "Users", "users"),
 )

@@ -270,6 +270,17 @@ class Money:
         return [(day, check, counters) for (_, day, check), counters in parts]
 
     @outlasting
+    def by_run(self) -> dict[str, Spent]:
+        """Return the counters of every run that has asked for anything."""
+        with reading(self._engine) as connection:
+            rows = connection.execute(
+                select(
+                    spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls
+                ).where(spend.c.scope.like("run:%"))
+            ).all()
+        return {scope.removeprefix("run:"): Spent(*rest) for scope, *rest in rows}
+
+    @outlasting
     def prices(self) -> dict[str, SeenPrice]:
         """Return the prices seen so far, by check."""
         with reading(self._engine) as connection:

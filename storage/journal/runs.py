@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import BigInteger, Integer, bindparam, delete, func, insert, select, update
 
@@ -45,6 +45,14 @@ class RunRecord:
     cap_micro: int | None
     parameters: dict[str, Any]
     report: dict[str, Any] | None
+
+
+class RunHead(NamedTuple):
+    """What of a run is read quickly, for lists of very many."""
+
+    run_id: str
+    batch: str
+    started_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +160,15 @@ class Runs:
         with reading(self._engine) as connection:
             rows = connection.execute(query).all()
         return [self._read(row) for row in rows]
+
+    @outlasting
+    def heads(self) -> list[RunHead]:
+        """Return every run, newest first, without its report."""
+        query = select(runs.c.run_id, runs.c.batch, runs.c.started_at).order_by(
+            runs.c.started_at.desc(), runs.c.run_id.desc()
+        )
+        with reading(self._engine) as connection:
+            return [RunHead(*row) for row in connection.execute(query)]
 
     @outlasting
     def of_input(self, digest: str, *, flow: str) -> list[RunRecord]:

@@ -1,0 +1,221 @@
+"""The page of money: what was spent by day, check and batch, what is in doubt, how balances add up.
+
+Every figure is the journal's own counter or stands in a run's report: nothing is counted again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from nightscreen.desk.exports import about_export, csv_response, day_of, require_not_taken
+from nightscreen.desk.pages import TITLES
+from nightscreen.schemas.money import naira_text
+from nightscreen.storage.clock import instant_text, spending_day
+from nightscreen.storage.journal.calls import CRASHED
+from nightscreen.storage.journal.money import Spent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from starlette.responses import Response
+
+    from nightscreen.desk.visit import Visit
+    from nightscreen.storage.journal.runs import RunHead
+
+DAYS_SHOWN: Final = 62
+RUNS_SHOWN: Final = 40
+CALLS_SHOWN: Final = 50
+WITHDRAWN: Final = "(of no run any more)"
+"""Batch of what a run had spent that was withdrawn; its calls and their cost are kept."""
+_HEADINGS: Final = (
+    *("part", "day", "check", "batch", "run_id", "at", "calls", "spent", "in_doubt"),
+    *("opening", "cost", "explained_in_doubt", "drift", "closing"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked for: words that stand on a line, and a range of spending days."""
+
+    search: str
+    since: str
+    until: str
+
+    def of_days(self, day: str) -> bool:
+        return (not self.since or day >= self.since) and (not self.until or day <= self.until)
+
+    def has(self, *said: str) -> bool:
+        line = " ".join(said).lower()
+        return all(word in line for word in self.search.lower().split())
+
+    def words(self) -> str:
+        parts = (("search", self.search), ("from", self.since), ("to", self.until))
+        return "; ".join(f"{name}: {value}" for name, value in parts if value) or "everything"
+
+
+def money(visit: Visit) -> Response:
+    """Show spending by day, check and batch, calls in doubt, and how each run's balance adds up."""
+    asked = _asked(visit)
+    journal = visit.seat.journal
+    by_day, by_check = _by_day(visit, asked)
+    runs, by_batch = _by_batch(visit, asked)
+    doubtful = list(_in_doubt(visit, asked))
+    balances = [each for each in _balances(visit, runs[:RUNS_SHOWN]) if each["opening"] is not None]
+    days = sorted(by_day, reverse=True)
+    return visit.page(
+        "money",
+        asked=asked,
+        checks=list(by_check),
+        days=[(day, by_day[day], _sum(by_day[day].values())) for day in days[:DAYS_SHOWN]],
+        more_days=max(0, len(days) - DAYS_SHOWN),
+        by_check=by_check,
+        by_batch=by_batch,
+        total=_sum(by_check.values()),
+        doubtful=doubtful[:CALLS_SHOWN],
+        doubtful_number=len(doubtful),
+        doubtful_micro=sum(each["micro"] for each in doubtful),
+        balances=balances,
+        more_runs=max(0, len(runs) - RUNS_SHOWN),
+        drift=sum((Decimal(each["drift"]) for each in balances), Decimal(0)),
+        balance=journal.runs.last_balance(),
+        today=journal.money.today(),
+        month=journal.money.this_month(),
+        settings=visit.seat.settings,
+    )
+
+
+def take_out(visit: Visit) -> Response:
+    """Give every line of what is asked for as CSV, also of days and runs the page leaves out."""
+    require_not_taken(visit)
+    asked = _asked(visit)
+    lines = [{**dict.fromkeys(_HEADINGS), **line} for line in _lines(visit, asked)]
+    visit.seat.audit.write(visit.name, "money taken out", rows=len(lines), filter=asked.words())
+    return csv_response(
+        "money.csv",
+        _HEADINGS,
+        [[line[name] for name in _HEADINGS] for line in lines],
+        about_export(visit, asked.words(), len(lines)),
+    )
+
+
+def _asked(visit: Visit) -> _Asked:
+    search = "".join(visit.asked("search")[:1]).strip()[:200]
+    return _Asked(search, day_of(visit, "since"), day_of(visit, "until"))
+
+
+def _by_day(visit: Visit, asked: _Asked) -> tuple[dict[str, dict[str, Spent]], dict[str, Spent]]:
+    """Return the journal's counters by day and check, and their sums by check."""
+    days: dict[str, dict[str, Spent]] = defaultdict(dict)
+    checks: dict[str, Spent] = {}
+    for day, check, spent in visit.seat.journal.money.by_day():
+        if asked.of_days(day) and asked.has(day, check, TITLES.get(check, "")):
+            days[day][check] = spent
+            checks[check] = _sum((checks.get(check, Spent()), spent))
+    return days, dict(sorted(checks.items()))
+
+
+def _by_batch(visit: Visit, asked: _Asked) -> tuple[list[RunHead], list[dict[str, Any]]]:
+    """Return the runs that began in these days, newest first, and their counters by batch."""
+    journal = visit.seat.journal
+    spent = journal.money.by_run()
+    runs, batches = [], dict[str, dict[str, Any]]()
+    for run in journal.runs.heads():
+        counters = spent.pop(run.run_id, Spent())
+        day = spending_day(run.started_at)
+        if asked.of_days(day) and asked.has(run.batch, run.run_id, day):
+            runs.append(run)
+            kept = batches.setdefault(run.batch, {"batch": run.batch, "runs": 0, "spent": Spent()})
+            kept |= {"runs": kept["runs"] + 1, "spent": _sum((kept["spent"], counters))}
+    if spent and not (asked.since or asked.until) and asked.has(WITHDRAWN, *spent):
+        rest = {"batch": WITHDRAWN, "runs": len(spent), "spent": _sum(spent.values())}
+        batches[WITHDRAWN] = rest
+    return runs, sorted(batches.values(), key=lambda each: -each["spent"].bound_micro)
+
+
+def _in_doubt(visit: Visit, asked: _Asked) -> Iterator[dict[str, Any]]:
+    """Yield the calls that may have been charged without our knowing, newest first."""
+    batches: dict[str, str] | None = None
+    for row in reversed(visit.seat.journal.runs.in_doubt()):
+        if batches is None:
+            batches = {run.run_id: run.batch for run in visit.seat.journal.runs.heads()}
+        at, batch = row.sent_at or row.intent_at, batches.get(row.run_id, WITHDRAWN)
+        day, why = spending_day(row.intent_at), row.trouble or CRASHED
+        title = TITLES.get(row.check, "")
+        if asked.of_days(day) and asked.has(day, row.check, title, row.run_id, batch, why):
+            yield {
+                "at": at,
+                "day": day,
+                "check": row.check,
+                "batch": batch,
+                "run_id": row.run_id,
+                "why": why,
+                "micro": row.reserved_micro,
+            }
+
+
+def _balances(visit: Visit, runs: Iterable[RunHead]) -> Iterator[dict[str, Any]]:
+    """Yield how each run's balance adds up, as its report has it."""
+    for head in runs:
+        run = visit.seat.journal.runs.find(head.run_id)
+        balance = ((run.report if run else None) or {}).get("balance") or {}
+        if run is not None and run.report and "drift" in balance:
+            yield {
+                "run": run,
+                "cost": run.report["cost"]["total"],
+                **{
+                    name: balance.get(name)
+                    for name in ("opening", "explained_in_doubt", "drift", "closing", "exact")
+                },
+            }
+
+
+def _lines(visit: Visit, asked: _Asked) -> Iterator[dict[str, Any]]:
+    """Yield the lines of an export; each names the part of the page that it is of."""
+    days, _ = _by_day(visit, asked)
+    for day in sorted(days, reverse=True):
+        for check, spent in sorted(days[day].items()):
+            yield {"part": "day and check", "day": day, "check": check, **_counters(spent)}
+    runs, batches = _by_batch(visit, asked)
+    for each in batches:
+        yield {"part": "batch", "batch": each["batch"], **_counters(each["spent"])}
+    for each in _in_doubt(visit, asked):
+        yield {
+            "part": "call in doubt",
+            **{name: each[name] for name in ("day", "check", "batch", "run_id")},
+            "at": instant_text(each["at"]),
+            "calls": 1,
+            "in_doubt": naira_text(each["micro"]),
+        }
+    for each in _balances(visit, runs):
+        run = each["run"]
+        yield {
+            "part": "balance of a run",
+            "day": spending_day(run.started_at),
+            "batch": run.batch,
+            "run_id": run.run_id,
+            "at": instant_text(run.finished_at),
+            **{
+                name: each[name]
+                for name in ("opening", "cost", "explained_in_doubt", "drift", "closing")
+            },
+        }
+
+
+def _counters(spent: Spent) -> dict[str, Any]:
+    return {
+        "calls": spent.calls,
+        "spent": naira_text(spent.spent_micro),
+        "in_doubt": naira_text(spent.reserved_micro),
+    }
+
+
+def _sum(counters: Iterable[Spent]) -> Spent:
+    every = list(counters)
+    return Spent(
+        sum(each.spent_micro for each in every),
+        sum(each.reserved_micro for each in every),
+        sum(each.calls for each in every),
+    )

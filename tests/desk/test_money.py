@@ -1,0 +1,185 @@
+"""The pages of money and audit: searched, and taken out with who, when and by which filter."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from nightscreen.desk import audit_page
+from nightscreen.desk.pages import micro, naira
+from nightscreen.schemas.money import naira_text
+from nightscreen.storage.journal.money import Spent
+from tests.desk.test_pages import newest
+
+if TYPE_CHECKING:
+    import pytest
+
+    from tests.desk.office import Office
+
+
+def taken(text: str) -> tuple[list[dict[str, str]], dict[str, str]]:
+    """Return the rows of an export, and what it says of itself."""
+    lines = text.lstrip("\ufeff").splitlines(keepends=True)
+    about = [next(csv.reader([line]))[0] for line in lines if line.lstrip('"').startswith("# ")]
+    rows = [line for line in lines if not line.lstrip('"').startswith("# ")]
+    found = dict(each.removeprefix("# ").split(": ", 1) for each in about)
+    return list(csv.DictReader(io.StringIO("".join(rows)))), found
+
+
+def spent_in_all(bank: Office) -> Spent:
+    """Return the sums of the journal's counters by day and check."""
+    parts = [spent for _, _, spent in bank.journal.money.by_day()]
+    return Spent(
+        sum(each.spent_micro for each in parts),
+        sum(each.reserved_micro for each in parts),
+        sum(each.calls for each in parts),
+    )
+
+
+def test_money_shows_what_the_journal_counted(bank: Office) -> None:
+    """Days, checks and batches add up to the same sum; each run's balance adds up."""
+    browser, total = bank.browser("auditor"), spent_in_all(bank)
+    assert total.spent_micro > 0
+    page = browser.get("/money")
+    assert page.status_code == 200
+    assert "<h1>Money</h1>" in page.text
+    assert f"<span>Spent</span><b>{micro(total.spent_micro)}</b>" in page.text
+    for label in ("Search", "From", "To"):
+        assert f">{label}</label>" in page.text
+    rows, _ = taken(browser.get("/money.csv").text)
+    for part in ("day and check", "batch"):
+        of_part = [row for row in rows if row["part"] == part]
+        assert naira_text(total.spent_micro) == str(sum(Decimal(row["spent"]) for row in of_part))
+        assert total.calls == sum(int(row["calls"]) for row in of_part)
+    balances = [row for row in rows if row["part"] == "balance of a run"]
+    assert {row["run_id"] for row in balances} >= {newest(bank)}
+    for row in balances:
+        if row["opening"]:
+            less = ("cost", "explained_in_doubt", "drift")
+            left = Decimal(row["opening"]) - sum(Decimal(row[name]) for name in less)
+            assert left == Decimal(row["closing"])
+            assert naira(row["closing"]) in page.text
+
+
+def test_money_is_searched_by_check_batch_run_and_day(bank: Office) -> None:
+    """Words narrow every part; what none has is said to be none."""
+    browser = bank.browser("analyst")
+    counted = [spent for _, check, spent in bank.journal.money.by_day() if check == "karma"]
+    page = browser.get("/money?search=blacklist").text
+    assert f"<b>{micro(sum(each.spent_micro for each in counted))}</b>" in page
+    assert "Bank account" not in page
+    rows, about = taken(browser.get("/money.csv?search=portfolio").text)
+    assert {row["part"] for row in rows} == {"batch", "balance of a run"}
+    assert about["filter"] == "search: portfolio"
+    assert "portfolio" not in browser.get("/money?search=nothing-of-this-name").text
+    day = max(day for day, _, _ in bank.journal.money.by_day())
+    assert taken(browser.get(f"/money.csv?since={day}&until={day}").text)[0]
+    assert taken(browser.get("/money.csv?until=2001-01-01").text)[0] == []
+    assert browser.get("/money?since=yesterday").status_code == 400
+
+
+def test_export_bears_user_time_and_filter_and_stands_in_the_audit(bank: Office) -> None:
+    """Inside the file and in the audit; whom the right `export` was taken from gets none."""
+    auditor = bank.browser("auditor", name="Ngozi")
+    _, about = taken(auditor.get("/money.csv?search=karma&since=2020-01-01").text)
+    assert about["taken out by"] == "Ngozi"
+    assert about["filter"] == "search: karma; from: 2020-01-01"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", about["at"])
+    (entry,) = bank.seat.audit.entries(action="money taken out")
+    assert (entry["user"], entry["detail"]["filter"]) == ("Ngozi", about["filter"])
+    bank.seat.accounts.change("Ngozi", [], {"export": False})
+    for path in ("/money.csv", "/audit.csv"):
+        assert auditor.get(path).status_code == 403
+    bank.seat.accounts.change("Ngozi", [], {"money": False})
+    assert auditor.get("/money").status_code == 403
+    assert ">Money</a>" not in auditor.get("/audit").text
+
+
+def test_call_in_doubt_is_listed_with_its_worst_cost(
+    bank: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it was sent, of which run and check, and what it may have cost."""
+    block = next(bank.journal.runs.calls(newest(bank)), None) or next(
+        bank.journal.runs.calls(bank.journal.runs.newest(limit=2)[1].run_id)
+    )
+    monkeypatch.setattr(type(bank.journal.runs), "in_doubt", lambda _: block[:1])
+    browser = bank.browser("analyst")
+    page = browser.get("/money").text
+    assert "1 call whose answer was lost" in page
+    rows, _ = taken(browser.get("/money.csv").text)
+    (row,) = [row for row in rows if row["part"] == "call in doubt"]
+    assert row["in_doubt"] == naira_text(block[0].reserved_micro)
+    assert row["run_id"] == block[0].run_id
+
+
+def test_audit_is_searched_and_paged(bank: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By words, number, customer and day; older entries follow page by page."""
+    write = bank.seat.audit.write
+    monkeypatch.setattr(audit_page, "SHOWN", 20)
+    write("Ada", "customer seen", customer_id="C7", run_id="R-1")
+    write("Bem", "policy approved", version=3, note="after the committee")
+    for number in range(25):
+        write("Ada", "decisions seen", run_id=f"R-{number}")
+    browser = bank.browser("auditor")
+    first = browser.get("/audit").text
+    assert "20 of 27 entries" in first
+    older = re.search(r'rel="next" href="([^"]+)"', first)
+    assert older
+    assert "7 of 27 entries" in browser.get(older[1].replace("&amp;", "&")).text
+    for query, number, actions in (
+        ("search=committee", 1, "policy approved"),
+        ("search=BEM+policy", 1, "policy approved"),
+        ("search=C7", 1, "customer seen"),
+        ("search=2", 1, "policy approved"),
+        ("customer_id=C7", 1, "customer seen"),
+        ("run_id=R-1&action=decisions seen", 1, "decisions seen"),
+        ("user=Ada", 26, "decisions seen"),
+        ("search=%27+OR+1%3D1", 0, ""),
+        ("until=2001-01-01", 0, ""),
+    ):
+        page = browser.get(f"/audit?{query}").text
+        found = re.search(r">(?:\d+) of (\d+) entr", page)
+        if query == "search=2":
+            assert "after the committee" in page
+            continue
+        assert (int(found[1]) if found else 0) == number, query
+        assert f"<td>{actions}</td>" in page or not number
+    assert browser.get("/audit?since=soon").status_code == 400
+
+
+def test_audit_is_taken_out_by_pseudonym_with_the_marks_of_its_chain(bank: Office) -> None:
+    """Every entry of the filter; no customer's id is in it, nor in what is written of it."""
+    write = bank.seat.audit.write
+    write("Ada", "customer seen", customer_id="CUST-0042", run_id="R-1")
+    write("=cmd()", "signed in")
+    auditor = bank.browser("auditor", name="Ngozi")
+    text = auditor.get("/audit.csv").text
+    rows, about = taken(text)
+    assert [row["number"] for row in rows] == ["2", "1"]
+    assert rows[0]["user"] == "'=cmd()"
+    entry = bank.seat.audit.entries(customer_id="CUST-0042")[0]
+    assert (rows[1]["customer"], rows[1]["mark"]) == (entry["pseudonym"], entry["mark"])
+    assert (about["taken out by"], about["filter"], about["rows"]) == ("Ngozi", "everything", "2")
+    rows, about = taken(auditor.get("/audit.csv?search=CUST-0042").text)
+    assert [row["number"] for row in rows] == ["1"]
+    assert about["filter"] == "search: one customer"
+    assert about == taken(auditor.get("/audit.csv?search=CUST-0042").text)[1] | {"at": about["at"]}
+    written = json.dumps([each["detail"] for each in bank.seat.audit.entries(user="Ngozi")])
+    assert "a search" in written
+    assert "CUST-0042" not in written + text
+
+
+def test_audit_names_no_customer_to_who_sees_none(bank: Office) -> None:
+    """An administrator who reads the audit too sees that somebody was looked at, not who."""
+    bank.seat.audit.write("Ada", "customer seen", customer_id="C7")
+    limited = bank.browser("auditor", name="Kemi")
+    assert "<td>C7</td>" in limited.get("/audit").text
+    bank.seat.accounts.change("Kemi", [], branches=["Kano"])
+    page = limited.get("/audit").text
+    assert "(not shown)" in page
+    assert "C7" not in page
+    assert "Nothing is written down" in limited.get("/audit?search=C7").text
