@@ -59,7 +59,7 @@ class Role(StrEnum):
 
 
 _ANALYST = frozenset(
-    {"runs", "people", "screen", "review", "contest", "override", "export", "money"}
+    {"runs", "people", "screen", "review", "contest", "propose", "override", "export", "money"}
 )
 ALLOWED: Final[dict[Role, frozenset[str]]] = {
     Role.ANALYST: _ANALYST,

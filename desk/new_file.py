@@ -100,7 +100,7 @@ def _form(visit: Visit, status: int = 200, *, error: str = "", **typed: Any) -> 
 
 
 def policies(visit: Visit) -> list[str]:
-    """Return the policy files there are to choose from, beside the built-in one."""
+    """Return the policy files there are to choose from, beside the one in force."""
     folder = visit.seat.settings.home.absolute() / "policies"
     return [str(each) for each in sorted(folder.glob("*.toml"))] if folder.is_dir() else []
 

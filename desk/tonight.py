@@ -6,7 +6,7 @@ from collections import defaultdict
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from nightscreen.desk import contests
+from nightscreen.desk import contests, policy
 from nightscreen.desk.decisions import NEEDS_SOMEBODY
 from nightscreen.desk.pages import line_points
 from nightscreen.desk.runs import SCREENING, ending_of
@@ -69,6 +69,7 @@ def tonight(visit: Visit) -> Response:
         settings=seat.settings,
         ending=ending_of,
         contests=contests.waiting(visit),
+        proposals=policy.waiting(visit),
         lines=_lines([] if visit.branches else runs, money.by_day() if visit.may("money") else ()),
         needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
     )

@@ -43,6 +43,7 @@ NAVIGATION: Final = (
     ("/runs", "Runs", "runs"),
     ("/decisions", "Decisions", "people"),
     ("/contests", "Contests", "people"),
+    ("/policy", "Policy", "runs"),
     ("/money", "Money", "money"),
     ("/audit", "Audit", "audit"),
     ("/users", "Users", "users"),
@@ -182,6 +183,9 @@ _NEEDS = {
     "contest": "Contests are recorded and answered by analysts, approvers and privacy.",
     "export": "Taking data out is a right of its own: an administrator can give it to you.",
     "money": "What runs cost is a right of its own: an administrator can give it to you.",
+    "propose": "A policy is proposed by users with the role analyst.",
+    "policy": "Putting a policy in force is a right of its own: an administrator can give it to "
+    "you.",
     "override": "Deciding otherwise than the policy is a right of its own: an administrator can "
     "give it to you.",
 }

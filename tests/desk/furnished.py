@@ -145,6 +145,7 @@ def places(office: Office) -> dict[str, str]:
         "customer": f"/customers/{customers['decline']}?run={run.run_id}",
         "contested": f"/customers/{customers['review']}?run={run.run_id}",
         "contests": "/contests",
+        "policy": "/policy",
         "money": "/money",
         "audit": "/audit",
         "users": "/users",

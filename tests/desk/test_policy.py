@@ -1,0 +1,276 @@
+"""The page of the policy: tried on past runs, proposed by one user, put in force by another."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.desk import policy as page_of_policy
+from nightscreen.steps.loans.outcome_import import import_outcomes
+from nightscreen.steps.policy.file import read_text
+from nightscreen.steps.policy.versions import policy_in_force, propose, versions
+from nightscreen.storage.clock import LAGOS, to_instant
+from tests.desk.conftest import borrowers
+from tests.desk.office import Office
+from tests.screening import World, customer
+from tests.steps.loan_book_in_a_test import HEADINGS, loan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+
+    from tests.desk.office import Browser
+
+FIELD = re.compile(r'name="(threshold-[a-z_]+|seen|version)"[^>]*? value="([^"]*)"')
+PLAIN = re.compile(r"<[^>]+>")
+LENIENT = "300,000"
+"""Of the sixty borrowers one is declined for less than that past due, and for nothing else."""
+MOVES = "C21"
+
+
+def words(answer: httpx.Response) -> str:
+    """Return what a page says."""
+    return " ".join(html.unescape(PLAIN.sub(" ", answer.text)).split())
+
+
+def fields(browser: Browser, **changed: str) -> dict[str, str]:
+    """Return the form of thresholds as it stands, some changed."""
+    found = dict(FIELD.findall(browser.get("/policy").text))
+    return {**found, **changed}
+
+
+def proposed(browser: Browser, **changed: str) -> str:
+    """Propose other thresholds and return the proposal's key."""
+    answer = browser.post("/policy/propose", "/policy", **fields(browser, **changed))
+    assert answer.status_code == 303, words(answer)
+    return answer.headers["location"].partition("#")[2]
+
+
+def in_force(bank: Office) -> str:
+    """Return the policy of runs that begin now."""
+    return policy_in_force(bank.journal, bank.clock()).label
+
+
+def last(bank: Office, action: str) -> dict[str, Any]:
+    """Return the newest entry of the audit about something."""
+    return bank.seat.audit.entries(action=action)[0]
+
+
+def test_every_threshold_is_a_field_and_every_rule_is_in_words(bank: Office) -> None:
+    """As the policy in force has them, with what the file says beside each."""
+    page = bank.browser("auditor").get("/policy").text
+    assert "<h1>Policy</h1>" in page
+    policy = policy_in_force(bank.journal, bank.clock())
+    for name, value in policy.thresholds.items():
+        assert f'<label for="t-{name}">{name}</label>' in page
+        assert re.search(rf'name="threshold-{name}"[^>]* value="{value:f}"', page)
+    assert "least amount past due for which a history declines" in page
+    said = html.unescape(page)
+    assert all(rule.team in said for rule in policy.in_words())
+    assert "Propose</button>" not in page
+
+
+def test_trying_says_who_would_move_in_naira_and_by_name(bank: Office) -> None:
+    """The customers of past runs are decided again; nothing changes, and the audit has it."""
+    browser, before = bank.browser("auditor", name="Aud"), in_force(bank)
+    typed = fields(browser, **{"threshold-past_due_naira": LENIENT})
+    answer = browser.post("/policy/try", "/policy", **typed)
+    said = words(answer)
+    assert "60 rows decided again" in said
+    assert "1 customer would move: ₦21,000." in said
+    names = customer(21)
+    assert f"{MOVES} {names['first_name']} {names['last_name']}" in said
+    assert "seconds; nothing was asked" in said
+    assert f'value="{LENIENT}"' in answer.text
+    runs = bank.journal.runs.newest(limit=2)
+    assert last(bank, "policy tried")["detail"] | {"policy": ""} == {
+        "policy": "",
+        "changes": "past_due_naira from 5000 to 300000",
+        "runs": [runs[0].run_id],
+        "moved": 1,
+        "shown": 1,
+    }
+    both = [run.run_id for run in runs]
+    answer = browser.post("/policy/try", "/policy", **typed, run=both, runs_shown="1")
+    assert "120 rows decided again" in words(answer)
+    assert "2 customers would move: ₦42,000." in words(answer)
+    assert in_force(bank) == before
+    assert versions(bank.journal) == []
+
+
+def test_trying_says_how_those_who_would_move_paid(bank: Office) -> None:
+    """Where a loan book was taken in; one loan proves nothing, and that is said."""
+    today = to_instant(bank.clock()).astimezone(LAGOS).date()
+    bank.clock.forward(days=200)
+    path = bank.folder / "book.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(HEADINGS.values())
+        for who, status in ((MOVES, "Written Off"), ("C1", "Settled"), ("C2", "Settled")):
+            row = loan(who, today, status=status)
+            lines.writerow([row[name] for name in HEADINGS])
+    import_outcomes(bank.journal, path, output=bank.folder / "out")
+    browser = bank.browser("analyst")
+    typed = fields(browser, **{"threshold-past_due_naira": LENIENT})
+    said = words(browser.post("/policy/try", "/policy", **typed))
+    assert re.search(r"decline to \w+ 0 1 0 100\.0 %", said)
+    assert re.search(r"stays approve 2 0 0 0\.0 %", said)
+    assert "Which is better cannot be told" in said
+
+
+def test_one_try_out_goes_on_at_a_time(bank: Office) -> None:
+    """A second one is sent away, and does not wait; what is in force already moves nobody."""
+    browser = bank.browser("analyst")
+    same = fields(browser, version="2")
+    with page_of_policy._one_at_a_time():
+        answer = browser.post("/policy/try", "/policy", **same)
+    assert answer.status_code == 409
+    assert "Try again in a minute" in words(answer)
+    answer = browser.post("/policy/try", "/policy", **same)
+    assert "0 customers would move: ₦0." in words(answer)
+
+
+def test_what_one_proposed_another_puts_in_force_for_the_next_night(bank: Office) -> None:
+    """From the field to the run's manifest; each step stands in the audit, with who and what."""
+    ada, bem = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
+    before = in_force(bank)
+    note = "The committee wants it so."
+    key = proposed(ada, **{"threshold-past_due_naira": LENIENT}, version="7", note=note)
+    assert in_force(bank) == before
+    said = words(bem.get("/policy"))
+    assert "Version 7 waits for approval" in said
+    assert "past_due_naira 5000 300000" in said
+    assert note in said
+    assert "Version 7" in words(bem.get("/"))
+    moves = words(bem.post("/policy/try", "/policy", proposal=key))
+    assert "1 customer would move: ₦21,000." in moves
+    done = bem.post(f"/policy/{key}", "/policy", do="approve", reason="Minutes of May.")
+    assert done.status_code == 303
+    after = in_force(bank)
+    assert after != before
+    page = words(ada.get("/policy"))
+    assert re.search("version 7, is in force since .*: proposed by Ada, approved by Bem", page)
+    assert [e for e in bank.actions() if "policy" in e] == [
+        "policy proposed",
+        "policy tried",
+        "policy approved",
+    ]
+    entry = last(bank, "policy approved")
+    assert entry["user"] == "Bem"
+    assert entry["detail"] == {
+        "policy": after,
+        "version": "7",
+        "replaces": before,
+        "proposed_by": "Ada",
+        "reason": "Minutes of May.",
+    }
+    night = World(bank.folder).screen(borrowers(60), batch="portfolio")
+    manifest = json.loads((night.folder / "manifest.json").read_text())
+    assert (manifest["policy"]["label"], manifest["policy"]["version"]) == (after, "7")
+    decided = dict(zip(night.column("customer_id"), night.column("decision"), strict=True))
+    assert decided[MOVES] != "decline"
+    assert decided["C33"] == "decline"
+    assert "approved by Bem" in (night.folder / "report.html").read_text()
+
+
+def test_nobody_puts_their_own_proposal_in_force(bank: Office) -> None:
+    """Whatever their rights; they may take it back, and the audit has both."""
+    both = bank.browser("approver", name="Bem")
+    before = in_force(bank)
+    key = proposed(both, **{"threshold-past_due_pct": "12.5"}, note="try")
+    page = both.get("/policy").text
+    assert "somebody else must approve it" in page
+    assert ">Approve</button>" not in page
+    answer = both.post(f"/policy/{key}", "/policy", do="approve")
+    assert answer.status_code == 403
+    assert last(bank, "refused")["detail"]["needs"] == "another user"
+    assert in_force(bank) == before
+    assert both.post(f"/policy/{key}", "/policy", do="refuse").status_code == 303
+    assert "proposal taken back" in bank.actions()
+    assert both.post(f"/policy/{key}", "/policy", do="refuse").status_code == 409
+
+
+def test_who_may_look_propose_and_put_in_force(bank: Office) -> None:
+    """By role; the right policy is given one by one; who sees some branches alone tries nothing."""
+    ada = bank.browser("analyst", name="Ada")
+    key = proposed(ada, **{"threshold-past_due_pct": "12"}, note="try")
+    assert bank.browser("administrator").get("/policy").status_code == 403
+    auditor = bank.browser("auditor")
+    assert auditor.post("/policy/propose", "/policy").status_code == 403
+    assert auditor.post(f"/policy/{key}", "/policy", do="approve").status_code == 403
+    assert bank.browser("privacy").post("/policy/propose", "/policy").status_code == 403
+    other = bank.browser("analyst", name="Eze")
+    assert ">Approve</button>" not in other.get("/policy").text
+    assert other.post(f"/policy/{key}", "/policy", do="refuse").status_code == 403
+    bank.seat.accounts.change("Eze", [], {"policy": True}, ["Kano"])
+    assert "See who would move" not in other.get("/policy").text
+    assert other.post("/policy/try", "/policy", proposal=key).status_code == 403
+    assert other.post(f"/policy/{key}", "/policy", do="approve").status_code == 303
+
+
+NOT_PROPOSED: tuple[tuple[dict[str, str], str], ...] = (
+    ({"threshold-past_due_pct": "ten"}, "Write a number such as 5000 for past_due_pct."),
+    ({"threshold-past_due_pct": ""}, "Write a number such as 5000 for"),
+    ({"threshold-past_due_pct": "1e999999"}, "Write a number with up to six"),
+    ({"threshold-past_due_pct": "NaN"}, "Write a number with up to six"),
+    ({"threshold-past_due_pct": "11"}, "Note is empty: say why the policy should change"),
+    ({"note": "because"}, "nothing in it is changed"),
+    ({"note": "because", "version": " "}, "Version: write 1 to 64 letters"),
+    ({"note": "because", "seen": "default@0"}, "was put in force since you opened this page"),
+)
+"""What is changed on the form, and what is said of it."""
+
+
+def test_what_cannot_be_proposed_says_why_and_keeps_what_was_typed(bank: Office) -> None:
+    """Nothing is written down."""
+    browser = bank.browser("analyst")
+    usual = fields(browser, version="2")
+    for changed, says in NOT_PROPOSED:
+        answer = browser.post("/policy/propose", "/policy", **usual | changed)
+        assert answer.status_code == 400
+        assert says in words(answer)
+        for name, value in changed.items():
+            if name.startswith("threshold") and value:
+                assert f'value="{value}"' in answer.text
+    assert versions(bank.journal) == []
+
+
+def test_a_proposed_file_is_shown_by_what_it_changes(bank: Office) -> None:
+    """Rules put in and taken out, and whether it may decide by gender, before anybody approves."""
+    text = read_text(None).replace("allow_sensitive = false", "allow_sensitive = true")
+    text = text.replace('version = "2"', 'version = "3"')
+    start, _, rest = text.partition('[[rules]]\ncode = "CBN_WATCHLIST"')
+    text = start + rest[rest.index("[[rules]]") :]
+    propose(bank.journal, text, by="Chief Risk", note="from the file")
+    said = words(bank.browser("approver").get("/policy"))
+    assert "allow_sensitive False True" in said
+    gone = said.partition("Rules that go")[2].partition("The whole text")[0]
+    assert "CBN_WATCHLIST decline The BVN is on the central bank's watchlist." in gone
+    assert "KARMA_DEFAULT" not in gone
+
+
+def test_nights_that_name_a_file_are_pointed_out(bank: Office) -> None:
+    """They go by their file, whatever is approved here."""
+    own = bank.folder / "own.toml"
+    own.write_text(read_text(None))
+    browser = bank.browser("analyst")
+    assert "named the policy file" not in browser.get("/policy").text
+    World(bank.folder).screen(borrowers(3), batch="by file", policy=str(own))
+    said = words(browser.get("/policy"))
+    assert "The last run of by file named the policy file own.toml" in said
+    assert "The last run of portfolio" not in said
+
+
+def test_a_desk_without_runs_has_its_policy_too(tmp_path: Path) -> None:
+    """There is nothing to try it on; proposing works."""
+    with Office(tmp_path) as office:
+        browser = office.browser("analyst")
+        assert "Try on past runs" not in browser.get("/policy").text
+        assert "No run to try it on" in words(
+            browser.post("/policy/try", "/policy", **fields(browser))
+        )
+        proposed(browser, **{"threshold-stacking_loans": "4"}, note="fewer loans")
