@@ -12,11 +12,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from nightscreen.storage.templates import html_templates
+
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from starlette.responses import Response
 
     from nightscreen.portal.config import PortalConfig
@@ -30,13 +32,7 @@ _STYLE = "style.css"
 
 @cache
 def _environment() -> Environment:
-    return Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    return html_templates(TEMPLATES)
 
 
 @cache

@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from nightscreen.steps.report import decided_sections, money, risk
 from nightscreen.steps.report.format import plain
 from nightscreen.steps.report.outcomes_section import outcomes
@@ -23,9 +21,12 @@ from nightscreen.steps.report.summary_section import (
     tiles,
     verdict,
 )
+from nightscreen.storage.templates import html_templates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from jinja2 import Environment
 
     from nightscreen.steps.report.components import Picture, Section, Tile
     from nightscreen.steps.report.summary_section import RunVerdict
@@ -97,12 +98,6 @@ def laid_out(
 @cache
 def templates() -> Environment:
     """Return what renders the pages that a run or a command writes."""
-    found = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    found = html_templates(TEMPLATES)
     found.filters["words"] = plain
     return found
