@@ -96,7 +96,8 @@ DECISION_COLUMNS = (
 REVIEW_COLUMNS = ("reviewer_decision", "reviewer", "review_note", "reviewed_at")
 """Left empty for the reviewer."""
 
-FIX_COLUMNS = ("line", "column", "code", "hint")
+QUARANTINE_COLUMNS = ("line", "column", "code", "hint")
+"""Stand behind those of the file, on each row that is refused."""
 
 
 class CheckState(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import CUSTOMERS, Header, SourceColumn
 from nightscreen.storage import headings as words
@@ -150,7 +151,7 @@ class _Names:
 
 def _quarantine_columns(tidied: Sequence[str]) -> int | None:
     """Return where `line`, `column`, `code`, `hint` stand together, the last such place."""
-    wanted = words.QUARANTINE_COLUMNS
+    wanted = QUARANTINE_COLUMNS
     starts = range(len(tidied) - len(wanted), -1, -1)
     return next((at for at in starts if tuple(tidied[at : at + len(wanted)]) == wanted), None)
 

@@ -298,8 +298,7 @@ def _carefully(
         elif any(field.strip() for field in record.fields):
             broken.append(_refused(record, shape))
     used = sum(len(text) + 1 for text in lines[:taken])
-    batch = text_batch(rows, starts, shape.width)
-    piece = SourceBatch(lines=batch.lines, columns=batch.columns, broken=broken)
+    piece = text_batch(rows, starts, shape.width, broken)
     return (piece if taken else None), min(used, len(data)), taken
 
 

@@ -25,19 +25,18 @@ from xlsxwriter.exceptions import FileCreateError  # type: ignore[import-untyped
 
 from nightscreen.schemas.decisions import (
     DECISION_COLUMNS,
-    FIX_COLUMNS,
     LISTED,
+    QUARANTINE_COLUMNS,
     REVIEW_COLUMNS,
     ReviewRow,
 )
 from nightscreen.schemas.errors import InputError, OutputError
 from nightscreen.schemas.policy import Decision
 from nightscreen.storage.clock import LAGOS
-from nightscreen.storage.csv_source import read_csv
 from nightscreen.storage.files import atomic_write
-from nightscreen.storage.headings import HEADER_SEARCH_ROWS, Vocabulary, fold
+from nightscreen.storage.headings import HEADER_SEARCH_ROWS
 from nightscreen.storage.quarantine import escape_formula, unescape_formula
-from nightscreen.storage.text_stream import open_text
+from nightscreen.storage.returned_csv import read_start, returned_csv
 from nightscreen.storage.workbook_source import UNREADABLE
 from nightscreen.storage.xlsx_cells import LONGEST_TEXT, csv_lines
 from nightscreen.storage.xlsx_sheets import fill_sheets
@@ -109,8 +108,6 @@ _ENOUGH_HEADINGS = 3
 """How many of a list's headings make a row the one of headings."""
 
 _ZIP = b"PK\x03\x04"
-_START_BYTES = 64 * 1024
-_READ_ROWS = 2048
 _DAY_FORMAT, _INSTANT_FORMAT = "yyyy-mm-dd", "yyyy-mm-dd hh:mm"
 _WIDE = {"reason_text": 48, "action": 40, "review_note": 32, "customer_name": 28}
 _WIDTH = 16
@@ -295,12 +292,12 @@ class _Frame:
         """Add the rows to be fixed."""
         rest = iter(fixes)
         for number in itertools.count(1):
-            sheet = self._add_sheet("Fix" if number == 1 else f"Fix {number}", FIX_COLUMNS)
+            sheet = self._add_sheet("Fix" if number == 1 else f"Fix {number}", QUARANTINE_COLUMNS)
             row = 0
             for row, cells in enumerate(islice(rest, SHEET_ROWS), start=1):
                 for column, value in enumerate(cells):
                     self._write_cell(sheet, row, column, value)
-            sheet.autofilter(0, 0, max(row, 1), len(FIX_COLUMNS) - 1)
+            sheet.autofilter(0, 0, max(row, 1), len(QUARANTINE_COLUMNS) - 1)
             if row < SHEET_ROWS:
                 return
 
@@ -344,9 +341,7 @@ class _Frame:
 def is_returned(path: Path) -> bool:
     """Tell whether a file is a decision list, by its headings; it may be mistaken further down."""
     try:
-        with path.open("rb") as file:
-            start = file.read(_START_BYTES)
-        next(iter(_workbook_rows(path) if start.startswith(_ZIP) else _csv_rows(path, start)), None)
+        next(_returned_rows(path), None)
     except (InputError, OSError):
         return False
     return True
@@ -361,32 +356,21 @@ def read_returned(path: Path) -> list[ReviewRow]:
     Raises:
         InputError: it is no such list, or cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            start = file.read(_START_BYTES)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise InputError(f"{path}: cannot be read ({reason}); check the path") from None
-    if not start.strip():
-        raise InputError(f"{path}: the file is empty; save the list again")
-    rows = _workbook_rows(path) if start.startswith(_ZIP) else _csv_rows(path, start)
+    rows = _returned_rows(path)
     return [row for row in rows if any(row[column] for column in REVIEW_COLUMNS)]
 
 
+def _returned_rows(path: Path) -> Iterator[ReviewRow]:
+    start = read_start(path)
+    return _workbook_rows(path) if start.startswith(_ZIP) else _csv_rows(path, start)
+
+
 def _csv_rows(path: Path, start: bytes) -> Iterator[ReviewRow]:
-    own = frozenset(map(fold, (*COLUMNS, *map(title, COLUMNS))))
-    vocabulary = Vocabulary(own=own, ids=frozenset([fold("customer_id")]))
-    table = read_csv(open_text(path, start), vocabulary)
-    names = [column_of(heading) for heading in table.headings]
+    headings, rows = returned_csv(path, start, (*COLUMNS, *map(title, COLUMNS)))
+    names = [column_of(heading) for heading in headings]
     _require_columns(path, names)
-    for batch in table.read(_READ_ROWS):
-        if batch.broken:
-            broken = batch.broken[0]
-            raise InputError(f"{path}: line {broken.line}: {broken.hint}; then import it again")
-        columns = (column.to_pylist() for column in batch.columns.columns)
-        for line, cells in zip(batch.lines, zip(*columns, strict=True), strict=True):
-            texts = (unescape_formula(cell or "") for cell in cells)
-            yield ReviewRow(line, "", dict(zip(names, texts, strict=False)))
+    for line, cells in rows:
+        yield ReviewRow(line, "", dict(zip(names, cells, strict=False)))
 
 
 def _workbook_rows(path: Path) -> Iterator[ReviewRow]:

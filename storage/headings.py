@@ -29,7 +29,6 @@ HEADINGS_FILE = _DATA / CUSTOMERS.headings
 LAST_CHOICES_FILE = _DATA / "headings_last.csv"
 LOAN_HEADINGS_FILE = _DATA / "loan_headings.csv"
 CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORECASE)
-QUARANTINE_COLUMNS = ("line", "column", "code", "hint")
 HEADER_SEARCH_ROWS = 30
 """How far down the row of headings is looked for; titles and notes take a few rows."""
 

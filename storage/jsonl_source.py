@@ -127,16 +127,9 @@ def _pieces(text: TextFile, headings: tuple[str, ...]) -> Iterator[SourceBatch]:
             rows.append([_text(row.get(key)) for key in headings])
             lines.append(number)
         if len(rows) + len(broken) == PIECE_ROWS:
-            yield _piece(rows, lines, broken, len(headings))
+            yield text_batch(rows, lines, len(headings), broken)
             rows, lines, broken = [], [], []
-    yield _piece(rows, lines, broken, len(headings))
-
-
-def _piece(
-    rows: list[list[str | None]], lines: list[int], broken: list[RefusedRow], width: int
-) -> SourceBatch:
-    batch = text_batch(rows, lines, width)
-    return SourceBatch(batch.lines, batch.columns, broken)
+    yield text_batch(rows, lines, len(headings), broken)
 
 
 def _refused(number: int, line: str, width: int, hint: str) -> RefusedRow:

@@ -12,8 +12,8 @@ import shutil
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
+from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.storage.files import atomic_write
-from nightscreen.storage.headings import QUARANTINE_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -17,7 +17,7 @@ from nightscreen.schemas.rows import RefusedRow, SourceBatch
 from nightscreen.storage.arrow_bytes import inside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 
 BROKEN = "broken"
@@ -55,13 +55,14 @@ def numbered_names(width: int) -> list[str]:
     return [f"c{at}" for at in range(width)]
 
 
-def text_batch(rows: list[list[str | None]], lines: list[int], width: int) -> SourceBatch:
-    """Return rows of equal width as a batch of string columns."""
+def text_batch(
+    rows: list[list[str | None]], lines: list[int], width: int, broken: Sequence[RefusedRow] = ()
+) -> SourceBatch:
+    """Return rows of equal width as a batch of string columns, beside those that are refused."""
     columns = zip(*rows, strict=True) if rows else [[] for _ in range(width)]
     arrays = [pa.array(column, pa.string()) for column in columns]
-    return SourceBatch(
-        lines=lines, columns=pa.RecordBatch.from_arrays(arrays, names=numbered_names(width))
-    )
+    table = pa.RecordBatch.from_arrays(arrays, names=numbered_names(width))
+    return SourceBatch(lines, table, list(broken))
 
 
 def regroup(pieces: Iterator[SourceBatch], rows: int) -> Iterator[SourceBatch]:

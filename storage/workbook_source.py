@@ -226,16 +226,9 @@ def _pieces(path: Path, sheet: str, skip: int, width: int) -> Iterator[SourceBat
             rows.append([*row, *blank][:width])
             lines.append(line)
             if len(rows) == PIECE_ROWS:
-                yield _piece(rows, lines, broken, width)
+                yield text_batch(rows, lines, width, broken)
                 rows, lines, broken = [], [], []
-        yield _piece(rows, lines, broken, width)
-
-
-def _piece(
-    rows: list[list[str | None]], lines: list[int], broken: list[RefusedRow], width: int
-) -> SourceBatch:
-    batch = text_batch(rows, lines, width)
-    return SourceBatch(batch.lines, batch.columns, broken)
+        yield text_batch(rows, lines, width, broken)
 
 
 def _swollen_row(line: int, row: list[str | None]) -> RefusedRow:

@@ -10,7 +10,7 @@ import io
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.schemas.decisions import FIX_COLUMNS
+from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.settings import FreshnessOverrides
 from nightscreen.storage.headings import is_output_name
 from nightscreen.storage.quarantine import escape_formula
@@ -59,7 +59,7 @@ def rows_as_part(rows: Sequence[Mapping[str, Any]]) -> bytes:
     ]
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow([*map(escape_formula, names), *FIX_COLUMNS])
+    writer.writerow([*map(escape_formula, names), *QUARANTINE_COLUMNS])
     for line, row in enumerate(rows, start=2):
         writer.writerow([*(escape_formula(_cell(row[name])) for name in names), line, "", "", ""])
     return text.getvalue().encode()

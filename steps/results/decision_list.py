@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 from nightscreen.schemas.checks import Check, NoAnswer
 from nightscreen.schemas.decisions import (
     DECISION_COLUMNS,
-    FIX_COLUMNS,
     LISTED,
+    QUARANTINE_COLUMNS,
     REVIEW_COLUMNS,
     ChangeKind,
 )
@@ -219,7 +219,7 @@ def quarantined(path: Path) -> Iterator[tuple[str, ...]]:
         rows = csv.reader(file)
         next(rows, None)
         for row in rows:
-            yield tuple(unescape_formula(cell) for cell in row[-len(FIX_COLUMNS) :])
+            yield tuple(unescape_formula(cell) for cell in row[-len(QUARANTINE_COLUMNS) :])
 
 
 def summary(
