@@ -6,11 +6,11 @@ What a command asks of its user, and how it tells the result, is in each command
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.cli.output import print_json
 from nightscreen.cli.screen import EXIT_BY_STATE, graceful_sigint, prepare_engine
 from nightscreen.schemas.money import naira_words
 
@@ -40,7 +40,7 @@ def run_errand(
         prepare_engine()
         report: dict[str, Any] = asyncio.run(_under_way(make))
     if json_output:
-        sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+        print_json(report)
     else:
         tell(report)
     return EXIT_BY_STATE.get(report["state"], 1)

@@ -7,7 +7,6 @@ the deployment that started it, by the watch of the inbox its file waits in, or 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +15,7 @@ import typer
 
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.options import read_options
+from nightscreen.cli.output import print_json
 
 if TYPE_CHECKING:
     from nightscreen.desk.audit import Audit
@@ -101,7 +101,7 @@ def refuse(
 
     _, _, approval, _ = _decide(run_id, ApprovalDecision.REFUSED, (user, password_file), note=note)
     if json_output:
-        _print_json({"approval": approval_document(approval)})
+        print_json({"approval": approval_document(approval)})
     else:
         typer.echo(
             f"Run {run_id} is refused: it asks nothing and costs nothing. It stays in the list of "
@@ -272,7 +272,7 @@ def _resume(
     if watch is None:
         return _handed_over(approval, "the watch of the inbox", json_output=json_output)
     if json_output:
-        _print_json({"approval": approval_document(approval), "inbox": watch.fates})
+        print_json({"approval": approval_document(approval), "inbox": watch.fates})
     return 0 if watch.fates.get("screened") else 3
 
 
@@ -292,13 +292,9 @@ def hand_to_deployment(
 
 def _handed_over(approval: Approval, to: str, *, json_output: bool) -> int:
     if json_output:
-        _print_json({"approval": approval_document(approval), "resumed_by": to})
+        print_json({"approval": approval_document(approval), "resumed_by": to})
     else:
         typer.echo(
             f"It is resumed by {to}. To see how it stands: nightscreen doctor {approval.run_id}"
         )
     return 0
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import sys
 
 import typer
 
+from nightscreen.cli.output import print_json
 from nightscreen.schemas.errors import UsageError
 
 
@@ -42,7 +41,7 @@ def install_automations(block: str, summary_block: str, *, json_output: bool) ->
         ) from None
     if json_output:
         document = {"automations": [{"name": each.name, "made": each.made} for each in done]}
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        print_json(document)
         return
     for each in done:
         typer.echo(f"  {'made' if each.made else 'brought up to date':<20}{each.name}")

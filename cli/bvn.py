@@ -6,8 +6,6 @@ what was typed.
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,7 @@ import typer
 
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.options import Options, options_of, read_options
+from nightscreen.cli.output import print_json, show
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ bvn_app = typer.Typer(
     help="BVN consent: ask customers, then confirm.",
     no_args_is_help=True,
 )
-_LABEL = 14
 
 
 @bvn_app.callback()
@@ -124,17 +122,17 @@ def _print_quote(document: Mapping[str, Any], *, json_output: bool) -> None:
     from nightscreen.cli.summary import naira
 
     if json_output:
-        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        print_json(document)
         return
     rows, quoted = document["rows"], document["quoted"]
     typer.echo(
         f"{rows['screened']:,} rows, {rows['quarantined']:,} in quarantine: "
         f"{document['calls']:,} calls to the service"
     )
-    _say("expected", naira(quoted["expected"]))
-    _say("range", f"{naira(quoted['low'])} to {naira(quoted['high'])}")
+    show("expected", naira(quoted["expected"]))
+    show("range", f"{naira(quoted['low'])} to {naira(quoted['high'])}")
     if "to_come" in document:
-        _say("confirming", f"up to {naira(document['to_come']['high'])}, charged by confirmation")
+        show("confirming", f"up to {naira(document['to_come']['high'])}, charged by confirmation")
 
 
 def tell_bvn(report: Mapping[str, Any]) -> None:
@@ -144,20 +142,16 @@ def tell_bvn(report: Mapping[str, Any]) -> None:
     reason = f" ({report['stop_reason']})" if report["stop_reason"] else ""
     typer.echo(f"Run {report['run_id']} {report['state']}{reason}")
     rows, cost = report["rows"], report["cost"]
-    _say("rows", f"{rows['screened']:,} taken, {rows['quarantined']:,} in quarantine")
+    show("rows", f"{rows['screened']:,} taken, {rows['quarantined']:,} in quarantine")
     told = (f"{word.replace('_', ' ')} {number:,}" for word, number in report["states"].items())
-    _say("customers", ", ".join(told) or "none")
-    _say("cost", f"{naira(cost['total'])}, quoted {naira(cost['quoted']['expected'])}")
+    show("customers", ", ".join(told) or "none")
+    show("cost", f"{naira(cost['total'])}, quoted {naira(cost['quoted']['expected'])}")
     if cost["in_doubt_exposure"] not in {None, "0.00"}:
-        _say("in doubt", f"{naira(cost['in_doubt_exposure'])}; see nightscreen journal in-doubt")
+        show("in doubt", f"{naira(cost['in_doubt_exposure'])}; see nightscreen journal in-doubt")
     if "to_come" in cost:
-        _say("confirming", f"up to {naira(cost['to_come']['high'])}, charged by confirmation")
+        show("confirming", f"up to {naira(cost['to_come']['high'])}, charged by confirmation")
     for notice in report["notices"]:
-        _say("notice", notice)
+        show("notice", notice)
     if report["state"] == "stopped":
         stage = "request" if report["flow"] == "request_bvns" else "confirm"
-        _say("next", f"nightscreen bvn {stage} --run {report['run_id']}")
-
-
-def _say(label: str, text: str) -> None:
-    typer.echo(f"  {label:<{_LABEL}}{text}")
+        show("next", f"nightscreen bvn {stage} --run {report['run_id']}")

@@ -7,7 +7,6 @@ customer's id is shown to whoever runs the command, tokens and codes to nobody.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +16,7 @@ import typer
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import made_journal, opened_journal
+from nightscreen.cli.output import lagos_time, print_json
 from nightscreen.cli.portal import require_consent
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.stops import REFUSALS
@@ -89,11 +89,10 @@ def _screen_address(settings: Settings, scopes: tuple[Any, ...], made: Link) -> 
 def _print_link(
     address: str, made: Link, customer_id: str, scopes: list[str], *, by_portal: bool, as_json: bool
 ) -> None:
-    from nightscreen.cli.time_format import lagos_time
     from nightscreen.storage.clock import instant_text
 
     if as_json:
-        _print_json(
+        print_json(
             {
                 "link": address,
                 "reference": made.reference,
@@ -194,7 +193,7 @@ def _tell_redeemed(done: Redeemed, customer: str, *, json_output: bool) -> int:
         }
         if status:
             document |= {"error": sentence, "exit_status": status, "trouble": done.trouble}
-        _print_json(document)
+        print_json(document)
         return status
     if done.grant is None:
         sys.stderr.write(f"nightscreen: {sentence}\n")
@@ -226,7 +225,7 @@ def list_(
     with opened_journal() as journal:
         rows = grant_rows(journal, state=GrantState(state) if state else None)
     if json_output:
-        _print_json({"grants": rows, "count": len(rows)})
+        print_json({"grants": rows, "count": len(rows)})
         return
     for row in rows:
         typer.echo(_line(row))
@@ -255,12 +254,8 @@ def revoke(
     with opened_journal() as journal:
         done = take_back(journal, customer_id)
     if json_output:
-        _print_json(done)
+        print_json(done)
     elif done["revoked"]:
         typer.echo("Revoked: its tokens are destroyed, and nothing is asked with it any more.")
     else:
         typer.echo(f"Nothing to revoke: the last consent is {done['state']} since it ended.")
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

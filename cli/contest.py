@@ -5,8 +5,6 @@ What follows from them is in `steps.privacy.contests`.
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +12,7 @@ import typer
 
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.time_format import lagos_time
+from nightscreen.cli.output import lagos_time, print_json
 from nightscreen.schemas.checks import Check  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome
 from nightscreen.schemas.errors import NightscreenError
@@ -154,7 +152,7 @@ def list_(
         found = list_contests(journal, answered=everything)
     if json_output:
         document = {"contests": found}
-        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        print_json(document)
         return
     for contest in found:
         typer.echo(contest_line(contest))
@@ -183,6 +181,6 @@ def _show(journal: Journal, contest: Contest, *, json_output: bool) -> None:
 
     document = contest_document(contest, journal.clock())
     if json_output:
-        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        print_json(document)
     else:
         typer.echo(contest_line(document))

@@ -7,14 +7,13 @@ demo begins afresh unless it is told to go on from an earlier one.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
-import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nightscreen.cli.output import print_json
 from nightscreen.cli.summary import naira, print_summary
 from nightscreen.schemas.errors import UsageError
 
@@ -56,7 +55,7 @@ def demonstrate(rows: int, output: Path, *, keep: bool, json_output: bool) -> in
         ledger = sandbox.totals()
     if json_output:
         document = {"nights": nights, "ledger": ledger}
-        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        print_json(document)
     else:
         _say_what_was_seen(nights, ledger, folder)
     return max(EXIT_BY_STATE.get(night["state"], 1) for night in nights)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -16,6 +15,7 @@ import typer
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import made_journal
+from nightscreen.cli.output import lagos_time, print_json
 from nightscreen.schemas.errors import UsageError
 from nightscreen.storage.heartbeat import read_vitals
 
@@ -246,7 +246,7 @@ def user_role(
     }
     _note(accounts, "user changed", **document)
     if json_output:
-        sys.stdout.write(json.dumps(document) + "\n")
+        print_json(document)
     else:
         typer.echo(f"{user.name}: {', '.join(user.roles)}")
 
@@ -275,7 +275,7 @@ def _say_link(name: str, token: str, *, json_output: bool) -> None:
 
     link = password_link(settings, token, f"http://127.0.0.1:{PORT}")
     if json_output:
-        sys.stdout.write(json.dumps({"name": name, "link": link, "token": token}) + "\n")
+        print_json({"name": name, "link": link, "token": token})
     else:
         typer.echo(f"Hand this link to {name}; it sets a password, once, within a day:\n{link}")
 
@@ -289,7 +289,6 @@ def audit_command(
     json_output: JsonOption = False,
 ) -> None:
     """Show who did or saw what at the desk, newest first."""
-    from nightscreen.cli.time_format import lagos_time
     from nightscreen.desk.audit import Audit
 
     with made_journal(settings_of_command()) as journal:
@@ -297,7 +296,7 @@ def audit_command(
             user=user, run_id=run, customer_id=customer, limit=limit
         )
     if json_output:
-        sys.stdout.write(json.dumps({"entries": entries}, ensure_ascii=False, indent=2) + "\n")
+        print_json({"entries": entries})
         return
     for each in entries:
         more = ", ".join(f"{name} {value}" for name, value in each["detail"].items())

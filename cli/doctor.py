@@ -6,13 +6,12 @@ words.
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from nightscreen.cli.env_settings import settings_of_command
+from nightscreen.cli.output import print_json
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.money import naira_text, naira_words
 from nightscreen.storage.clock import LAGOS, MICROS, instant_text, to_instant
@@ -49,7 +48,7 @@ def doctor(run_id: str, *, json_output: bool) -> int:
     else:
         found = diagnose(settings, run_id, more=_engine())
     if json_output:
-        sys.stdout.write(json.dumps(document_of(found), indent=2, ensure_ascii=False) + "\n")
+        print_json(document_of(found))
     else:
         for line in lines_of(found):
             typer.echo(line)

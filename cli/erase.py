@@ -6,7 +6,6 @@ printed here holds an identifier.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +14,8 @@ import typer
 
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.journal_context import opened_journal
+from nightscreen.cli.output import lagos_time, print_json
 from nightscreen.cli.summary import naira
-from nightscreen.cli.time_format import lagos_time
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.money import naira_text
 from nightscreen.storage.clock import instant_text
@@ -68,7 +67,7 @@ def erase(
         return
     done = _erase_one(customer_id, bvn, batch, yes=yes)
     if json_output:
-        _print_json(done)
+        print_json(done)
         return
     for line in _erased(done):
         typer.echo(line)
@@ -99,7 +98,7 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_out
         except InputError as error:
             failed.append(f"line {number}: {error}")
     if json_output:
-        _print_json({"erased": done, "failed": failed})
+        print_json({"erased": done, "failed": failed})
     else:
         rows = sum(int(each["rows"]) for each in done)
         typer.echo(f"{len(done):,} of {len(named):,} erased, {rows:,} rows.")
@@ -196,7 +195,7 @@ def purge(
         if not dry_run:
             document = purge_due(journal, found)
     if json_output:
-        _print_json(document | {"dry_run": dry_run})
+        print_json(document | {"dry_run": dry_run})
         return
     for line in _would_purge(document) if dry_run else _purged(document):
         typer.echo(line)
@@ -216,7 +215,7 @@ def _change_hold(hold: str, release: str, reason: str, *, json_output: bool) -> 
         else:
             release_run(journal, release)
     if json_output:
-        _print_json({"held": hold or None, "released": release or None})
+        print_json({"held": hold or None, "released": release or None})
         return
     typer.echo(f"Run {hold} is under legal hold." if hold else f"The hold of {release} has ended.")
 
@@ -290,7 +289,7 @@ def _print_audit(*, json_output: bool) -> None:
             for each in Erasures.of(journal).audit()
         ]
     if json_output:
-        _print_json({"erasures": lines})
+        print_json({"erasures": lines})
         return
     if lines:
         typer.echo("Begun, in Lagos   what was removed")
@@ -303,7 +302,3 @@ def _print_audit(*, json_output: bool) -> None:
         )
     if not lines:
         typer.echo("Nothing was erased or purged yet.")
-
-
-def _print_json(document: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -7,15 +7,14 @@ only shown.
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from nightscreen.cli.contest import contest_line
 from nightscreen.cli.journal_context import opened_journal
+from nightscreen.cli.output import lagos_time, print_json
 from nightscreen.cli.summary import naira
-from nightscreen.cli.time_format import lagos_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +52,7 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
             document["other_batches"] = [each.batch for each in people[1:]]
     document["cash_flow"] = cash_flow
     if json_output:
-        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        print_json(document)
         return
     lines = told(document) if "batch" in document else [f"Customer {customer_id}, never screened"]
     for line in [*lines, *_cash_flow_lines(cash_flow)]:
@@ -222,7 +221,7 @@ def _say_handed_over(
     counts = {kind: len(document[kind]) for kind in kinds}
     if json_output:
         found = {"files": [str(file) for file in files], "held": counts}
-        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        print_json(found)
         return
     typer.echo("Held: " + ", ".join(f"{number:,} {kind}" for kind, number in counts.items()))
     for file in files:

@@ -6,14 +6,13 @@ The same watch runs on a worker as the deployment `watch-inbox/inbox`.
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.options import Options, options_of, read_options
+from nightscreen.cli.output import print_json
 from nightscreen.schemas.parameters import WatchInbox
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def inbox(
     """Screen each file that is dropped into the inbox, once."""
     fates = watch(options, once=once)
     if json_output:
-        sys.stdout.write(json.dumps(fates) + "\n")
+        print_json(fates)
     else:
         said = ", ".join(f"{number} {fate}" for fate, number in fates.items()) or "no file"
         typer.echo(f"Inbox: {said}.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +9,7 @@ from typing import Annotated
 import typer
 
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.output import print_json
 
 FILES = {
     ".env": "env.example",
@@ -39,7 +38,7 @@ def init(
         for name, source in FILES.items()
     }
     if json_output:
-        sys.stdout.write(json.dumps({"written": written}) + "\n")
+        print_json({"written": written})
         return
     for name, new in written.items():
         typer.echo(f"{'written' if new else 'kept as it is':<14}{output / name}")

@@ -4,12 +4,13 @@ The diagnosis is made in `steps.diagnosis`; heavy imports wait inside `diagnose`
 is quick.
 """
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from nightscreen.cli.output import print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +41,7 @@ def inspect(
     """
     diagnosis = diagnose(input, mapping, merge_rows=merge_rows)
     if json_output:
-        typer.echo(json.dumps(asdict(diagnosis), ensure_ascii=False, indent=2))
+        print_json(asdict(diagnosis))
     else:
         _show(diagnosis)
     if not diagnosis.rows["screened"]:

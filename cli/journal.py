@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -12,8 +10,8 @@ import typer
 from nightscreen.cli.common_options import first_line
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
+from nightscreen.cli.output import lagos_time, print_json
 from nightscreen.cli.summary import naira
-from nightscreen.cli.time_format import lagos_time
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.settings import read_settings
@@ -47,7 +45,7 @@ def in_doubt(*, json_output: bool) -> None:
         exposure = naira_text(sum(row.reserved_micro for row in rows))
     if json_output:
         document = {"calls": calls, "count": len(calls), "exposure": exposure}
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        print_json(document)
         return
     for call in calls:
         typer.echo(
@@ -72,7 +70,7 @@ def spend(*, json_output: bool) -> None:
             for day, check, spent in journal.money.by_day()
         ]
     if json_output:
-        sys.stdout.write(json.dumps({"days": days}, indent=2) + "\n")
+        print_json({"days": days})
         return
     for each in days:
         typer.echo(
@@ -90,7 +88,7 @@ def verify(*, json_output: bool) -> int:
     with opened_journal() as journal:
         findings = verify_journal(journal)
     if json_output:
-        sys.stdout.write(json.dumps({"ok": not findings, "findings": findings}, indent=2) + "\n")
+        print_json({"ok": not findings, "findings": findings})
     elif findings:
         for finding in findings:
             typer.echo(finding)
@@ -128,7 +126,7 @@ def read_again(*, json_output: bool) -> None:
                 for check, each in sorted(found.items())
             },
         }
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        print_json(document)
         return
     for check, each in sorted(found.items()):
         words = ", ".join(f"{number:,} {word}" for word, number in sorted(each.answers.items()))
@@ -155,7 +153,7 @@ def back_up(folder: Path, passphrase_file: Path | None, *, json_output: bool) ->
         key = "sealed" if passphrase else "absent"
         document = {"folder": str(folder), "journal_id": journal.journal_id, "key": key}
     if json_output:
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        print_json(document)
         return
     typer.echo(f"The journal is in {folder}.")
     if passphrase:
@@ -173,7 +171,7 @@ def rotate_links(*, at_once: bool, json_output: bool) -> None:
     with opened_journal() as journal:
         rotate_link_key(journal, at_once=at_once)
     if json_output:
-        sys.stdout.write(json.dumps({"links_out": "ended" if at_once else "go on"}) + "\n")
+        print_json({"links_out": "ended" if at_once else "go on"})
     elif at_once:
         typer.echo("Links are signed with a new key; every link that was out has ended.")
     else:
@@ -197,7 +195,7 @@ def restore(folder: Path, passphrase_file: Path | None, *, json_output: bool) ->
         passphrase=first_line(passphrase_file, "--passphrase-file"),
     )
     if json_output:
-        sys.stdout.write(json.dumps({"restored": str(folder)}, indent=2) + "\n")
+        print_json({"restored": str(folder)})
         return
     typer.echo(f"Restored {folder}. Check it: nightscreen journal verify")
 
@@ -220,7 +218,7 @@ def rotate_key(new_key: Path | None, *, json_output: bool) -> int:
     with opened_journal() as journal:
         done = rotate(journal, configured=configured, new=new, beside=reseal_desk)
     if json_output:
-        sys.stdout.write(json.dumps(asdict(done), indent=2) + "\n")
+        print_json(asdict(done))
     else:
         typer.echo(f"{done.resealed:,} answers sealed under the new key.")
         typer.echo(_next_of_rotation(done))

@@ -6,8 +6,6 @@ are noted in the journal here, since what the engine is told it stores in clear.
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +13,7 @@ import typer
 
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.options import Options, options_of, read_options
+from nightscreen.cli.output import FIELD_WIDTH, print_json, show
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from nightscreen.schemas.settings import Settings
 
 loans_app = typer.Typer(help="Loan products, offers and loans.", no_args_is_help=True)
-_LABEL = 14
 _COLUMNS = ("product_id", "name", "amount", "length", "interest")
 _MOST_SHOWN = 50
 
@@ -44,7 +42,7 @@ def products(json_output: JsonOption = False) -> None:
     listed = asyncio.run(list_products(_settings()))
     if json_output:
         document = {"products": [one.model_dump(mode="json") for one in listed.products]}
-        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        print_json(document)
         return
     if not listed.products:
         typer.echo("The organisation has no active loan product.")
@@ -167,11 +165,11 @@ def _quote(parameters: OfferLoans, settings: Settings, *, json_output: bool) -> 
 
     document = quote_offers(parameters, settings)
     if json_output:
-        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        print_json(document)
         return
     cost = document["quoted"]["expected"]
     typer.echo(f"It would make {document['links']:,} links, for {cost} naira at the known price")
-    _say("customers", _counts(document["offers"]))
+    show("customers", _counts(document["offers"]))
 
 
 @loans_app.command("track", epilog="Example: nightscreen loans track --json")
@@ -234,8 +232,8 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any cell of the table
 def tell_offers(report: Mapping[str, Any], output: Path) -> None:
     """Print how a run of offers ended, and where its files are."""
     _tell_end("Offers", report)
-    _say("product", " ".join(filter(None, report["product"].values())))
-    _say("customers", _counts(report["offers"]))
+    show("product", " ".join(filter(None, report["product"].values())))
+    show("customers", _counts(report["offers"]))
     _tell_rest(report, output, "offer")
 
 
@@ -248,12 +246,12 @@ def tell_loans(report: Mapping[str, Any], output: Path) -> None:
     """Print where loans stand, and what changed."""
     _tell_end("Loans", report)
     statuses = (f"{word} {number:,}" for word, number in report["statuses"].items())
-    _say("statuses", ", ".join(statuses) or "there is no loan to follow yet")
+    show("statuses", ", ".join(statuses) or "there is no loan to follow yet")
     moves = (f"{move}: {number:,}" for move, number in report["changes"]["moves"].items())
-    _say("changes", ", ".join(moves) or "no status changed")
+    show("changes", ", ".join(moves) or "no status changed")
     for loan in report["loans"][:_MOST_SHOWN]:
         unknown = " (the service does not know it)" if loan["state"] == "unknown_reference" else ""
-        typer.echo(f"  {loan['reference']:<{_LABEL}}{loan['status'] or '-'}{unknown}")
+        typer.echo(f"  {loan['reference']:<{FIELD_WIDTH}}{loan['status'] or '-'}{unknown}")
     more = len(report["loans"]) - _MOST_SHOWN
     if more > 0:
         typer.echo(f"  and {more:,} more in loans.parquet")
@@ -267,11 +265,7 @@ def _tell_end(what: str, report: Mapping[str, Any]) -> None:
 
 def _tell_rest(report: Mapping[str, Any], output: Path, command: str) -> None:
     for notice in report["notices"]:
-        _say("notice", notice)
-    _say("results", str(output / report["run_id"]))
+        show("notice", notice)
+    show("results", str(output / report["run_id"]))
     if report["state"] == "stopped":
-        _say("next", f"nightscreen loans {command} --run {report['run_id']} --output {output}")
-
-
-def _say(label: str, text: str) -> None:
-    typer.echo(f"  {label:<{_LABEL}}{text}")
+        show("next", f"nightscreen loans {command} --run {report['run_id']} --output {output}")

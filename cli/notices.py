@@ -5,8 +5,6 @@ Who is told what is decided in `steps.results.notices`.
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path  # noqa: TC003 - Typer reads the annotation when it runs
 from typing import Annotated, Any
 
@@ -14,6 +12,7 @@ import typer
 
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.journal_context import opened_journal
+from nightscreen.cli.output import print_json
 
 notices_app = typer.Typer(help="What customers are told of decisions.", no_args_is_help=True)
 RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of the run.")]
@@ -114,7 +113,7 @@ def import_(
 
 def _show(document: dict[str, Any], *, json_output: bool) -> None:
     if json_output:
-        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        print_json(document)
         return
     for name, value in document.items():
         typer.echo(f"{name.replace('_', ' ')}: {value}")

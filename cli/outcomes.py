@@ -5,8 +5,6 @@ What follows from it is in `steps.loans.outcome_import` and `steps.results.outco
 
 from __future__ import annotations
 
-import json
-import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.output import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +52,7 @@ def import_(
     with opened_journal() as journal:
         report = import_outcomes(journal, file, mapping=mapping, output=folder)
     if json_output:
-        _print_json(report)
+        print_json(report)
     else:
         tell_import(report, folder)
 
@@ -74,15 +73,11 @@ def report_(
     with opened_journal() as journal:
         found = outcomes_report(known_outcomes(journal), bad, batch=batch or None)
     if json_output:
-        _print_json({"outcomes": found})
+        print_json({"outcomes": found})
     elif found is None:
         typer.echo("Nothing is known of any loan yet; see: nightscreen outcomes import")
     else:
         print_outcomes(found)
-
-
-def _print_json(document: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
 def tell_import(report: Mapping[str, Any], output: Path) -> None:

@@ -1,13 +1,31 @@
-"""Instants as people read them: on the clock of Lagos, like the report and a run's id.
+"""What commands print, in one form: JSON for programs, fields and instants for people.
 
-What programs read, with --json, is UTC; it stays as it is.
+People read instants on the clock of Lagos, like the report and a run's id. What programs read is
+UTC and stays as it is.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from datetime import datetime
+from typing import Final
+
+import typer
 
 from nightscreen.storage.clock import LAGOS
+
+FIELD_WIDTH: Final = 14
+
+
+def print_json(document: object) -> None:
+    """Print a document on stdout, as `--json` has it."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def show(label: str, text: str) -> None:
+    """Print a line of a summary."""
+    typer.echo(f"  {label:<{FIELD_WIDTH}}{text}")
 
 
 def lagos_time(instant: str | None, *, seconds: bool = False) -> str:

@@ -4,8 +4,6 @@ Checking and versions belong to `steps/policy`, replaying to `steps/results/back
 reported.
 """
 
-import json
-import sys
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nightscreen.cli.output import print_json
 from nightscreen.schemas.errors import InputError, PolicyError
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def check(
 
     checked = check_policy(read_text(file))
     if json_output:
-        sys.stdout.write(json.dumps(check_document(file, checked), indent=2) + "\n")
+        print_json(check_document(file, checked))
     elif checked.policy is not None:
         print_policy(checked.policy)
     else:
@@ -108,7 +107,7 @@ def backtest(
     found = replay([past_run(folder) for folder in runs], policies, output, _paid()).document()
     found["files"] = policy_files(output)
     if json_output:
-        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        print_json(found)
     else:
         print_backtest(found)
 
@@ -171,7 +170,7 @@ def approve(
         "in_force_from": instant_text(approval.in_force_from),
     }
     if json_output:
-        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        print_json(found)
     else:
         typer.echo(
             f"{policy.label}, version {policy.version}: approved by {name}, in force from "

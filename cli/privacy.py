@@ -5,7 +5,6 @@ What they say is in `steps.privacy.processing_record`.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path  # noqa: TC003 - Typer reads the annotation when it runs
 from typing import Annotated
@@ -13,6 +12,7 @@ from typing import Annotated
 import typer
 
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.output import print_json
 
 privacy_app = typer.Typer(help="Papers of data protection.", no_args_is_help=True)
 RECORD_FILE, ASSESSMENT_FILE = "processing-record.md", "impact-assessment.md"
@@ -52,7 +52,7 @@ def record(
         for name, text in papers.items():
             write_private(folder / name, text.encode())
     if json_output:
-        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        print_json(found)
     elif output is None:
         sys.stdout.write("\n".join(papers.values()))
     else:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nightscreen.cli.output import print_json
 from nightscreen.cli.summary import naira
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def quote_parameters(parameters: ScreenBatch, *, json_output: bool) -> None:
 
     document = quote_batch(parameters, settings_of_command())
     if json_output:
-        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        print_json(document)
     else:
         print_quote(document)
 

@@ -6,13 +6,12 @@ What a returned row means is judged in `steps.results.reviews`, what is plausibl
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from nightscreen.cli.journal_context import opened_journal
+from nightscreen.cli.output import print_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +48,7 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
             rewrite_reviewed(journal, judged.runs, read_declarations(settings_of_command()))
     document = _document(judged, len(rows), taken)
     if json_output:
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        print_json(document)
     else:
         _say(document, judged)
     return 2 if judged.mistakes else 0
@@ -113,7 +112,7 @@ def release_run(run_id: str, *, reason: str, json_output: bool) -> None:
         "released": report["released"],
     }
     if json_output:
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        print_json(document)
         return
     typer.echo(f"Run {run_id} is released. It had been held because:")
     for each in report["held"]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +13,8 @@ from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.loans import tell_loans, tell_offers, with_loans
 from nightscreen.cli.outcomes import tell_import
+from nightscreen.cli.output import lagos_time, print_json
 from nightscreen.cli.summary import naira, print_summary
-from nightscreen.cli.time_format import lagos_time
 from nightscreen.cli.transactions import print_pull
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.errors import InputError
@@ -68,7 +66,7 @@ def list_runs(*, json_output: bool) -> None:
             _document(run, approval_state(journal, run, timeout)) for run in journal.runs.newest()
         ]
     if json_output:
-        sys.stdout.write(json.dumps({"runs": runs}, indent=2) + "\n")
+        print_json({"runs": runs})
         return
     if not runs:
         typer.echo("No runs yet.")
@@ -106,7 +104,7 @@ def show_run(run_id: str, *, json_output: bool) -> None:
             "report": run.report,
             "approvals": [approval_document(each) for each in decisions],
         }
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        print_json(document)
         return
     if run.report is not None:
         _tell(run, run.report)

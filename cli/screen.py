@@ -7,14 +7,13 @@ imported, so that a mistake is reported at once.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
-import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from nightscreen.cli.options import read_options
+from nightscreen.cli.output import print_json
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.parameters import ScreenBatch
 
@@ -60,7 +59,7 @@ def screen_file(
         prepare_engine()
         report = event_loop.run(run_flow(without_names(parameters, settings.home)))
     if json_output:
-        sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+        print_json(report)
     else:
         from nightscreen.cli.summary import print_summary
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nightscreen.cli.output import show
 from nightscreen.schemas.stops import WHY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_LABEL = 14
 _ADVICE = {
     "budget": "raise --max-spend or a cap in the settings",
     "balance": "top the wallet up",
@@ -41,49 +41,45 @@ def print_summary(report: Mapping[str, Any], output: Path | str, *, address: str
     """
     typer.echo(_ending(report))
     rows = report["rows"]
-    _say(
+    show(
         "rows",
         f"{rows['read']:,} read, {rows['screened']:,} screened, "
         f"{rows['quarantined']:,} in quarantine",
     )
     for name, check in report["checks"].items():
         statuses = (f"{status.replace('_', ' ')} {n:,}" for status, n in check["answers"].items())
-        _say(name.replace("_", " "), ", ".join(statuses) or "nothing to ask")
+        show(name.replace("_", " "), ", ".join(statuses) or "nothing to ask")
     if decided := report.get("decisions"):
-        _say("decisions", ", ".join(f"{word} {number:,}" for word, number in decided.items()))
+        show("decisions", ", ".join(f"{word} {number:,}" for word, number in decided.items()))
     _print_money(report)
     folder = f"{str(output).rstrip('/')}/{report['run_id']}"
-    _say("report", f"{folder}/report.html")
-    _say("enriched", f"{folder}/enriched")
+    show("report", f"{folder}/report.html")
+    show("enriched", f"{folder}/enriched")
     if report["state"] != "test_mode":
-        _say("to work on", f"{folder}/decisions.xlsx")
+        show("to work on", f"{folder}/decisions.xlsx")
     if rows["quarantined"]:
-        _say("to fix", f"{folder}/quarantine.csv")
+        show("to fix", f"{folder}/quarantine.csv")
     if report["stop_reason"] == "approval":
-        _say("to approve", f"nightscreen approve {report['run_id']}")
-        _say("to refuse", f"nightscreen refuse {report['run_id']} --note 'why'")
+        show("to approve", f"nightscreen approve {report['run_id']}")
+        show("to refuse", f"nightscreen refuse {report['run_id']} --note 'why'")
     elif report["state"] == "stopped":
         advice = _ADVICE.get(report["stop_reason"] or "", "").format(address=address or "unset")
         if advice:
-            _say("first", advice)
-        _say("then go on" if advice else "go on", f"nightscreen screen --run {report['run_id']}")
+            show("first", advice)
+        show("then go on" if advice else "go on", f"nightscreen screen --run {report['run_id']}")
 
 
 def _print_money(report: Mapping[str, Any]) -> None:
     cost, balance = report["cost"], report["balance"]
-    _say("spent", f"{naira(cost['total'])} (expected {naira(cost['quoted']['expected'])})")
-    _say(
+    show("spent", f"{naira(cost['total'])} (expected {naira(cost['quoted']['expected'])})")
+    show(
         "saved",
         f"{naira(cost['saved_by_reuse'])} by reuse, {naira(cost['saved_by_sharing'])} by sharing",
     )
     if Decimal(cost["in_doubt_exposure"]):
-        _say("in doubt", f"up to {naira(cost['in_doubt_exposure'])} more may have been charged")
+        show("in doubt", f"up to {naira(cost['in_doubt_exposure'])} more may have been charged")
     if balance["closing"] is not None:
-        _say("balance", f"{naira(balance['opening'])} to {naira(balance['closing'])}")
-
-
-def _say(label: str, text: str) -> None:
-    typer.echo(f"  {label:<{_LABEL}}{text}")
+        show("balance", f"{naira(balance['opening'])} to {naira(balance['closing'])}")
 
 
 def _ending(report: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ import typer
 
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.options import Options, options_of, read_options
+from nightscreen.cli.output import show
 from nightscreen.schemas.pulls import PullAccounts, PulledKind, PullTransactions
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ transactions_app = typer.Typer(
 accounts_app = typer.Typer(
     help="Linked accounts and balances of customers who consented.", no_args_is_help=True
 )
-_LABEL = 14
 CustomerOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -152,22 +152,18 @@ def print_pull(report: Mapping[str, Any], output: Path) -> None:
         for name, number in customers.items()
         if number and name not in {"due", "pulled"}
     )
-    _say("customers", ", ".join([f"{customers['pulled']:,} pulled", *others]))
+    show("customers", ", ".join([f"{customers['pulled']:,} pulled", *others]))
     told = (f"{name.replace('_', ' ')} {number:,}" for name, number in changes.items() if number)
     written = [kind for kind in PulledKind if kind.folder in report]
-    _say(written[0].folder, ", ".join(told) or "nothing new")
+    show(written[0].folder, ", ".join(told) or "nothing new")
     if report["rows"]["quarantined"]:
-        _say("quarantine", f"{report['rows']['quarantined']:,} records could not be read")
+        show("quarantine", f"{report['rows']['quarantined']:,} records could not be read")
     for notice in report["notices"]:
-        _say("notice", notice)
+        show("notice", notice)
     for kind in written:
         if report[kind.folder]["file"]:
-            _say("written to", str(output / report[kind.folder]["file"]))
-    _say("results", str(output / report["run_id"]))
+            show("written to", str(output / report[kind.folder]["file"]))
+    show("results", str(output / report["run_id"]))
     if report["state"] == "stopped":
         command = f"nightscreen {written[0].folder} pull"
-        _say("next", f"{command} --run {report['run_id']} --output {output}")
-
-
-def _say(label: str, text: str) -> None:
-    typer.echo(f"  {label:<{_LABEL}}{text}")
+        show("next", f"{command} --run {report['run_id']} --output {output}")
