@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from nightscreen.steps.loans.loan_days import GivenLoan
     from nightscreen.storage.journal import Journal
+    from nightscreen.storage.tables import TableSource
 
 BLOCK = 20_000
 """Rows whose decisions are looked up and whose outcomes are written down at once."""
@@ -62,9 +63,9 @@ def import_outcomes(
     said = None if mapping is None else read_mapping(mapping, LOAN_DAYS)
     source = open_source(path, mapping=said, kind=LOAN_DAYS)
     now = journal.clock()
-    run_id = new_run_id(to_instant(now).astimezone(LAGOS), secrets.token_hex(3))
-    folder = RunFolder.make(output, run_id)
-    parameters = {"mapping": "" if mapping is None else str(mapping.absolute())}
+    today = to_instant(now).astimezone(LAGOS)
+    folder = RunFolder.make(output, new_run_id(today, secrets.token_hex(3)))
+    run_id = folder.path.name
     journal.runs.begin(
         run_id,
         flow=OUTCOMES_FLOW,
@@ -73,23 +74,10 @@ def import_outcomes(
         input_digest=file_digest(path),
         folder=str(folder.path.absolute()),
         cap_micro=None,
-        parameters=parameters,
+        parameters={"mapping": "" if mapping is None else str(mapping.absolute())},
     )
-    intake = LoanDayIntake(source.header, to_instant(now).astimezone(LAGOS).date())
     taken = _Taken(journal, now)
-    rows: Counter[str] = Counter(read=0, screened=0, quarantined=0)
-    quarantine = QuarantineWriter(folder.path / QUARANTINE, source.header.columns)
-    problems = ProblemsWriter(folder.path / PROBLEMS)
-    number = 0
-    with quarantine, problems:
-        for batch in source.batches(BLOCK):
-            found = intake.take(batch)
-            quarantine.write(found.refused)
-            problems.write(found.problems)
-            rows.update(read=found.read, screened=len(found.given), quarantined=len(found.refused))
-            number += len(found.problems)
-            taken.add(found.given)
-    folder.rows |= {QUARANTINE: rows["quarantined"], PROBLEMS: number}
+    rows = _take_rows(source, LoanDayIntake(source.header, today.date()), taken, folder)
     report = {
         "schema_version": 1,
         "run_id": run_id,
@@ -115,6 +103,26 @@ def import_outcomes(
             f"{path}: no row could be taken in; see {folder.path / QUARANTINE}, which says why"
         )
     return report
+
+
+def _take_rows(
+    source: TableSource, intake: LoanDayIntake, taken: _Taken, folder: RunFolder
+) -> Counter[str]:
+    """Take the rows in, those that are refused into the quarantine; return how many were which."""
+    rows: Counter[str] = Counter(read=0, screened=0, quarantined=0)
+    quarantine = QuarantineWriter(folder.path / QUARANTINE, source.header.columns)
+    problems = ProblemsWriter(folder.path / PROBLEMS)
+    number = 0
+    with quarantine, problems:
+        for batch in source.batches(BLOCK):
+            found = intake.take(batch)
+            quarantine.write(found.refused)
+            problems.write(found.problems)
+            rows.update(read=found.read, screened=len(found.given), quarantined=len(found.refused))
+            number += len(found.problems)
+            taken.add(found.given)
+    folder.rows |= {QUARANTINE: rows["quarantined"], PROBLEMS: number}
+    return rows
 
 
 class _Taken:

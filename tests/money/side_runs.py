@@ -7,6 +7,7 @@ not belong here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -158,7 +159,7 @@ class Office:
         source = self._customers()
         given = RequestBvns(input=source, output=self.out, **options)
         run, work = requesting.open_request(given, self.read, clock=self.clock)
-        try:
+        with contextlib.closing(run):
             requesting.take_in(run, work)
             requesting.plan(run, work)
             self.calls(
@@ -167,8 +168,6 @@ class Office:
                 partial(requesting.ask_again, run, work),
             )
             return closing.close_request(run, work)
-        finally:
-            run.close()
 
     def confirm(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Send on the passwords of customers who were asked before."""
@@ -181,7 +180,7 @@ class Office:
         source.write_text("customer_id,otp\n" + "".join(f"{each},{OTP}\n" for each in ids), "utf-8")
         given = ConfirmBvns(input=str(source), output=self.out, **options)
         run, work = confirming.open_confirm(given, self.read, clock=self.clock)
-        try:
+        with contextlib.closing(run):
             confirming.take_in(run, work)
             confirming.price(run, work)
             self.calls(
@@ -190,8 +189,6 @@ class Office:
                 partial(confirming.send_again, run, work),
             )
             return closing.close_confirm(run, work)
-        finally:
-            run.close()
 
     def pull(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Pull the transactions of customers who consented."""
@@ -207,12 +204,10 @@ class Office:
                 vault.keep(f"CUST-{number:04d}", token, asked_scopes=[SCOPE], evidence={})
         given = PullTransactions(output=self.out, **options)
         run = sync.open_pull_run(given, self.read, clock=self.clock)
-        try:
+        with contextlib.closing(run):
             work = sync.begin_pull(run)
             self.calls(run, partial(_pull, work), partial(sync.pull_again, work))
             return close_pull(work)
-        finally:
-            run.close()
 
     def offer(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Offer a product to the approved rows of a night."""
@@ -227,12 +222,10 @@ class Office:
             **options,
         )
         run = offering.open_offering(given, self.read, clock=self.clock)
-        try:
+        with contextlib.closing(run):
             work = offering.take_rows(run)
             self.calls(run, partial(_offer, work), partial(offering.make_again, work))
             return close_offering(work)
-        finally:
-            run.close()
 
     def track(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Follow loans that were offered before."""
@@ -242,7 +235,7 @@ class Office:
             store.claim(offers)
         given = TrackLoans(output=self.out, **options)
         run = tracking.open_tracking(given, self.read, clock=self.clock)
-        try:
+        with contextlib.closing(run):
             work = tracking.take_loans(run)
             self.calls(
                 run,
@@ -250,8 +243,6 @@ class Office:
                 partial(tracking.follow_again, work),
             )
             return close_tracking(work)
-        finally:
-            run.close()
 
     def _customers(self) -> str:
         rows = [asked(number) for number in range(NUMBER)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from nightscreen.steps.consents.links import ConsentLinks
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.vault import GrantState, Vault
 from tests.cli.command import COMMAND, nightscreen, surroundings
+from tests.services import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,10 +93,3 @@ def pictures() -> Path | None:
     """Return where pictures of pages go, where somebody wants to look at them."""
     folder = os.environ.get("PORTAL_PICTURES", "")
     return Path(folder) if folder else None
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

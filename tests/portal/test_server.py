@@ -26,8 +26,8 @@ from nightscreen.steps.consents.links import ConsentLinks
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.vault import Vault
 from tests.cli.command import COMMAND, surroundings
-from tests.portal.browsing import free_port
 from tests.portal.visiting import MARK, settings_in
+from tests.services import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
