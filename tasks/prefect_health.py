@@ -6,7 +6,7 @@ For the doctor. Nothing is started or changed; whatever is wrong is reported in 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from prefect import get_client
@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from prefect.client.orchestration import PrefectClient
+    from prefect.client.schemas.objects import FlowRun
     from prefect.client.schemas.responses import DeploymentResponse
 
 TIMEOUT_S = 8.0
 TAG = "nightscreen"
 _LATE = "Late"
+_PLANNED_WITHIN = timedelta(minutes=2)
+"""The scheduler looks at new deployments every few seconds, and at all of them once a minute."""
 _AT_ONCE = 8
 """Questions at once: more than the connections a server still has open to a database file that was
 removed under it, by which it would answer some as if nothing had happened."""
@@ -83,7 +86,7 @@ async def _look(url: str) -> tuple[HealthFinding, ...]:
         pools = sorted({each.work_pool_name for each in deployments if each.work_pool_name})
         found = [HealthFinding("engine", OK, f"the Prefect server {url} answers")]
         found += [await _pool(client, name) for name in pools]
-        return (*found, *await _ended_badly(client, deployments))
+        return (*found, *await look_at_schedules(client, deployments))
 
 
 async def _pool(client: PrefectClient, name: str) -> HealthFinding:
@@ -100,23 +103,46 @@ async def _pool(client: PrefectClient, name: str) -> HealthFinding:
     )
 
 
-async def _ended_badly(
+async def _runs(
+    client: PrefectClient,
+    deployment: DeploymentResponse,
+    when: FlowRunFilterExpectedStartTime | None = None,
+) -> list[FlowRun]:
+    """Return the newest run of a deployment, in a list; of all times where none is said."""
+    return await client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(
+            deployment_id=FlowRunFilterDeploymentId(any_=[deployment.id]), expected_start_time=when
+        ),
+        sort=FlowRunSort.EXPECTED_START_TIME_DESC,
+        limit=1,
+    )
+
+
+def _is_planned(deployment: DeploymentResponse, now: datetime) -> bool:
+    """Return whether the server should have planned a run by now."""
+    is_on = not deployment.paused and any(each.active for each in deployment.schedules)
+    touched = deployment.updated or deployment.created
+    return is_on and touched is not None and now - touched > _PLANNED_WITHIN
+
+
+async def look_at_schedules(
     client: PrefectClient, deployments: Sequence[DeploymentResponse]
 ) -> list[HealthFinding]:
     """Report each deployment whose newest run is late, crashed or failed, of whatever flow.
 
-    Runs that are still to come are not looked at; a late one is one whose time has come.
+    A late run is one whose time has come. Of runs still to come all that counts is whether there
+    is one, where a schedule is on.
     """
     found = []
     for deployment in deployments:
-        runs = await client.read_flow_runs(
-            flow_run_filter=FlowRunFilter(
-                deployment_id=FlowRunFilterDeploymentId(any_=[deployment.id]),
-                expected_start_time=FlowRunFilterExpectedStartTime(before_=datetime.now(UTC)),
-            ),
-            sort=FlowRunSort.EXPECTED_START_TIME_DESC,
-            limit=1,
-        )
+        now = datetime.now(UTC)
+        runs = await _runs(client, deployment, FlowRunFilterExpectedStartTime(before_=now))
+        if not runs and _is_planned(deployment, now) and not await _runs(client, deployment):
+            says = f"{deployment.name} has a schedule that is on, and no run of it is planned"
+            first = (
+                "the server does not schedule: start it with prefect server start"
+            )
+            found.append(HealthFinding(SCHEDULE, WARNING, says, Remedy(first, "")))
         state = runs[0].state if runs else None
         if state is None:
             continue
