@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from nightscreen.schemas.money import from_micro
 from nightscreen.storage.clock import LAGOS, MICROS, to_instant
+from nightscreen.storage.templates import html_templates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from jinja2 import Environment
     from starlette.responses import Response
 
 TEMPLATES: Final = Path(__file__).resolve().parents[1] / "data" / "pages" / "desk"
@@ -55,13 +56,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 @cache
 def environment() -> Environment:
     """Return what renders the templates."""
-    found = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    found = html_templates(TEMPLATES)
     found.filters |= {
         "check": lambda name: TITLES.get(str(name)) or words(name),
         "naira": naira,
@@ -143,7 +138,7 @@ def query(pairs: Iterable[tuple[str, object]]) -> str:
     return f"?{found}" if found else ""
 
 
-def line_points(values: Sequence[float], *, width: int = 172, height: int = 28) -> str:
+def line_points(values: Sequence[float], *, width: int = 172) -> str:
     """Return the points of a small line; the newest value is at its right end."""
     if not values:
         return ""
@@ -151,6 +146,6 @@ def line_points(values: Sequence[float], *, width: int = 172, height: int = 28) 
     span = (high - low) or 1.0
     step = width / max(len(values) - 1, 1)
     return " ".join(
-        f"{3 + step * place:.1f},{3 + height - 3 - (value - low) / span * (height - 6):.1f}"
+        f"{3 + step * place:.1f},{28 - (value - low) / span * 22:.1f}"
         for place, value in enumerate(values)
     )

@@ -11,7 +11,6 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,8 +22,10 @@ import pyarrow.parquet as pq
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.rows import NAIRA
 from nightscreen.steps.policy.engine import locked_connection
+from nightscreen.steps.report.decided import GROUPS, group_columns
 from nightscreen.steps.results.customer_rows import customer_batches
 from nightscreen.storage.decision_files import CSV_FILE
+from nightscreen.storage.outputs import enriched_parts
 from nightscreen.storage.quarantine import GUARDED_PATTERN
 
 if TYPE_CHECKING:
@@ -40,19 +41,11 @@ PAGE_ROWS: Final = 50
 BLOCK_ROWS: Final = 65_536
 MOST_VALUES: Final = 12
 """Values of a facet that are shown; the most frequent ones, and those chosen."""
-_HEADINGS: Final = {
-    "branch": ("branch", "branch_name", "branch_code"),
-    "officer": (
-        *("officer", "loan_officer", "account_officer", "credit_officer"),
-        *("relationship_officer", "relationship_manager"),
-    ),
-}
-"""Columns of the lender's own that say who looks after a customer, by how they are headed."""
 BANDS: Final = (
-    ("under ₦50,000", None, 50_000),
-    ("₦50,000 to ₦200,000", 50_000, 200_000),
-    ("₦200,000 to ₦1,000,000", 200_000, 1_000_000),
-    ("₦1,000,000 and more", 1_000_000, None),
+    ("under ₦50,000", 50_000),
+    ("₦50,000 to ₦200,000", 200_000),
+    ("₦200,000 to ₦1,000,000", 1_000_000),
+    ("₦1,000,000 and more", None),
 )
 UNKNOWN: Final = "unknown"
 FACETS: Final = ("decision", "reason", "branch", "officer", "new", "exposure")
@@ -222,12 +215,12 @@ _VALUE = {
     "officer": "officer",
     "new": "new",
     "exposure": "CASE WHEN exposure IS NULL THEN 'unknown' "
-    + " ".join(f"WHEN exposure < {top} THEN '{name}'" for name, _, top in BANDS if top)
+    + " ".join(f"WHEN exposure < {top} THEN '{name}'" for name, top in BANDS if top)
     + f" ELSE '{BANDS[-1][0]}' END",
 }
 _ORDER = {
     "decision": ("decline", "review", "undecided", "approve"),
-    "exposure": (*(name for name, _, _ in reversed(BANDS)), UNKNOWN),
+    "exposure": (*(name for name, _ in reversed(BANDS)), UNKNOWN),
 }
 """Facets whose values have an order of their own; the others stand by number of rows."""
 
@@ -272,7 +265,7 @@ class RunRowsCache:
 
     def of(self, run: RunRecord) -> RunRows | None:
         """Return a run's rows; None where its files are not on this machine, or gone."""
-        parts = sorted((Path(run.folder) / "enriched").glob("part-*.parquet"))
+        parts = enriched_parts(Path(run.folder))
         if not parts:
             return None
         key = (run.run_id, max(part.stat().st_mtime_ns for part in parts))
@@ -289,7 +282,7 @@ def _read(folder: Path, parts: Sequence[Path]) -> RunRows:
     schema = pq.read_schema(parts[0])
     columns = ["customer_id", "decision", "reasons", "policy", *_STATUSES]
     columns += [name for name in ("exposure",) if name in schema.names]
-    own = {name: _headed(tuple(schema.names), headings) for name, headings in _HEADINGS.items()}
+    own = dict.fromkeys(GROUPS) | group_columns(schema.names)
     columns += [column for column in own.values() if column is not None]
     wanted = list(dict.fromkeys(each for each in columns if each in schema.names))
     customers: list[pa.Table] = []
@@ -325,25 +318,14 @@ def _read(folder: Path, parts: Sequence[Path]) -> RunRows:
     return RunRows(connection, len(table))
 
 
-@lru_cache(maxsize=32)
-def _headed(names: tuple[str, ...], headings: tuple[str, ...]) -> str | None:
-    """Return the column that bears one of some headings, however it is written."""
-    plain = {
-        "_".join("".join(c if c.isalnum() else " " for c in name.casefold()).split()): name
-        for name in reversed(names)
-    }
-    return next((plain[each] for each in headings if each in plain), None)
-
-
 def columns_of_care(row: Mapping[str, Any]) -> list[str]:
     """Return the lender's own columns of a row that say who looks after the customer."""
-    names = [_headed(tuple(row), headings) for headings in _HEADINGS.values()]
-    return [name for name in names if name and row[name]]
+    return [name for name in group_columns(list(row)).values() if row[name]]
 
 
 def branch_of(row: Mapping[str, Any]) -> str:
     """Return the branch of a row; empty where the lender's file names none."""
-    name = _headed(tuple(row), _HEADINGS["branch"])
+    name = group_columns(list(row)).get("branch")
     return "" if name is None or row[name] is None else str(row[name]).strip()
 
 

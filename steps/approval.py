@@ -22,9 +22,9 @@ from nightscreen.schemas.stops import StopReason
 from nightscreen.steps.planning.price import RECENT_RUNS, approval_reason
 from nightscreen.steps.quoting import quote_document
 from nightscreen.steps.screening_run import cap_watches, deadline_instant
-from nightscreen.storage.clock import LAGOS, to_instant
+from nightscreen.storage.clock import LAGOS, span_micros, to_instant
 from nightscreen.storage.inbox import WAITING
-from nightscreen.storage.journal.approvals import Approvals, micros
+from nightscreen.storage.journal.approvals import Approvals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,7 +118,7 @@ def _note_void(run: ScreeningRun, before: Approval | None) -> None:
     valid = run.settings.approval_timeout
     if before is None or before.decided_at is None:
         return
-    if before.state(run.clock(), valid_micros=micros(valid)) is ApprovalState.VOID:
+    if before.state(run.clock(), valid_micros=span_micros(valid)) is ApprovalState.VOID:
         at = to_instant(before.decided_at).astimezone(LAGOS)
         run.control.notices.append(
             f"The approval of {at:%Y-%m-%d %H:%M} in Lagos is void: no run used it in time "
@@ -146,7 +146,9 @@ def approval_state(journal: Journal, run: RunRecord, timeout: timedelta) -> Appr
     if run.stop_reason != StopReason.APPROVAL:
         return None
     found = Approvals.of(journal).newest(run.run_id)
-    return None if found is None else found.state(journal.clock(), valid_micros=micros(timeout))
+    return (
+        None if found is None else found.state(journal.clock(), valid_micros=span_micros(timeout))
+    )
 
 
 def waits_in_inbox(run: RunRecord, settings: Settings) -> bool:

@@ -58,11 +58,10 @@ from nightscreen.storage.clock import instant_text, spending_day, spending_month
 from nightscreen.storage.journal.repeat_outcomes import earlier_outcomes
 from nightscreen.storage.memory_tuning import trim_memory
 from nightscreen.storage.notice_file import NOTICES_FILE
-from nightscreen.storage.outputs import MANIFEST, QUARANTINE, REPORT
+from nightscreen.storage.outputs import MANIFEST, QUARANTINE, REPORT, enriched_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -216,7 +215,7 @@ def write_report(line: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     )
     if told is not None:
         report["changes"] = told.compared.report()
-        report["news"] = news_of(enriched_parts(line), told.compared).report()
+        report["news"] = news_of(enriched_parts(line.folder.path), told.compared).report()
     earlier = earlier_reports(line.journal, line.batch, line.run_id)
     report["nights"] = nights_of(report, earlier)
     if state == COMPLETED:
@@ -316,7 +315,7 @@ def _write_notices(
     )
     counts = write_notices(
         path,
-        enriched_parts(line),
+        enriched_parts(line.folder.path),
         run,
         line.journal,
         line.declared,
@@ -351,11 +350,6 @@ def run_facts(line: ScreeningRun, state: str, stop_reason: str | None) -> RunFac
         price_rises_micro=sum(each.excess_micro for each in surprises),
         notices=tuple(notices_of(line)),
     )
-
-
-def enriched_parts(line: ScreeningRun) -> list[Path]:
-    """Return the parts of the enriched rows, in the order of the rows."""
-    return sorted((line.folder.path / "enriched").glob("part-*.parquet"))
 
 
 def spending_report(line: ScreeningRun) -> dict[str, Any]:

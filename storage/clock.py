@@ -38,6 +38,11 @@ def to_micros(instant: datetime) -> int:
     return whole * MICROS + instant.microsecond
 
 
+def span_micros(span: timedelta) -> int:
+    """Return the microseconds of a span of time."""
+    return span // timedelta(microseconds=1)
+
+
 def spending_day(micros: int) -> str:
     """Return the date of the noon-to-noon day in Lagos that an instant falls in."""
     return day_text((micros - NOON_MICROS) // DAY_MICROS)

@@ -185,6 +185,11 @@ class PartWriter:
             return
 
 
+def enriched_parts(folder: Path) -> list[Path]:
+    """Return the parts of a run's enriched rows, in the order of the rows; none where all went."""
+    return sorted((folder / "enriched").glob("part-*.parquet"))
+
+
 def _parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     words = [each.name for each in schema if pa.types.is_dictionary(each.type)]
     return pq.ParquetWriter(

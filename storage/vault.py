@@ -11,20 +11,20 @@ import hashlib
 import json
 import secrets
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, insert, select, update
 
 from nightscreen.schemas.errors import ConsentStateError, StateRefusal, UsageError
-from nightscreen.storage.clock import DAY_MICROS
+from nightscreen.storage.clock import DAY_MICROS, span_micros
 from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.grant_seals import grant_context, state_context, token_context
 from nightscreen.storage.journal.grant_tables import consent_grants, consent_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import timedelta
 
     from sqlalchemy import ColumnElement, Connection, Row
 
@@ -320,7 +320,7 @@ class Vault:
             "state_hash": hashed,
             "customer": self.customer(customer_id),
             "created_at": now,
-            "expires_at": now + valid_for // timedelta(microseconds=1),
+            "expires_at": now + span_micros(valid_for),
             "sealed": self._seal(
                 {"customer_id": customer_id, "scopes": wanted}, state_context(hashed)
             ),

@@ -15,7 +15,6 @@ from prefect import get_client
 from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 from prefect.context import FlowRunContext
 
-from nightscreen.steps.finalize import enriched_parts
 from nightscreen.steps.quoting import quote_document
 from nightscreen.steps.report.reason_counts import reason_rows
 from nightscreen.steps.report.summary import (
@@ -26,6 +25,7 @@ from nightscreen.steps.report.summary import (
     quote_markdown,
     summary_markdown,
 )
+from nightscreen.storage.outputs import enriched_parts
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -74,7 +74,7 @@ async def _show_report(line: ScreeningRun, report: Mapping[str, Any]) -> None:
         )
     tables = (
         ("decisions", decision_rows(report)),
-        ("reasons", await asyncio.to_thread(reason_rows, enriched_parts(line))),
+        ("reasons", await asyncio.to_thread(reason_rows, enriched_parts(line.folder.path))),
         ("checks", check_rows(report)),
         ("answers", answer_rows(report)),
     )

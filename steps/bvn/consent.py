@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from nightscreen.client.classify import FailureReason
@@ -20,6 +19,7 @@ from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.calling.jobs import CALL_STATES
+from nightscreen.storage.clock import span_micros
 from nightscreen.storage.journal.bvn_consents import BvnConsents, LastCall
 from nightscreen.storage.journal.runs import RUNNING
 
@@ -171,7 +171,7 @@ def bring_up_to_date(journal: Journal, settings: BvnConsent, *, run_id: str = ""
             consents.put(after)
             moved.note(request.state.value, after)
     now = journal.clock()
-    consents.abandon(now - settings.abandon_after // timedelta(microseconds=1), now)
+    consents.abandon(now - span_micros(settings.abandon_after), now)
     return moved
 
 

@@ -12,7 +12,6 @@ import base64
 import hashlib
 import hmac
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -28,7 +27,7 @@ from nightscreen.steps.bvn.confirming import refusal, supply
 from nightscreen.steps.bvn.consent import bring_up_to_date
 from nightscreen.steps.bvn.otps import tidy_otp
 from nightscreen.steps.report.call_log import write_call_sheet
-from nightscreen.storage.clock import system_clock
+from nightscreen.storage.clock import span_micros, system_clock
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 from nightscreen.storage.journal.keyring import link_keys
@@ -141,7 +140,7 @@ def view(request: BvnRequest, settings: Settings, now: int) -> LinkView:
     left = max(0, given.otp_attempts - request.attempts)
     if request.state in _ENDED:
         return LinkView(_ENDED[request.state])
-    if now - request.requested_at >= given.abandon_after // timedelta(microseconds=1):
+    if now - request.requested_at >= span_micros(given.abandon_after):
         return LinkView(LinkWord.EXPIRED)
     if request.doubt is Doubt.FINISH:
         return LinkView(LinkWord.IN_DOUBT)

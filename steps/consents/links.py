@@ -21,6 +21,7 @@ from itsdangerous import BadSignature, Signer
 
 from nightscreen.schemas.errors import ConsentStateError, JournalError, UsageError
 from nightscreen.steps.values.customer_ids import judge_customer_id
+from nightscreen.storage.clock import span_micros
 from nightscreen.storage.journal.keyring import LINKS_LAST, follow_rotation, link_keys
 from nightscreen.storage.vault import Vault
 
@@ -172,7 +173,7 @@ class ConsentLinks:
             raise UsageError(disguised.hint)
         follow_rotation(self._journal)
         opened = self._vault.open_state(customer_id, scopes, valid_for)
-        return opened, self._journal.clock() + valid_for // timedelta(microseconds=1)
+        return opened, self._journal.clock() + span_micros(valid_for)
 
     def look(self, token: str) -> Asked | Refusal:
         """Return what a link asks for, and leave it as it is."""

@@ -23,7 +23,7 @@ from nightscreen.steps.quoting import quote_batch
 from nightscreen.steps.results.notices import rewrite_reviewed
 from nightscreen.steps.results.reviews import Judge, take_in
 from nightscreen.steps.values.file_names import batch_of, names_somebody
-from nightscreen.storage.clock import LAGOS, spending_day, system_clock, to_instant
+from nightscreen.storage.clock import LAGOS, span_micros, spending_day, system_clock, to_instant
 from nightscreen.storage.decision_files import is_returned, read_returned
 from nightscreen.storage.inbox import (
     INPUT,
@@ -38,7 +38,6 @@ from nightscreen.storage.inbox import (
     Ticket,
 )
 from nightscreen.storage.journal import journal_of
-from nightscreen.storage.journal.approvals import micros
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.read_only import look_into
 from nightscreen.storage.journal.reviews import Reviews
@@ -222,7 +221,7 @@ def _is_decided(look: Look, run_id: str, settings: Settings) -> bool:
     if run.state == KILLED or run.stop_reason != StopReason.APPROVAL.value:
         return True
     found = look.approval_of(run_id)
-    valid = micros(settings.approval_timeout)
+    valid = span_micros(settings.approval_timeout)
     state = None if found is None else found.state(system_clock(), valid_micros=valid)
     return state in {ApprovalState.APPROVED, ApprovalState.REFUSED}
 

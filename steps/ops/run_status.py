@@ -19,9 +19,8 @@ from nightscreen.schemas.prices import max_cost, price_limit
 from nightscreen.schemas.stops import StopReason
 from nightscreen.steps.ops.suggestions import ENDS, Shortage
 from nightscreen.steps.screening_run import deadline_instant, listed_prices
-from nightscreen.storage.clock import MICROS
+from nightscreen.storage.clock import MICROS, span_micros
 from nightscreen.storage.heartbeat import read_vitals
-from nightscreen.storage.journal.approvals import micros
 from nightscreen.storage.journal.read_only import pid_of
 from nightscreen.storage.journal.runs import KILLED, RUNNING
 
@@ -49,7 +48,7 @@ def newest_runs(look: Look, clock: Clock) -> list[RunRecord]:
     The very newest is among them, however old it is. What a later run of the same flow and batch
     has made good is not: a night that failed is over once the next has completed.
     """
-    since = clock() - RECENT // timedelta(microseconds=1)
+    since = clock() - span_micros(RECENT)
     found: dict[tuple[str, str], RunRecord] = {}
     for run in look.runs.newest(limit=_MOST_RUNS):
         if not found or run.started_at >= since:
@@ -86,7 +85,7 @@ def _approval(settings: Settings, look: Look, *, run_id: str, now: int) -> dict[
     if found is None:
         return None
     return {
-        "state": found.state(now, valid_micros=micros(settings.approval_timeout)),
+        "state": found.state(now, valid_micros=span_micros(settings.approval_timeout)),
         "asked_by": found.asked_by,
         "asked_at": found.asked_at,
         "ceiling_micro": found.ceiling_micro,

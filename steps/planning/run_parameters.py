@@ -17,9 +17,9 @@ from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.parameters import ScreenBatch, new_run_id
 from nightscreen.steps.planning.plan import Wanted
 from nightscreen.steps.values.file_names import batch_of, without_names
-from nightscreen.storage.clock import LAGOS, to_instant
+from nightscreen.storage.clock import LAGOS, span_micros, to_instant
 from nightscreen.storage.filesystem import is_url
-from nightscreen.storage.journal.approvals import Approvals, micros
+from nightscreen.storage.journal.approvals import Approvals
 from nightscreen.storage.tables import file_digest
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _approval(journal: Journal, run: RunRecord, timeout: timedelta) -> Approval 
     found = Approvals.of(journal).newest(run.run_id)
     if found is None:
         return None
-    state = found.state(journal.clock(), valid_micros=micros(timeout))
+    state = found.state(journal.clock(), valid_micros=span_micros(timeout))
     if state is ApprovalState.REFUSED:
         at = to_instant(found.decided_at or 0).astimezone(LAGOS)
         raise InputError(

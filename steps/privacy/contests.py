@@ -84,7 +84,7 @@ def open_contest(
     _require(said, "said", "what the customer says")
     customers = Customers.of(journal)
     batch = batch or lookup_subject(journal, customers, customer_id)[0].batch
-    runs = [run for run in journal.runs.newest(limit=100_000) if run.batch == batch]
+    runs = journal.runs.newest(batch=batch, limit=None)
     if not runs and batch not in customers.batches():
         raise InputError(f"there is no batch {batch}; see: nightscreen runs list")
     customer = journal.pseudonyms.customer(batch, customer_id)

@@ -31,6 +31,7 @@ from nightscreen.storage.journal.identifier_history import Sightings
 from nightscreen.storage.journal.loan_offers import LoanOffers
 from nightscreen.storage.journal.records import Records
 from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.outputs import enriched_parts
 from nightscreen.storage.run_files import ID_COLUMN, matching_rows, read_columns, typed_parts
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _ended(run: RunRecord) -> int:
 
 
 def _enriched(run: RunRecord) -> Iterator[tuple[Path, pa.Table]]:
-    for part in sorted(Path(run.folder).glob("enriched/part-*.parquet")):
+    for part in enriched_parts(Path(run.folder)):
         yield part, read_columns(part, _COLUMNS)
 
 

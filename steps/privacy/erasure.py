@@ -82,7 +82,6 @@ IDENTIFYING = (
 _SHARED = ("bvn", "phone", "email", "domain")
 _BLANKS = re.compile(r"[\s\-().]")
 _PHONE_DIGITS = 10
-_ALL_RUNS = 100_000
 _NOT_DIGITS = re.compile(r"\D")
 
 
@@ -206,7 +205,7 @@ def look(journal: Journal, customers: Customers, whom: Whom, *, at_desk: bool = 
         InputError: nothing is held, a run under way may involve the person, or a run that does is
             under legal hold.
     """
-    runs = journal.runs.newest(limit=_ALL_RUNS)[::-1]
+    runs = journal.runs.newest(limit=None)[::-1]
     found = Found(whom, [run for run in runs if Path(run.folder).is_dir()])
     found.absent = len(runs) - len(found.runs)
     if whom.customer_id:
@@ -425,7 +424,7 @@ def mend(journal: Journal) -> int:
     Returns:
         How many folders there were.
     """
-    runs = journal.runs.newest(limit=_ALL_RUNS)
+    runs = journal.runs.newest(limit=None)
     folders = [RunFiles.of(Path(run.folder), ERASURE) for run in runs if run.state != RUNNING]
     at = instant_text(journal.clock()) or ""
     return sum(bool(folder.finish(at)) for folder in folders)
@@ -474,7 +473,7 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
 def _rename_inputs(journal: Journal, found: Found) -> None:
     """Let no run know its input by a name that holds one of the person's identifiers."""
     forget_names(journal.home)
-    for run in journal.runs.newest(limit=_ALL_RUNS):
+    for run in journal.runs.newest(limit=None):
         given = Path(run.parameters.get("input") or "")
         if not _mentions([given.name, *re.split(r"[^0-9]+", given.name)], found.values):
             continue

@@ -22,7 +22,7 @@ from nightscreen.steps.bvn.access import requests_of
 from nightscreen.steps.results.changes import CHANGES_FILE
 from nightscreen.storage.decision_files import CSV_FILE
 from nightscreen.storage.notice_file import NOTICES_FILE
-from nightscreen.storage.outputs import QUARANTINE
+from nightscreen.storage.outputs import QUARANTINE, enriched_parts
 from nightscreen.storage.quarantine import unescape_formula
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal.customers import Customers
     from nightscreen.storage.journal.runs import RunRecord
     from nightscreen.storage.sealing import Pseudonyms
-
-_ALL_RUNS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ def lookup_subject(
     Raises:
         InputError: no batch knows it.
     """
-    runs = journal.runs.newest(limit=_ALL_RUNS)
+    runs = journal.runs.newest(limit=None)
     names = [batch] if batch else list(dict.fromkeys(run.batch for run in runs))
     found = []
     asked = {each.batch for each in requests_of(journal, customer_id)}
@@ -85,7 +83,7 @@ def lookup_subject(
 
 def row_table(run: RunRecord, customer_id: str) -> pa.Table | None:
     """Return a customer's enriched row of a run as a table; None where its files are gone."""
-    parts = sorted((Path(run.folder) / "enriched").glob("part-*.parquet"))
+    parts = enriched_parts(Path(run.folder))
     if not parts:
         return None
     return _row_of(tuple((part, part.stat().st_mtime_ns) for part in parts), customer_id)

@@ -53,7 +53,6 @@ KINDS = {
     NOTICES: (NOTICES_FILE,),
 }
 """The files of each kind in a run's folder."""
-_ALL_RUNS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ def due(journal: Journal, retention: Retention, *, older_than: int | None = None
     found = Purgeable(retention.cutoffs(now, older_than=older_than))
     found.audit = audit_before(journal.home, found.cutoffs.audit)
     held = erasures.holds()
-    runs = journal.runs.newest(limit=_ALL_RUNS)[::-1]
+    runs = journal.runs.newest(limit=None)[::-1]
     for run in runs:
         if run.run_id in held:
             found.held_runs.append(run.run_id)

@@ -36,6 +36,7 @@ from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.records import Records
 from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.notice_file import NOTICES_FILE, read_told, write_notices_file
+from nightscreen.storage.outputs import enriched_parts
 from nightscreen.storage.run_files import RunFiles
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
 _BLOCK_ROWS = 8192
 _SUBJECT_BYTES = 16
-_ALL_RUNS = 100_000
 _SAME_REASON = timedelta(days=30)
 """A reason that the policy gives night after night is told again only after so long."""
 CHANNELS = ("channel", "contact_channel", "preferred_channel", "notice_channel")
@@ -344,7 +344,7 @@ def rewrite_notices(
             f"runs release {run_id} --reason WHY"
         )
     folder = Path(run.folder)
-    parts = sorted((folder / "enriched").glob("part-*.parquet"))
+    parts = enriched_parts(folder)
     text = Reviews.of(journal).policy_text(str(run.report["provenance"]["policy"]))
     if not parts or text is None:
         raise InputError(f"the rows of run {run_id} are not held any more; screen again")
@@ -374,7 +374,7 @@ def rewrite_reviewed(journal: Journal, run_ids: Sequence[str], declared: Declara
 def withdraw_notices(journal: Journal, customer_id: str) -> int:
     """Take a customer who contests out of the notices that are written; return how many."""
     taken = 0
-    for run in journal.runs.newest(limit=_ALL_RUNS):
+    for run in journal.runs.newest(limit=None):
         path = Path(run.folder) / NOTICES_FILE
         if not path.exists() or journal.runs.held_elsewhere(run.run_id):
             continue

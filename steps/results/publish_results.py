@@ -31,7 +31,7 @@ from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.identifier_history import Sightings
 from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.memory_tuning import trim_memory
-from nightscreen.storage.outputs import QUARANTINE
+from nightscreen.storage.outputs import QUARANTINE, enriched_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ def tell(
     customers, reviews = Customers.of(journal), Reviews.of(journal)
     reviews.keep_policy(policy.label, policy.model_dump_json())
     at = journal.clock()
-    parts = sorted((folder.path / "enriched").glob("part-*.parquet"))
+    parts = enriched_parts(folder.path)
     compared = write_changes(
         folder,
         parts,

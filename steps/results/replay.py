@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from nightscreen.schemas.checks import Check, Purpose
 from nightscreen.schemas.errors import InputError
 from nightscreen.steps.results.customer_rows import customer_batches
-from nightscreen.steps.results.decide import columns_of, decide
+from nightscreen.steps.results.decide import columns_of
 from nightscreen.storage.clock import to_micros
 from nightscreen.storage.outputs import REPORT
 
@@ -123,12 +123,3 @@ def rows_of(run: PastRun, policies: Sequence[Policy]) -> Iterator[pa.Table]:
         if "customer_id" not in there or "decision" not in there:
             raise InputError(f"{part} is no part of an enriched table")
         yield from customer_batches(file, wanted, _BLOCK_ROWS)
-
-
-def decide_again(run: PastRun, policy: Policy) -> Iterator[pa.Table]:
-    """Yield a past run's rows decided by a policy.
-
-    By the policy of the run itself these are the decisions it made: nothing but its Parquet counts.
-    """
-    for rows in rows_of(run, [policy]):
-        yield decide(rows, policy, purpose=run.purpose)

@@ -19,6 +19,7 @@ from nightscreen.schemas.outcomes import StoodDecision
 from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.outputs import enriched_parts
 from nightscreen.storage.sealing import SUBJECT_BYTES
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class StoodDecisions:
 
 
 def _shadow_decisions(folder: Path, customer_ids: set[str]) -> dict[str, str]:
-    parts = sorted(str(part) for part in (folder / "enriched").glob("part-*.parquet"))
+    parts = [str(part) for part in enriched_parts(folder)]
     if not parts:
         return {}
     dataset = ds.dataset(parts, format="parquet")

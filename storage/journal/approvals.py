@@ -29,6 +29,7 @@ from sqlalchemy import (
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.stops import StopReason
+from nightscreen.storage.clock import span_micros
 from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.runs import RUNNING
 from nightscreen.storage.journal.tables import metadata, runs
@@ -190,7 +191,7 @@ class Approvals:
             if row is None:
                 return None
             found, now = self._read(row), self._clock()
-            if found.state(now, valid_micros=micros(valid)) is not ApprovalState.APPROVED:
+            if found.state(now, valid_micros=span_micros(valid)) is not ApprovalState.APPROVED:
                 return None
             if cap_micro is None or cap_micro > (found.max_spend_micro or 0):
                 return None
@@ -261,11 +262,6 @@ _ASKED = (
     "deployment_id",
 )
 _DECIDED = ("decision", "decided_by", "decided_at", "max_spend_micro", "used_at")
-
-
-def micros(span: timedelta) -> int:
-    """Return a span of time in microseconds."""
-    return round(span.total_seconds() * 1_000_000)
 
 
 def approvals_before(instant: int) -> tuple[Table, ColumnElement[bool]]:

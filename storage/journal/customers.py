@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import bindparam, delete, func, insert, literal, select, update
+from sqlalchemy import bindparam, func, insert, literal, select, update
 
 from nightscreen.schemas.decisions import CheckState, KnownCustomer, State
 from nightscreen.storage.journal.customer_tables import (
@@ -21,7 +21,6 @@ from nightscreen.storage.journal.customer_tables import (
     customer_history,
     customer_states,
     ensure,
-    reviews,
 )
 from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.statements import Many, fetched, insert_into
@@ -341,21 +340,6 @@ class Customers:
             )
             for row in rows
         ]
-
-    def forget(self, customers: Sequence[bytes]) -> None:
-        """Erase all that these tables hold of some customers."""
-        with writing(self._engine) as connection:
-            for table in (customer_states, customer_history, reviews):
-                for block in _blocks(customers):
-                    connection.execute(delete(table).where(table.c.customer.in_(block)))
-
-    def purge_history(self, before: int) -> int:
-        """Remove states that were replaced before an instant; return how many."""
-        with writing(self._engine) as connection:
-            done = connection.execute(
-                delete(customer_history).where(customer_history.c.replaced_at < before)
-            )
-            return int(done.rowcount)
 
 
 def state_context(customer: bytes) -> bytes:

@@ -152,8 +152,8 @@ class Runs:
         return None if row is None else self._read(row)
 
     @outlasting
-    def newest(self, *, batch: str | None = None, limit: int = 100) -> list[RunRecord]:
-        """Return runs, newest first."""
+    def newest(self, *, batch: str | None = None, limit: int | None = 100) -> list[RunRecord]:
+        """Return runs, newest first; all of them where there is no limit."""
         query = select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(limit)
         if batch is not None:
             query = query.where(runs.c.batch == batch)

@@ -18,7 +18,7 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.steps.policy.file import DEFAULT_POLICY
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.results.decide import decide
-from nightscreen.steps.results.replay import decide_again, past_run
+from nightscreen.steps.results.replay import past_run, rows_of
 from nightscreen.storage.clock import to_micros
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.reviews import Reviews
@@ -91,7 +91,10 @@ def test_the_same_policy_moves_nobody(past: Path) -> None:
     assert document["policies"][0]["moved"]["rows"] == 0
     assert document["recorded"]["policies"] == [load_policy().label]
     parts = [pq.read_table(part) for part in sorted((past / "enriched").iterdir())]
-    again = pa.concat_tables(decide_again(past_run(past), load_policy()))
+    night, policy = past_run(past), load_policy()
+    again = pa.concat_tables(
+        decide(rows, policy, purpose=night.purpose) for rows in rows_of(night, [policy])
+    )
     recorded = pa.concat_tables(parts).select(again.column_names)
     assert again.to_pylist() == recorded.to_pylist()
 

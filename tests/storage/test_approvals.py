@@ -11,9 +11,9 @@ import pytest
 
 from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
 from nightscreen.schemas.errors import InputError
-from nightscreen.storage.clock import MICROS
+from nightscreen.storage.clock import MICROS, span_micros
 from nightscreen.storage.files import make_private_folder
-from nightscreen.storage.journal.approvals import Approvals, micros
+from nightscreen.storage.journal.approvals import Approvals
 from nightscreen.storage.journal.engine import make_engine, reading, writing
 from nightscreen.storage.journal.keyring import read_meta
 from nightscreen.storage.journal.migrations import VERSION, newest_version
@@ -115,9 +115,9 @@ def test_an_approval_that_no_run_used_in_time_is_void(place: Place) -> None:
     ask(journal)
     decided = found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
     at = decided.decided_at or 0
-    assert decided.state(at + micros(TIMEOUT), valid_micros=micros(TIMEOUT)) == "approved"
-    assert decided.state(at + micros(TIMEOUT) + 1, valid_micros=micros(TIMEOUT)) == "void"
-    place.clock.now += micros(TIMEOUT)
+    assert decided.state(at + span_micros(TIMEOUT), valid_micros=span_micros(TIMEOUT)) == "approved"
+    assert decided.state(at + span_micros(TIMEOUT) + 1, valid_micros=span_micros(TIMEOUT)) == "void"
+    place.clock.now += span_micros(TIMEOUT)
     assert found.use("run-1", valid=TIMEOUT, cap_micro=57 * MICROS) is None
     again = found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
     assert again.approval_id != decided.approval_id
@@ -132,7 +132,7 @@ def test_an_approval_that_was_used_in_time_holds_for_the_run_as_a_whole(place: P
     decided = found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
     lets = decided.max_spend_micro or 0
     assert found.use("run-1", valid=TIMEOUT, cap_micro=lets) is not None
-    place.clock.now += 3 * micros(TIMEOUT)
+    place.clock.now += 3 * span_micros(TIMEOUT)
     assert found.use("run-1", valid=TIMEOUT, cap_micro=lets) is not None
     assert found.use("run-1", valid=TIMEOUT, cap_micro=lets + 1) is None
     assert found.use("run-1", valid=TIMEOUT, cap_micro=None) is None
@@ -163,9 +163,11 @@ def test_a_refusal_holds_until_somebody_approves(place: Place) -> None:
     ask(journal)
     refused = found.decide("run-1", ApprovalDecision.REFUSED, by="chief", note="wrong file")
     assert refused.max_spend_micro is None
-    place.clock.now += 3 * micros(TIMEOUT)
+    place.clock.now += 3 * span_micros(TIMEOUT)
     assert found.use("run-1", valid=TIMEOUT, cap_micro=57 * MICROS) is None
-    assert refused.state(place.clock.now, valid_micros=micros(TIMEOUT)) is ApprovalState.REFUSED
+    assert (
+        refused.state(place.clock.now, valid_micros=span_micros(TIMEOUT)) is ApprovalState.REFUSED
+    )
     found.decide("run-1", ApprovalDecision.APPROVED, by="other")
     assert [each.decided_by for each in found.of_run("run-1")] == ["chief", "other"]
 

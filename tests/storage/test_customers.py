@@ -128,8 +128,6 @@ def test_a_mark_stands_beside_a_state_until_the_state_is_replaced(journal: Journ
     assert customers.known([B])[B].run_id == "run-1"
     keep(customers, "run-3", "listed", B)
     assert not customers.marks(BATCH, "run-2").has_mark.any()
-    customers.forget([A, B])
-    assert not len(customers.marks(BATCH, "run-2").customers)
 
 
 def test_a_state_does_not_open_as_another_customers(journal: Journal) -> None:
@@ -170,29 +168,6 @@ def test_the_latest_review_counts_until_it_ends(journal: Journal) -> None:
     assert set(reviews.active(BATCH, 110)) == {A}
     assert reviews.active("other", 50) == {}
     assert [each.reviewer for each in reviews.of_customer(A)] == ["Ngozi", "Ngozi"]
-
-
-def test_forgetting_leaves_nothing_of_a_customer(journal: Journal) -> None:
-    """State, history and reviews go; another customer's stay."""
-    customers, reviews = Customers.of(journal), Reviews.of(journal)
-    keep(customers, "run-1", "clear", A, B)
-    keep(customers, "run-2", "listed", A, B)
-    reviews.add(BATCH, [review(A, "approve", 1), review(B, "approve", 1)])
-    customers.forget([A])
-    assert words(customers) == {B: "listed"}
-    assert customers.history(A) == []
-    assert reviews.of_customer(A) == []
-    assert len(customers.history(B)) == len(reviews.of_customer(B)) == 1
-
-
-def test_old_history_can_be_purged(journal: Journal) -> None:
-    """States replaced before an instant go, the present ones stay."""
-    customers = Customers.of(journal)
-    keep(customers, "run-1", "clear", A)
-    second = keep(customers, "run-2", "listed", A)
-    assert customers.purge_history(second) == 0
-    assert customers.purge_history(second + 1) == 1
-    assert words(customers) == {A: "listed"}
 
 
 def test_a_policy_is_kept_once_under_its_digest(journal: Journal) -> None:
