@@ -16,6 +16,10 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
 ]
 
+CustomerArgument = Annotated[
+    str, typer.Argument(metavar="CUSTOMER_ID", help="As the file has it, leading zeros included.")
+]
+
 
 def first_line(file: Path | None, option: str) -> str:
     """Return the first line of a file, or of standard input where it is `-`; empty for none.

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.common_options import (
+    CustomerArgument,  # noqa: TC001 - Typer reads the annotation when it runs
+    JsonOption,  # noqa: TC001 - Typer reads the annotation when it runs
+)
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import lagos_time, print_json
 from nightscreen.schemas.checks import Check  # noqa: TC001 - Typer reads the annotation when it runs
@@ -38,10 +41,7 @@ IdArgument = Annotated[str, typer.Argument(metavar="CONTEST_ID", help="Id of the
     "--said 'The loan was settled in May'",
 )
 def open_(
-    customer_id: Annotated[
-        str,
-        typer.Argument(metavar="CUSTOMER_ID", help="As the file has it, leading zeros included."),
-    ],
+    customer_id: CustomerArgument,
     by: Annotated[str, typer.Option(metavar="NAME", help="Who takes it down.")],
     said: Annotated[str, typer.Option(metavar="TEXT", help="What the customer says.")],
     batch: Annotated[str, typer.Option(help="Batch name, where several know the customer.")] = "",

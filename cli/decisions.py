@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.common_options import (
+    CustomerArgument,  # noqa: TC001 - Typer reads the annotation when it runs
+    JsonOption,  # noqa: TC001 - Typer reads the annotation when it runs
+)
 
 ListArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The list, as CSV or XLSX.")]
 FolderOption = Annotated[Path, typer.Option("--output", help="Folder for the HTML and JSON file.")]
-CustomerArgument = Annotated[
-    str, typer.Argument(metavar="CUSTOMER_ID", help="As the file has it, leading zeros included.")
-]
 
 review_app = typer.Typer(help="Decision lists that come back.", no_args_is_help=True)
 

@@ -10,7 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.common_options import (
+    CustomerArgument,  # noqa: TC001 - Typer reads the annotation when it runs
+    JsonOption,  # noqa: TC001 - Typer reads the annotation when it runs
+)
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import print_json
 
@@ -66,10 +69,7 @@ def confirm(
     "--action 'Credit limit lowered'",
 )
 def action(
-    customer_id: Annotated[
-        str,
-        typer.Argument(metavar="CUSTOMER_ID", help="As the file has it, leading zeros included."),
-    ],
+    customer_id: CustomerArgument,
     batch: Annotated[str, typer.Option(help="Batch name.")],
     by: Annotated[str, typer.Option(metavar="NAME", help="Who did it.")],
     what: Annotated[
