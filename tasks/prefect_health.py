@@ -139,9 +139,7 @@ async def look_at_schedules(
         runs = await _runs(client, deployment, FlowRunFilterExpectedStartTime(before_=now))
         if not runs and _is_planned(deployment, now) and not await _runs(client, deployment):
             says = f"{deployment.name} has a schedule that is on, and no run of it is planned"
-            first = (
-                "the server does not schedule: start it with prefect server start"
-            )
+            first = "the server does not schedule: start it with prefect server start"
             found.append(HealthFinding(SCHEDULE, WARNING, says, Remedy(first, "")))
         state = runs[0].state if runs else None
         if state is None:
