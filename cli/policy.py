@@ -4,6 +4,7 @@ Checking and versions belong to `steps/policy`, replaying to `steps/results/back
 reported.
 """
 
+import sys
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -197,7 +198,7 @@ def propose(
     with made_journal(settings_of_command()) as journal:
         made = write_proposal(journal, text, by=by, note=note)
     if json_output:
-        sys.stdout.write(json.dumps(version_document(made), indent=2, ensure_ascii=False) + "\n")
+        print_json(version_document(made))
     else:
         typer.echo(
             f"{made.policy}, version {made.version}: proposed to replace {made.replaces}; "
@@ -227,7 +228,7 @@ def list_(
         present = policy_in_force(journal, journal.clock())
     if json_output:
         document = {"in_force": present.label, "version": present.version, "versions": found}
-        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        print_json(document)
         return
     typer.echo(f"{present.label}, version {present.version}: in force where no file is named")
     for each in found:
