@@ -18,7 +18,7 @@ from nightscreen.desk.pages import onward
 from nightscreen.desk.runs import SCREENING, find_run
 from nightscreen.desk.uploads import HELD, LEFT_OUT, TYPED, mapping_text
 from nightscreen.desk.visit import DeskError, plain_naira
-from nightscreen.schemas.decisions import FIX_COLUMNS
+from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.storage.mapping import Mapping, mapping_toml, read_mapping
 from nightscreen.storage.outputs import QUARANTINE
@@ -94,8 +94,8 @@ class _Sheet:
         with self.path.open(encoding="utf-8", newline="") as file:
             found = islice(csv.reader(file), start + 1, None if end is None else end + 1)
             for place, row in enumerate(found, start):
-                cells = [unescape_formula(cell) for cell in row[: -len(FIX_COLUMNS)]]
-                line, column, _, hint = map(unescape_formula, row[-len(FIX_COLUMNS) :])
+                cells = [unescape_formula(cell) for cell in row[: -len(QUARANTINE_COLUMNS)]]
+                line, column, _, hint = map(unescape_formula, row[-len(QUARANTINE_COLUMNS) :])
                 came = (cells + [""] * width)[:width]
                 yield _Row(place, line, column, came, cells[width:], list(came), hint)
 
@@ -160,7 +160,7 @@ def _sheet(visit: Visit) -> _Sheet:
         raise DeskError(404, "This run has no quarantine here: nothing was refused, or it is gone.")
     with path.open(encoding="utf-8", newline="") as file:
         named = next(csv.reader(file), [])
-    headings = [unescape_formula(each) for each in named[: -len(FIX_COLUMNS)]]
+    headings = [unescape_formula(each) for each in named[: -len(QUARANTINE_COLUMNS)]]
     text = _mapping_of(visit, run, headings)
     mapping = None
     if text:
@@ -203,7 +203,9 @@ def _edits(visit: Visit, sheet: _Sheet) -> dict[int, list[str]]:
     with unsealed(path, visit.seat.journal.sealer) as clear:
         lines = csv.reader(io.StringIO(clear.read_text("utf-8"), newline=""))
         next(lines)
-        cells = [[unescape_formula(each) for each in row[: -len(FIX_COLUMNS)]] for row in lines]
+        cells = [
+            [unescape_formula(each) for each in row[: -len(QUARANTINE_COLUMNS)]] for row in lines
+        ]
     return dict(zip(sheet.draft.choices[PLACES], cells, strict=True))
 
 
@@ -327,7 +329,7 @@ def _as_part(headings: Sequence[str], rows: Sequence[_Row]) -> bytes:
     """Return rows as a file that counts as a part of its batch: a quarantine that was fixed."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)
-    writer.writerow([*map(escape_formula, headings), *FIX_COLUMNS])
+    writer.writerow([*map(escape_formula, headings), *QUARANTINE_COLUMNS])
     for row in rows:
         writer.writerow([*map(escape_formula, row.cells), row.line, "", "", ""])
     return text.getvalue().encode()
