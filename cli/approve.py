@@ -18,6 +18,7 @@ from nightscreen.cli.options import read_options
 from nightscreen.cli.output import print_json
 
 if TYPE_CHECKING:
+    from nightscreen.desk.accounts import User
     from nightscreen.desk.audit import Audit
     from nightscreen.schemas.approvals import Approval, ApprovalDecision
     from nightscreen.schemas.parameters import ScreenBatch
@@ -45,6 +46,10 @@ PasswordFileOption = Annotated[
         "NIGHTSCREEN_DESK_PASSWORD, or it is asked for."
     ),
 ]
+CodeOption = Annotated[
+    str,
+    typer.Option(metavar="CODE", help="Code of that user's second factor; asked for where needed."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -71,6 +76,7 @@ def approve(
     note: NoteOption = "",
     user: UserOption = "",
     password_file: PasswordFileOption = None,
+    code: CodeOption = "",
     json_output: JsonOption = False,
 ) -> None:
     """Approve the spending of a run that waits for it, and resume the run under that cap."""
@@ -83,6 +89,7 @@ def approve(
         run_id,
         ApprovalDecision.APPROVED,
         (user, password_file),
+        code=code,
         note=note,
         max_spend_micro=None if cap is None else to_micro(cap),
     )
@@ -94,12 +101,15 @@ def refuse(
     note: NoteOption = "",
     user: UserOption = "",
     password_file: PasswordFileOption = None,
+    code: CodeOption = "",
     json_output: JsonOption = False,
 ) -> None:
     """Refuse the spending of a run that waits for it: the run stays ended and asks nothing."""
     from nightscreen.schemas.approvals import ApprovalDecision
 
-    _, _, approval, _ = _decide(run_id, ApprovalDecision.REFUSED, (user, password_file), note=note)
+    _, _, approval, _ = _decide(
+        run_id, ApprovalDecision.REFUSED, (user, password_file), code=code, note=note
+    )
     if json_output:
         print_json({"approval": approval_document(approval)})
     else:
@@ -135,6 +145,7 @@ def _decide(
     decision: ApprovalDecision,
     who: tuple[str, Path | None],
     *,
+    code: str,
     note: str,
     max_spend_micro: int | None = None,
 ) -> tuple[Settings, RunRecord, Approval, ScreenBatch]:
@@ -158,7 +169,7 @@ def _decide(
         settings = settings_of_command()
         approvals = Approvals.of(journal)
         waiting = approvals.newest(run_id)
-        by, audit = _who_decides(settings, journal, who, waiting)
+        by, audit = _who_decides(settings, journal, who, waiting, code)
         approval = approvals.decide(
             run_id, decision, by=by, note=note, max_spend_micro=max_spend_micro
         )
@@ -172,7 +183,11 @@ def _decide(
 
 
 def _who_decides(
-    settings: Settings, journal: Journal, who: tuple[str, Path | None], waiting: Approval | None
+    settings: Settings,
+    journal: Journal,
+    who: tuple[str, Path | None],
+    waiting: Approval | None,
+    code: str = "",
 ) -> tuple[str, Audit | None]:
     """Return who decides, and the audit it goes into: a user of the desk where there are any.
 
@@ -198,6 +213,7 @@ def _who_decides(
     if user is None:
         audit.write("", "sign-in failed", by_command=True)
         raise UsageError("name and password do not belong together; users: nightscreen desk user")
+    _require_second(settings, audit, user, code)
     run = None if waiting is None else journal.runs.find(waiting.run_id)
     if waiting is None or run is None:
         return user.name, audit
@@ -209,6 +225,31 @@ def _who_decides(
             "other than who asked"
         )
     return user.name, audit
+
+
+def _require_second(settings: Settings, audit: Audit, user: User, code: str) -> None:
+    """Ask for the code of the second factor, where the user has one.
+
+    Raises:
+        UsageError: the code does not count, or the settings want a factor that is not set up.
+    """
+    from nightscreen.desk.second_factor import require_code
+    from nightscreen.schemas.errors import UsageError
+
+    if not user.has_second:
+        if user.must_have_second(settings.desk_second_factor):
+            raise UsageError(
+                f"{user.name} must have a second factor: sign in at the desk and set it up first"
+            )
+        return
+    if not code and not sys.stdin.isatty():
+        raise UsageError(f"{user.name} has a second factor: give its present code with --code")
+    code = code or typer.prompt("Code", err=True)
+    try:
+        require_code(audit.accounts, audit.journal, user, code)
+    except UsageError:
+        audit.write(user.name, "second factor failed", by_command=True)
+        raise
 
 
 def _name_and_password(settings: Settings, name: str, file: Path | None) -> tuple[str, str]:

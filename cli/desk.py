@@ -252,11 +252,20 @@ def user_role(
 
 
 @user_app.command("reset", epilog="Example: nightscreen desk user reset ada")
-def user_reset(name: NameArgument, json_output: JsonOption = False) -> None:
+def user_reset(
+    name: NameArgument,
+    second_factor: Annotated[
+        bool, typer.Option("--second-factor", help="Remove the second factor, too.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
     """End a user's password and sessions; prints a link by which another is set."""
     accounts = _accounts()
     token = accounts.reset(name)
     _note(accounts, "user reset", name=name)
+    if second_factor:
+        accounts.set_second(name)
+        _note(accounts, "second factor removed", name=name)
     _say_link(name, token, json_output=json_output)
 
 

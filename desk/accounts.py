@@ -37,6 +37,8 @@ IDLE_S = 2 * 3600
 """A session without a request for this long has ended."""
 SESSION_S = 12 * 3600
 """No session outlives a working day."""
+HALF_S = 15 * 60
+"""So long after the password the second factor may be given, or set up."""
 SHORTEST_PASSWORD = 8
 LONGEST_PASSWORD = 1024
 LONGEST_NAME = 60
@@ -75,19 +77,26 @@ RIGHTS: Final = ("money", "policy", "override", "export")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS users (
   name TEXT PRIMARY KEY COLLATE NOCASE, roles TEXT NOT NULL, rights TEXT NOT NULL,
-  password TEXT, created_at INTEGER NOT NULL, branches TEXT NOT NULL DEFAULT '[]');
+  password TEXT, created_at INTEGER NOT NULL, branches TEXT NOT NULL DEFAULT '[]',
+  second BLOB, second_new BLOB, second_step INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS links (
   digest TEXT PRIMARY KEY, name TEXT COLLATE NOCASE, until INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (
   digest TEXT PRIMARY KEY, name TEXT NOT NULL COLLATE NOCASE, began_at INTEGER NOT NULL,
-  seen_at INTEGER NOT NULL);
+  seen_at INTEGER NOT NULL, half INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS failures (name TEXT NOT NULL, at INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS uploads (
   id TEXT PRIMARY KEY, user TEXT NOT NULL, at INTEGER NOT NULL, name TEXT NOT NULL,
   digest TEXT NOT NULL, bytes INTEGER NOT NULL, state TEXT NOT NULL, choices TEXT NOT NULL,
   run_id TEXT NOT NULL);
 """
-_ADDED: Final = (("users", "branches", "TEXT NOT NULL DEFAULT '[]'"),)
+_ADDED: Final = (
+    ("users", "branches", "TEXT NOT NULL DEFAULT '[]'"),
+    ("users", "second", "BLOB"),
+    ("users", "second_new", "BLOB"),
+    ("users", "second_step", "INTEGER NOT NULL DEFAULT 0"),
+    ("sessions", "half", "INTEGER NOT NULL DEFAULT 0"),
+)
 """Columns that files of earlier versions lack."""
 
 
@@ -101,6 +110,7 @@ class User:
         rights: rights given (True) or taken (False) beside the roles.
         has_password: a password was set; until then only a link signs in.
         branches: whose customers alone the user sees; empty for all.
+        has_second: a second factor is set up, and asked for beside the password.
     """
 
     name: str
@@ -108,6 +118,12 @@ class User:
     rights: dict[str, bool]
     has_password: bool = True
     branches: tuple[str, ...] = ()
+    has_second: bool = False
+
+    def must_have_second(self, wanted: str) -> bool:
+        """Tell whether the setting DESK_SECOND_FACTOR wants a second factor of the user."""
+        words = wanted.split(",")
+        return "all" in words or any(role in words for role in self.roles)
 
     def may(self, what: str) -> bool:
         """Tell whether the user may do or see something."""
@@ -343,14 +359,9 @@ class Accounts:
         rows = self.rows("SELECT * FROM users WHERE name = ?", name[:LONGEST_NAME])
         stored = rows[0]["password"] if rows else None
         with self._one_at_a_time:
-            key, now = _digest(name.casefold()), self.clock()
-            with self.transaction() as connection:
-                connection.execute(
-                    "DELETE FROM failures WHERE at <= ?", (now - FAILURES_S * MICROS,)
-                )
-                if _is_throttled(connection, key, now):
-                    return None
-                failure = connection.execute("INSERT INTO failures VALUES (?, ?)", (key, now))
+            attempt = self.begin_attempt(name)
+            if attempt is None:
+                return None
             if not self._nobody:
                 self._nobody = self._hasher.hash(secrets.token_urlsafe(_TOKEN_BYTES))
             try:
@@ -359,19 +370,58 @@ class Accounts:
                 return None
             if stored is None:
                 return None
-            with self.transaction() as connection:
-                connection.execute("DELETE FROM failures WHERE rowid = ?", (failure.lastrowid,))
+            self.forgive_attempt(attempt)
         return _user(rows[0])
 
-    def sign_in(self, user: User) -> str:
-        """Begin a session and return its token."""
+    def begin_attempt(self, name: str) -> int | None:
+        """Count an attempt under a name as a failure until it is forgiven; None where held up."""
+        key, now = _digest(name.casefold()), self.clock()
+        with self.transaction() as connection:
+            connection.execute("DELETE FROM failures WHERE at <= ?", (now - FAILURES_S * MICROS,))
+            if _is_throttled(connection, key, now):
+                return None
+            made = connection.execute("INSERT INTO failures VALUES (?, ?)", (key, now))
+            return made.lastrowid
+
+    def forgive_attempt(self, attempt: int) -> None:
+        """Count an attempt no longer: it was a good one."""
+        with self.transaction() as connection:
+            connection.execute("DELETE FROM failures WHERE rowid = ?", (attempt,))
+
+    # --- the second factor: what is sealed in it is `second_factor`'s own ---
+
+    def set_second(self, name: str, *, own: bytes | None = None, new: bytes | None = None) -> None:
+        """Keep a user's sealed secret, or one offered but not confirmed yet; none removes both."""
+        said = "second_new = ?" if new is not None else "second_new = NULL, second = ?"
+        value = own if new is None else new
+        with self.transaction() as connection:
+            connection.execute(f"UPDATE users SET {said} WHERE name = ?", (value, name))  # noqa: S608 - words of ours
+
+    def forget_offered_seconds(self) -> None:
+        """Forget every secret that was offered and not confirmed; another is offered then."""
+        with self.transaction() as connection:
+            connection.execute("UPDATE users SET second_new = NULL")
+
+    def use_step(self, name: str, step: int) -> bool:
+        """Tell whether the code of a step of time was not used yet; from now on it was."""
+        with self.transaction() as connection:
+            used = connection.execute(
+                "UPDATE users SET second_step = ? WHERE name = ? AND second_step < ?",
+                (step, name, step),
+            )
+        return used.rowcount == 1
+
+    # --- sessions ---
+
+    def sign_in(self, user: User, *, half: bool = False) -> str:
+        """Begin a session and return its token; half of one waits for the second factor."""
         token, now = secrets.token_urlsafe(_TOKEN_BYTES), self.clock()
         with self.transaction() as connection:
             connection.execute(
                 "DELETE FROM sessions WHERE began_at <= ?", (now - SESSION_S * MICROS,)
             )
-            row = (_digest(token), user.name, now, now)
-            connection.execute("INSERT INTO sessions VALUES (?, ?, ?, ?)", row)
+            row = (_digest(token), user.name, now, now, half)
+            connection.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", row)
         return token
 
     def session(self, token: str) -> User | None:
@@ -379,7 +429,8 @@ class Accounts:
         digest, now = _digest(token), self.clock()
         rows = self.rows(
             "SELECT users.*, seen_at FROM sessions JOIN users USING (name)"
-            " WHERE digest = ? AND seen_at > ? AND began_at > ? AND password IS NOT NULL",
+            " WHERE digest = ? AND seen_at > ? AND began_at > ? AND password IS NOT NULL"
+            " AND NOT half",
             digest,
             now - IDLE_S * MICROS,
             now - SESSION_S * MICROS,
@@ -392,6 +443,16 @@ class Accounts:
                     "UPDATE sessions SET seen_at = ? WHERE digest = ?", (now, digest)
                 )
         return _user(rows[0])
+
+    def half_session(self, token: str) -> User | None:
+        """Return who knew the password of late and owes the second factor yet."""
+        rows = self.rows(
+            "SELECT users.* FROM sessions JOIN users USING (name)"
+            " WHERE digest = ? AND began_at > ? AND password IS NOT NULL AND half",
+            _digest(token),
+            self.clock() - HALF_S * MICROS,
+        )
+        return _user(rows[0]) if rows else None
 
     def sign_out(self, token: str) -> None:
         """End a session."""
@@ -421,6 +482,7 @@ def _user(row: sqlite3.Row) -> User:
         json.loads(row["rights"]),
         row["password"] is not None,
         tuple(json.loads(row["branches"])),
+        row["second"] is not None,
     )
 
 

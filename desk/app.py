@@ -23,6 +23,7 @@ from nightscreen.desk import (
     new_file,
     policy,
     runs,
+    second_factor,
     sign_in,
     tonight,
     users,
@@ -95,6 +96,7 @@ def application(seat: Seat) -> ASGIApp:
     routes = [
         route("/sign-in", sign_in.sign_in, _BOTH, signed_in=False),
         route("/first", sign_in.first, _BOTH, signed_in=False),
+        route("/second-factor", second_factor.second_factor, _BOTH, signed_in=False),
         route("/sign-out", sign_in.sign_out, _POST),
         route("/", tonight.tonight, _GET),
         route("/new", new_file.new, _GET, "screen"),

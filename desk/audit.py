@@ -198,10 +198,13 @@ def reseal_desk(journal: Journal) -> int:
     audit = audit_of(journal)
     if audit is None:
         return 0
+    from nightscreen.desk.second_factor import SecondFactor  # noqa: PLC0415 - it has pages of its own
+
     files = sorted((journal.home / UPLOADS).glob(f"*{SUFFIX}"))
     for file in files:
         reseal_file(file, journal.sealer)
-    return audit.reseal() + len(files)
+    secrets = SecondFactor(audit.accounts, journal).reseal()
+    return audit.reseal() + secrets + len(files)
 
 
 def audit_of(journal: Journal) -> Audit | None:

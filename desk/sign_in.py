@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nightscreen.desk.pages import onward
-from nightscreen.desk.visit import COOKIE, set_cookie
+from nightscreen.desk.second_factor import ask_for_code, let_in
+from nightscreen.desk.visit import COOKIE, local_address
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def sign_in(visit: Visit) -> Response:
     if user is None:
         visit.seat.audit.write("", "sign-in failed")
         return _form(visit, 401, error=_WRONG)
-    return _let_in(visit, user, _local(visit.text("to", 2000)))
+    return _let_in(visit, user, local_address(visit.text("to", 2000)))
 
 
 def first(visit: Visit) -> Response:
@@ -74,19 +75,11 @@ def _form(
         whose=whose,
         error=error,
         name=visit.text("name", 200),
-        to=_local(to),
+        to=local_address(to),
     )
 
 
 def _let_in(visit: Visit, user: User, to: str) -> Response:
-    token = visit.seat.accounts.sign_in(user)
-    visit.seat.audit.write(user.name, "signed in")
-    response = onward(to)
-    set_cookie(visit.seat, response, COOKIE, token)
-    return response
-
-
-def _local(address: str) -> str:
-    """Return a path of our own; anything else becomes the front page."""
-    sound = address.startswith("/") and not address.startswith(("//", "/\\"))
-    return address if sound and address.isprintable() else "/"
+    if user.has_second or user.must_have_second(visit.seat.settings.desk_second_factor):
+        return ask_for_code(visit, user, to)
+    return let_in(visit, user, to)

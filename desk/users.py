@@ -31,22 +31,30 @@ def users(visit: Visit) -> Response:
             token = accounts.reset(name)
             audit.write(visit.name, "user reset", name=name)
             return _page(visit, link=_link(visit, token), of=name)
-        rights = {right: visit.text(right) == "given" for right in RIGHTS if visit.text(right)}
-        branches = visit.text("branches").split(",") if "branches" in visit.form else None
-        user = accounts.change(name, roles, rights, branches)
-        audit.write(
-            visit.name,
-            "user changed",
-            name=name,
-            roles=roles,
-            rights=rights,
-            branches=user.branches,
-        )
+        if does == "factor":
+            accounts.set_second(name)
+            audit.write(visit.name, "second factor removed", name=name)
+        else:
+            _change(visit, name, roles)
     except ValueError:
         return _page(visit, 400, error="There is no such role.")
     except UsageError as error:
         return _page(visit, 400, error=str(error), of=name)
     return _page(visit)
+
+
+def _change(visit: Visit, name: str, roles: list[Role]) -> None:
+    rights = {right: visit.text(right) == "given" for right in RIGHTS if visit.text(right)}
+    branches = visit.text("branches").split(",") if "branches" in visit.form else None
+    user = visit.seat.accounts.change(name, roles, rights, branches)
+    visit.seat.audit.write(
+        visit.name,
+        "user changed",
+        name=name,
+        roles=roles,
+        rights=rights,
+        branches=user.branches,
+    )
 
 
 def _link(visit: Visit, token: str) -> str:

@@ -259,7 +259,9 @@ def recognise(seat: Seat, request: Request) -> Visit:
     """Return whose request it is."""
     token = request.cookies.get(seat.cookie(COOKIE), "")
     user = seat.accounts.session(token) if token else None
-    if user is not None:
+    if user is not None and (
+        user.has_second or not user.must_have_second(seat.settings.desk_second_factor)
+    ):
         return Visit(seat, request, user, token)
     word = request.cookies.get(seat.cookie(FORM_COOKIE), "")
     return Visit(seat, request, None, word or secrets.token_urlsafe(24))
@@ -276,6 +278,12 @@ def set_cookie(seat: Seat, response: Response, name: str, value: str) -> None:
     response.set_cookie(
         seat.cookie(name), value, path="/", secure=seat.is_secure, httponly=True, samesite="lax"
     )
+
+
+def local_address(address: str) -> str:
+    """Return a path of our own; anything else becomes the front page."""
+    sound = address.startswith("/") and not address.startswith(("//", "/\\"))
+    return address if sound and address.isprintable() else "/"
 
 
 def require_own(visit: Visit, token: str) -> None:

@@ -264,6 +264,7 @@ class ContestClocks(_Group):
     ask_again_cap: Naira = Decimal(100)
 
 
+_ROLES = "(analyst|approver|auditor|privacy|administrator)"
 _DAYS: dict[Purpose, dict[tuple[Check, str], int]] = {
     Purpose.ORIGINATION: {
         (Check.KARMA, Outcome.CLEAR): 1,
@@ -404,6 +405,12 @@ class Settings(BaseSettings):
     desk_url: PortalAddress = Field(
         "",
         description="Where a proxy serves the desk by https; default: this machine alone.",
+    )
+    desk_second_factor: str = Field(
+        "",
+        pattern=rf"^(all|{_ROLES}(,{_ROLES})*)?$",
+        description="Who must have a second factor at the desk: roles divided by commas, such as "
+        "approver,administrator, or all.",
     )
     desk_user: str = Field(
         "",
