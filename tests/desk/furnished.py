@@ -19,6 +19,8 @@ from nightscreen.desk.run_rows import Filter
 from nightscreen.desk.visit import COOKIE
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.steps.policy.file import read_text, rewritten
+from nightscreen.steps.policy.versions import propose
 from nightscreen.steps.privacy.contests import open_contest
 from nightscreen.steps.quoting import quote_batch
 from nightscreen.storage.tables import file_digest
@@ -110,6 +112,7 @@ def furnished(folder: Path, *, nights: int = 2, number: int = 60) -> Iterator[Of
             accounts.use_link(accounts.add("Chief", list(Role)), "Chief", PASSWORD)
             wait_for_approval(office, "Ada")
             contest(office)
+            propose_policy(office, "Ada")
             config = uvicorn.Config(office.app, log_config=None, access_log=False)
             server = uvicorn.Server(config)
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -170,6 +173,14 @@ def opened(
     token = office.seat.accounts.sign_in(user)
     context.add_cookies([{"name": COOKIE, "value": token, "url": office.origin}])
     return context.new_page()
+
+
+def propose_policy(office: Office, by: str) -> None:
+    """Have other thresholds wait for somebody's approval."""
+    others = {"past_due_naira": Decimal(20_000), "stacking_loans": Decimal(4)}
+    text = rewritten(read_text(None), "2026-03", others)
+    note = "Small arrears pay as others do: minutes of the credit committee."
+    propose(office.journal, text, by=by, note=note)
 
 
 def contest(office: Office) -> None:

@@ -22,6 +22,7 @@ PICTURES = {
     "desk-approvals": "approvals",
     "desk-decisions": "list",
     "desk-customer": "customer",
+    "desk-policy": "policy",
 }
 
 
