@@ -119,18 +119,30 @@ def _is_dead(run: ApiRun, run_id: str) -> bool:
 async def follow_loans(tracking: Tracking, desk: CallSession) -> int:
     """Ask about every open loan and write down what was seen; return how many answered.
 
-    The first is asked about alone: a key that may not ask is reported by one call.
+    The first is asked about alone: a key that may not ask is reported by one call. Where it gets no
+    answer it is asked about again among the others, who tell whether it is the service that fails.
     """
     due = tracking.due
-    blocks = [due[:1], *(due[start : start + BLOCK] for start in range(1, len(due), BLOCK))]
-    for block in blocks:
-        jobs = await desk.make([_job(desk, each.offer) for each in block])
-        tracking.ended.update(job.standing for job in jobs)
-        await asyncio.to_thread(_note, tracking, list(zip(block, jobs, strict=True)))
+    for job in await _follow(tracking, desk, due[:1]):
+        if job.reading is not None and job.reading.retry and len(due) > 1:
+            follow_again(tracking)
+        else:
+            due = due[1:]
+    for start in range(0, len(due), BLOCK):
         if tracking.run.control.stop is not None:
             break
+        await _follow(tracking, desk, due[start : start + BLOCK])
     answered = {LoanWord.FOLLOWED, LoanWord.UNKNOWN_REFERENCE}
     return sum(each.word in answered for each in tracking.loans)
+
+
+async def _follow(
+    tracking: Tracking, desk: CallSession, block: Sequence[Followed]
+) -> list[LookupTask]:
+    jobs = await desk.make([_job(desk, each.offer) for each in block])
+    tracking.ended.update(job.standing for job in jobs)
+    await asyncio.to_thread(_note, tracking, list(zip(block, jobs, strict=True)))
+    return jobs
 
 
 def follow_again(tracking: Tracking) -> None:

@@ -50,10 +50,11 @@ def test_an_outage_is_waited_out_before_the_deadline(office: Office, flow: str) 
     assert 10 * MINUTE < office.loop.time() < 30 * MINUTE
 
 
-def test_a_short_outage_stops_nothing(office: Office) -> None:
+@pytest.mark.parametrize("flow", ["request", "track"])
+def test_a_short_outage_stops_nothing(office: Office, flow: str) -> None:
     """503 for some minutes uses up nobody's attempts: where nobody is answered, nobody fails."""
     office.service.fault = during(office, 5 * MINUTE, BUSY)
-    report = office.request()
+    report = getattr(office, flow)()
     assert (report["state"], standing(report)["free"]) == ("completed", NUMBER)
     assert office.loop.time() < 8 * MINUTE
 
