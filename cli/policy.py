@@ -185,7 +185,7 @@ def approve(
 def propose(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML file with the rules.")],
     by: Annotated[str, typer.Option(help="Who proposes it.")],
-    note: Annotated[str, typer.Option(help="Why the policy should change.")],
+    note: Annotated[str, typer.Option(help="Why the policy should change.")] = "",
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Propose a policy to be put in force; somebody else approves it at the desk, under Policy."""

@@ -367,7 +367,7 @@ def _thresholds_changed(seat: Seat, other: Policy) -> dict[str, str]:
 
 def _plainly(error: Exception) -> str:
     """Return what is wrong as the page's own fields are named."""
-    said = str(error).replace("--note", "Note").partition("; see all with")[0]
+    said = str(error).partition("; see all with")[0]
     return said[:1].upper() + said[1:]
 
 

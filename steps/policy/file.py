@@ -135,7 +135,7 @@ def _replaced(text: str, name: str, value: str, wanted: Mapping[str, Any]) -> st
             return trial
     raise PolicyError(
         f"the policy writes {name} in a way that cannot be replaced here; change the file and "
-        "propose it with: nightscreen policy propose FILE --by NAME --note WHY"
+        "propose it with: nightscreen policy propose FILE --by NAME"
     )
 
 

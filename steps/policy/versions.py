@@ -90,15 +90,13 @@ def propose(journal: Journal, text: str, *, by: str, note: str, seen: str = "") 
         seen: the policy that it was made from, where that was the one in force.
 
     Raises:
-        InputError: name or note is missing, it is in force or waits already, or another was put
-            in force meanwhile.
+        InputError: the name is missing, it is in force or waits already, or another was put in
+            force meanwhile.
         PolicyError: it has mistakes.
     """
     by, note = " ".join(by.split()), note.strip()
     if not by:
         raise InputError("--by is empty: name the person who proposes the policy")
-    if not note:
-        raise InputError("--note is empty: say why the policy should change")
     policy = sound_policy(text, "the policy", "nightscreen policy check FILE")
     present = read_policy(text_in_force(journal))
     if seen and seen != present.label:

@@ -1,0 +1,156 @@
+"""A week at the desk in a real browser, as four users, and the one chained audit of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from nightscreen.desk.accounts import Role
+from nightscreen.storage.desk_file import DESK_FILE
+from tests.browser.chromium import chromium
+from tests.cli.command import nightscreen, surroundings
+from tests.desk.furnished import furnished, opened, people, places
+from tests.desk.office import PASSWORD
+from tests.screening import World
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+    from tests.desk.office import Office
+    from tests.screening import Night
+
+pytestmark = [pytest.mark.browser, pytest.mark.long]
+WIDE = 1280
+REFUSED = "CUST-9990001"
+"""The id that the customer gets whose row came without one."""
+STEPS = (
+    *(("Ngozi", "contest recorded"), ("Bem", "contest answered")),
+    ("Ada", "quarantine screened again"),
+    *(("Ada", "policy tried"), ("Ada", "policy proposed"), ("Bem", "policy approved")),
+)
+"""What the auditor must find, in the order in which it was done."""
+
+
+def test_a_week_of_four_users_stands_in_the_audit(tmp_path: Path) -> None:
+    """A contest answered, a quarantine fixed, a threshold in force; one changed line is seen."""
+    with furnished(tmp_path) as office, chromium() as browser:
+        for name, role in (("Ngozi", Role.PRIVACY), ("Aud", Role.AUDITOR)):
+            office.seat.accounts.use_link(office.seat.accounts.add(name, [role]), name, PASSWORD)
+        _contest(office, browser)
+        office.clock.forward(days=1)
+        _fix(office, browser)
+        office.clock.forward(days=1)
+        _put_in_force(office, browser)
+        office.clock.forward(days=2)
+        _audit(office, browser)
+
+
+def _night(office: Office, **options: Any) -> Night:  # noqa: ANN401 - as a run is given them
+    """Screen in a thread what the desk starts in a process: this one's loop is the browser's."""
+    world = World(office.folder, clock=office.clock)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(world.screen, **options).result()
+
+
+def _at(office: Office, browser: Browser, name: str, address: str) -> Page:
+    page = opened(office, browser, name, width=WIDE)
+    page.goto(office.origin + address)
+    return page
+
+
+def _contest(office: Office, browser: Browser) -> None:
+    """One records what a customer says, another who did not decide answers."""
+    address = places(office)["customer"]
+    customer = address.removeprefix("/customers/").partition("?")[0]
+    ngozi = _at(office, browser, "Ngozi", address)
+    ngozi.get_by_label("What the customer says").fill("I paid them in May.")
+    ngozi.get_by_role("button", name="Record contest").click()
+    bem = _at(office, browser, "Bem", "/contests")
+    case = bem.get_by_role("region", name=customer)
+    expect(case).to_contain_text("I paid them in May.")
+    expect(case).to_contain_text("taken down by Ngozi")
+    case.get_by_label("What becomes of it").select_option("stands")
+    case.get_by_label("What the customer is told").fill("The lender still reports it unpaid.")
+    case.get_by_role("button", name="Answer").click()
+    expect(bem.get_by_role("row", name=customer)).to_contain_text("Bem")
+
+
+def _fix(office: Office, browser: Browser) -> None:
+    """The row that came without a customer id gets one and is screened, as a part of its batch."""
+    ada = _at(office, browser, "Ada", places(office)["fix"])
+    ada.get_by_label("customer_id, line").fill(REFUSED)
+    ada.get_by_role("button", name="Screen again").click()
+    ada.wait_for_url("**/new/*")
+    (parameters,) = office.starts.started
+    night = _night(office, **parameters.model_dump(exclude={"run", "yes", "quote_only"}))
+    assert night.column("customer_id") == [REFUSED]
+    assert night.report["batch"] == "portfolio"
+    ada.goto(f"{office.origin}/runs/{night.report['run_id']}/decisions")
+    expect(ada.get_by_role("table")).to_contain_text(REFUSED)
+
+
+def _put_in_force(office: Office, browser: Browser) -> None:
+    """A threshold is tried, proposed and approved; the next night decides by it."""
+    ada = _at(office, browser, "Ada", "/policy")
+    ada.get_by_label("past_due_naira").fill("300,000")
+    ada.get_by_role("button", name="Try on past runs").click()
+    tried = ada.get_by_role("region", name="Who would move", exact=True)
+    expect(tried).to_contain_text("nothing was asked and nothing spent")
+    moved = tried.get_by_role("region", name="Customers who would move").get_by_role("rowheader")
+    customers = moved.all_inner_texts()
+    assert customers
+    ada.get_by_label("Version").fill("after the committee")
+    ada.get_by_label("Note").fill("Small arrears pay as others do.")
+    ada.get_by_role("button", name="Propose", exact=True).click()
+    own = ada.get_by_role("region", name="after the committee")
+    expect(own.get_by_role("button", name="Approve")).to_have_count(0)
+    bem = _at(office, browser, "Bem", "/")
+    bem.get_by_role("listitem").filter(has_text="after the committee").get_by_role("link").click()
+    waiting = bem.get_by_role("region", name="after the committee")
+    expect(waiting.get_by_role("row", name="past_due_naira")).to_contain_text("300000")
+    waiting.get_by_role("button", name="Approve").click()
+    expect(bem.locator("main")).to_contain_text("version after the committee, is in force since")
+    before = [run for run in office.journal.runs.newest(limit=9) if run.batch == "portfolio"][-1]
+    night = _night(office, rows=people(1, 60), batch="portfolio")
+    manifest = json.loads((night.folder / "manifest.json").read_text())
+    assert manifest["policy"]["version"] == "after the committee"
+    assert before.report is not None
+    assert night.report["provenance"]["policy"] != before.report["provenance"]["policy"]
+    assert night.report["provenance"]["policy_approval"]["approved_by"] == "Bem"
+    ada.goto(f"{office.origin}/customers/{customers[0]}?run={night.report['run_id']}")
+    expect(ada.get_by_role("region", name="What was decided")).not_to_contain_text("decline")
+
+
+def _audit(office: Office, browser: Browser) -> None:
+    """The auditor finds each step, takes the log out; one line changed in the file is named."""
+    aud = _at(office, browser, "Aud", "/audit")
+    for user, action in STEPS:
+        aud.get_by_label("Search", exact=True).fill(action)
+        aud.get_by_role("button", name="Find").click()
+        entries = aud.get_by_role("region", name="Entries")
+        expect(entries.get_by_role("row", name=action).first).to_contain_text(user)
+    aud.goto(f"{office.origin}/audit")
+    with aud.expect_download() as download:
+        aud.get_by_role("button", name="Export").click()
+    lines = list(csv.DictReader(io.StringIO(download.value.path().read_text("utf-8-sig"))))
+    done = [(line["user"], line["action"]) for line in reversed(lines)]
+    assert [step for step in dict.fromkeys(done) if step in STEPS] == list(STEPS)
+    env = surroundings(office.folder, NIGHTSCREEN_HOME=str(office.folder / "home"))
+    whole = nightscreen("journal", "verify", cwd=office.folder, env=env)
+    assert whole.status == 0, whole.out + whole.err
+    with closing(sqlite3.connect(office.folder / "home" / DESK_FILE)) as file, file:
+        file.execute("UPDATE audit SET user = 'Ada' WHERE action = 'policy approved'")
+    broken = nightscreen("journal", "verify", cwd=office.folder, env=env)
+    assert broken.status == 1
+    number = next(line["number"] for line in lines if line["action"] == "policy approved")
+    assert f"entry {number} of the desk's audit was changed" in broken.out + broken.err
