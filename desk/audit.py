@@ -8,8 +8,9 @@ key and the end of their period.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.desk.accounts import Accounts
 from nightscreen.storage.audit_chain import CONTEXT, AuditChain
@@ -18,7 +19,7 @@ from nightscreen.storage.desk_file import DESK_FILE, UPLOADS
 from nightscreen.storage.sealed_file import SUFFIX, reseal_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from nightscreen.storage.journal import Journal
 
@@ -35,7 +36,6 @@ class Asked:
         search: words that stand in user, action, run or detail; or a customer id, or a number.
         since: the first instant, in microseconds.
         until: the instant after the last one.
-        before: a number; entries from it on are left out.
         by_customer: a search finds a customer, too.
     """
 
@@ -46,8 +46,12 @@ class Asked:
     search: str = ""
     since: int | None = None
     until: int | None = None
-    before: int | None = None
     by_customer: bool = True
+
+
+NEWEST: Final = 2**62
+"""No entry has a number like that."""
+_HAS = " OR ".join(f"{name} LIKE ? ESCAPE '\\'" for name in ("action", "user", "run_id", "detail"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +126,22 @@ class Audit:
         """Return entries, newest first."""
         return self.find(Asked(user, action, run_id, customer_id), limit=limit)
 
-    def find(self, asked: Asked, *, limit: int) -> list[dict[str, Any]]:
-        """Return the entries that are asked for, newest first."""
+    def find(self, asked: Asked, *, limit: int, before: int = NEWEST) -> list[dict[str, Any]]:
+        """Return the entries below a number that are asked for, newest first."""
         where, values = self._conditions(asked)
-        rows = self.accounts.rows(
-            f"SELECT * FROM audit WHERE {where} ORDER BY id DESC LIMIT ?",  # noqa: S608 - words of ours
+        return self._read(
+            f"SELECT * FROM audit WHERE {where} AND id < ? ORDER BY id DESC LIMIT ?",  # noqa: S608 - words of ours
             *values,
+            before,
             limit,
         )
+
+    def of_numbers(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """Return entries by their numbers, newest first."""
+        marks = ", ".join("?" * len(numbers))
+        return self._read(f"SELECT * FROM audit WHERE id IN ({marks}) ORDER BY id DESC", *numbers)  # noqa: S608 - marks
+
+    def _read(self, sql: str, *values: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - what SQLite stores
         return [
             {
                 "number": row["id"],
@@ -145,14 +157,24 @@ class Audit:
                 | ({"customer": "erased"} if row["whose"] and not row["customer"] else {}),
                 "mark": row["mark"].hex(),
             }
-            for row in rows
+            for row in self.accounts.rows(sql, *values)
         ]
 
-    def number(self, asked: Asked) -> int:
-        """Return how many entries are asked for."""
+    def page(self, asked: Asked, before: int, limit: int) -> tuple[int, list[int]]:
+        """Return how many entries are asked for, and the numbers of those below one, newest first.
+
+        Words are looked for once, whatever the number of pages.
+        """
         where, values = self._conditions(asked)
-        rows = self.accounts.rows(f"SELECT count(*) AS n FROM audit WHERE {where}", *values)  # noqa: S608 - words of ours
-        return int(rows[0]["n"])
+        rows = self.accounts.rows(
+            f"WITH found AS MATERIALIZED (SELECT id FROM audit WHERE {where})"  # noqa: S608 - words of ours
+            " SELECT count(*) AS id FROM found UNION ALL SELECT * FROM"
+            " (SELECT id FROM found WHERE id < ? ORDER BY id DESC LIMIT ?)",
+            *values,
+            before,
+            limit,
+        )
+        return rows[0]["id"], [row["id"] for row in rows[1:]]
 
     def _conditions(self, asked: Asked) -> tuple[str, list[Any]]:
         """Return a condition in SQL, and its values in order."""
@@ -164,20 +186,17 @@ class Audit:
             "customer = ?": customer,
             "at >= ?": asked.since,
             "at < ?": asked.until,
-            "id < ?": asked.before,
         }
         given = {said: value for said, value in exact.items() if value not in ("", None)}
         said, values = list(given), list(given.values())
         text = asked.search.strip()
         if text:
-            words = text.split()
-            every = " AND ".join(
-                ["instr(lower(user || ' ' || action || ' ' || run_id || ' ' || detail), ?)"]
-                * len(words)
-            )
-            said.append(f"(customer = ? OR CAST(id AS TEXT) = ? OR ({every}))")
-            named = self._chain.customer(text) if asked.by_customer else b""
-            values += [named, text, *(word.lower() for word in words)]
+            words = [re.sub(r"([\\%_])", r"\\\1", word) for word in text.split()]
+            every = " AND ".join(f"({_HAS})" for _ in words)
+            said.append(f"(customer = ? OR id = ? OR ({every}))")
+            number = int(text) if text.isdecimal() and len(text) < 16 else -1  # noqa: PLR2004 - no audit is longer
+            values += [self._chain.customer(text) if asked.by_customer else b"", number]
+            values += [f"%{word}%" for word in words for _ in range(4)]
         return " AND ".join(said) or "1", values
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from nightscreen.desk.audit import Asked
+from nightscreen.desk.audit import NEWEST, Asked
 from nightscreen.desk.customer import require_seen
 from nightscreen.desk.exports import about_export, csv_response, day_of, require_not_taken
 from nightscreen.desk.pages import words
@@ -29,18 +28,18 @@ _HEADINGS: Final = ("number", "at", "user", "action", "run_id", "customer", "det
 def audit(visit: Visit) -> Response:
     """Show entries, newest first."""
     typed, asked = _asked(visit)
-    before = "".join(visit.asked("before")[:1])
-    if before.isdecimal() and len(before) < 16:  # noqa: PLR2004 - no audit is longer
-        asked = replace(asked, before=int(before))
-    entries = visit.seat.audit.find(asked, limit=SHOWN + 1)
+    given = "".join(visit.asked("before")[:1])
+    before = int(given) if given.isdecimal() and len(given) < 16 else NEWEST  # noqa: PLR2004 - no audit is longer
+    number, found = visit.seat.audit.page(asked, before, SHOWN + 1)
+    entries = visit.seat.audit.of_numbers(found[:SHOWN])
     if not _names_customers(visit):
         entries = [{**each, "customer_id": "(not shown)"} for each in entries]
     return visit.page(
         "audit",
-        entries=entries[:SHOWN],
-        number=visit.seat.audit.number(replace(asked, before=None)),
-        older=entries[SHOWN - 1]["number"] if len(entries) > SHOWN else None,
-        newest=asked.before is None,
+        entries=entries,
+        number=number,
+        older=found[SHOWN - 1] if len(found) > SHOWN else None,
+        newest=before == NEWEST,
         asked=typed,
     )
 
@@ -49,15 +48,15 @@ def take_out(visit: Visit) -> Response:
     """Give the entries that are asked for as CSV; customers stand in it by pseudonym."""
     require_not_taken(visit)
     typed, asked = _asked(visit)
-    newest = visit.seat.audit.find(asked, limit=1)
-    asked = replace(asked, before=newest[0]["number"] + 1 if newest else 0)
-    number = visit.seat.audit.number(asked)
-    named = visit.may("people") and visit.seat.audit.number(Asked(customer_id=asked.search))
+    number, found = visit.seat.audit.page(asked, NEWEST, 1)
+    named = visit.may("people") and visit.seat.audit.find(Asked(customer_id=asked.search), limit=1)
     search = "one customer" if asked.search and named else asked.search
     said = _words(typed, search="a search" if search else "")
     visit.seat.audit.write(visit.name, "audit taken out", rows=number, filter=said)
     about = about_export(visit, _words(typed, search=search), number)
-    return csv_response("audit.csv", _HEADINGS, _lines(visit, asked), about)
+    return csv_response(
+        "audit.csv", _HEADINGS, _lines(visit, asked, max(found, default=0) + 1), about
+    )
 
 
 def _words(typed: dict[str, str], *, search: str) -> str:
@@ -95,12 +94,12 @@ def _names_customers(visit: Visit) -> bool:
     return visit.may("people") and not visit.branches
 
 
-def _lines(visit: Visit, asked: Asked) -> Iterator[list[Any]]:
-    while found := visit.seat.audit.find(asked, limit=_BLOCK):
+def _lines(visit: Visit, asked: Asked, before: int) -> Iterator[list[Any]]:
+    while found := visit.seat.audit.find(asked, limit=_BLOCK, before=before):
         for each in found:
             yield [
                 *(each[name] for name in ("number", "at", "user", "action", "run_id", "pseudonym")),
                 json.dumps(each["detail"], ensure_ascii=False),
                 each["mark"],
             ]
-        asked = replace(asked, before=found[-1]["number"])
+        before = found[-1]["number"]

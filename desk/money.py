@@ -18,7 +18,7 @@ from nightscreen.storage.journal.calls import CRASHED
 from nightscreen.storage.journal.money import Spent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from starlette.responses import Response
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal.runs import RunHead
 
 DAYS_SHOWN: Final = 62
-RUNS_SHOWN: Final = 40
+RUNS_SHOWN: Final = 31
 CALLS_SHOWN: Final = 50
 WITHDRAWN: Final = "(of no run any more)"
 """Batch of what a run had spent that was withdrawn; its calls and their cost are kept."""
@@ -48,6 +48,8 @@ class _Asked:
         return (not self.since or day >= self.since) and (not self.until or day <= self.until)
 
     def has(self, *said: str) -> bool:
+        if not self.search:
+            return True
         line = " ".join(said).lower()
         return all(word in line for word in self.search.lower().split())
 
@@ -109,30 +111,31 @@ def _asked(visit: Visit) -> _Asked:
 def _by_day(visit: Visit, asked: _Asked) -> tuple[dict[str, dict[str, Spent]], dict[str, Spent]]:
     """Return the journal's counters by day and check, and their sums by check."""
     days: dict[str, dict[str, Spent]] = defaultdict(dict)
-    checks: dict[str, Spent] = {}
+    checks: dict[str, list[Spent]] = defaultdict(list)
     for day, check, spent in visit.seat.journal.money.by_day():
         if asked.of_days(day) and asked.has(day, check, TITLES.get(check, "")):
             days[day][check] = spent
-            checks[check] = _sum((checks.get(check, Spent()), spent))
-    return days, dict(sorted(checks.items()))
+            checks[check].append(spent)
+    return days, {check: _sum(each) for check, each in sorted(checks.items())}
 
 
 def _by_batch(visit: Visit, asked: _Asked) -> tuple[list[RunHead], list[dict[str, Any]]]:
     """Return the runs that began in these days, newest first, and their counters by batch."""
     journal = visit.seat.journal
     spent = journal.money.by_run()
-    runs, batches = [], dict[str, dict[str, Any]]()
+    runs, batches = [], dict[str, list[Spent]]()
     for run in journal.runs.heads():
         counters = spent.pop(run.run_id, Spent())
         day = spending_day(run.started_at)
         if asked.of_days(day) and asked.has(run.batch, run.run_id, day):
             runs.append(run)
-            kept = batches.setdefault(run.batch, {"batch": run.batch, "runs": 0, "spent": Spent()})
-            kept |= {"runs": kept["runs"] + 1, "spent": _sum((kept["spent"], counters))}
+            batches.setdefault(run.batch, []).append(counters)
     if spent and not (asked.since or asked.until) and asked.has(WITHDRAWN, *spent):
-        rest = {"batch": WITHDRAWN, "runs": len(spent), "spent": _sum(spent.values())}
-        batches[WITHDRAWN] = rest
-    return runs, sorted(batches.values(), key=lambda each: -each["spent"].bound_micro)
+        batches[WITHDRAWN] = list(spent.values())
+    found = [
+        {"batch": batch, "runs": len(each), "spent": _sum(each)} for batch, each in batches.items()
+    ]
+    return runs, sorted(found, key=lambda each: -each["spent"].bound_micro)
 
 
 def _in_doubt(visit: Visit, asked: _Asked) -> Iterator[dict[str, Any]]:
@@ -156,12 +159,12 @@ def _in_doubt(visit: Visit, asked: _Asked) -> Iterator[dict[str, Any]]:
             }
 
 
-def _balances(visit: Visit, runs: Iterable[RunHead]) -> Iterator[dict[str, Any]]:
+def _balances(visit: Visit, heads: Sequence[RunHead]) -> Iterator[dict[str, Any]]:
     """Yield how each run's balance adds up, as its report has it."""
-    for head in runs:
-        run = visit.seat.journal.runs.find(head.run_id)
-        balance = ((run.report if run else None) or {}).get("balance") or {}
-        if run is not None and run.report and "drift" in balance:
+    blocks = (heads[place : place + RUNS_SHOWN] for place in range(0, len(heads), RUNS_SHOWN))
+    for run in (run for block in blocks for run in visit.seat.journal.runs.find_all(block)):
+        balance = (run.report or {}).get("balance") or {}
+        if run.report and "drift" in balance:
             yield {
                 "run": run,
                 "cost": run.report["cost"]["total"],

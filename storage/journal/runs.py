@@ -16,7 +16,7 @@ from nightscreen.storage.journal.engine import outlasting, reading, writing
 from nightscreen.storage.journal.tables import UNSETTLED, calls, runs, tallies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from sqlalchemy import Engine, Row
 
@@ -157,6 +157,19 @@ class Runs:
         query = select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(limit)
         if batch is not None:
             query = query.where(runs.c.batch == batch)
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return [self._read(row) for row in rows]
+
+    @outlasting
+    def find_all(self, heads: Iterable[RunHead]) -> list[RunRecord]:
+        """Return runs whole, newest first."""
+        wanted = [head.run_id for head in heads]
+        query = (
+            select(runs)
+            .where(runs.c.run_id.in_(wanted))
+            .order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
+        )
         with reading(self._engine) as connection:
             rows = connection.execute(query).all()
         return [self._read(row) for row in rows]
