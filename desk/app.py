@@ -123,7 +123,7 @@ def application(seat: Seat) -> ASGIApp:
         route("/contests", contests.record, _POST, "contest"),
         route("/contests/{contest_id}/answer", contests.answer, _POST, "contest"),
         route("/policy", policy.policy, _GET, "runs"),
-        route("/policy/try", policy.try_on_past_runs, _POST, "people"),
+        route("/policy/try", policy.try_on_past_runs, _BOTH, "people"),
         route("/policy/propose", policy.propose, _POST, "propose"),
         route("/policy/{key}", policy.decide, _POST, "runs"),
         route("/customers/{customer_id:path}/review", customer.review, _POST, "review"),

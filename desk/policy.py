@@ -168,10 +168,11 @@ def _next_version(seat: Seat, present: Policy) -> str:
 
 
 def _past_runs(seat: Seat) -> list[RunRecord]:
-    """Return the newest runs whose rows are here, those of single customers left out."""
+    """Return the newest runs that decided and whose rows are here, no parts of a batch."""
     found = []
     for run in seat.journal.runs.newest(limit=_LOOKED_AT):
-        if run.flow != SCREENING or not (run.report or {}).get("decisions"):
+        decided = (run.report or {}).get("decisions")
+        if run.flow != SCREENING or run.state == "test_mode" or not decided:
             continue
         upload = seat.uploads.of_run(run)
         typed = upload is not None and TYPED in upload.choices
@@ -225,6 +226,8 @@ def _rules_missing(there: Policy, other: Policy) -> list[Any]:
 def try_on_past_runs(visit: Visit) -> Response:
     """Decide past runs again by the policy in force and by another one, and say who would move."""
     visit.require_all_branches()
+    if visit.request.method == "GET":  # the address of a result that somebody opens later
+        return onward("/policy")
     seat, key = visit.seat, visit.text("proposal", 60)
     try:
         text = _proposed(visit, key).text if key else _text_typed(visit)

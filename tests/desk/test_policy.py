@@ -100,6 +100,7 @@ def test_trying_says_who_would_move_in_naira_and_by_name(bank: Office) -> None:
     assert "2 customers would move: ₦42,000." in words(answer)
     assert in_force(bank) == before
     assert versions(bank.journal) == []
+    assert browser.get("/policy/try").headers["location"] == "/policy"
 
 
 def test_trying_says_how_those_who_would_move_paid(bank: Office) -> None:
@@ -192,6 +193,23 @@ def test_nobody_puts_their_own_proposal_in_force(bank: Office) -> None:
     assert both.post(f"/policy/{key}", "/policy", do="refuse").status_code == 303
     assert "proposal taken back" in bank.actions()
     assert both.post(f"/policy/{key}", "/policy", do="refuse").status_code == 409
+
+
+def test_of_two_proposals_one_is_put_in_force(bank: Office) -> None:
+    """The other was made over a policy that is not in force any more: it can only be refused."""
+    ada, bem = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
+    first, second = (
+        proposed(ada, **{"threshold-past_due_pct": pct}, version=pct) for pct in ("11", "12")
+    )
+    assert bem.post(f"/policy/{first}", "/policy", do="approve").status_code == 303
+    after = in_force(bank)
+    assert "is not in force any more: it can only be refused" in words(bem.get("/policy"))
+    late = bem.post(f"/policy/{second}", "/policy", do="approve")
+    assert late.status_code == 400
+    assert "have it proposed anew" in words(late)
+    assert in_force(bank) == after
+    assert bem.post(f"/policy/{second}", "/policy", do="refuse").status_code == 303
+    assert "12 default@" in words(bem.get("/policy")).partition("Versions")[2]
 
 
 def test_who_may_look_propose_and_put_in_force(bank: Office) -> None:
