@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.policy import Policy
     from nightscreen.steps.policy.check import Checked
     from nightscreen.steps.results.outcomes import PaidAfterwards
+    from nightscreen.storage.journal import Journal
 
 MOST_POLICIES = 2
 _MOST_REASONS = 15
@@ -166,6 +167,8 @@ def approve(
             note=note,
         )
         reviews.approve_policy(approval)
+        detail = approval.model_dump(include={"policy", "version", "approved_by", "note"})
+        _write_into_audit(journal, "policy file signed off", **detail)
     found = approval.model_dump() | {
         "approved_at": instant_text(approval.approved_at),
         "in_force_from": instant_text(approval.in_force_from),
@@ -197,6 +200,8 @@ def propose(
     text = read_text(file)
     with made_journal(settings_of_command()) as journal:
         made = write_proposal(journal, text, by=by, note=note)
+        names = {"policy", "version", "replaces", "proposed_by", "note"}
+        _write_into_audit(journal, "policy proposed", **made.model_dump(include=names))
     if json_output:
         print_json(version_document(made))
     else:
@@ -204,6 +209,16 @@ def propose(
             f"{made.policy}, version {made.version}: proposed to replace {made.replaces}; "
             "it waits for approval by somebody else, at the desk under Policy"
         )
+
+
+def _write_into_audit(journal: "Journal", action: str, **detail: object) -> None:
+    """Write a step into the audit of a desk, where there is one, under who typed the command."""
+    from nightscreen.desk.audit import audit_of
+    from nightscreen.steps.approval import user_name
+
+    audit = audit_of(journal)
+    if audit is not None:
+        audit.write(user_name(), action, **detail, by_command=True)
 
 
 def version_document(version: "PolicyVersion") -> dict[str, Any]:

@@ -14,9 +14,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nightscreen.cli.policy import policy_app
+from nightscreen.desk.accounts import Accounts
+from nightscreen.desk.audit import audit_of
+from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import InputError
-from nightscreen.steps.policy.file import DEFAULT_POLICY
+from nightscreen.steps.policy.file import DEFAULT_POLICY, read_text
 from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.policy.versions import decide_version
 from nightscreen.steps.results.decide import decide
 from nightscreen.steps.results.replay import past_run, rows_of
 from nightscreen.storage.clock import to_micros
@@ -180,3 +184,30 @@ def test_a_sign_off_that_says_too_little_is_refused(
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
     result = run("approve", lenient, *words)
     assert isinstance(result.exception, InputError)
+
+
+def test_versions_are_proposed_listed_and_shown(
+    lenient: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits and what is in force stand on the list; the audit of a desk has each step."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
+    Accounts(tmp_path / "home")
+    words = ("propose", lenient, "--by", "Ada Eze", "--note", "as agreed", "--json")
+    made = json.loads(run(*words).stdout)
+    label = load_policy(lenient).label
+    assert (made["policy"], made["state"]) == (label, "proposed")
+    assert run("approve", lenient, "--by", "Ngozi Bello").exit_code == 0
+    found = json.loads(run("list", "--json").stdout)
+    assert found == {"in_force": load_policy().label, "version": "2", "versions": [made]}
+    assert run("show").stdout == read_text(None)
+    assert run("show", label).stdout == lenient.read_text()
+    with open_journal(tmp_path / "home") as journal:
+        decide_version(journal, made["key"], PolicyState.APPROVED, by="Bem")
+        audit = audit_of(journal)
+        assert audit is not None
+        done = [(each["action"], each["detail"]["policy"]) for each in audit.entries()]
+    assert done == [("policy file signed off", label), ("policy proposed", label)]
+    assert f"{label}, version" in run("list").stdout.splitlines()[0]
+    assert "approved by Bem" in run("list").stdout
+    assert run("show").stdout == lenient.read_text()
+    assert isinstance(run("show", "nobody@0").exception, InputError)
