@@ -167,8 +167,7 @@ def approve(
             note=note,
         )
         reviews.approve_policy(approval)
-        detail = approval.model_dump(include={"policy", "version", "approved_by", "note"})
-        _write_into_audit(journal, "policy file signed off", **detail)
+        _write_into_audit(journal, "policy file signed off", policy, by=name, note=note)
     found = approval.model_dump() | {
         "approved_at": instant_text(approval.approved_at),
         "in_force_from": instant_text(approval.in_force_from),
@@ -196,12 +195,12 @@ def propose(
     from nightscreen.cli.journal_context import made_journal
     from nightscreen.steps.policy.file import read_text
     from nightscreen.steps.policy.versions import propose as write_proposal
+    from nightscreen.steps.policy.versions import read_policy
 
     text = read_text(file)
     with made_journal(settings_of_command()) as journal:
         made = write_proposal(journal, text, by=by, note=note)
-        names = {"policy", "version", "replaces", "proposed_by", "note"}
-        _write_into_audit(journal, "policy proposed", **made.model_dump(include=names))
+        _write_into_audit(journal, "policy proposed", read_policy(text), by=by, note=note)
     if json_output:
         print_json(version_document(made))
     else:
@@ -211,14 +210,24 @@ def propose(
         )
 
 
-def _write_into_audit(journal: "Journal", action: str, **detail: object) -> None:
+def _write_into_audit(
+    journal: "Journal", action: str, policy: "Policy", *, by: str, note: str
+) -> None:
     """Write a step into the audit of a desk, where there is one, under who typed the command."""
     from nightscreen.desk.audit import audit_of
     from nightscreen.steps.approval import user_name
 
     audit = audit_of(journal)
     if audit is not None:
-        audit.write(user_name(), action, **detail, by_command=True)
+        audit.write(
+            user_name(),
+            action,
+            policy=policy.label,
+            version=policy.version,
+            named=by,
+            note=note,
+            by_command=True,
+        )
 
 
 def version_document(version: "PolicyVersion") -> dict[str, Any]:
