@@ -19,6 +19,7 @@ SHORT_FORMS = (
         "cost: CPU a lookup, beside bare clients",
         ["benchmarks.lookup_cost", "--calls", "2000", "--only", "httpx", "line", "line-asyncio"],
     ),
+    ("start: from typing to the first lookup", ["benchmarks.start", "--rounds", "2"]),
     (
         "hidden limit: the adaptive cap beside one that is too low",
         ["benchmarks.hidden_limit", "--seconds", "8", "--fixed", "24"],
@@ -36,6 +37,7 @@ LONG_FORMS = (
     ("transports", ["benchmarks.transports", "--rounds", "5"]),
     ("occupancy", ["benchmarks.occupancy", "--long"]),
     ("cost of a lookup", ["benchmarks.lookup_cost"]),
+    ("start: from typing to the first lookup", ["benchmarks.start", "--rounds", "5"]),
     ("hidden limits, virtual time", ["benchmarks.hidden_limit", "--long"]),
     ("hidden limits, by the wall clock", ["benchmarks.hidden_limit", "--view", "real", "--long"]),
     ("journal", ["benchmarks.journal"]),

@@ -18,6 +18,12 @@ def load_words() -> str:
     return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
 
 
+def process_cpu_s(pid: int) -> float:
+    """Return the CPU seconds of one process alone."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(each) for each in fields[_CPU_FIELDS][:2]) / _TICKS_S
+
+
 def tree_cpu_s(root: int | None = None) -> float:
     """Return the CPU seconds of a process, of what it started, and of what of that has ended."""
     parents, spent = _processes()

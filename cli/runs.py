@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from nightscreen.cli.transactions import print_pull
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
-from nightscreen.steps.approval import approval_state
 from nightscreen.steps.ops.suggestions import COMMANDS, Again
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.journal.approvals import Approvals
@@ -62,9 +62,8 @@ def list_runs(*, json_output: bool) -> None:
     """Print past runs, newest first."""
     timeout = settings_of_command().approval_timeout
     with opened_journal() as journal:
-        runs = [
-            _document(run, approval_state(journal, run, timeout)) for run in journal.runs.newest()
-        ]
+        state_of = partial(Approvals.of(journal).state_of, valid=timeout)
+        runs = [_document(run, state_of(run)) for run in journal.runs.newest()]
     if json_output:
         print_json({"runs": runs})
         return
@@ -93,8 +92,9 @@ def show_run(run_id: str, *, json_output: bool) -> None:
     timeout = settings_of_command().approval_timeout
     with opened_journal() as journal:
         run = journal.runs.find(run_id)
-        decisions = Approvals.of(journal).of_run(run_id)
-        state = None if run is None else approval_state(journal, run, timeout)
+        approvals = Approvals.of(journal)
+        decisions = approvals.of_run(run_id)
+        state = None if run is None else approvals.state_of(run, valid=timeout)
     if run is None:
         raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
     if json_output:

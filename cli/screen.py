@@ -46,8 +46,10 @@ def screen_file(
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.preflight import check_before_engine
     from nightscreen.steps.values.file_names import without_names
+    from nightscreen.storage.memory_tuning import disable_pandas_probe
     from nightscreen.tasks.logs import set_up_logs
 
+    disable_pandas_probe()
     settings = settings_of_command()
     set_up_logs(log_format or settings.log_format)
     check_before_engine(parameters, settings)
@@ -112,6 +114,9 @@ def prepare_engine() -> None:
     Raises:
         SettingsError: the server that is named cannot be reached.
     """
+    from nightscreen.storage.memory_tuning import disable_pandas_probe
+
+    disable_pandas_probe()
     set_engine_defaults()
     from prefect.settings import PREFECT_API_URL
 

@@ -15,7 +15,6 @@ from prefect.runtime import flow_run
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import finalize
 from nightscreen.steps.calling.coordinator import ask_round, let_go
 from nightscreen.steps.calling.funding_rounds import Asking, ask_again, next_round, open_asking
 from nightscreen.steps.calling.waiting import wait_and_resume
@@ -170,6 +169,7 @@ async def _settle(run: OpenScreening) -> None:
 async def _close_cancelled(run: OpenScreening) -> None:
     """Settle what is in flight and leave a complete folder of what was done."""
     await _settle(run)
+    finalize = stations.last_stations()
     rows = await asyncio.to_thread(finalize.write_rows, run.run)
     await asyncio.to_thread(finalize.write_report, run.run, rows)
 

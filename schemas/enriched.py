@@ -68,11 +68,7 @@ _ARROW_TYPES: dict[object, pa.DataType] = {
     Day: pa.date32(),
 }
 ECOSYSTEM_FIELDS = tuple(EcosystemRecord.model_fields)[1:]  # all but `extra`
-
-
-def ecosystem_type(name: str) -> pa.DataType:
-    """Return the column type of a field of the ecosystem record, by what it is read as."""
-    return _ARROW_TYPES[get_type_hints(EcosystemRecord, include_extras=True)[name]]
+_READ_AS = get_type_hints(EcosystemRecord, include_extras=True)
 
 
 def _check_fields(check: Check) -> list[tuple[str, pa.DataType]]:
@@ -98,7 +94,9 @@ def _check_fields(check: Check) -> list[tuple[str, pa.DataType]]:
                 ("karma_amount_in_contention", NAIRA),
             ]
         case Check.ECOSYSTEM:
-            fields = [(f"ecosystem_{name}", ecosystem_type(name)) for name in ECOSYSTEM_FIELDS]
+            fields = [
+                (f"ecosystem_{name}", _ARROW_TYPES[_READ_AS[name]]) for name in ECOSYSTEM_FIELDS
+            ]
             return [
                 *base,
                 *fields,

@@ -28,11 +28,9 @@ from nightscreen.storage.journal.approvals import Approvals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
 
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.screening_run import ScreeningRun
-    from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.runs import RunRecord
 
 
@@ -139,16 +137,6 @@ def _grant_on_the_spot(run: ScreeningRun, asked: Approval) -> bool:
         run.control.watches = cap_watches(run.journal, run.run_id, run.caps)
         run.journal.runs.set_cap(run.run_id, found.max_spend_micro)
     return _use(run)
-
-
-def approval_state(journal: Journal, run: RunRecord, timeout: timedelta) -> ApprovalState | None:
-    """Return how the approval of a run stands that ended for want of it; None of any other."""
-    if run.stop_reason != StopReason.APPROVAL:
-        return None
-    found = Approvals.of(journal).newest(run.run_id)
-    return (
-        None if found is None else found.state(journal.clock(), valid_micros=span_micros(timeout))
-    )
 
 
 def waits_in_inbox(run: RunRecord, settings: Settings) -> bool:

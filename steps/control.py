@@ -73,6 +73,8 @@ takes to restart."""
 ADDRESS = "address"
 TEST_MODE = "test_mode"
 COMPLETED, STOPPED = "completed", "stopped"
+LOW_BALANCE = "the balance is low"
+"""How a notice begins that tells so."""
 
 
 @dataclass(slots=True)

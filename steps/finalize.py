@@ -17,7 +17,7 @@ from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.plan import CheckCounts
 from nightscreen.schemas.quote import Quote
-from nightscreen.steps.control import COMPLETED, TEST_MODE, StopReason
+from nightscreen.steps.control import COMPLETED, LOW_BALANCE, TEST_MODE, StopReason
 from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.rings import RINGS, RINGS_FILE, RINGS_SCHEMA
 from nightscreen.steps.planning.row_plan import read_row_plan
@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from nightscreen.steps.results.publish_results import RunOutputs
     from nightscreen.steps.screening_run import ScreeningRun
 
-LOW_BALANCE = "the balance is low"
 _CALLS_READ = 4096
 _VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 

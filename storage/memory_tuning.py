@@ -22,6 +22,7 @@ arrays of a whole batch. Those of a chunk are made and freed so often that mappi
 tenth of a night; they go back when a station ends."""
 _KEPT_BYTES = 64 << 20
 _ARENAS = 2
+_PANDAS = "pandas"
 
 
 def choose_allocator() -> None:
@@ -32,6 +33,36 @@ def choose_allocator() -> None:
     """
     if _glibc_option() is not None:
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+
+
+def disable_pandas_probe() -> None:
+    """Have Arrow do without pandas, which it otherwise loads at the first array it makes.
+
+    It takes a third of a second of CPU and 40 MB, for values of pandas inside of lists, which no
+    command has. Arrow looks once and remembers. Only for a process of the command line, before it
+    starts threads: whoever imports this package as a library may well bring such values. Data
+    frames are made of tables all the same.
+    """
+    if _PANDAS in sys.modules:
+        return
+    import pyarrow as pa  # noqa: PLC0415 - the allocator is chosen before it is loaded
+
+    hidden = _Hidden()
+    sys.meta_path.insert(0, hidden)
+    try:
+        pa.array([None])
+    finally:
+        sys.meta_path.remove(hidden)
+
+
+class _Hidden:
+    """Finds pandas nowhere, while it is first on the path of imports."""
+
+    @staticmethod
+    def find_spec(name: str, _path: object = None, _target: object = None) -> None:
+        """Refuse pandas; of any other module others know."""
+        if name == _PANDAS:
+            raise ModuleNotFoundError(f"{name} is not needed here", name=name)
 
 
 def tune_allocator() -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from prefect.events import emit_event
 
 from nightscreen.schemas.stops import StopReason
-from nightscreen.steps.finalize import LOW_BALANCE
+from nightscreen.steps.control import LOW_BALANCE
 from nightscreen.steps.ops.alerts import Alarm
 from nightscreen.storage.clock import instant_text
 

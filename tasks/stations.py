@@ -6,19 +6,33 @@ They log numbers, which the engine stores in clear; what is computed lives in `s
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
 from nightscreen.schemas.money import naira_words
-from nightscreen.steps import finalize, screening_run
+from nightscreen.steps import screening_run
 from nightscreen.steps.calling import funding_rounds as asking
 from nightscreen.tasks.artifacts import ending_tags, show_quote, show_report, tag_run
 from nightscreen.tasks.error_boundary import guard_task
 from nightscreen.tasks.events import tell_events
 from nightscreen.tasks.logs import say_report
 from nightscreen.tasks.open_run import OpenScreening
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def last_stations() -> ModuleType:
+    """Load what ends a run: report, pages and workbook take half a second of CPU.
+
+    It is loaded once the first lookup is answered, which need not wait for it, and not later: a
+    run goes on for hours, and what is installed may be another version by then.
+    """
+    from nightscreen.steps import finalize  # noqa: PLC0415 - see above
+
+    return finalize
 
 
 @task(name="take in", cache_policy=NO_CACHE, persist_result=False)
@@ -60,6 +74,7 @@ async def price(run: OpenScreening) -> int:
 async def open_books(run: OpenScreening) -> None:
     """Ask one lookup alone, for an exact opening balance."""
     await asking.open_books(run.calls)
+    await asyncio.to_thread(last_stations)
 
 
 @task(name="close books", cache_policy=NO_CACHE, persist_result=False)
@@ -73,7 +88,7 @@ async def close_books(run: OpenScreening) -> None:
 @guard_task
 async def write_rows(run: OpenScreening) -> int:
     """Assemble, decide and write every row; return how many."""
-    run.rows = await asyncio.to_thread(finalize.write_rows, run.run)
+    run.rows = await asyncio.to_thread(last_stations().write_rows, run.run)
     return run.rows.rows
 
 
@@ -83,7 +98,7 @@ async def report(run: OpenScreening) -> dict[str, Any]:
     """Write calls, report and manifest; return the report."""
     if run.rows is None:
         raise KeyError(run.run_id)
-    report = await asyncio.to_thread(finalize.write_report, run.run, run.rows)
+    report = await asyncio.to_thread(last_stations().write_report, run.run, run.rows)
     get_run_logger().info(
         "run %s %s%s: %s naira; results in %s",
         run.run_id,

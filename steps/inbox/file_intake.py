@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps.approval import approval_state
 from nightscreen.steps.control import COMPLETED, StopReason
 from nightscreen.steps.inbox import notifications
 from nightscreen.steps.policy.declarations import read_declarations
@@ -38,6 +37,7 @@ from nightscreen.storage.inbox import (
     Ticket,
 )
 from nightscreen.storage.journal import journal_of
+from nightscreen.storage.journal.approvals import Approvals
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.read_only import look_into
 from nightscreen.storage.journal.reviews import Reviews
@@ -171,7 +171,8 @@ def _examined(
         own = next((run for run in runs if run.parameters["input"] == str(ticket.file)), None)
         if own is not None and own.state == RUNNING:
             return Examined(fate=Fate.HELD)
-        approval = None if own is None else approval_state(journal, own, settings.approval_timeout)
+        valid, approvals = settings.approval_timeout, Approvals.of(journal)
+        approval = None if own is None else approvals.state_of(own, valid=valid)
         goes_on = approval is ApprovalState.APPROVED
         if own is not None and own.report is not None and _is_over(own) and not goes_on:
             return Examined(fate=settle(ticket, own.report, settings, inbox))
@@ -264,7 +265,8 @@ def settle(ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox:
     with _journal(settings) as journal:
         run = journal.runs.find(run_id)
         folder = inbox.done / run_id if run is None else Path(run.folder)
-        state = None if run is None else approval_state(journal, run, settings.approval_timeout)
+        valid, approvals = settings.approval_timeout, Approvals.of(journal)
+        state = None if run is None else approvals.state_of(run, valid=valid)
         waits = state is not None and state is not ApprovalState.REFUSED
         refused = state is ApprovalState.REFUSED
         failed = refused or report["stop_reason"] == StopReason.CANCELLED.value

@@ -121,7 +121,8 @@ def find_rings(
     with closing(locked_connection()) as connection:
         connection.execute("CREATE TABLE seen (kind VARCHAR, identifier BLOB, customer BLOB)")
         connection.execute("CREATE TABLE present (customer BLOB)")
-        for table in chain(sightings.all_seen(_SEEN), kept_pieces(workspace, _SEEN)):
+        known = (pa.table(list(columns), schema=_SEEN) for columns in sightings.all_seen())
+        for table in chain(known, kept_pieces(workspace, _SEEN)):
             _put(connection, "seen", table)
         for joined in present:
             column = pa.array(np.frombuffer(joined, "V16").tolist(), SIXTEEN)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.runs import RunRecord
     from nightscreen.storage.sealing import Sealer
 
 _Id = BigInteger().with_variant(Integer(), "sqlite")
@@ -205,6 +206,15 @@ class Approvals:
         with reading(self._engine) as connection:
             row = _newest_or_none(connection, run_id)
         return None if row is None else self._read(row)
+
+    def state_of(self, run: RunRecord, *, valid: timedelta) -> ApprovalState | None:
+        """Return how the approval of a run stands that ended for want of it; None of any other."""
+        if run.stop_reason != StopReason.APPROVAL:
+            return None
+        found = self.newest(run.run_id)
+        if found is None:
+            return None
+        return found.state(self._clock(), valid_micros=span_micros(valid))
 
     def of_run(self, run_id: str) -> list[Approval]:
         """Return every request and decision of a run, oldest first."""

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -204,16 +203,15 @@ class Sightings:
         for place in self.unwritten(kind, batch, identifiers, keys, at=at):
             yield seen[place]
 
-    def all_seen(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield kind, identifier and customer of all that is kept, some at a time."""
+    def all_seen(self) -> Iterator[tuple[Sequence[Any], ...]]:
+        """Yield the columns kind, identifier and customer of all that is kept, some at a time."""
         kept = sightings.c
         query = select(kept.kind, kept.identifier, kept.customer).execution_options(
             yield_per=_WRITE_BLOCK
         )
         with reading(self._engine) as connection:
             for rows in connection.execute(query).partitions():
-                columns = zip(zip(*rows, strict=True), schema.types, strict=True)
-                yield pa.table([pa.array(each, kind) for each, kind in columns], schema=schema)
+                yield tuple(zip(*rows, strict=True))
 
     def of_customers(
         self, customers: Collection[bytes], batches: Collection[str]
