@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -67,7 +67,7 @@ class ThreadSampler:
     """Puts the CPU of every thread down to stations while its block runs."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self._used: dict[int, float] = {}
 
     def __enter__(self) -> Self:
@@ -124,7 +124,8 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, metavar=("URL", "KEY"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        print(json.dumps(shares(*given.one, given.calls)))
+        url, key = given.one
+        print(json.dumps(shares(url, key, given.calls)))
         return
     runs, bare = [], []
     with (

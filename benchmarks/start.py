@@ -23,10 +23,14 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.lookup_cost import prefect_server
 from benchmarks.measured import load_words, process_cpu_s, tree_cpu_s
 from nightscreen.sandbox.batch import make_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _PATIENCE_S = 300.0
 _LOOK_S = 1.0
@@ -113,10 +117,9 @@ def to_its_end(words: list[str], folder: Path, _service: socket.socket) -> Begun
     return Begun(cpu_s, cpu_s, wall_s)
 
 
-Measure = "Callable[[list[str], Path, socket.socket], Begun]"
-
-
-def contestants(file: Path, url: str) -> dict[str, tuple[list[str], Measure]]:
+def contestants(
+    file: Path, url: str
+) -> dict[str, tuple[list[str], Callable[[list[str], Path, socket.socket], Begun]]]:
     """Return what is measured, each with the way it is."""
     python, output = sys.executable, str(file.parent / "out")
     screen = ["-m", "nightscreen.cli", "screen", str(file), "--output", output, "--yes"]

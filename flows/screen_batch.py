@@ -169,7 +169,8 @@ async def _settle(run: OpenScreening) -> None:
 async def _close_cancelled(run: OpenScreening) -> None:
     """Settle what is in flight and leave a complete folder of what was done."""
     await _settle(run)
-    finalize = stations.last_stations()
+    from nightscreen.steps import finalize  # noqa: PLC0415 - as tasks.stations.load_last_stations
+
     rows = await asyncio.to_thread(finalize.write_rows, run.run)
     await asyncio.to_thread(finalize.write_report, run.run, rows)
 

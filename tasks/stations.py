@@ -6,7 +6,7 @@ They log numbers, which the engine stores in clear; what is computed lives in `s
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
@@ -20,19 +20,14 @@ from nightscreen.tasks.events import tell_events
 from nightscreen.tasks.logs import say_report
 from nightscreen.tasks.open_run import OpenScreening
 
-if TYPE_CHECKING:
-    from types import ModuleType
 
-
-def last_stations() -> ModuleType:
+def load_last_stations() -> None:
     """Load what ends a run: report, pages and workbook take half a second of CPU.
 
     It is loaded once the first lookup is answered, which need not wait for it, and not later: a
     run goes on for hours, and what is installed may be another version by then.
     """
-    from nightscreen.steps import finalize  # noqa: PLC0415 - see above
-
-    return finalize
+    from nightscreen.steps import finalize  # noqa: F401, PLC0415 - see above
 
 
 @task(name="take in", cache_policy=NO_CACHE, persist_result=False)
@@ -74,7 +69,7 @@ async def price(run: OpenScreening) -> int:
 async def open_books(run: OpenScreening) -> None:
     """Ask one lookup alone, for an exact opening balance."""
     await asking.open_books(run.calls)
-    await asyncio.to_thread(last_stations)
+    await asyncio.to_thread(load_last_stations)
 
 
 @task(name="close books", cache_policy=NO_CACHE, persist_result=False)
@@ -88,7 +83,9 @@ async def close_books(run: OpenScreening) -> None:
 @guard_task
 async def write_rows(run: OpenScreening) -> int:
     """Assemble, decide and write every row; return how many."""
-    run.rows = await asyncio.to_thread(last_stations().write_rows, run.run)
+    from nightscreen.steps import finalize  # noqa: PLC0415 - as load_last_stations says
+
+    run.rows = await asyncio.to_thread(finalize.write_rows, run.run)
     return run.rows.rows
 
 
@@ -96,9 +93,11 @@ async def write_rows(run: OpenScreening) -> int:
 @guard_task
 async def report(run: OpenScreening) -> dict[str, Any]:
     """Write calls, report and manifest; return the report."""
+    from nightscreen.steps import finalize  # noqa: PLC0415 - as load_last_stations says
+
     if run.rows is None:
         raise KeyError(run.run_id)
-    report = await asyncio.to_thread(last_stations().write_report, run.run, run.rows)
+    report = await asyncio.to_thread(finalize.write_report, run.run, run.rows)
     get_run_logger().info(
         "run %s %s%s: %s naira; results in %s",
         run.run_id,
