@@ -150,6 +150,7 @@ def places(office: Office) -> dict[str, str]:
         "contests": "/contests",
         "policy": "/policy",
         "money": "/money",
+        "second factor": "/second-factor",
         "audit": "/audit",
         "users": "/users",
         "nothing there": "/nothing",

@@ -23,6 +23,8 @@ PICTURES = {
     "desk-decisions": "list",
     "desk-customer": "customer",
     "desk-policy": "policy",
+    "desk-money": "money",
+    "desk-audit": "audit",
 }
 
 
