@@ -56,6 +56,7 @@ def open_(
 ) -> None:
     """Write down that a customer contests; notices and offers to them pause meanwhile."""
     from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.desk.audit import write_by_command
     from nightscreen.steps.privacy.contests import open_contest
 
     about = ContestAbout.DATA_PROTECTION if data_protection else ContestAbout.DECISION
@@ -69,6 +70,9 @@ def open_(
             batch=batch,
             about=about,
             is_complex=is_complex,
+        )
+        write_by_command(
+            journal, "contest recorded", customer_id=customer_id, contest=made.key, named=by
         )
         _show(journal, made, json_output=json_output)
 
@@ -93,6 +97,7 @@ def answer(
     json_output: JsonOption = False,
 ) -> None:
     """Answer a contest; a changed decision stands as a review of who answers."""
+    from nightscreen.desk.audit import write_by_command
     from nightscreen.schemas.errors import InputError
     from nightscreen.steps.privacy.contests import answer_contest
 
@@ -106,6 +111,15 @@ def answer(
             answer=text,
             outcome=outcome,
             decision=Decision(decision) if decision else None,
+        )
+        write_by_command(
+            journal,
+            "contest answered",
+            customer_id=answered.customer_id,
+            contest=contest_id,
+            outcome=outcome.value,
+            decision=decision,
+            named=by,
         )
         _show(journal, answered, json_output=json_output)
 

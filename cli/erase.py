@@ -111,7 +111,7 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_out
 def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str, Any]:
     if bvn and _BVN.fullmatch(bvn) is None:
         raise UsageError("--bvn takes the 11 digits of a BVN")
-    from nightscreen.desk.audit import forget_at_desk, stands_at_desk
+    from nightscreen.desk.audit import forget_at_desk, stands_at_desk, write_by_command
     from nightscreen.steps.privacy.erasure import Whom, look, mend
     from nightscreen.steps.privacy.erasure import erase as erase_person
     from nightscreen.storage.journal.customers import Customers
@@ -124,7 +124,9 @@ def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str
         ids = {*found.customers, *([(batch, customer_id)] if customer_id else [])}
         _confirm(_would_erase(found), yes=yes)
         done = erase_person(journal, found)
-        return {**done, "desk_entries": forget_at_desk(journal, {each for _, each in ids})}
+        entries = forget_at_desk(journal, {each for _, each in ids})
+        write_by_command(journal, "customer erased", rows=done["rows"], answers=done["answers"])
+        return {**done, "desk_entries": entries}
 
 
 def _would_erase(found: Found) -> str:

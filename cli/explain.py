@@ -28,6 +28,7 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
         InputError: no batch knows the customer.
     """
     from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.desk.audit import write_by_command
     from nightscreen.schemas.errors import InputError
     from nightscreen.steps.policy.declarations import read_declarations
     from nightscreen.steps.privacy.explaining import explain
@@ -50,6 +51,7 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
         else:
             document = explain(journal, customers, Reviews.of(journal), people[0], declared)
             document["other_batches"] = [each.batch for each in people[1:]]
+        write_by_command(journal, "customer seen", customer_id=customer_id)
     document["cash_flow"] = cash_flow
     if json_output:
         print_json(document)
@@ -190,6 +192,7 @@ def hand_over(customer_id: str, *, output: Path, json_output: bool) -> None:
         OutputError: the folder cannot be written.
     """
     from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.desk.audit import write_by_command
     from nightscreen.steps.policy.declarations import read_declarations
     from nightscreen.steps.privacy.lookup_subject import lookup_subject
     from nightscreen.steps.privacy.subject_access import access_page, gather
@@ -205,6 +208,7 @@ def hand_over(customer_id: str, *, output: Path, json_output: bool) -> None:
         document = gather(
             journal, customers, Reviews.of(journal), people, settings.retention, declared
         )
+        write_by_command(journal, "subject access handed over", customer_id=customer_id)
     folder = make_private_folder(output)
     name = f"subject-access-{people[0].pseudonym.hex()[:12]}"
     page, data = folder / f"{name}.html", folder / f"{name}.json"

@@ -213,21 +213,11 @@ def propose(
 def _write_into_audit(
     journal: "Journal", action: str, policy: "Policy", *, by: str, note: str
 ) -> None:
-    """Write a step into the audit of a desk, where there is one, under who typed the command."""
-    from nightscreen.desk.audit import audit_of
-    from nightscreen.steps.approval import user_name
+    from nightscreen.desk.audit import write_by_command
 
-    audit = audit_of(journal)
-    if audit is not None:
-        audit.write(
-            user_name(),
-            action,
-            policy=policy.label,
-            version=policy.version,
-            named=by,
-            note=note,
-            by_command=True,
-        )
+    write_by_command(
+        journal, action, policy=policy.label, version=policy.version, named=by, note=note
+    )
 
 
 def version_document(version: "PolicyVersion") -> dict[str, Any]:

@@ -29,6 +29,7 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
         InputError: the file is no decision list, or there is no journal.
     """
     from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.desk.audit import write_by_command
     from nightscreen.steps.policy.declarations import read_declarations
     from nightscreen.steps.results.notices import rewrite_reviewed
     from nightscreen.steps.results.reviews import Judge, take_in
@@ -46,6 +47,7 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
         taken = take_in(reviews, judged, partial=partial)
         if taken:
             rewrite_reviewed(journal, judged.runs, read_declarations(settings_of_command()))
+            write_by_command(journal, "reviews imported", rows=taken, runs=sorted(judged.runs))
     document = _document(judged, len(rows), taken)
     if json_output:
         print_json(document)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.desk.accounts import Accounts
+from nightscreen.steps.approval import user_name
 from nightscreen.storage.audit_chain import CONTEXT, AuditChain
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.desk_file import DESK_FILE, UPLOADS
@@ -224,6 +225,22 @@ def reseal_desk(journal: Journal) -> int:
         reseal_file(file, journal.sealer)
     secrets = SecondFactor(audit.accounts, journal).reseal()
     return audit.reseal() + secrets + len(files)
+
+
+def write_by_command(
+    journal: Journal,
+    action: str,
+    *,
+    customer_id: str = "",
+    **detail: Any,  # noqa: ANN401 - as `Audit.write` takes it
+) -> None:
+    """Write what a command did or showed into a desk's audit, where there is a desk.
+
+    It stands there under whose account on this machine the command ran.
+    """
+    audit = audit_of(journal)
+    if audit is not None:
+        audit.write(user_name(), action, customer_id=customer_id, **detail, by_command=True)
 
 
 def audit_of(journal: Journal) -> Audit | None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.cli import erase
 from nightscreen.cli import journal as journal_command
 from nightscreen.desk.accounts import Accounts
-from nightscreen.desk.audit import Audit, forget_at_desk, reseal_desk
+from nightscreen.desk.audit import Audit, forget_at_desk, reseal_desk, write_by_command
+from nightscreen.steps.approval import user_name
 from nightscreen.storage.audit_chain import broken_audit, forget_audit
 from nightscreen.storage.clock import DAY_MICROS
 from nightscreen.storage.desk_file import DESK_FILE
@@ -124,6 +126,21 @@ def test_erasure_keeps_the_chain_and_leaves_no_way_to_the_customer(office: Offic
     assert bytes.fromhex(pseudonym) not in held
     change(office, "UPDATE audit SET user = 'Bem' WHERE id = 3")
     assert broken_audit(office.journal) == [_CHANGED]
+
+
+def test_what_commands_do_and_show_stands_in_the_audit(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under whose account on the machine they ran; an erasure stands there without whom."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
+    erase._erase_one("C3", "", "", yes=True)
+    (entry,) = office.seat.audit.entries(action="customer erased")
+    assert (entry["user"], entry["customer_id"]) == (user_name(), "")
+    assert entry["detail"]["by_command"] is True
+    write_by_command(office.journal, "customer seen", customer_id="C9")
+    (seen,) = office.seat.audit.entries(customer_id="C9")
+    assert (seen["user"], seen["action"]) == (user_name(), "customer seen")
+    assert broken_audit(office.journal) == []
 
 
 def test_chain_goes_on_after_purge_rotation_and_restore(office: Office, tmp_path: Path) -> None:
