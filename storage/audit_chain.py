@@ -91,10 +91,10 @@ class AuditChain:
     def append(self, connection: sqlite3.Connection, entry: dict[str, Any]) -> None:
         """Write an entry at the chain's end; it has the columns that say something, by name."""
         ends = self._ends(connection)
-        number, before = ends.last + 1, ends.mark
-        if not ends.sound:  # left as it is, for `journal verify` to find
-            last = connection.execute("SELECT id, mark FROM audit ORDER BY id DESC").fetchone()
-            number, before = (last["id"] + 1, last["mark"] or b"") if last else (1, b"")
+        last = connection.execute("SELECT id, mark FROM audit ORDER BY id DESC LIMIT 1").fetchone()
+        # what somebody else put there is left as it is, for `journal verify` to find
+        number = max(ends.last, last["id"] if last else 0) + 1
+        before = ends.mark if ends.sound or last is None else last["mark"] or b""
         row = {"id": number, **entry, "salt": None, "whose": b"", "before": before}
         if entry["customer"] is not None:
             row["salt"] = secrets.token_bytes(_SALT_BYTES)

@@ -85,6 +85,14 @@ _CHANGED = "entry 3 of the desk's audit was changed or moved"
             [_CHANGED, "entry 4 of the desk's audit was changed or moved"],
         ),
         (
+            [
+                "CREATE TABLE x AS SELECT * FROM audit WHERE id = 6",
+                "UPDATE x SET id = 7",
+                "INSERT INTO audit SELECT * FROM x",
+            ],
+            ["entry 7 of the desk's audit was changed or moved"],
+        ),
+        (
             ["DELETE FROM audit WHERE id = 6", "UPDATE audit_ends SET last = 5"],
             ["where the desk's audit begins and ends was changed or removed"],
         ),
