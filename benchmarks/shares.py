@@ -1,10 +1,10 @@
 """Which station takes the CPU of a lookup? The line below the flow, sampled by CPU time.
 
-The service answers at once, from a process whose CPU is not counted. Every millisecond of the
+The service answers at once, from a process whose CPU is not counted. Every four milliseconds of the
 process's CPU the stacks of all threads are looked at; what a thread has used since goes to the
 innermost frame that belongs to a station. So a seal that the journal makes is sealing, and what a
-station does through the standard library is the station's. `first` and `last` are what comes before
-the first call and after the last one, by the row.
+station does through the standard library is the station's. What comes before the first call and
+after the last one stands by the row.
 
 CPU counts, of the least of several runs; bare httpx over small pools runs beside each. The engine
 has no line of its own: a task run of some thousand lookups costs it milliseconds. Run it as
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from types import FrameType
 
-EVERY_S = 0.001
+EVERY_S = 0.004
 CAP = 50
 STATIONS = (
     ("sealing", ("storage/sealing", "storage/pseudonyms", "site-packages/cryptography")),

@@ -204,10 +204,11 @@ class Record(BaseModel):
         The same as validating each field, at a fraction of the time: a field's reader already
         returns its type or None.
         """
-        values: dict[str, Any] = {}
+        readers = cls.readers
+        values: dict[str, Any] = dict.fromkeys(readers)  # a default asked for takes longer
         extra: dict[str, Any] = {}
         for name, value in data.items():
-            reader = cls.readers.get(name)
+            reader = readers.get(name)
             if reader is None:
                 extra[name] = value
                 continue

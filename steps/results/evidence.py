@@ -13,6 +13,7 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,7 @@ _HISTORY_NAMES = (
     *(f"ecosystem_{name}" for name in ECOSYSTEM_FIELDS),
     *("ecosystem_extra", "ecosystem_name_match", "ecosystem_dob_match"),
 )
+_ecosystem_values = itemgetter(*ECOSYSTEM_FIELDS)
 HISTORY = pa.schema(
     [
         pa.field("there", pa.bool_()),
@@ -319,7 +321,7 @@ def _history(row: Mapping[str, Any], body: bytes) -> tuple[Any, ...]:
     name_match = history_name(row, record)
     return (
         True,
-        *(getattr(record, name) for name in ECOSYSTEM_FIELDS),
+        *_ecosystem_values(record.__dict__),
         record.extra_json() if record.extra else None,
         None if name_match is None else name_match.grade,
         dob_agrees(row["date_of_birth"], record.date_of_birth),

@@ -202,7 +202,12 @@ def fold(text: str) -> str:
     Accents, dots below and apostrophes go, hooked letters lose their hook, an ampersand
     becomes ``AND`` and all else a space. Text beyond the first 300 characters is left out.
     """
-    text = text[:MOST_CHARACTERS]
+    return _folded(text[:MOST_CHARACTERS])
+
+
+@lru_cache(maxsize=CACHED_WORDS)
+def _folded(text: str) -> str:
+    """Fold; one customer's fields are folded several times, and many customers bear one name."""
     if not text.isascii():
         text = _without_accents(text)
     text = text.upper()
