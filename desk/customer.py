@@ -7,6 +7,7 @@ gate holds for every view: where consent has ended a card says so and shows noth
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -65,6 +66,8 @@ SAID: Final = {
     "contest": "The contest is recorded. It is answered by somebody who did not decide.",
 }
 _BVN_DIGITS = 11
+_LOOKED_AT = 60
+"""Runs of a batch, from the newest on, in which a customer's branch is looked for."""
 
 
 def customer(visit: Visit) -> Response:
@@ -101,15 +104,23 @@ def _found(visit: Visit) -> tuple[Subject, RunRecord | None, dict[str, Any] | No
 
 
 def sees(visit: Visit, customer_id: str, batch: str) -> bool:
-    """Tell whether the customer is of a branch that the user sees, by the batch's newest row."""
+    """Tell whether the customer is of a branch that the user sees, by the newest row there is.
+
+    Args:
+        visit: whose user.
+        customer_id: the customer.
+        batch: the batch name; empty for any.
+    """
     if not visit.branches:
         return True
-    try:
-        people = lookup_subject(visit.seat.journal, visit.seat.customers, customer_id, batch=batch)
-    except InputError:
-        return False
-    found = newest_row(people[0])
-    return found is not None and visit.sees_branch(branch_of(found[1]))
+    runs = visit.seat.journal.runs
+    of_batch = (head for head in runs.heads() if not batch or head.batch == batch)
+    for head in islice(of_batch, _LOOKED_AT):
+        run = runs.find(head.run_id)
+        row = None if run is None else find_row(run, customer_id)
+        if row is not None:
+            return visit.sees_branch(branch_of(row))
+    return False
 
 
 def require_seen(visit: Visit, customer_id: str, batch: str) -> None:
