@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.desk.accounts import Accounts
+from nightscreen.desk.cases import Cases
 from nightscreen.steps.approval import user_name
 from nightscreen.storage.audit_chain import CONTEXT, AuditChain
 from nightscreen.storage.clock import instant_text
@@ -208,13 +209,16 @@ def stands_at_desk(journal: Journal, customer_id: str) -> bool:
 
 
 def forget_at_desk(journal: Journal, customer_ids: Collection[str]) -> int:
-    """Take erased customers out of the audit of a desk, where there is one."""
+    """Take erased customers out of a desk, if there is one; return how many entries bore them."""
     audit = audit_of(journal)
-    return 0 if audit is None else audit.forget(customer_ids)
+    if audit is None:
+        return 0
+    Cases(audit.accounts, journal).forget(customer_ids)
+    return audit.forget(customer_ids)
 
 
 def reseal_desk(journal: Journal) -> int:
-    """Seal what a desk holds under the present data key: its audit and the files brought to it."""
+    """Seal what a desk holds under the present data key: audit, overrides, files brought to it."""
     audit = audit_of(journal)
     if audit is None:
         return 0
@@ -223,6 +227,7 @@ def reseal_desk(journal: Journal) -> int:
     files = sorted((journal.home / UPLOADS).glob(f"*{SUFFIX}"))
     for file in files:
         reseal_file(file, journal.sealer)
+    Cases(audit.accounts, journal).reseal()
     secrets = SecondFactor(audit.accounts, journal).reseal()
     return audit.reseal() + secrets + len(files)
 

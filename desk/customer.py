@@ -6,13 +6,17 @@ gate holds for every view: where consent has ended a card says so and shows noth
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from nightscreen.client.aggregator import Scope
+from nightscreen.desk.audit import Asked
+from nightscreen.desk.cases import WAITS_FOR
 from nightscreen.desk.decisions import in_words
+from nightscreen.desk.my_work import USUAL_WAIT_DAYS
 from nightscreen.desk.new_file import begin, keep_rows
 from nightscreen.desk.pages import TITLES, naira, onward, words
 from nightscreen.desk.run_rows import branch_of, columns_of_care
@@ -22,6 +26,7 @@ from nightscreen.schemas.checks import CONSENT_GATED, Check, NoAnswer
 from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
 from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
+from nightscreen.schemas.policy import Decision
 from nightscreen.steps.consents.links import USUAL, ConsentLinks
 from nightscreen.steps.planning.consent import consent_valid, twelve_months_after
 from nightscreen.steps.policy.declarations import read_declarations
@@ -32,9 +37,9 @@ from nightscreen.steps.report.format import STATUSES
 from nightscreen.steps.results.ask_again import parameters_again
 from nightscreen.steps.results.decision_list import customer_name
 from nightscreen.steps.results.notices import notice_of, rewrite_reviewed
-from nightscreen.steps.results.reviews import Judge, take_in
+from nightscreen.steps.results.reviews import Judge, Judged, take_in
 from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED
-from nightscreen.storage.clock import to_instant
+from nightscreen.storage.clock import LAGOS, MICROS, to_instant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,8 +68,13 @@ PLAIN: Final = {
 """What a card says of an answer that holds no fields."""
 SAID: Final = {
     "saved": "The review is saved.",
+    "proposed": "The override waits for a second person, who confirms it.",
+    "confirmed": "The override is confirmed and saved.",
+    "ended": "The override is not made.",
     "contest": "The contest is recorded. It is answered by somebody who did not decide.",
 }
+LOOKED_S: Final = 15 * 60
+"""Who opened a customer within this time may be at work on it."""
 _BVN_DIGITS = 11
 _LOOKED_AT = 60
 """Runs of a batch, from the newest on, in which a customer's branch is looked for."""
@@ -159,6 +169,10 @@ def _page(
     rows = visit.rows_of(run) if run is not None else None
     if rows is not None:
         place = rows.next_after(person.customer_id)
+    cases = seat.work.seen_by(visit.name, visit.branches)
+    case = cases.case(person.batch, person.customer_id)
+    mine = cases.next_own(person.batch, person.customer_id)
+    seen_by = _seen_by(visit, person)
     seat.audit.write(
         visit.name,
         "customer seen",
@@ -186,7 +200,15 @@ def _page(
         ],
         history=_history(visit, person),
         others=others,
-        next_id=place[0],
+        next_id=place[0] if mine is None else mine["customer_id"],
+        next_run=(run.run_id if run else "") if mine is None else mine["run_id"],
+        case=case,
+        seen_by=seen_by,
+        waits_for=WAITS_FOR,
+        usual_wait=to_instant(seat.clock()).astimezone(LAGOS).date()
+        + timedelta(days=USUAL_WAIT_DAYS),
+        newest_review=_newest_review(visit, person),
+        proposal=seat.cases.proposal(person.batch, person.pseudonym),
         place=place[1],
         listed=place[2],
         reasons=REASONS,
@@ -210,6 +232,18 @@ def review(visit: Visit) -> Response:
     decision, reason, note = visit.text("decision"), visit.text("reason"), visit.text("note")
     if not decision:
         return _page(visit, person, run, row, others, status=400, error="Choose a decision first.")
+    seat = visit.seat
+    held = seat.cases.find(person.batch, person.pseudonym)
+    if held is not None and held.holder not in {visit.name, ""}:
+        text = f"{held.holder} has this case. Nothing was saved; what you typed stands below."
+        return _page(visit, person, run, row, others, status=409, error=text)
+    newest = _newest_review(visit, person)
+    if "newest_review" in visit.form and visit.text("newest_review") != newest:
+        text = (
+            "Somebody reviewed this customer while you did; see the reviews below. Nothing was "
+            "saved; what you typed stands below."
+        )
+        return _page(visit, person, run, row, others, status=409, error=text)
     overrides = any(decision != each for each in (row["decision"], _decided_now(visit, person)))
     if overrides:
         visit.require("override")
@@ -222,24 +256,110 @@ def review(visit: Visit) -> Response:
         "review_note": said,
         "reviewed_at": "",
     }
-    seat = visit.seat
-    judge = Judge(seat.customers, seat.reviews, seat.journal.pseudonyms, now=seat.clock())
-    judged = judge.judge([ReviewRow(0, "", cells)])
-    if judged.mistakes:
-        hint = " ".join(each.hint for each in judged.mistakes)
-        return _page(visit, person, run, row, others, status=400, error=hint)
-    take_in(seat.reviews, judged, partial=False)
-    rewrite_reviewed(seat.journal, judged.runs, read_declarations(seat.settings))
+    try:
+        judged = _judged(visit, cells)
+    except InputError as error:
+        return _page(visit, person, run, row, others, status=400, error=str(error))
+    about = {"run_id": run.run_id, "customer_id": person.customer_id}
+    if _needs_second(visit, person, row, decision):
+        seat.cases.propose(person.batch, person.customer_id, visit.name, cells)
+        seat.audit.write(visit.name, "override proposed", **about, reason=reason)
+        return _after(visit, person, run, "proposed")
+    _save(visit, person, judged)
     seat.audit.write(
         visit.name,
         "review saved",
-        run_id=run.run_id,
-        customer_id=person.customer_id,
+        **about,
         decision=decision,
         reason=reason,
         overrides=overrides,
     )
-    return onward(f"/customers/{quote(person.customer_id, safe='')}?run={run.run_id}&said=saved")
+    return _after(visit, person, run, "saved")
+
+
+def _judged(visit: Visit, cells: dict[str, str]) -> Judged:
+    """Return a review that is sound.
+
+    Raises:
+        InputError: it is not, or conflicts with another.
+    """
+    seat = visit.seat
+    judge = Judge(seat.customers, seat.reviews, seat.journal.pseudonyms, now=seat.clock())
+    judged = judge.judge([ReviewRow(0, "", cells)])
+    if judged.mistakes:
+        raise InputError(" ".join(each.hint for each in judged.mistakes))
+    return judged
+
+
+def _save(visit: Visit, person: Subject, judged: Judged) -> None:
+    seat = visit.seat
+    take_in(seat.reviews, judged, partial=False)
+    seat.cases.close(person.batch, [person.pseudonym])
+    rewrite_reviewed(seat.journal, judged.runs, read_declarations(seat.settings))
+
+
+def _after(visit: Visit, person: Subject, run: RunRecord, said: str) -> Response:
+    """Open the next case of the user's own; the same customer where there is none."""
+    cases = visit.seat.work.seen_by(visit.name, visit.branches)
+    found = cases.next_own(person.batch, person.customer_id) or {
+        "customer_id": person.customer_id,
+        "run_id": run.run_id,
+    }
+    address = f"/customers/{quote(found['customer_id'], safe='')}"
+    return onward(f"{address}?run={found['run_id']}&said={said}")
+
+
+def _needs_second(visit: Visit, person: Subject, row: Mapping[str, Any], decision: str) -> bool:
+    """Tell whether a review turns a decline into approve above what one person may."""
+    above = visit.seat.settings.override_above
+    declined = Decision.DECLINE.value in {row["decision"], _decided_now(visit, person)}
+    if above is None or not declined or decision != Decision.APPROVE.value:
+        return False
+    exposure = row.get("exposure")
+    return exposure is None or exposure > above
+
+
+def override(visit: Visit) -> Response:
+    """Confirm or refuse an override that waits for a second person; or take one's own back."""
+    person, run, row, others = _found(visit)
+    seat = visit.seat
+    proposal = seat.cases.proposal(person.batch, person.pseudonym)
+    if proposal is None or run is None:
+        raise DeskError(409, "No override of this customer waits any more.")
+    own = proposal.user.casefold() == visit.name.casefold()
+    about = {"run_id": proposal.review["run_id"], "customer_id": person.customer_id}
+    if visit.text("do") != "confirm":
+        seat.cases.end_proposal(proposal)
+        action = "override taken back" if own else "override refused"
+        seat.audit.write(visit.name, action, **about, by=proposal.user)
+        return _after(visit, person, run, "ended")
+    if own:
+        seat.audit.write(visit.name, "refused", page="override", needs="a second person", **about)
+        raise DeskError(403, "Nobody confirms their own override: another user does.")
+    note = f"{proposal.review['review_note']}. Confirmed by {visit.name}"
+    try:
+        judged = _judged(visit, {**proposal.review, "review_note": note})
+    except InputError as error:
+        return _page(visit, person, run, row, others, status=409, error=str(error))
+    if not seat.cases.end_proposal(proposal):
+        raise DeskError(409, "Somebody else decided on this override first.")
+    _save(visit, person, judged)
+    seat.audit.write(visit.name, "override confirmed", **about, by=proposal.user)
+    return _after(visit, person, run, "confirmed")
+
+
+def _newest_review(visit: Visit, person: Subject) -> str:
+    """Return the instant of a customer's newest review as text; empty where there is none."""
+    found = visit.seat.reviews.of_customer(person.pseudonym)
+    return str(max(each.imported_at for each in found)) if found else ""
+
+
+def _seen_by(visit: Visit, person: Subject) -> list[str]:
+    """Return who else looked at a customer a short while ago."""
+    since = visit.seat.clock() - LOOKED_S * MICROS
+    asked = Asked(action="customer seen", customer_id=person.customer_id, since=since)
+    found = visit.seat.audit.find(asked, limit=50)
+    return sorted({each["user"] for each in found} - {visit.name})
 
 
 def _decided_now(visit: Visit, person: Subject) -> str:

@@ -1,4 +1,4 @@
-"""The pages of decisions: one run's list with facets, what is taken out of it, and all batches.
+"""The pages of one run's decisions: its list with facets, and what is taken out of it.
 
 What a row's reason is in words comes from the policy it was decided by.
 """
@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from nightscreen.desk.exports import about_export, csv_response
 from nightscreen.desk.run_rows import FACETS, PAGE_ROWS, SORTS, Filter
-from nightscreen.desk.runs import SCREENING, find_run
+from nightscreen.desk.runs import find_run
 from nightscreen.desk.visit import DeskError
 from nightscreen.schemas.policy import Policy
 from nightscreen.steps.results.decision_list import (
@@ -25,6 +25,8 @@ from nightscreen.steps.results.decision_list import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nightscreen.desk.run_rows import RunRows
     from nightscreen.desk.seat import Seat
     from nightscreen.desk.visit import Visit
@@ -41,10 +43,10 @@ def run_decisions(visit: Visit) -> Response:
     run, rows, asked = _asked(visit)
     number, facets = rows.counted(asked)
     last = max(0, (number - 1) // PAGE_ROWS)
-    page = min(_whole(visit, "page"), last)
+    page = min(whole_number(visit, "page"), last)
     found = rows.page(asked, page * PAGE_ROWS)
     visit.seat.audit.write(
-        visit.name, "decisions seen", run_id=run.run_id, filter=_kinds(asked), rows=len(found)
+        visit.name, "decisions seen", run_id=run.run_id, filter=kinds(asked), rows=len(found)
     )
     return visit.page(
         "run_decisions",
@@ -77,7 +79,7 @@ def take_out(visit: Visit) -> Response:
         run_id=run.run_id,
         kind=kind,
         rows=len(found),
-        filter=_kinds(asked),
+        filter=kinds(asked),
     )
     name = f"{run.run_id}-decisions.{kind}"
     if kind == "csv":
@@ -87,19 +89,6 @@ def take_out(visit: Visit) -> Response:
         _workbook(found, about),
         media_type="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
         headers={"content-disposition": f'attachment; filename="{name}"'},
-    )
-
-
-def decisions(visit: Visit) -> Response:
-    """Show the newest list of every batch, with how much of it needs somebody."""
-    newest: dict[str, RunRecord] = {}
-    for run in visit.seat.journal.runs.newest(limit=500):
-        if run.flow == SCREENING and (run.report or {}).get("decisions"):
-            newest.setdefault(run.batch, run)
-    return visit.page(
-        "decisions",
-        runs=list(newest.values()),
-        needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
     )
 
 
@@ -127,26 +116,28 @@ def _asked(visit: Visit) -> tuple[RunRecord, RunRows, Filter]:
         raise DeskError(
             404, "This run has no rows here: it has not written them yet, or they were removed."
         )
-    chosen = {name: tuple(dict.fromkeys(visit.asked(name)))[:50] for name in FACETS}
+    return run, rows, asked_filter(visit, FACETS)
+
+
+def asked_filter(visit: Visit, facets: Sequence[str]) -> Filter:
+    """Return the filter that the address names."""
+    chosen = {name: tuple(dict.fromkeys(visit.asked(name)))[:50] for name in facets}
     sort = "".join(visit.asked("sort")[:1])
-    return (
-        run,
-        rows,
-        Filter(
-            {name: values for name, values in chosen.items() if values},
-            "".join(visit.asked("search")[:1]).strip()[:200],
-            sort if sort in SORTS else "exposure",
-        ),
+    return Filter(
+        {name: values for name, values in chosen.items() if values},
+        "".join(visit.asked("search")[:1]).strip()[:200],
+        sort if sort in SORTS else "exposure",
     )
 
 
-def _kinds(asked: Filter) -> str:
+def kinds(asked: Filter) -> str:
     """Return a filter for the audit: a search is named, not what was searched for."""
     said = Filter(asked.chosen).words()
     return f"{said}; a search" if asked.search else said
 
 
-def _whole(visit: Visit, name: str) -> int:
+def whole_number(visit: Visit, name: str) -> int:
+    """Return a number of the address; 0 where there is none."""
     text = "".join(visit.asked(name)[:1])
     return int(text) if text.isdecimal() and len(text) < 9 else 0  # noqa: PLR2004 - no list is longer
 

@@ -58,7 +58,7 @@ SORTS: Final = {
     "officer": "officer NULLS LAST",
     "new": "new NULLS LAST",
 }
-_STATUSES = tuple(f"{check.value}_status" for check in Check)
+STATUSES = tuple(f"{check.value}_status" for check in Check)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,43 +97,32 @@ class Filter:
         return "; ".join(said) or "all customers"
 
 
-class RunRows:
-    """One run's rows in memory."""
+class Listing:
+    """Rows in memory that are listed and counted by facets.
 
-    def __init__(self, connection: DuckDBPyConnection, rows: int, *, number: int = 0) -> None:
+    Attributes:
+        source: the table they are in, or a query for them.
+    """
+
+    def __init__(
+        self, connection: DuckDBPyConnection, source: str, facets: Sequence[str] = FACETS
+    ) -> None:
         self._connection = connection
-        self.rows = rows
-        self._run, self._list = (f"{name}_{number}" for name in ("run", "list"))
-        self._within: dict[tuple[str, ...], RunRows] = {}
-        self._lock = threading.Lock()
-        connection.execute(_LIST.format(run=self._run, list=self._list))
+        self._facets = facets
+        self.source = source
 
-    def within(self, branches: Sequence[str]) -> RunRows:
-        """Return the rows of some branches alone: listed, counted and numbered by themselves."""
-        wanted = tuple(sorted({each.lower() for each in branches}))
-        with self._lock:
-            if wanted not in self._within:
-                number = len(self._within) + 1
-                marks = ", ".join("?" * len(wanted))
-                self._ask(
-                    f"CREATE TABLE run_{number} AS SELECT * FROM {self._run}"  # noqa: S608 - names of ours
-                    f" WHERE lower(trim(branch)) IN ({marks})",
-                    wanted,
-                )
-                (counted,) = self._ask(f"SELECT count(*) AS n FROM run_{number}", [])  # noqa: S608 - the same
-                self._within[wanted] = RunRows(self._connection, counted["n"], number=number)
-            return self._within[wanted]
-
-    def page(self, asked: Filter, start: int, number: int = PAGE_ROWS) -> list[dict[str, Any]]:
-        """Return rows of a filter in its order."""
+    def page(
+        self, asked: Filter, start: int, number: int = PAGE_ROWS, *, first: str = ""
+    ) -> list[dict[str, Any]]:
+        """Return rows of a filter in its order; `first` is an order that goes before it."""
         conditions, values = _conditions(asked)
         where = " AND ".join(["true", *conditions.values()])
         order = SORTS.get(asked.sort, SORTS["exposure"])
         sql = (
-            f"SELECT * FROM {self._run} WHERE {where} ORDER BY {order}, row LIMIT {int(number)}"  # noqa: S608 - words of ours
-            f" OFFSET {int(start)}"
+            f"SELECT * FROM {self.source} WHERE {where} ORDER BY {first}{order}, row"  # noqa: S608 - words of ours
+            f" LIMIT {int(number)} OFFSET {int(start)}"
         )
-        return self._ask(sql, values)
+        return self.ask(sql, values)
 
     def counted(self, asked: Filter) -> tuple[int, dict[str, list[tuple[str, int]]]]:
         """Return how many rows a filter has, and values and rows of each facet.
@@ -141,10 +130,10 @@ class RunRows:
         Of its own choice each facet is free. Every condition is judged once a row, for all of it.
         """
         conditions, values = _conditions(asked)
-        shown = [f"({_VALUE[name]}) AS {name}_value" for name in FACETS]
+        shown = [f"({_VALUE[name]}) AS {name}_value" for name in self._facets]
         holds = [f"({condition}) AS {name}_holds" for name, condition in conditions.items()]
         pieces = []
-        for name in (*FACETS, ""):
+        for name in (*self._facets, ""):
             value = (
                 "unnest(reason_value)" if name == "reason" else f"{name}_value" if name else "''"
             )
@@ -154,13 +143,62 @@ class RunRows:
                 f" FROM asked WHERE {' AND '.join(['true', *others])})"
                 " WHERE value IS NOT NULL GROUP BY value"
             )
-        found = self._ask(
+        found = self.ask(
             f"WITH asked AS MATERIALIZED (SELECT {', '.join([*shown, *holds])}"  # noqa: S608 - the same
-            f" FROM {self._run}) " + " UNION ALL ".join(pieces),
+            f" FROM {self.source}) " + " UNION ALL ".join(pieces),
             values,
         )
         number = sum(each["n"] for each in found if not each["facet"])
-        return number, {name: _shown(name, found, asked.chosen.get(name, ())) for name in FACETS}
+        return number, {
+            name: _shown(name, found, asked.chosen.get(name, ())) for name in self._facets
+        }
+
+    def table(self, where: str, columns: str = "*") -> pa.Table:
+        """Return rows of a condition as a table, in the order of the run."""
+        cursor = self._connection.cursor()
+        try:
+            sql = f"SELECT {columns} FROM {self.source} WHERE {where} ORDER BY row"  # noqa: S608 - the same
+            return cursor.sql(sql).to_arrow_table()
+        finally:
+            cursor.close()
+
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """Return what a query finds."""
+        cursor = self._connection.cursor()  # pages are made in several threads
+        try:
+            asked = cursor.execute(sql, list(values))
+            names = [each[0] for each in asked.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in asked.fetchall()]
+        finally:
+            cursor.close()
+
+
+class RunRows(Listing):
+    """One run's rows in memory."""
+
+    def __init__(self, connection: DuckDBPyConnection, rows: int, *, number: int = 0) -> None:
+        super().__init__(connection, f"run_{number}")
+        self.rows = rows
+        self._list = f"list_{number}"
+        self._within: dict[tuple[str, ...], RunRows] = {}
+        self._lock = threading.Lock()
+        connection.execute(_LIST.format(run=self.source, list=self._list))
+
+    def within(self, branches: Sequence[str]) -> RunRows:
+        """Return the rows of some branches alone: listed, counted and numbered by themselves."""
+        wanted = tuple(sorted({each.lower() for each in branches}))
+        with self._lock:
+            if wanted not in self._within:
+                number = len(self._within) + 1
+                marks = ", ".join("?" * len(wanted))
+                self.ask(
+                    f"CREATE TABLE run_{number} AS SELECT * FROM {self.source}"  # noqa: S608 - names of ours
+                    f" WHERE lower(trim(branch)) IN ({marks})",
+                    wanted,
+                )
+                (counted,) = self.ask(f"SELECT count(*) AS n FROM run_{number}", [])  # noqa: S608 - the same
+                self._within[wanted] = RunRows(self._connection, counted["n"], number=number)
+            return self._within[wanted]
 
     def needing(self) -> int:
         """Return how many customers somebody must look at."""
@@ -169,16 +207,16 @@ class RunRows:
     def at_stake(self) -> tuple[int, Decimal]:
         """Return how many customers somebody must look at, and their exposure in naira."""
         sql = f"SELECT count(*) AS n, sum(exposure) AS naira FROM {self._list}"  # noqa: S608 - a name of ours
-        (found,) = self._ask(sql, [])
+        (found,) = self.ask(sql, [])
         return int(found["n"]), Decimal(found["naira"] or 0)
 
     def among(self, customer_ids: Sequence[str]) -> set[str]:
         """Return which of some customers the run has."""
         sql = (
-            f"SELECT DISTINCT customer_id FROM {self._run}"  # noqa: S608 - a name of ours
+            f"SELECT DISTINCT customer_id FROM {self.source}"  # noqa: S608 - a name of ours
             " WHERE customer_id IN (SELECT unnest(?))"
         )
-        return {each["customer_id"] for each in self._ask(sql, [list(customer_ids)])}
+        return {each["customer_id"] for each in self.ask(sql, [list(customer_ids)])}
 
     def next_after(self, customer_id: str) -> tuple[str | None, int, int]:
         """Return who follows a customer on the list to work on, the customer's place, its length.
@@ -191,17 +229,8 @@ class RunRows:
             " SELECT (SELECT customer_id FROM list WHERE place = own.place + 1) AS next, place,"
             " (SELECT count(*) FROM list) AS n FROM own"
         )
-        row = self._ask(sql, [customer_id])[0]
+        row = self.ask(sql, [customer_id])[0]
         return row["next"], int(row["place"]), int(row["n"])
-
-    def _ask(self, sql: str, values: Sequence[Any]) -> list[dict[str, Any]]:
-        cursor = self._connection.cursor()  # pages are made in several threads
-        try:
-            asked = cursor.execute(sql, list(values))
-            names = [each[0] for each in asked.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in asked.fetchall()]
-        finally:
-            cursor.close()
 
 
 _LIST = (
@@ -214,11 +243,14 @@ _VALUE = {
     "branch": "branch",
     "officer": "officer",
     "new": "new",
+    "batch": "batch",
+    "whose": "whose",
     "exposure": "CASE WHEN exposure IS NULL THEN 'unknown' "
     + " ".join(f"WHEN exposure < {top} THEN '{name}'" for name, top in BANDS if top)
     + f" ELSE '{BANDS[-1][0]}' END",
 }
 _ORDER = {
+    "whose": ("mine", "free", "others", "waiting"),
     "decision": ("decline", "review", "undecided", "approve"),
     "exposure": (*(name for name, _ in reversed(BANDS)), UNKNOWN),
 }
@@ -242,7 +274,7 @@ def _conditions(asked: Filter) -> tuple[dict[str, str], list[Any]]:
     said: dict[str, str] = {}
     values: list[Any] = []
     for name, chosen in asked.chosen.items():
-        if not chosen or name not in FACETS:
+        if not chosen or name not in _VALUE:
             continue
         marks = ", ".join("?" * len(chosen))
         if name == "reason":
@@ -263,13 +295,20 @@ class RunRowsCache:
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, int], RunRows] = OrderedDict()
 
-    def of(self, run: RunRecord) -> RunRows | None:
-        """Return a run's rows; None where its files are not on this machine, or gone."""
+    def of(self, run: RunRecord, *, keep: bool = True) -> RunRows | None:
+        """Return a run's rows; None where its files are not on this machine, or gone.
+
+        Args:
+            run: the run.
+            keep: they will be asked for again soon.
+        """
         parts = enriched_parts(Path(run.folder))
         if not parts:
             return None
         key = (run.run_id, max(part.stat().st_mtime_ns for part in parts))
         with self._lock:
+            if not keep and key not in self._kept:
+                return _read(Path(run.folder), parts)
             if key not in self._kept:
                 self._kept[key] = _read(Path(run.folder), parts)
             self._kept.move_to_end(key)
@@ -280,7 +319,7 @@ class RunRowsCache:
 
 def _read(folder: Path, parts: Sequence[Path]) -> RunRows:
     schema = pq.read_schema(parts[0])
-    columns = ["customer_id", "decision", "reasons", "policy", *_STATUSES]
+    columns = ["customer_id", "decision", "reasons", "policy", *STATUSES]
     columns += [name for name in ("exposure",) if name in schema.names]
     own = dict.fromkeys(GROUPS) | group_columns(schema.names)
     columns += [column for column in own.values() if column is not None]
@@ -299,7 +338,7 @@ def _read(folder: Path, parts: Sequence[Path]) -> RunRows:
             "decision": "decision",
             "policy": "policy",
             **{name: column or "" for name, column in own.items()},
-            **{name: name for name in _STATUSES},
+            **{name: name for name in STATUSES},
         }.items()
     }
     made["reasons"] = table["reasons"]

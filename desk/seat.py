@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit
+from nightscreen.desk.cases import Cases
 from nightscreen.desk.run_rows import RunRowsCache
 from nightscreen.desk.uploads import Uploads
+from nightscreen.desk.work_list import WorkList
 from nightscreen.steps.policy.engine import locked_connection
 from nightscreen.storage.journal.approvals import Approvals
 from nightscreen.storage.journal.customers import Customers
@@ -83,6 +85,8 @@ class Seat:
     uploads: Uploads = field(init=False)
     rows: RunRowsCache = field(default_factory=RunRowsCache)
     reviews: Reviews = field(init=False)
+    cases: Cases = field(init=False)
+    work: WorkList = field(init=False)
     clock: Clock = field(init=False)
     _engine: DuckDBPyConnection | None = None
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -96,6 +100,8 @@ class Seat:
         self.reviews = Reviews.of(self.journal)
         self.approvals = Approvals.of(self.journal)
         self.uploads = Uploads(self)
+        self.cases = Cases(self.accounts, self.journal)
+        self.work = WorkList(self)
 
     @contextmanager
     def judging(self) -> Iterator[DuckDBPyConnection]:

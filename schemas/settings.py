@@ -498,6 +498,16 @@ class Settings(BaseSettings):
         description="How long an approval may lie unused before it is void; at a terminal, how "
         "long the question waits for an answer.",
     )
+    override_above: Naira | None = Field(
+        None,
+        description="Exposure above which a decline that is turned into approve at the desk waits "
+        "for a second person; an unknown exposure counts as above. None: nobody else is needed.",
+    )
+    review_within: timedelta = Field(
+        timedelta(days=3),
+        gt=timedelta(0),
+        description="How soon a customer who needs somebody is reviewed: when a case is due.",
+    )
     freshness: FreshnessOverrides = Field(
         FreshnessOverrides(), description="How old an answer may be."
     )

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from nightscreen.schemas.decisions import Review
 from nightscreen.schemas.policy import PolicyApproval
 from nightscreen.storage.journal.customer_tables import (
     ensure,
+    erasures,
     policies,
     policy_approvals,
     releases,
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.sealing import Sealer
+
+
+class ReviewMark(NamedTuple):
+    """What a review says, without who says it and why."""
+
+    review_id: int
+    customer: bytes
+    decision: str
+    evidence: bytes
+    until: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,32 @@ class Reviews:
         )
         with reading(self._engine) as connection:
             return {bytes(row.customer): self._read(row) for row in connection.execute(query)}
+
+    def since(self, review_id: int, at: int) -> list[ReviewMark]:
+        """Return the reviews after one by its number that have not ended, oldest first."""
+        query = (
+            select(*(reviews.c[name] for name in ReviewMark._fields))
+            .where(reviews.c.review_id > review_id, reviews.c.until > at)
+            .order_by(reviews.c.review_id)
+        )
+        with reading(self._engine) as connection:
+            return [
+                ReviewMark(row[0], bytes(row[1]), row[2], bytes(row[3]), row[4])
+                for row in connection.execute(query)
+            ]
+
+    def stamp(self, flow: str) -> tuple[int, ...]:
+        """Return numbers that change whenever what is published of a flow's runs may change."""
+        ended = runs.c.finished_at
+        others = (
+            select(func.count()).select_from(table).scalar_subquery()
+            for table in (releases, erasures)
+        )
+        query = select(
+            func.count(), func.count(ended), func.coalesce(func.max(ended), 0), *others
+        ).where(runs.c.flow == flow)
+        with reading(self._engine) as connection:
+            return tuple(connection.execute(query).one())
 
     def of_customer(self, customer: bytes) -> list[Review]:
         """Return every review of a customer, oldest first."""
