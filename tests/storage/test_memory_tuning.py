@@ -54,6 +54,24 @@ trim_memory()
 print(int(heeds), resident() - before)
 """
 
+_WITHOUT_PANDAS = """
+import sys
+import numpy as np
+from nightscreen.storage.memory_tuning import disable_pandas_probe
+disable_pandas_probe()
+import pyarrow as pa
+import pyarrow.compute as pc
+column = pc.fill_null(pa.array([float("nan"), None, 1.0]), 2.0)
+print("pandas" in sys.modules, np.isnan(column[0].as_py()), column[1].as_py())
+frame = pa.table({"a": pa.array([1, None])}).to_pandas()
+print("pandas" in sys.modules, frame["a"].isna().tolist() == [False, True])
+"""
+
+
+def test_arrow_does_without_pandas_until_a_data_frame_is_asked_for() -> None:
+    """Arrays are made as ever; a data frame is made where somebody wants one."""
+    assert _printed(_WITHOUT_PANDAS) == ["False", "True", "2.0", "True", "True"]
+
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
 def test_what_arrow_freed_is_not_kept() -> None:
