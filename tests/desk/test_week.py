@@ -34,6 +34,9 @@ WIDE = 1280
 REFUSED = "CUST-9990001"
 """The id that the customer gets whose row came without one."""
 STEPS = (
+    *(("Ada", "work shared out"), ("Ada", "case taken"), ("Ada", "case given back")),
+    ("Bem", "case taken"),
+    ("Bem", "review saved"),
     *(("Ngozi", "contest recorded"), ("Bem", "contest answered")),
     ("Ada", "quarantine screened again"),
     *(("Ada", "policy tried"), ("Ada", "policy proposed"), ("Bem", "policy approved")),
@@ -46,6 +49,8 @@ def test_a_week_of_four_users_stands_in_the_audit(tmp_path: Path) -> None:
     with furnished(tmp_path) as office, chromium() as browser:
         for name, role in (("Ngozi", Role.PRIVACY), ("Aud", Role.AUDITOR)):
             office.seat.accounts.use_link(office.seat.accounts.add(name, [role]), name, PASSWORD)
+        _work(office, browser)
+        office.clock.forward(days=1)
         _contest(office, browser)
         office.clock.forward(days=1)
         _fix(office, browser)
@@ -66,6 +71,41 @@ def _at(office: Office, browser: Browser, name: str, address: str) -> Page:
     page = opened(office, browser, name, width=WIDE)
     page.goto(office.origin + address)
     return page
+
+
+def _work(office: Office, browser: Browser) -> None:
+    """A branch is shared out; of two people on one case one saves, and the next case opens."""
+    ada = _at(office, browser, "Ada", "/decisions")
+    ada.get_by_label("Which cases").select_option(label="Branch: Kano")
+    ada.get_by_label("Bem").check()
+    ada.get_by_role("button", name="Share out").click()
+    bem = _at(office, browser, "Bem", "/decisions")
+    shared = bem.get_by_role("region", name="Cases").get_by_role("row").filter(has_text="Kano")
+    expect(shared.first).to_contain_text("you, shared out")
+    cases = ada.get_by_role("region", name="Cases").get_by_role("row")
+    left = cases.filter(has_not_text="Kano").filter(has_text="nobody").first
+    customer = left.get_by_role("rowheader").get_by_role("link").inner_text()
+    left.get_by_role("button", name="Take").click()
+    address = f"{office.origin}/customers/{customer}"
+    bem.goto(address)
+    expect(bem.get_by_role("region", name="Whose case")).to_contain_text("Ada, taken")
+    _review(bem)
+    expect(bem.get_by_text("Ada has this case")).to_be_visible()
+    ada.get_by_role("row", name=customer).get_by_role("button", name="Give back").click()
+    expect(ada.get_by_role("row", name=customer)).to_contain_text("nobody")
+    bem.goto(address)
+    bem.get_by_role("region", name="Whose case").get_by_role("button", name="Take").click()
+    expect(bem.get_by_role("region", name="Whose case")).to_contain_text("you, taken")
+    _review(bem)
+    expect(bem.get_by_text("The review is saved.")).to_be_visible()
+    expect(bem.get_by_role("heading", level=1)).not_to_have_text(customer)
+
+
+def _review(page: Page) -> None:
+    page.get_by_label("Decision", exact=True).select_option("decline")
+    page.get_by_label("Reason", exact=True).select_option(index=1)
+    page.get_by_label("Note", exact=True).fill("seen with the branch")
+    page.get_by_role("button", name="Save review").click()
 
 
 def _contest(office: Office, browser: Browser) -> None:
@@ -135,7 +175,7 @@ def _audit(office: Office, browser: Browser) -> None:
     """The auditor finds each step, takes the log out; one line changed in the file is named."""
     aud = _at(office, browser, "Aud", "/audit")
     for user, action in STEPS:
-        aud.get_by_label("Search", exact=True).fill(action)
+        aud.get_by_label("Search", exact=True).fill(f"{user} {action}")
         aud.get_by_role("button", name="Find").click()
         entries = aud.get_by_role("region", name="Entries")
         expect(entries.get_by_role("row", name=action).first).to_contain_text(user)
