@@ -22,6 +22,8 @@ PICTURES = {
     "desk-approvals": "approvals",
     "desk-decisions": "list",
     "desk-customer": "customer",
+    "desk-my-work": "decisions",
+    "desk-fix": "fix",
     "desk-policy": "policy",
     "desk-money": "money",
     "desk-audit": "audit",
