@@ -130,6 +130,7 @@ def application(seat: Seat) -> ASGIApp:
         route("/policy/{key}", policy.decide, _POST, "runs"),
         route("/customers/{customer_id:path}/review", customer.review, _POST, "review"),
         route("/customers/{customer_id:path}/override", customer.override, _POST, "override"),
+        route("/customers/{customer_id:path}/told", customer.mark_as_told, _POST, "contest"),
         route("/customers/{customer_id:path}/again", customer.ask_again, _POST, "screen"),
         route("/customers/{customer_id:path}/consent", customer.ask_for_consent, _POST, "contest"),
         route("/customers/{customer_id:path}", customer.customer, _GET, "people"),

@@ -36,7 +36,7 @@ from nightscreen.steps.quoting import quote_batch
 from nightscreen.steps.report.format import STATUSES
 from nightscreen.steps.results.ask_again import parameters_again
 from nightscreen.steps.results.decision_list import customer_name
-from nightscreen.steps.results.notices import notice_of, rewrite_reviewed
+from nightscreen.steps.results.notices import notice_of, record_told, rewrite_reviewed
 from nightscreen.steps.results.reviews import Judge, Judged, take_in
 from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED
 from nightscreen.storage.clock import LAGOS, MICROS, to_instant
@@ -72,7 +72,9 @@ SAID: Final = {
     "confirmed": "The override is confirmed and saved.",
     "ended": "The override is not made.",
     "contest": "The contest is recorded. It is answered by somebody who did not decide.",
+    "told": "It is written down that the customer was told.",
 }
+WAYS_TO_TELL: Final = ("letter", "text message", "email", "call", "visit")
 LOOKED_S: Final = 15 * 60
 """Who opened a customer within this time may be at work on it."""
 _BVN_DIGITS = 11
@@ -220,6 +222,7 @@ def _page(
         said=said or "".join(SAID.get(word, "") for word in visit.asked("said")[:1]),
         link=link,
         notice=_notice(visit, run, row, declared),
+        ways=WAYS_TO_TELL,
         contested=[each for each in document["contests"] if each["state"] == ContestState.OPEN],
     )
 
@@ -388,6 +391,24 @@ def ask_for_consent(visit: Visit) -> Response:
         return _page(visit, person, run, row, others, status=400, error=str(error))
     visit.seat.audit.write(visit.name, "consent asked for", customer_id=person.customer_id)
     return _page(visit, person, run, row, others, link=f"{origin_of(base)}/consent/{made.token}")
+
+
+def mark_as_told(visit: Visit) -> Response:
+    """Write down that the customer was told, how and by whom; the notice must be the one shown."""
+    person, run, row, others = _found(visit)
+    declared = read_declarations(visit.seat.settings)
+    notice = _notice(visit, run, row, declared)
+    if run is None or notice is None or notice["sentence_digest"] != visit.text("digest"):
+        text = "Somebody told the customer already, or what is to be told has changed. See below."
+        return _page(visit, person, run, row, others, status=409, error=text)
+    how = visit.text("how", 60)
+    if how not in WAYS_TO_TELL:
+        text = "Say how the customer was told."
+        return _page(visit, person, run, row, others, status=400, error=text)
+    record_told(visit.seat.journal, run, notice, how=how, by=visit.name)
+    about = {"run_id": run.run_id, "customer_id": person.customer_id}
+    visit.seat.audit.write(visit.name, "notice told", **about, how=how)
+    return onward(f"/customers/{quote(person.customer_id, safe='')}?run={run.run_id}&said=told")
 
 
 def ask_again(visit: Visit) -> Response:
@@ -580,12 +601,11 @@ def _history(visit: Visit, person: Subject) -> list[dict[str, Any]]:
 
 def _notice(
     visit: Visit, run: RunRecord | None, row: Mapping[str, Any] | None, declared: Declarations
-) -> str:
-    """Return what the customer is told now, as the run's notices say it; empty for nothing."""
+) -> dict[str, str] | None:
+    """Return what the customer is told now, as the run's notices say it; None for nothing."""
     if run is None or row is None or not _consent_holds_for_all(row, visit.seat.clock()):
-        return ""
-    told = notice_of(visit.seat.journal, run, row, declared)
-    return "" if told is None else " ".join(filter(None, (told["sentence"], told["details"])))
+        return None
+    return notice_of(visit.seat.journal, run, row, declared)
 
 
 def _consent_holds_for_all(row: Mapping[str, Any], now: int) -> bool:

@@ -41,6 +41,7 @@ from nightscreen.storage.run_files import RunFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import date
 
     from nightscreen.schemas.decisions import Review
     from nightscreen.schemas.declarations import Declarations
@@ -474,27 +475,59 @@ def import_told(journal: Journal, path: Path) -> tuple[int, int, list[ToldFindin
         if wrong is not None or at is None or isinstance(at, str):
             mistakes.append(wrong or ToldFinding(line, "told_at", str(at)))
             continue
-        customer = journal.pseudonyms.customer(run.batch, row["customer_id"])
-        parts = (customer.hex(), run_id, row["reason_code"], str(at.day), row["told_how"])
-        found.append(
-            ToldNotice(
-                key=hashlib.sha256("\x1f".join(parts).encode()).hexdigest(),
-                customer=customer,
-                batch=run.batch,
-                run_id=run_id,
-                at=now,
-                customer_id=row["customer_id"],
-                reason_code=row["reason_code"],
-                sentence_digest=row["sentence_digest"],
-                told_at=_not_before(row.get("decided_at", ""), at.at),
-                told_how=row["told_how"],
-                told_by=row.get("told_by", ""),
-            )
-        )
+        found.append(_told(journal, run, row, at=now, day=at.day, told_at=at.at))
     if mistakes:
         return 0, 0, mistakes
     added = Records.of(journal, ToldNotice).add(found)
     return added, len(found) - added, []
+
+
+def record_told(
+    journal: Journal, run: RunRecord, notice: Mapping[str, str], *, how: str, by: str
+) -> bool:
+    """Write down that a customer was told just now what a notice says.
+
+    Args:
+        journal: the journal.
+        run: the run that the notice is of.
+        notice: as `notice_of` has it.
+        how: the way: a letter, a call.
+        by: who told the customer.
+
+    Returns:
+        False where that is known already, of this day and way.
+
+    Raises:
+        InputError: how or by is blank.
+    """
+    if not (how.strip() and by.strip()):
+        raise InputError("Say how the customer was told, and who did it.")
+    now = journal.clock()
+    day = to_instant(now).astimezone(LAGOS).date()
+    row = {**notice, "told_how": how.strip(), "told_by": by.strip()}
+    told = _told(journal, run, row, at=now, day=day, told_at=now)
+    return bool(Records.of(journal, ToldNotice).add([told]))
+
+
+def _told(
+    journal: Journal, run: RunRecord, row: Mapping[str, str], *, at: int, day: date, told_at: int
+) -> ToldNotice:
+    """Return the record of a notice that reached the customer; the same of a day and way is one."""
+    customer = journal.pseudonyms.customer(run.batch, row["customer_id"])
+    parts = (customer.hex(), run.run_id, row["reason_code"], str(day), row["told_how"])
+    return ToldNotice(
+        key=hashlib.sha256("\x1f".join(parts).encode()).hexdigest(),
+        customer=customer,
+        batch=run.batch,
+        run_id=run.run_id,
+        at=at,
+        customer_id=row["customer_id"],
+        reason_code=row["reason_code"],
+        sentence_digest=row["sentence_digest"],
+        told_at=_not_before(row.get("decided_at", ""), told_at),
+        told_how=row["told_how"],
+        told_by=row.get("told_by", ""),
+    )
 
 
 def _wrong_told(line: int, row: Mapping[str, str], at: object) -> ToldFinding | None:

@@ -12,7 +12,7 @@ import openpyxl
 import pytest
 
 from nightscreen.desk import customer
-from nightscreen.schemas.contests import CustomerAction
+from nightscreen.schemas.contests import CustomerAction, ToldNotice
 from nightscreen.steps.privacy.contests import list_contests
 from nightscreen.steps.privacy.lookup_subject import find_row
 from nightscreen.steps.quoting import quote_batch
@@ -262,6 +262,31 @@ def test_review_is_saved_and_the_next_customer_follows(
     assert stored.note == "Settled since, proof seen. letter of 3 March"
     assert bank.seat.audit.entries(customer_id=first, action="review saved")
     assert rewritten == [run], "what the customer is told follows the review"
+
+
+def test_a_customer_is_marked_as_told_of_the_notice_that_was_shown(bank: Office) -> None:
+    """How and by whom stand on the page and in the audit; of another notice nothing is written."""
+    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
+    first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
+    act_against(bank, first)
+    path = f"/customers/{first}"
+    shown = browser.get(f"{path}?run={run}").text
+    (digest,) = re.findall(r'name="digest" value="([^"]+)"', shown)
+    fields = {"run": run, "how": "text message"}
+    stale = browser.post(f"{path}/told", path, digest="0" * 16, **fields)
+    unknown = browser.post(f"{path}/told", path, digest=digest, run=run, how="pigeon")
+    assert (stale.status_code, unknown.status_code) == (409, 400)
+    store = Records.of(bank.journal, ToldNotice)
+    key = bank.journal.pseudonyms.customer("portfolio", first)
+    assert store.of_customers([key]) == []
+    told, again = (browser.post(f"{path}/told", path, digest=digest, **fields) for _ in range(2))
+    assert (told.status_code, again.status_code) == (303, 409)
+    page = browser.get(told.headers["location"]).text
+    assert page.count("by text message, Ada.") == 1
+    assert "It is written down that the customer was told." in page
+    (record,) = store.of_customers([key])
+    assert (record.told_how, record.told_by, record.run_id) == ("text message", "Ada", run)
+    assert bank.seat.audit.entries(customer_id=first, action="notice told")
 
 
 def test_refused_review_keeps_what_was_typed(bank: Office) -> None:
