@@ -20,7 +20,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
 
 from nightscreen.schemas.errors import UsageError
-from nightscreen.storage.audit_chain import AUDIT_SCHEMA
+from nightscreen.storage.audit_chain import AUDIT_SCHEMA, ENDS_SCHEMA
 from nightscreen.storage.clock import MICROS, Clock, system_clock
 from nightscreen.storage.desk_file import DESK_FILE, upload_of
 from nightscreen.storage.files import make_private_folder
@@ -152,7 +152,7 @@ class Accounts:
         self.path.chmod(0o600)
         with closing(sqlite3.connect(self.path)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.executescript(_SCHEMA + AUDIT_SCHEMA)
+            connection.executescript(_SCHEMA + AUDIT_SCHEMA + ENDS_SCHEMA)
             for table, column, kind in _ADDED:
                 names = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
                 if column not in names:
@@ -253,7 +253,9 @@ class Accounts:
         """
         user = self._known(name)
         with self.transaction() as connection:
-            connection.execute("UPDATE users SET password = NULL WHERE name = ?", (user.name,))
+            connection.execute(
+                "UPDATE users SET password = NULL, second_new = NULL WHERE name = ?", (user.name,)
+            )
             connection.execute("DELETE FROM sessions WHERE name = ?", (user.name,))
         return self.link(user.name)
 
@@ -420,6 +422,8 @@ class Accounts:
             connection.execute(
                 "DELETE FROM sessions WHERE began_at <= ?", (now - SESSION_S * MICROS,)
             )
+            # who saw an earlier offer of a second factor has nothing of the next one
+            connection.execute("UPDATE users SET second_new = NULL WHERE name = ?", (user.name,))
             row = (_digest(token), user.name, now, now, half)
             connection.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", row)
         return token

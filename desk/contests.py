@@ -86,9 +86,13 @@ def answer(visit: Visit) -> Response:
         raise DeskError(400, "Choose one of the decisions.")
     if decision:
         visit.require("override")
-    for each in list_contests(seat.journal) if visit.branches else ():
+    for each in list_contests(seat.journal):
         if each["contest_id"] == key:
             require_seen(visit, each["customer_id"], each["batch"])
+            own = each["opened_by"].casefold() == visit.name.casefold()
+            if own and decision == Decision.APPROVE and seat.settings.override_above is not None:
+                seat.audit.write(visit.name, "refused", page="contest", needs="a second person")
+                raise DeskError(403, "You took this contest down: somebody else approves it.")
     try:
         answered = answer_contest(
             seat.journal,

@@ -232,7 +232,9 @@ def review(visit: Visit) -> Response:
     person, run, row, others = _found(visit)
     if run is None or row is None:
         raise DeskError(409, "This customer has no row of a run to review.")
-    decision, reason, note = visit.text("decision"), visit.text("reason"), visit.text("note")
+    word, reason = visit.text("decision").casefold(), visit.text("reason")
+    note = visit.text("note").replace("\r\n", "\n")
+    decision = REVIEWED[word].value if word in REVIEWED else word
     if not decision:
         return _page(visit, person, run, row, others, status=400, error="Choose a decision first.")
     seat = visit.seat
@@ -318,8 +320,10 @@ def _needs_second(visit: Visit, person: Subject, row: Mapping[str, Any], decisio
     declined = Decision.DECLINE.value in {row["decision"], _decided_now(visit, person)}
     if above is None or not declined or decision != Decision.APPROVE.value:
         return False
-    exposure = row.get("exposure")
-    return exposure is None or exposure > above
+    newest = newest_row(person)
+    rows = [row] if newest is None else [row, newest[1]]  # an older run may know a smaller exposure
+    exposures = [each.get("exposure") for each in rows]
+    return any(exposure is None or exposure > above for exposure in exposures)
 
 
 def override(visit: Visit) -> Response:
@@ -329,6 +333,8 @@ def override(visit: Visit) -> Response:
     proposal = seat.cases.proposal(person.batch, person.pseudonym)
     if proposal is None or run is None:
         raise DeskError(409, "No override of this customer waits any more.")
+    if visit.text("proposal") not in {"", str(proposal.proposal_id)}:
+        raise DeskError(409, "Another override was proposed meanwhile. Look at it first.")
     own = proposal.user.casefold() == visit.name.casefold()
     about = {"run_id": proposal.review["run_id"], "customer_id": person.customer_id}
     if visit.text("do") != "confirm":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from nightscreen.desk.visit import Visit
 
 _BLOCK: Final = 2000
+_NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
 
 
 def about_export(
@@ -48,12 +50,18 @@ def csv_blocks(
     lines = iter(rows)
     while block := list(islice(lines, _BLOCK)):
         for row in block:
-            writer.writerow(["" if each is None else escape_formula(str(each)) for each in row])
+            writer.writerow(map(_cell, row))
         yield sink.getvalue().encode()
         sink.seek(0)
         sink.truncate()
     writer.writerows([f"# {name}: {value}"] for name, value in about)
     yield sink.getvalue().encode()
+
+
+def _cell(value: object) -> str:
+    """Return a cell that no spreadsheet takes for a formula; a number below zero stays one."""
+    text = "" if value is None else str(value)
+    return text if _NUMBER.fullmatch(text) else escape_formula(text)
 
 
 def csv_response(

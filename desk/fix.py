@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -69,6 +70,9 @@ class _Row:
         return self.cells != self.came
 
 
+_ONE_AT_A_TIME: Final = threading.Lock()
+
+
 @dataclass(slots=True)
 class _Sheet:
     """A quarantine as one user sees it: what came, and what this user typed so far."""
@@ -110,6 +114,11 @@ def fix(visit: Visit) -> Response:
 
 def fix_rows(visit: Visit) -> Response:
     """Keep what was typed; then turn the page, quote the changed rows or screen them again."""
+    with _ONE_AT_A_TIME:  # a second press finds that its rows were sent already
+        return _fix_rows(visit)
+
+
+def _fix_rows(visit: Visit) -> Response:
     sheet = _sheet(visit)
     page = _number(visit.text("page", 9))
     edits = _edits(visit, sheet) | _typed(visit, sheet)

@@ -182,7 +182,8 @@ def _share(visit: Visit) -> None:
     facet, _, value = visit.text("which", 300).partition(":")
     if facet not in SHARED_BY or (facet != IN_TURN and not value):
         raise DeskError(400, "Share out: choose which cases.")
-    users = _chosen_users(visit, visit.form.get("user", []))
+    branch = value if facet == "branch" else ""
+    users = _chosen_users(visit, visit.form.get("user", []), branch)
     visit.seat.cases.share(facet, value, users, visit.name)
     visit.seat.audit.write(visit.name, "work shared out", by=facet, value=value, users=users)
 
@@ -208,14 +209,18 @@ def _hand_over(visit: Visit) -> None:
     visit.seat.audit.write(visit.name, "work handed over", giver=giver, taker=taker, cases=number)
 
 
-def _chosen_users(visit: Visit, names: list[str]) -> list[str]:
-    """Return users who may review, by name.
+def _chosen_users(visit: Visit, names: list[str], branch: str = "") -> list[str]:
+    """Return users who may review, by name; of cases of all branches, where none is named.
 
     Raises:
         DeskError: none was chosen, or one may not.
     """
-    reviewers = {each.name for each in _reviewers(visit)}
+    reviewers = {each.name: each for each in _reviewers(visit)}
     chosen = list(dict.fromkeys(name for name in names if name))
-    if not chosen or not set(chosen) <= reviewers:
+    if not chosen or not set(chosen) <= set(reviewers):
         raise DeskError(400, "Choose users who review customers: analysts or approvers.")
+    for name in chosen:
+        seen = {each.casefold() for each in reviewers[name].branches}
+        if seen and branch.casefold() not in seen:
+            raise DeskError(400, f"{name} sees customers of some branches alone, not all of these.")
     return chosen

@@ -83,6 +83,8 @@ class WorkList:
     _connection: DuckDBPyConnection | None = None
     _now: _Taken = field(default_factory=_Taken)
     _extracts: dict[str, tuple[int | None, pa.Table, bytes]] = field(default_factory=dict)
+    _unread: set[str] = field(default_factory=set)
+    """Batches of which files could not be reached: who waits in them is not known."""
 
     def seen_by(self, user: str, branches: Sequence[str] = ()) -> OpenCases:
         """Return the open cases as one user sees them: `whose` each is, and who has it.
@@ -153,6 +155,7 @@ class WorkList:
             report = run.report or {}
             if run.flow == SCREENING and report.get("publishable") and report.get("decisions"):
                 runs.setdefault(run.batch, []).append(run)
+        self._unread.clear()
         tables = [table for found in runs.values() for table in self._batch(found)]
         used = {run.run_id for found in runs.values() for run in found}
         self._extracts = {name: each for name, each in self._extracts.items() if name in used}
@@ -170,7 +173,7 @@ class WorkList:
             " DISTINCT 'officer', officer FROM work WHERE officer IS NOT NULL UNION ALL SELECT"
             " DISTINCT 'reason', unnest(reasons) FROM work ORDER BY ALL"
         ).fetchall()
-        self._close_settled(connection, list(runs))
+        self._close_settled(connection, [name for name in runs if name not in self._unread])
 
     def _close_settled(self, connection: DuckDBPyConnection, batches: Sequence[str]) -> None:
         """Close cases of customers who need nobody any more since a newer run."""
@@ -196,6 +199,7 @@ class WorkList:
         for run in runs:
             extract = self._extract(run)
             if extract is None:
+                self._unread.add(newest.batch)
                 return
             table, every = extract
             keys = np.frombuffer(every, f"S{_KEY_BYTES}")

@@ -32,6 +32,8 @@ CREATE TABLE IF NOT EXISTS audit (
   run_id TEXT NOT NULL, customer BLOB, sealed BLOB, detail TEXT NOT NULL,
   salt BLOB, whose BLOB, before BLOB, mark BLOB);
 CREATE INDEX IF NOT EXISTS audit_by_customer ON audit (customer);
+"""
+ENDS_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS audit_ends (
   first INTEGER NOT NULL, before BLOB NOT NULL, last INTEGER NOT NULL, mark BLOB NOT NULL,
   tag BLOB NOT NULL);
@@ -143,6 +145,9 @@ class AuditChain:
             return
         for name in _ADDED:
             connection.execute(f"ALTER TABLE audit ADD COLUMN {name} BLOB")
+        connection.execute(ENDS_SCHEMA)
+        if connection.execute("SELECT 1 FROM audit_ends").fetchone() is not None:
+            return  # its marks were taken away, which stays to be found
         ends = _Ends()
         for row in connection.execute("SELECT * FROM audit ORDER BY id").fetchall():
             first = ends.first if ends.last else row["id"]
@@ -270,6 +275,14 @@ def _missing(first: int, last: int) -> str:
     return f"entries {first} to {last} of the desk's audit are missing"
 
 
+def _without_marks(connection: sqlite3.Connection) -> list[str]:
+    """Return what is wrong with an audit without marks; it may be of an earlier version."""
+    names = {row["name"] for row in connection.execute("PRAGMA table_info(audit_ends)")}
+    if names and connection.execute("SELECT 1 FROM audit_ends").fetchone() is not None:
+        return ["the marks of the desk's audit were removed"]
+    return []
+
+
 def broken_audit(journal: Journal) -> list[str]:
     """Return a sentence for each thing that is wrong with the audit of a desk."""
     file = journal.home / DESK_FILE
@@ -282,8 +295,8 @@ def broken_audit(journal: Journal) -> list[str]:
             connection.row_factory = sqlite3.Row
             connection.execute("BEGIN")
             there = {row["name"] for row in connection.execute("PRAGMA table_info(audit)")}
-            if "mark" not in there:  # of an earlier version, or of no desk yet
-                return []
+            if "mark" not in there:
+                return _without_marks(connection)
             chain = AuditChain(journal.pseudonyms)
             return chain.findings(connection, journal.sealer)
     except sqlite3.Error as error:

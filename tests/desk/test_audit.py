@@ -195,3 +195,28 @@ def test_entries_of_an_earlier_version_come_into_the_chain(tmp_path: Path) -> No
         assert broken_audit(before.journal) == []
         change(before, "UPDATE audit SET user = 'Bem' WHERE id = 4")
         assert broken_audit(before.journal) == ["entry 4 of the desk's audit was changed or moved"]
+
+
+def test_purge_brings_an_earlier_version_into_the_chain_by_itself(tmp_path: Path) -> None:
+    """It may be the first that opens the file after an upgrade; what is left verifies."""
+    home = tmp_path / "home"
+    with Office(tmp_path) as office:
+        office.seat.audit.write("Ada", "customer seen", customer_id="C1")
+        (row,) = office.seat.accounts.rows("SELECT * FROM audit")
+        with closing(sqlite3.connect(home / DESK_FILE)) as connection, connection:
+            connection.executescript("DROP TABLE audit; DROP TABLE audit_ends;" + OLD_SCHEMA)
+            for number in (1, 2):
+                connection.execute(
+                    "INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (number, number, *tuple(row)[2:8]),
+                )
+        assert forget_audit(office.journal, 2) == 1
+        assert broken_audit(office.journal) == []
+
+
+def test_marks_that_were_taken_away_are_noticed(office: Office) -> None:
+    """Without them the entries would pass for those of an earlier version."""
+    with closing(sqlite3.connect(office.folder / "home" / DESK_FILE)) as connection, connection:
+        connection.execute("ALTER TABLE audit DROP COLUMN mark")
+        connection.execute("UPDATE audit SET user = 'Bem' WHERE id = 1")
+    assert broken_audit(office.journal) == ["the marks of the desk's audit were removed"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,6 +110,18 @@ def test_quarantine_is_a_table_with_the_reason_at_each_cell(bank: Office) -> Non
     assert f'href="{at}"' in browser.get(at.removesuffix("/fix")).text
     assert "quarantine seen" in bank.actions()
     assert bank.browser("auditor").get(at).status_code == 403
+
+
+def test_two_presses_at_once_screen_the_rows_once(bank: Office) -> None:
+    """The second finds that its rows were sent already: nobody is asked about twice."""
+    at = run_of(bank)
+    both = [bank.browser("analyst", name=name) for name in ("Ada", "Bem")]
+    with ThreadPoolExecutor(2) as pool:
+        sent = list(
+            pool.map(lambda browser: typed(browser, at, {(0, "Ref"): "C6"}, do="screen"), both)
+        )
+    assert sorted(each.status_code for each in sent) == [303, 400]
+    assert len(bank.starts.started) == 1
 
 
 def test_fixed_rows_are_screened_again_as_a_part_of_their_batch(

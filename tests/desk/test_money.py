@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from nightscreen.desk import audit_page
+from nightscreen.desk.exports import csv_blocks
 from nightscreen.desk.pages import micro, naira
 from nightscreen.schemas.money import naira_text
 from nightscreen.storage.journal.money import Spent
@@ -97,6 +98,13 @@ def test_export_bears_user_time_and_filter_and_stands_in_the_audit(bank: Office)
     bank.seat.accounts.change("Ngozi", [], {"money": False})
     assert auditor.get("/money").status_code == 403
     assert ">Money</a>" not in auditor.get("/audit").text
+
+
+def test_number_below_zero_stays_a_number_where_it_is_taken_out() -> None:
+    """Opening less cost, doubt and drift is closing in a spreadsheet too; a formula is text."""
+    written = b"".join(csv_blocks(("drift", "said"), [("-5000.00", "-1+2"), (None, "=1")], []))
+    lines = written.decode("utf-8-sig").splitlines()
+    assert lines == ["drift,said", "-5000.00,'-1+2", ",'=1"]
 
 
 def test_call_in_doubt_is_listed_with_its_worst_cost(

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from datetime import date, timedelta
+from decimal import Decimal
 from html import unescape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk.audit import forget_at_desk, reseal_desk
+from nightscreen.desk.work_list import WorkList
+from nightscreen.steps.privacy.contests import list_contests
+from nightscreen.steps.privacy.lookup_subject import find_row
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.rotation import rotate_key
 from tests.desk.conftest import borrowers
@@ -15,7 +20,9 @@ from tests.screening import World
 
 if TYPE_CHECKING:
     import httpx
+    import pytest
 
+    from nightscreen.storage.journal.runs import RunRecord
     from tests.desk.office import Browser, Office
 
 ROW = re.compile(r'<tr><th scope="row"><a href="/customers/([^"?]+)\?run=.*?</tr>', re.DOTALL)
@@ -264,6 +271,82 @@ def test_second_person_is_asked_above_the_threshold_alone(bank: Office) -> None:
         assert bank.seat.cases.proposals() == []
         key = bank.journal.pseudonyms.customer("portfolio", who)
         assert len(bank.seat.reviews.of_customer(key)) == 1
+
+
+def test_no_way_round_the_second_person(bank: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither another word for approve, nor a run in which less was at stake, nor a contest."""
+    ada = bank.browser("analyst", name="Ada")
+    who = declined(bank)[0]
+    rows = bank.seat.rows.of(bank.journal.runs.newest(limit=1)[0])
+    assert rows is not None
+    ((exposure,),) = [
+        tuple(each.values())
+        for each in rows.ask("SELECT exposure FROM run_0 WHERE customer_id = ?", [who])
+    ]
+    bank.seat.settings = bank.settings.model_copy(update={"override_above": exposure - 1})
+
+    def cheaper(run: RunRecord, customer_id: str) -> dict[str, Any]:
+        row = find_row(run, customer_id)
+        assert row is not None
+        return {**row, "exposure": Decimal(1)}
+
+    key = bank.journal.pseudonyms.customer("portfolio", who)
+    assert review(ada, who, "Approved").status_code == 303
+    assert bank.seat.reviews.of_customer(key) == []
+    with monkeypatch.context() as patched:
+        patched.setattr("nightscreen.desk.customer.find_row", cheaper)
+        run = bank.journal.runs.newest(limit=2)[1].run_id
+        review(ada, who, "approve", run=run)
+    assert bank.seat.reviews.of_customer(key) == []
+    said = {"customer_id": who, "batch": "portfolio", "said": "I have paid"}
+    assert ada.post("/contests", "/contests", **said).status_code == 303
+    (contest,) = list_contests(bank.journal)
+    path = f"/contests/{contest['contest_id']}/answer"
+    changed = {"outcome": "changed", "decision": "approve", "answer": "It is settled"}
+    assert ada.post(path, "/contests", **changed).status_code == 403
+    bem = bank.browser("approver", name="Bem")
+    assert bem.post(path, "/contests", **changed).status_code == 303
+
+
+def test_another_override_than_the_one_seen_is_not_confirmed(bank: Office) -> None:
+    """It was proposed anew after the page was opened."""
+    bank.seat.settings = bank.settings.model_copy(update={"override_above": 0})
+    ada, bem = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
+    who = declined(bank)[0]
+    review(ada, who, "approve")
+    (first,) = bank.seat.cases.proposals()
+    assert f'name="proposal" value="{first.proposal_id}"' in bem.get(f"/customers/{who}").text
+    review(ada, who, "approve", note="another letter")
+    at = f"/customers/{who}/override"
+    stale = bem.post(at, NO_PAGE, do="confirm", proposal=str(first.proposal_id))
+    assert stale.status_code == 409
+    assert bank.seat.reviews.of_customer(bank.journal.pseudonyms.customer("portfolio", who)) == []
+
+
+def test_work_outlasts_files_that_cannot_be_reached(bank: Office) -> None:
+    """A disk that is not there yet closes no case and ends no proposal."""
+    bank.seat.settings = bank.settings.model_copy(update={"override_above": 0})
+    ada = bank.browser("analyst", name="Ada")
+    taken, proposed = declined(bank)[:2]
+    do(ada, "take", taken)
+    review(ada, proposed, "approve")
+    folder = Path(bank.journal.runs.newest(limit=1)[0].folder)
+    away = folder.rename(folder.with_name("away"))
+    bank.seat.work = WorkList(bank.seat)
+    assert ada.get("/decisions").status_code == 200
+    away.rename(folder)
+    assert [each.holder for each in bank.seat.cases.all() if each.holder] == ["Ada"]
+    assert len(bank.seat.cases.proposals()) == 1
+
+
+def test_work_is_not_given_to_who_does_not_see_it(bank: Office) -> None:
+    """A user of one branch gets cases of that branch alone."""
+    ada = bank.browser("analyst", name="Ada")
+    bank.browser("analyst", name="Kano")
+    bank.seat.accounts.change("Kano", [], branches=["Kano"])
+    assert do(ada, "share", which="in turn:", user=["Ada", "Kano"]).status_code == 400
+    assert do(ada, "hand over", **{"from": "Ada", "taker": "Kano"}).status_code == 400
+    assert do(ada, "share", which="branch:Kano", user=["Kano"]).status_code == 303
 
 
 def test_refused_override_leaves_the_decline(bank: Office) -> None:
