@@ -25,6 +25,7 @@ from nightscreen.tasks.inbox_watch import (
     put_away,
 )
 from nightscreen.tasks.logs import set_up_logs
+from nightscreen.tasks.stations import load_last_stations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +63,8 @@ async def keep_watch(
     settings = read_settings()
     set_up_logs(settings.log_format)
     watch = await asyncio.to_thread(open_watch, options, settings, forever=forever, tell=tell)
+    if forever:  # what is installed may be another version by the time the first file comes
+        await asyncio.to_thread(load_last_stations)
     async for ticket in watch.tickets():
         due = await examine_file(watch, ticket)
         if due is not None:

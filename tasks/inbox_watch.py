@@ -30,9 +30,11 @@ from nightscreen.steps.inbox.file_intake import (
 )
 from nightscreen.steps.inbox.stability_check import LONGER, LOOKS, Settling
 from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.policy.versions import policy_in_force
 from nightscreen.steps.screening_run import require_service
 from nightscreen.storage.clock import Clock, system_clock
 from nightscreen.storage.inbox import Inbox, Ticket, is_being_written, is_whole
+from nightscreen.storage.journal import journal_of
 from nightscreen.storage.mapping import read_mapping
 
 if TYPE_CHECKING:
@@ -171,7 +173,11 @@ def open_watch(
     """
     require_service(settings, quote_only=False)
     overridden(settings.freshness, options.freshness)
-    load_policy(Path(options.policy) if options.policy else None)
+    if options.policy:
+        load_policy(Path(options.policy))
+    else:
+        with journal_of(settings) as journal:
+            policy_in_force(journal, journal.clock())
     if options.mapping:
         read_mapping(Path(options.mapping))
     inbox = Inbox.open(settings.inbox, settings.home)

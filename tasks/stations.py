@@ -28,6 +28,7 @@ def load_last_stations() -> None:
     run goes on for hours, and what is installed may be another version by then.
     """
     from nightscreen.steps import finalize  # noqa: F401, PLC0415 - see above
+    from nightscreen.storage import parquet_source, workbook_source  # noqa: F401, PLC0415
 
 
 @task(name="take in", cache_policy=NO_CACHE, persist_result=False)
