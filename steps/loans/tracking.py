@@ -124,8 +124,8 @@ async def follow_loans(tracking: Tracking, desk: CallSession) -> int:
     """
     due = tracking.due
     for job in await _follow(tracking, desk, due[:1]):
-        is_free = job.standing is LookupStatus.FAILED and job.reading is not None
-        if is_free and job.reading.retry and len(due) > 1:
+        is_failing = job.reading is not None and job.reading.retry
+        if is_failing and job.standing is LookupStatus.FAILED and len(due) > 1:
             follow_again(tracking)
         else:
             due = due[1:]
