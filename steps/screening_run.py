@@ -282,7 +282,9 @@ def _open(
     caps = caps_of(parameters, settings)
     begun = not parameters.quote_only
     started_at = _begin(journal, resolved, digest, folder, caps) if begun else now
-    if begun and earlier is None:  # as it is resumed: by what is in force at this very instant
+    if (
+        begun and earlier is None and not parameters.policy
+    ):  # as it is resumed: by what is in force at this very instant
         policy, approval = _policy_in_force(parameters, settings, journal, started_at)
     control = open_control(
         parameters, settings, journal, run_id=wanted.run_id, caps=caps, checks=wanted.checks
