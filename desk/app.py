@@ -76,6 +76,35 @@ def application(seat: Seat) -> ASGIApp:
     """Return the desk."""
     refusals = _Refusals()
 
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        sweeping = asyncio.create_task(_sweep(seat))
+        try:
+            yield
+        finally:
+            sweeping.cancel()
+
+    inner = Starlette(
+        routes=_routes(seat),
+        exception_handlers={
+            DeskError: handled(seat),
+            HTTPException: partial(_no_page, seat),
+            TooLargeError: partial(_shown, refusals, "too_large", 413),
+            TooSlowError: partial(_shown, refusals, "too_slow", 408),
+            Exception: partial(_shown, refusals, "broken", 500),
+        },
+        lifespan=lifespan,
+    )
+    inner.router.redirect_slashes = False
+    headers = headers_of(POLICY, is_secure=seat.is_secure)
+    headers["referrer-policy"] = "same-origin"  # without, browsers name no origin of our own forms
+    log = Log("desk", in_json=seat.settings.log_format == "json")
+    return Guard(inner, seat.origins, headers, refusals, log, _longest)
+
+
+def _routes(seat: Seat) -> list[Route]:
+    """Return every address of the desk, with the right that it needs."""
+
     def route(
         path: str,
         view: Callable[[Visit], Response],
@@ -86,15 +115,7 @@ def application(seat: Seat) -> ASGIApp:
     ) -> Route:
         return Route(path, page(seat, view, need=need, signed_in=signed_in), methods=methods)
 
-    @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        sweeping = asyncio.create_task(_sweep(seat))
-        try:
-            yield
-        finally:
-            sweeping.cancel()
-
-    routes = [
+    return [
         route("/sign-in", sign_in.sign_in, _BOTH, signed_in=False),
         route("/first", sign_in.first, _BOTH, signed_in=False),
         route("/second-factor", second_factor.second_factor, _BOTH, signed_in=False),
@@ -142,22 +163,6 @@ def application(seat: Seat) -> ASGIApp:
         Route("/static/{name}", _static, methods=_GET),
         Route("/health", _health, methods=_GET),
     ]
-    inner = Starlette(
-        routes=routes,
-        exception_handlers={
-            DeskError: handled(seat),
-            HTTPException: partial(_no_page, seat),
-            TooLargeError: partial(_shown, refusals, "too_large", 413),
-            TooSlowError: partial(_shown, refusals, "too_slow", 408),
-            Exception: partial(_shown, refusals, "broken", 500),
-        },
-        lifespan=lifespan,
-    )
-    inner.router.redirect_slashes = False
-    headers = headers_of(POLICY, is_secure=seat.is_secure)
-    headers["referrer-policy"] = "same-origin"  # without, browsers name no origin of our own forms
-    log = Log("desk", in_json=seat.settings.log_format == "json")
-    return Guard(inner, seat.origins, headers, refusals, log, _longest)
 
 
 async def _sweep(seat: Seat) -> None:
