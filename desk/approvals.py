@@ -83,7 +83,7 @@ def _deadline(run: RunRecord) -> int | None:
 def preview(visit: Visit) -> Response:
     """Say what a lower cap would leave unanswered; for the form, as the amount is changed."""
     approval = _waiting(visit)
-    amount = "".join(visit.asked("max_spend")[:1])
+    amount = visit.asked_first("max_spend")
     cap, unanswered, error = approval.offered_micro, None, ""
     try:
         cap = _amount(amount, cap)

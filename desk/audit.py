@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuditQuery:
     """Which entries are asked for; what is empty or None does not narrow.
 
     Attributes:
@@ -126,9 +126,9 @@ class Audit:
         limit: int = 500,
     ) -> list[dict[str, Any]]:
         """Return entries, newest first."""
-        return self.find(Asked(user, action, run_id, customer_id), limit=limit)
+        return self.find(AuditQuery(user, action, run_id, customer_id), limit=limit)
 
-    def find(self, asked: Asked, *, limit: int, before: int = NEWEST) -> list[dict[str, Any]]:
+    def find(self, asked: AuditQuery, *, limit: int, before: int = NEWEST) -> list[dict[str, Any]]:
         """Return the entries below a number that are asked for, newest first."""
         where, values = self._conditions(asked)
         return self._read(
@@ -162,7 +162,7 @@ class Audit:
             for row in self.accounts.rows(sql, *values)
         ]
 
-    def page(self, asked: Asked, before: int, limit: int) -> tuple[int, list[int]]:
+    def page(self, asked: AuditQuery, before: int, limit: int) -> tuple[int, list[int]]:
         """Return how many entries are asked for, and the numbers of those below one, newest first.
 
         Words are looked for once, whatever the number of pages.
@@ -178,7 +178,7 @@ class Audit:
         )
         return rows[0]["id"], [row["id"] for row in rows[1:]]
 
-    def _conditions(self, asked: Asked) -> tuple[str, list[Any]]:
+    def _conditions(self, asked: AuditQuery) -> tuple[str, list[Any]]:
         """Return a condition in SQL, and its values in order."""
         customer = self._chain.customer(asked.customer_id) if asked.customer_id else None
         exact = {

@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from nightscreen.desk.audit import NEWEST, Asked
+from nightscreen.desk.audit import NEWEST, AuditQuery
 from nightscreen.desk.customer import require_seen
 from nightscreen.desk.exports import about_export, csv_response, day_of, require_not_taken
 from nightscreen.desk.pages import words
@@ -28,7 +28,7 @@ _HEADINGS: Final = ("number", "at", "user", "action", "run_id", "customer", "det
 def audit(visit: Visit) -> Response:
     """Show entries, newest first."""
     typed, asked = _asked(visit)
-    given = "".join(visit.asked("before")[:1])
+    given = visit.asked_first("before")
     before = int(given) if given.isdecimal() and len(given) < 16 else NEWEST  # noqa: PLR2004 - no audit is longer
     number, found = visit.seat.audit.page(asked, before, SHOWN + 1)
     entries = visit.seat.audit.of_numbers(found[:SHOWN])
@@ -49,7 +49,9 @@ def take_out(visit: Visit) -> Response:
     require_not_taken(visit)
     typed, asked = _asked(visit)
     number, found = visit.seat.audit.page(asked, NEWEST, 1)
-    named = visit.may("people") and visit.seat.audit.find(Asked(customer_id=asked.search), limit=1)
+    named = visit.may("people") and visit.seat.audit.find(
+        AuditQuery(customer_id=asked.search), limit=1
+    )
     search = "one customer" if asked.search and named else asked.search
     said = _words(typed, search="a search" if search else "")
     visit.seat.audit.write(visit.name, "audit taken out", rows=number, filter=said)
@@ -66,13 +68,13 @@ def _words(typed: dict[str, str], *, search: str) -> str:
     return "; ".join(said) or "everything"
 
 
-def _asked(visit: Visit) -> tuple[dict[str, str], Asked]:
+def _asked(visit: Visit) -> tuple[dict[str, str], AuditQuery]:
     """Return the fields as they were typed, and which entries they ask for."""
-    typed = {name: "".join(visit.asked(name)[:1]).strip()[:200] for name in _FIELDS}
+    typed = {name: visit.asked_first(name).strip()[:200] for name in _FIELDS}
     if visit.branches and typed["customer_id"]:
         require_seen(visit, typed["customer_id"], "")
     since, until = (_midnight(day_of(visit, name)) for name in ("since", "until"))
-    asked = Asked(
+    asked = AuditQuery(
         typed["user"],
         typed["action"],
         typed["run_id"],
@@ -94,7 +96,7 @@ def _names_customers(visit: Visit) -> bool:
     return visit.may("people") and not visit.branches
 
 
-def _lines(visit: Visit, asked: Asked, before: int) -> Iterator[list[Any]]:
+def _lines(visit: Visit, asked: AuditQuery, before: int) -> Iterator[list[Any]]:
     while found := visit.seat.audit.find(asked, limit=_BLOCK, before=before):
         for each in found:
             yield [

@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS proposals (
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class HeldCase:
     """A customer somebody has taken; or, without a holder, gave back though it was shared out.
 
     Attributes:
@@ -103,11 +103,11 @@ class Cases:
         """Return the pseudonym of a customer in a batch."""
         return self._journal.pseudonyms.customer(batch, customer_id)
 
-    def all(self) -> list[Case]:
+    def all(self) -> list[HeldCase]:
         """Return every case that somebody has."""
         return [_case(row) for row in self._accounts.rows("SELECT * FROM cases")]
 
-    def find(self, batch: str, key: bytes) -> Case | None:
+    def find(self, batch: str, key: bytes) -> HeldCase | None:
         """Return the case of a customer, or None where nobody has it."""
         rows = self._accounts.rows(
             "SELECT * FROM cases WHERE batch = ? AND customer = ?", batch, key
@@ -271,8 +271,8 @@ def _require_own(connection: sqlite3.Connection, batch: str, key: bytes, user: s
         raise CaseTakenError(row["holder"])
 
 
-def _case(row: sqlite3.Row) -> Case:
-    return Case(
+def _case(row: sqlite3.Row) -> HeldCase:
+    return HeldCase(
         row["batch"],
         bytes(row["customer"]),
         row["holder"],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from nightscreen.client.aggregator import Scope
-from nightscreen.desk.audit import Asked
+from nightscreen.desk.audit import AuditQuery
 from nightscreen.desk.cases import WAITS_FOR
 from nightscreen.desk.decisions import in_words
 from nightscreen.desk.my_work import USUAL_WAIT_DAYS
@@ -94,7 +94,7 @@ def _found(visit: Visit) -> tuple[Subject, RunRecord | None, dict[str, Any] | No
         DeskError: no batch knows the customer, or the user does not see the customer's branch.
     """
     seat, customer_id = visit.seat, visit.request.path_params["customer_id"]
-    run_id = visit.text("run", 60) or "".join(visit.asked("run")[:1])
+    run_id = visit.text("run", 60) or visit.asked_first("run")
     run = seat.journal.runs.find(run_id) if run_id else None
     if run is not None:
         row = find_row(run, customer_id)
@@ -219,7 +219,7 @@ def _page(
         if error
         else {"decision": "", "reason": "", "note": ""},
         error=error,
-        said=said or "".join(SAID.get(word, "") for word in visit.asked("said")[:1]),
+        said=said or SAID.get(visit.asked_first("said"), ""),
         link=link,
         notice=_notice(visit, run, row, declared),
         ways=WAYS_TO_TELL,
@@ -366,7 +366,7 @@ def _newest_review(visit: Visit, person: Subject) -> str:
 def _seen_by(visit: Visit, person: Subject) -> list[str]:
     """Return who else looked at a customer a short while ago."""
     since = visit.seat.clock() - LOOKED_S * MICROS
-    asked = Asked(action="customer seen", customer_id=person.customer_id, since=since)
+    asked = AuditQuery(action="customer seen", customer_id=person.customer_id, since=since)
     found = visit.seat.audit.find(asked, limit=50)
     return sorted({each["user"] for each in found} - {visit.name})
 

@@ -122,10 +122,10 @@ def _asked(visit: Visit) -> tuple[RunRecord, RunRows, Filter]:
 def asked_filter(visit: Visit, facets: Sequence[str]) -> Filter:
     """Return the filter that the address names."""
     chosen = {name: tuple(dict.fromkeys(visit.asked(name)))[:50] for name in facets}
-    sort = "".join(visit.asked("sort")[:1])
+    sort = visit.asked_first("sort")
     return Filter(
         {name: values for name, values in chosen.items() if values},
-        "".join(visit.asked("search")[:1]).strip()[:200],
+        visit.asked_first("search").strip()[:200],
         sort if sort in SORTS else "exposure",
     )
 
@@ -138,7 +138,7 @@ def kinds(asked: Filter) -> str:
 
 def whole_number(visit: Visit, name: str) -> int:
     """Return a number of the address; 0 where there is none."""
-    text = "".join(visit.asked(name)[:1])
+    text = visit.asked_first(name)
     return int(text) if text.isdecimal() and len(text) < 9 else 0  # noqa: PLR2004 - no list is longer
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from datetime import date
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -97,9 +98,7 @@ def day_of(visit: Visit, name: str) -> str:
     Raises:
         DeskError: it is no day.
     """
-    from datetime import date  # noqa: PLC0415 - of use here alone
-
-    text = "".join(visit.asked(name)[:1]).strip()
+    text = visit.asked_first(name).strip()
     try:
         return text and date.fromisoformat(text).isoformat()
     except ValueError:

@@ -109,7 +109,7 @@ def fix(visit: Visit) -> Response:
     sheet = _sheet(visit)
     edits = _edits(visit, sheet)
     visit.seat.audit.write(visit.name, "quarantine seen", run_id=sheet.run.run_id)
-    return _page(visit, sheet, edits, _number("".join(visit.asked("page")[:1])))
+    return _page(visit, sheet, edits, _number(visit.asked_first("page")))
 
 
 def fix_rows(visit: Visit) -> Response:

@@ -104,7 +104,7 @@ def take_out(visit: Visit) -> Response:
 
 
 def _asked(visit: Visit) -> _Asked:
-    search = "".join(visit.asked("search")[:1]).strip()[:200]
+    search = visit.asked_first("search").strip()[:200]
     return _Asked(search, day_of(visit, "since"), day_of(visit, "until"))
 
 

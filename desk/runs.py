@@ -82,7 +82,7 @@ def run(visit: Visit) -> Response:
     found = find_run(visit)
     facts = facts_of(visit, found)
     follows = visit.request.headers.get("hx-request") == "true"
-    ended_at = "".join(visit.asked("resumed")[:1])
+    ended_at = visit.asked_first("resumed")
     facts["starting"] = ended_at != "" and ended_at == str(found.finished_at)
     approval = (facts["approval"] or {}).get("state", "")
     stands = f"{facts['state']} {approval}".strip()

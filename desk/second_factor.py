@@ -198,6 +198,6 @@ def _page(visit: Visit, user: User, status: int = 200, *, error: str = "") -> Re
         secret=secret,
         otpauth=f"otpauth://totp/{label}?secret={secret}&issuer=nightscreen"
         f"&algorithm=SHA1&digits={DIGITS}&period={STEP_S}",
-        to=local_address(visit.text("to", 2000) or "".join(visit.asked("to")[:1])),
+        to=local_address(visit.text("to", 2000) or visit.asked_first("to")),
         error=error,
     )

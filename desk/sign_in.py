@@ -40,7 +40,7 @@ def sign_in(visit: Visit) -> Response:
 def first(visit: Visit) -> Response:
     """Make the first user, or set the password of the user whose link it is."""
     post = visit.request.method == "POST"
-    token = visit.text("link", 200) if post else "".join(visit.asked("token")[:1])[:200]
+    token = visit.text("link", 200) if post else visit.asked_first("token")[:200]
     sound, whose = visit.seat.accounts.link_for(token)
     if not sound:
         return _form(visit, 410, error="This link was used already or has ended.")
@@ -67,7 +67,7 @@ def sign_out(visit: Visit) -> Response:
 def _form(
     visit: Visit, status: int = 200, *, link: str = "", whose: str | None = None, error: str = ""
 ) -> Response:
-    to = visit.text("to", 2000) or "".join(visit.asked("to")[:1])
+    to = visit.text("to", 2000) or visit.asked_first("to")
     return visit.page(
         "sign_in",
         status,

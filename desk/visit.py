@@ -143,6 +143,10 @@ class Visit:
         """Return every value of a parameter of the address."""
         return [value for value in self.request.query_params.getlist(name) if value]
 
+    def asked_first(self, name: str) -> str:
+        """Return the first value of a parameter of the address; empty where there is none."""
+        return next(iter(self.asked(name)), "")
+
     def token(self) -> str:
         """Return what every form of this browser must bring back."""
         return self.seat.form_token(self.session)

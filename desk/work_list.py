@@ -7,7 +7,7 @@ Made of the publishable runs' rows once a run has ended, and kept in memory; wha
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from nightscreen.desk.cases import Case, Share
+    from nightscreen.desk.cases import HeldCase, Share
     from nightscreen.desk.run_rows import RunRows
     from nightscreen.desk.seat import Seat
     from nightscreen.storage.journal.runs import RunRecord
@@ -42,7 +42,7 @@ _KEY_BYTES: Final = 16
 class _Taken:
     """What is laid over the rows now; compared before it is written again."""
 
-    cases: tuple[Case, ...] = ()
+    cases: tuple[HeldCase, ...] = ()
     shares: tuple[Share, ...] = ()
     last_review: int = 0
 
@@ -270,19 +270,8 @@ _WORK: Final = pa.schema(
 )
 
 
-def _held(cases: Sequence[Case]) -> pa.Table:
-    rows = [
-        {
-            "batch": each.batch,
-            "key": each.key,
-            "holder": each.holder,
-            "at": each.at,
-            "waits_until": each.waits_until,
-            "waits_for": each.waits_for,
-        }
-        for each in cases
-    ]
-    return pa.Table.from_pylist(rows, _HELD)
+def _held(cases: Sequence[HeldCase]) -> pa.Table:
+    return pa.Table.from_pylist([asdict(each) for each in cases], _HELD)
 
 
 def _given(connection: DuckDBPyConnection, shares: Sequence[Share]) -> pa.Table:

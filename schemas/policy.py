@@ -134,7 +134,7 @@ class NoticeWords(NamedTuple):
     language: str
 
 
-class RuleWords(NamedTuple):
+class RuleInWords(NamedTuple):
     """A rule for people: its code, what follows, where, and the sentence for the team."""
 
     code: str
@@ -219,10 +219,10 @@ class Policy(BaseModel):
         said = words if isinstance(words, str) else first_for(words, purpose)
         return filled(said, {name: f"{value:,f}" for name, value in self.thresholds.items()})
 
-    def in_words(self) -> list[RuleWords]:
+    def in_words(self) -> list[RuleInWords]:
         """Return the rules in their order, with the thresholds in place of their names."""
         return [
-            RuleWords(
+            RuleInWords(
                 rule.code,
                 _EFFECT_WORDS[rule.effect],
                 " ".join(self.condition(rule).split()),
