@@ -14,7 +14,12 @@ from nightscreen.desk.visit import DeskError
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.policy import Decision
-from nightscreen.steps.privacy.contests import answer_contest, list_contests, open_contest
+from nightscreen.steps.privacy.contests import (
+    answer_contest,
+    find_contest,
+    list_contests,
+    open_contest,
+)
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -86,14 +91,13 @@ def answer(visit: Visit) -> Response:
         raise DeskError(400, "Choose one of the decisions.")
     if decision:
         visit.require("override")
-    for each in list_contests(seat.journal):
-        if each["contest_id"] == key:
-            require_seen(visit, each["customer_id"], each["batch"])
-            own = each["opened_by"].casefold() == visit.name.casefold()
-            if own and decision == Decision.APPROVE and seat.settings.override_above is not None:
-                seat.audit.write(visit.name, "refused", page="contest", needs="a second person")
-                raise DeskError(403, "You took this contest down: somebody else approves it.")
     try:
+        contest = find_contest(seat.journal, key)
+        require_seen(visit, contest.customer_id, contest.batch)
+        own = contest.opened_by.casefold() == visit.name.casefold()
+        if own and decision == Decision.APPROVE and seat.settings.override_above is not None:
+            seat.audit.write(visit.name, "refused", page="contest", needs="a second person")
+            raise DeskError(403, "You took this contest down: somebody else approves it.")
         answered = answer_contest(
             seat.journal,
             key,

@@ -39,7 +39,7 @@ from nightscreen.steps.results.decision_list import customer_name
 from nightscreen.steps.results.notices import notice_of, record_told, rewrite_reviewed
 from nightscreen.steps.results.reviews import Judge, Judged, take_in
 from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED
-from nightscreen.storage.clock import LAGOS, MICROS, to_instant
+from nightscreen.storage.clock import MICROS, lagos_day, to_instant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -207,8 +207,7 @@ def _page(
         case=case,
         seen_by=seen_by,
         waits_for=WAITS_FOR,
-        usual_wait=to_instant(seat.clock()).astimezone(LAGOS).date()
-        + timedelta(days=USUAL_WAIT_DAYS),
+        usual_wait=lagos_day(seat.clock()) + timedelta(days=USUAL_WAIT_DAYS),
         newest_review=_newest_review(visit, person),
         proposal=seat.cases.proposal(person.batch, person.pseudonym),
         place=place[1],

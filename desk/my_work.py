@@ -16,7 +16,7 @@ from nightscreen.desk.run_rows import PAGE_ROWS, Filter
 from nightscreen.desk.visit import DeskError
 from nightscreen.desk.work_list import FACETS
 from nightscreen.schemas.decisions import LISTED_PART
-from nightscreen.storage.clock import LAGOS, to_instant, to_micros
+from nightscreen.storage.clock import LAGOS, lagos_day, to_micros
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -63,7 +63,7 @@ def _page(visit: Visit, status: int = 200, *, error: str = "") -> Response:
         typed={
             name: visit.text(name, 200) for name in ("batch", "customer_id", "until", "waits_for")
         },
-        usual_wait=_day(seat.clock()) + timedelta(days=USUAL_WAIT_DAYS),
+        usual_wait=lagos_day(seat.clock()) + timedelta(days=USUAL_WAIT_DAYS),
         waits_for=WAITS_FOR,
         proposals=[
             each
@@ -163,7 +163,7 @@ def _until(visit: Visit) -> datetime:
     Raises:
         DeskError: it is no day to wait for.
     """
-    today = _day(visit.seat.clock())
+    today = lagos_day(visit.seat.clock())
     try:
         day = date.fromisoformat(visit.text("until", 20))
     except ValueError:
@@ -171,10 +171,6 @@ def _until(visit: Visit) -> datetime:
     if not today < day <= today + timedelta(days=LONGEST_WAIT_DAYS):
         raise DeskError(400, "Wait until: choose a day after today, within a year.")
     return datetime.combine(day, time(), LAGOS)
-
-
-def _day(instant: int) -> date:
-    return to_instant(instant).astimezone(LAGOS).date()
 
 
 def _share(visit: Visit) -> None:

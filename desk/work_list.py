@@ -22,6 +22,7 @@ from nightscreen.schemas.rows import NAIRA
 from nightscreen.steps.policy.engine import locked_connection
 from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.storage.journal.customers import BatchMembership
+from nightscreen.storage.sealing import pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -235,14 +236,10 @@ def _listed(seat: Seat, run: RunRecord, rows: RunRows) -> tuple[pa.Table, bytes]
     joined = pseudonyms.customers(run.batch, table["customer_id"].to_pylist())
     every = pseudonyms.customers(run.batch, rows.table("true", "customer_id")[0].to_pylist())
     number = len(table)
-    table = table.append_column("key", pa.array(_pieces(joined), pa.binary()))
+    table = table.append_column("key", pa.array(pieces_of(joined), pa.binary()))
     for name, value in (("batch", run.batch), ("run_id", run.run_id), ("purpose", run.purpose)):
         table = table.append_column(name, pa.array([value] * number, pa.string()))
     return table.select(_WORK.names).cast(_WORK), every
-
-
-def _pieces(joined: bytes) -> list[bytes]:
-    return [joined[at : at + _KEY_BYTES] for at in range(0, len(joined), _KEY_BYTES)]
 
 
 _HELD: Final = pa.schema(

@@ -38,6 +38,11 @@ def to_micros(instant: datetime) -> int:
     return whole * MICROS + instant.microsecond
 
 
+def lagos_day(micros: int) -> date:
+    """Return the calendar day in Lagos that an instant falls in."""
+    return to_instant(micros).astimezone(LAGOS).date()
+
+
 def span_micros(span: timedelta) -> int:
     """Return the microseconds of a span of time."""
     return span // timedelta(microseconds=1)

@@ -27,6 +27,11 @@ KEY_ID_BYTES = 4
 SUBJECT_BYTES = 16
 
 
+def pieces_of(joined: bytes) -> list[bytes]:
+    """Return pseudonyms, each of them, that were made joined to one piece of bytes."""
+    return [joined[at : at + SUBJECT_BYTES] for at in range(0, len(joined), SUBJECT_BYTES)]
+
+
 def key_id(key: bytes) -> bytes:
     """Return the four bytes by which a sealed text names its key; they reveal nothing of it."""
     return hmac.digest(key, b"nightscreen key id", "sha256")[:KEY_ID_BYTES]

@@ -20,6 +20,7 @@ from nightscreen.schemas.enriched import RING, RING_SIZE
 from nightscreen.steps.planning.groups import SIXTEEN
 from nightscreen.steps.planning.shared_identifiers import kept_pieces
 from nightscreen.steps.policy.engine import locked_connection
+from nightscreen.storage.sealing import pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +94,7 @@ class Rings:
 
     def columns(self, customers: bytes) -> dict[str, pa.Array]:
         """Return ring and its size for rows, by their customers' pseudonyms, joined."""
-        keys = [customers[place : place + 16].hex() for place in range(0, len(customers), 16)]
+        keys = [piece.hex() for piece in pieces_of(customers)]
         rows = {key: place for place, key in enumerate(self.table["customer"].to_pylist())}
         places = pa.array([rows.get(key) for key in keys], pa.int64())
         return {

@@ -31,7 +31,7 @@ from nightscreen.schemas.policy import ASK_US, WRITTEN_IN, Decision, Effect, Pol
 from nightscreen.steps.results.customer_rows import customer_batches
 from nightscreen.steps.results.reviews import active_reviews, read_written_date
 from nightscreen.steps.results.tracked_state import evidence_digest
-from nightscreen.storage.clock import LAGOS, instant_text, to_instant, to_micros
+from nightscreen.storage.clock import LAGOS, instant_text, lagos_day, to_micros
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.records import Records
 from nightscreen.storage.journal.reviews import Reviews
@@ -251,7 +251,7 @@ class _Writer:
 def proposes(purpose: str, declared: Declarations, now: int) -> bool:
     """Tell whether a decline of the policy is a proposal: a person decides unless declared."""
     alone = declared.policy_decides_alone
-    today = to_instant(now).astimezone(LAGOS).date()
+    today = lagos_day(now)
     return purpose == Purpose.ORIGINATION.value and (alone is None or alone.on > today)
 
 
@@ -503,7 +503,7 @@ def record_told(
     if not (how.strip() and by.strip()):
         raise InputError("Say how the customer was told, and who did it.")
     now = journal.clock()
-    day = to_instant(now).astimezone(LAGOS).date()
+    day = lagos_day(now)
     row = {**notice, "told_how": how.strip(), "told_by": by.strip()}
     told = _told(journal, run, row, at=now, day=day, told_at=now)
     return bool(Records.of(journal, ToldNotice).add([told]))

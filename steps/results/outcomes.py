@@ -30,11 +30,11 @@ from nightscreen.schemas.rows import NAIRA
 from nightscreen.steps.policy.engine import locked_connection
 from nightscreen.steps.results.stood_decision import StoodDecisions
 from nightscreen.steps.values.merge_rows import loan_standings
-from nightscreen.storage.clock import LAGOS, to_instant
+from nightscreen.storage.clock import LAGOS, lagos_day, to_instant
 from nightscreen.storage.headings import fold
 from nightscreen.storage.journal.loan_offers import LoanOffers
 from nightscreen.storage.journal.records import Records
-from nightscreen.storage.sealing import SUBJECT_BYTES
+from nightscreen.storage.sealing import pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -133,8 +133,7 @@ def customers_of(journal: Journal, customer_ids: Sequence[str]) -> list[bytes]:
 
 
 def _anywhere(pseudonyms: Pseudonyms, customer_ids: Sequence[str]) -> list[bytes]:
-    joined = pseudonyms.customers_anywhere(customer_ids)
-    return [joined[at : at + SUBJECT_BYTES] for at in range(0, len(joined), SUBJECT_BYTES)]
+    return pieces_of(pseudonyms.customers_anywhere(customer_ids))
 
 
 def followed_outcomes(journal: Journal) -> list[LoanOutcome]:
@@ -169,9 +168,9 @@ def _followed(journal: Journal, offer: Offer, seen: Sequence[LoanNews]) -> LoanO
     ends = [*(view[0] for view in lent[1:]), max(offer.followed_at or 0, lent[-1][0])]
     since: date | None = None
     for (at, standing, now), until in zip(lent, ends, strict=True):
-        as_of = _day(until if standing is LoanStanding.PAST_DUE else at)
+        as_of = lagos_day(until if standing is LoanStanding.PAST_DUE else at)
         late = standing is LoanStanding.PAST_DUE
-        since = (since or _day(at)) if late else None
+        since = (since or lagos_day(at)) if late else None
         day = LoanDay(
             as_of=as_of,
             standing=standing,
@@ -200,10 +199,6 @@ def _followed(journal: Journal, offer: Offer, seen: Sequence[LoanNews]) -> LoanO
 
 def _standing(word: str | None) -> LoanStanding:
     return loan_standings().get(fold((word or "").replace("_", " ")), LoanStanding.OPEN)
-
-
-def _day(at: int) -> date:
-    return to_instant(at).astimezone(LAGOS).date()
 
 
 def _naira(text: str | None) -> Decimal | None:

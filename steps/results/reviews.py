@@ -22,7 +22,7 @@ from nightscreen.schemas.decisions import (
 from nightscreen.schemas.policy import Decision
 from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.steps.values.instants import Moment, read_moment
-from nightscreen.storage.clock import LAGOS, to_instant, to_micros
+from nightscreen.storage.clock import LAGOS, lagos_day, to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -91,7 +91,7 @@ class WrittenDate(NamedTuple):
         imported. So does a time of day that was still ahead then.
         """
         if self.clock is None or self.clock > review.imported_at:
-            return self.day == _day_in_lagos(review.reviewed_at)
+            return self.day == lagos_day(review.reviewed_at)
         return self.at == review.reviewed_at
 
 
@@ -316,7 +316,7 @@ def read_written_date(text: str, run_at: int, now: int) -> WrittenDate | str | N
     readings = list(_readings(text))
     if not readings:
         return _DATE_UNREADABLE
-    first, last = _day_in_lagos(run_at), _day_in_lagos(now)
+    first, last = lagos_day(run_at), lagos_day(now)
     within = [each for each in readings if first <= each[0].date() <= last]
     if len({local.date() for local, _ in within}) > 1:
         return _DATE_AMBIGUOUS
@@ -341,10 +341,6 @@ def _readings(text: str) -> Iterator[tuple[datetime, bool]]:
     if whole.isdecimal() and len(whole) == len("46345"):
         day = _FIRST_SERIAL + timedelta(days=int(whole))
         yield datetime.combine(day, _NOON, tzinfo=LAGOS), False
-
-
-def _day_in_lagos(instant: int) -> date:
-    return to_instant(instant).astimezone(LAGOS).date()
 
 
 def _folded(name: str) -> str:

@@ -20,7 +20,7 @@ from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.outputs import enriched_parts
-from nightscreen.storage.sealing import SUBJECT_BYTES
+from nightscreen.storage.sealing import pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,10 +73,7 @@ class StoodDecisions:
         for number, mine in places.items():
             run_id, commit = commits[number]
             joined = self._journal.pseudonyms.customers(batch, [asked[at][0] for at in mine])
-            subjects = [
-                joined[start : start + SUBJECT_BYTES]
-                for start in range(0, len(joined), SUBJECT_BYTES)
-            ]
+            subjects = pieces_of(joined)
             known = self._customers.known_before(subjects, commit.last_at + 1)
             for place, subject in zip(mine, subjects, strict=True):
                 state = known.get(subject)

@@ -33,7 +33,7 @@ from nightscreen.steps.transactions.cashflow_run import write_cash_flow
 from nightscreen.steps.transactions.json_decode import parse_text
 from nightscreen.steps.transactions.record_fields import BEFORE, HINTS, Drift
 from nightscreen.steps.transactions.sync import BESIDE, OPERATION_OF, judge_refused
-from nightscreen.storage.clock import LAGOS, to_instant
+from nightscreen.storage.clock import lagos_day, to_instant
 from nightscreen.storage.files import atomic_write, make_private_folder
 from nightscreen.storage.outputs import QUARANTINE
 from nightscreen.storage.quarantine import escape_formula
@@ -273,7 +273,7 @@ def _endings(pull: TransactionSync, operation: Operation) -> Counter[LookupStatu
 
 def part_of(folder: Path, started_at: int, kind: PulledKind) -> Path:
     """Return where the typed records of a run lie: a part of their own, by day in Lagos."""
-    day: date = to_instant(started_at).astimezone(LAGOS).date()
+    day: date = lagos_day(started_at)
     return folder.parent / kind.folder / f"pulled_on={day.isoformat()}" / f"{folder.name}.parquet"
 
 
