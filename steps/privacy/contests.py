@@ -341,7 +341,8 @@ def _sealed_row(journal: Journal, row: Mapping[str, Any]) -> Path:
     """Seal a row's input columns as a file that counts as a part of its batch, as a quarantine."""
     folder = make_private_folder(journal.home.absolute() / AGAIN)
     drop_asked(journal.home, older_than_s=RESUMABLE_DAYS * 86_400)
-    path = folder / f"{secrets.token_hex(16)}{SUFFIX}"
+    # Eight characters: longer ones may hold digits enough to look like somebody's phone number.
+    path = folder / f"{secrets.token_hex(4)}{SUFFIX}"
     with sealed_writer(path, journal.sealer) as sink:
         sink.write(rows_as_part([row]))
     return path
