@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 import zipfile
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
+from xml.parsers import expat
+
+from openpyxl.xml.constants import SHEET_MAIN_NS
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,7 +31,9 @@ _WHOLE_BYTES = 64 << 20
 _STRINGS_BYTES = 512 << 20
 """Of the table of texts, which the parser keeps in memory: a million rows of 20 such columns."""
 _STRINGS_RATIO = 100
-"""Different texts do not compress so well; only counted from `_WHOLE_BYTES` on."""
+"""Different texts do not compress so well; only counted from `_FEW_STRINGS_BYTES` on."""
+_FEW_STRINGS_BYTES = 16 << 20
+"""Of a table of texts that is read however well it was packed; takes some seconds at most."""
 _STRINGS = "sharedStrings"
 _ROW = re.compile(rb"</?(?:\w+:)?(?:row|si)[\s>/]")
 _LONGEST_ENTITY = 16
@@ -53,6 +58,8 @@ class BoundedArchive(zipfile.ZipFile):
     ) -> IO[bytes]:
         """Open a part for reading."""
         info = name if isinstance(name, zipfile.ZipInfo) else self.getinfo(name)
+        if _STRINGS in info.filename and _crowded(info.file_size, info):
+            raise SwollenWorkbookError(info.filename)  # the archive says so itself
         part: Any = _BoundedPart(super().open(info, mode, pwd, force_zip64=force_zip64), info)
         opened: IO[bytes] = part
         return opened
@@ -64,7 +71,7 @@ class _BoundedPart:
     def __init__(self, raw: IO[bytes], info: zipfile.ZipInfo) -> None:
         self._raw = raw
         self._name = info.filename
-        self._packed = max(1, info.compress_size)
+        self._info = info
         self._strings = _STRINGS in info.filename
         self._total = 0
         self._since_row = 0
@@ -136,11 +143,49 @@ class _BoundedPart:
     def _count(self, block: bytes) -> None:
         self._total += len(block)
         self._since_row = 0 if _ROW.search(block) else self._since_row + len(block)
-        crowded = self._total > _WHOLE_BYTES and self._total > _STRINGS_RATIO * self._packed
-        if self._since_row > _ROW_BYTES or (
-            self._strings and (crowded or self._total > _STRINGS_BYTES)
-        ):
+        if self._since_row > _ROW_BYTES or (self._strings and _crowded(self._total, self._info)):
             raise self._swollen()
 
     def _swollen(self) -> SwollenWorkbookError:
         return SwollenWorkbookError(self._name)
+
+
+def _crowded(size: int, info: zipfile.ZipInfo) -> bool:
+    """Tell whether a table of texts of a size is none that a workbook of customers has."""
+    packed = max(1, info.compress_size)
+    return size > _STRINGS_BYTES or (size > _FEW_STRINGS_BYTES and size > _STRINGS_RATIO * packed)
+
+
+def read_strings(part: IO[bytes]) -> list[str]:
+    """Return the table of texts, runs of a formatted one joined, readings of characters left out.
+
+    It is what openpyxl's own reader returns, in a quarter of its time: that one makes five objects
+    of each text.
+    """
+    text, item, reading = (f"{SHEET_MAIN_NS} {name}" for name in ("t", "si", "rPh"))
+    found: list[str] = []
+    pieces: list[str] = []
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text = True
+    in_reading = False
+
+    def begin(tag: str, _attributes: dict[str, str]) -> None:
+        nonlocal in_reading
+        if tag == text and not in_reading:
+            parser.CharacterDataHandler = pieces.append
+        elif tag == reading:
+            in_reading = True
+
+    def end(tag: str) -> None:
+        nonlocal in_reading
+        if tag == text:
+            parser.CharacterDataHandler = None
+        elif tag == item:
+            found.append("".join(pieces).replace("x005F_", ""))
+            pieces.clear()
+        elif tag == reading:
+            in_reading = False
+
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.ParseFile(part)
+    return found

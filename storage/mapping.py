@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 import tomllib
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -147,15 +146,19 @@ class _Place:
         return SettingsError(f"{where}: {table}{key[:_SHOWN]} {trouble}")
 
     def _line(self, key: str, section: str) -> int | None:
-        quoted = re.escape(key)
-        assigned = re.compile(rf"\s*(?:{quoted}|\"{quoted}\"|'{quoted}')\s*[=.]|\[{quoted}\]")
+        names = (key, f'"{key}"', f"'{key}'")
         inside = not section
         for number, line in enumerate(self.text.splitlines(), start=1):
-            if section and line.strip().startswith("["):
-                inside = line.strip().startswith(f"[{section}]")
-            elif inside and assigned.match(line):
-                return number
-            if not section and line.strip() == f"[{key}]":
+            said = line.strip()
+            if section and said.startswith("["):
+                inside = said.startswith(f"[{section}]")
+            elif inside and (
+                said.startswith(f"[{key}]")
+                or any(
+                    said.startswith(name) and said[len(name) :].lstrip().startswith(("=", "."))
+                    for name in names
+                )
+            ):
                 return number
         return None
 

