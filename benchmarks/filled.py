@@ -46,26 +46,26 @@ class _Wallet:
         return self.left_micro
 
 
-def answer_needed(line: ScreeningRun) -> int:
+def answer_needed(run: ScreeningRun) -> int:
     """Answer every lookup that a planned run needs; return how many there were."""
     wallet = _Wallet()
-    for _, piece in line.needed.pieces():
+    for _, piece in run.needed.pieces():
         for check in _HITS:
             mine = piece.filter(pc.equal(piece["check"], check.value))
             for start in range(0, mine.num_rows, _BLOCK):
-                _answer_block(line, check, mine.slice(start, _BLOCK), wallet)
-    line.standing[:] = LookupStatus.PAID.value
-    return len(line.needed)
+                _answer_block(run, check, mine.slice(start, _BLOCK), wallet)
+    run.standing[:] = LookupStatus.PAID.value
+    return len(run.needed)
 
 
-def _answer_block(line: ScreeningRun, check: Check, block: pa.Table, wallet: _Wallet) -> None:
-    calls, run_id = line.journal.calls, line.run_id
+def _answer_block(run: ScreeningRun, check: Check, block: pa.Table, wallet: _Wallet) -> None:
+    calls, run_id = run.journal.calls, run.run_id
     columns = (block[name].to_pylist() for name in ("kind", "subject", "identity"))
     rows = list(zip(*columns, strict=True))
     price = _PRICES[check] * _MICRO
     asks = [ReserveRequest(check.value, kind, subject, price, None, 1) for kind, subject, _ in rows]
-    purpose = line.wanted.purpose.value
-    grants = calls.reserve(run_id, purpose, asks, Caps(), since=line.freshness.since)
+    purpose = run.wanted.purpose.value
+    grants = calls.reserve(run_id, purpose, asks, Caps(), since=run.freshness.since)
     settled = []
     for ask, grant, (_, _, identity) in zip(asks, grants, rows, strict=True):
         outcome, cost_micro, body = _answer(check, identity)
@@ -75,7 +75,7 @@ def _answer_block(line: ScreeningRun, check: Check, block: pa.Table, wallet: _Wa
                 ask,
                 grant.intent_at,
                 CallState.ANSWERED,
-                line.clock(),
+                run.clock(),
                 status=200,
                 outcome=outcome.value,
                 cost_micro=cost_micro,

@@ -57,11 +57,11 @@ def ours(file: Path, folder: Path) -> tuple[int, int]:
     from nightscreen.steps import screening_run  # noqa: PLC0415 - only the measured
 
     settings = read_settings(base_url="http://127.0.0.1:9", api_key="none", home=folder / "home")
-    run = screening_run.open_line(
+    run = screening_run.open_screening(
         ScreenBatch(input=str(file), output=str(folder / "out")), settings
     )
     try:
-        screening_run.take_in(run)
+        screening_run.read_input(run)
         return run.rows_read, run.rows_quarantined
     finally:
         run.close()

@@ -84,7 +84,7 @@ def _stations(
         finalize.write_report(run, finalize.write_rows(run))
 
     begin: list[tuple[str, Callable[[], object]]] = [
-        ("intake", lambda: screening_run.take_in(run)),
+        ("intake", lambda: screening_run.read_input(run)),
         ("plan", lambda: screening_run.make_plan(run)),
         ("price", lambda: screening_run.make_price(run)),
     ]

@@ -52,7 +52,7 @@ def open_night(folder: Path, *, quote_only: bool) -> screening_run.ScreeningRun:
         output=str(folder / "out"),
         quote_only=quote_only,
     )
-    return screening_run.open_line(parameters, settings)
+    return screening_run.open_screening(parameters, settings)
 
 
 def night(folder: Path, *, quote_only: bool = False) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def night(folder: Path, *, quote_only: bool = False) -> dict[str, Any]:
     run = open_night(folder, quote_only=quote_only)
     try:
         stations.mark("open")
-        screening_run.take_in(run)
+        screening_run.read_input(run)
         stations.mark("intake")
         screening_run.make_plan(run)
         stations.mark("plan")

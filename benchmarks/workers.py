@@ -175,7 +175,7 @@ async def run_part(place: dict[str, str]) -> None:
 
     heeding = asyncio.create_task(_heed(part))
     async with asyncio.TaskGroup() as group:
-        for check in part.line.wanted.checks:
+        for check in part.run.wanted.checks:
             group.create_task(worker.ask_shards(part, check, ask))
     heeding.cancel()
     await open_.close()
@@ -232,9 +232,9 @@ def measure(workers: int, rows: int, database: Database) -> Figures:
             "workers": str(workers),
         }
         given = ScreenBatch(input=str(file), output=f"{folder}/out", workers=workers)
-        run = screening_run.open_line(given, settings_of(place))
+        run = screening_run.open_screening(given, settings_of(place))
         try:
-            screening_run.take_in(run)
+            screening_run.read_input(run)
             screening_run.make_plan(run)
             screening_run.make_price(run)
             pids = {

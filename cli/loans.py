@@ -113,7 +113,7 @@ def offer(
 def _settings() -> Settings:
     """Read the settings and set the log up; whoever has no key is reported at once."""
     from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.steps.screening_run import require_service
+    from nightscreen.steps.run import require_service
     from nightscreen.tasks.logs import set_up_logs
 
     settings = settings_of_command()

@@ -88,11 +88,11 @@ def _write(line: str) -> None:
     sys.stderr.flush()
 
 
-def opening_line(line: ScreeningRun) -> str:
+def opening_line(run: ScreeningRun) -> str:
     """Return what a run is about to do, in one line."""
-    now = totals(line)
+    now = totals(run)
     return (
-        f"Run {line.run_id}: {line.rows_read:,} rows read, {line.rows_quarantined:,} in "
+        f"Run {run.run_id}: {run.rows_read:,} rows read, {run.rows_quarantined:,} in "
         f"quarantine; {now['wanted']:,} lookups to ask, {now['reused']:,} reused; "
         f"about {naira_words(now['expected'])}"
     )
@@ -124,9 +124,9 @@ def duration(seconds: float) -> str:
     return f"{seconds / _HOUR_S:.1f} h"
 
 
-def totals(line: ScreeningRun) -> dict[str, int]:
+def totals(run: ScreeningRun) -> dict[str, int]:
     """Return the run's numbers over all checks; money in micro-naira."""
-    each = list(line.control.progress.values())
+    each = list(run.control.progress.values())
     return {
         "wanted": sum(check.wanted for check in each),
         "done": sum(check.done for check in each),
@@ -134,36 +134,36 @@ def totals(line: ScreeningRun) -> dict[str, int]:
         "paid": sum(check.paid for check in each),
         "failed": sum(check.failed for check in each),
         "in_doubt": sum(check.in_doubt for check in each),
-        "reused": sum(check.reused for check in each) + at_hand(line),
+        "reused": sum(check.reused for check in each) + at_hand(run),
         "spent": sum(check.cost_micro for check in each),
-        "expected": 0 if line.quote is None else line.quote.expected_micro,
+        "expected": 0 if run.quote is None else run.quote.expected_micro,
     }
 
 
-def at_hand(line: ScreeningRun) -> int:
+def at_hand(run: ScreeningRun) -> int:
     """Return how many answers were already known when the batch was planned."""
-    return 0 if line.plan is None else sum(each.reused for each in line.plan.checks.values())
+    return 0 if run.plan is None else sum(each.reused for each in run.plan.checks.values())
 
 
-def plain_line(line: ScreeningRun, pace: TimeLeft) -> str:
+def plain_line(run: ScreeningRun, pace: TimeLeft) -> str:
     """Return the state of a run in one line."""
-    now = totals(line)
+    now = totals(run)
     return (
         f"{now['done']:,} of {now['wanted']:,} lookups done, reused {now['reused']:,}, "
         f"paid {now['paid']:,}, failed {now['failed']:,}, in doubt {now['in_doubt']:,}, "
         f"spent {naira_words(now['spent'])} of about {naira_words(now['expected'])}, "
         f"time left {pace.left(now['done'], now['wanted'])}, "
-        f"balance {naira_words(line.control.balance_micro)}"
+        f"balance {naira_words(run.control.balance_micro)}"
     )
 
 
-def panel(line: ScreeningRun, pace: TimeLeft) -> Group:
+def panel(run: ScreeningRun, pace: TimeLeft) -> Group:
     """Return the panel: a line for each check, then money and time; it fits 80 columns."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("check", no_wrap=True)
     for name in ("done", "of", "paid", "free", "failed", "doubt", "in flight", "spent"):
         table.add_column(name, justify="right", no_wrap=True)
-    for check, each in line.control.progress.items():
+    for check, each in run.control.progress.items():
         numbers = (each.done, each.wanted, each.paid, each.free, each.failed, each.in_doubt)
         table.add_row(
             check.value.replace("_", " "),
@@ -171,14 +171,14 @@ def panel(line: ScreeningRun, pace: TimeLeft) -> Group:
             f"{each.in_flight} of {each.cap}",
             naira_words(each.cost_micro).removesuffix(".00"),
         )
-    now = totals(line)
+    now = totals(run)
     money = (
         f"answered {now['answered']:,}  reused {now['reused']:,}  "
         f"spent {naira_words(now['spent'])} of about {naira_words(now['expected'])}"
     )
     rest = (
         f"time left {pace.left(now['done'], now['wanted'])}  "
-        f"balance {naira_words(line.control.balance_micro)}"
+        f"balance {naira_words(run.control.balance_micro)}"
     )
-    title = f"Run {line.run_id}  {line.rows_read:,} rows"
+    title = f"Run {run.run_id}  {run.rows_read:,} rows"
     return Group(*(Text(title), table, Text(money), Text(rest)))

@@ -15,7 +15,7 @@ from nightscreen.schemas.errors import InputError, OutputError, SettingsError
 from nightscreen.schemas.settings import FreshnessOverrides, overridden
 from nightscreen.steps.planning.run_parameters import resolve
 from nightscreen.steps.policy.loading import load_policy
-from nightscreen.steps.screening_run import deadline_instant, require_service
+from nightscreen.steps.run import deadline_instant, require_same_input, require_service
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.files import make_private_folder
 from nightscreen.storage.filesystem import is_url, try_to_write
@@ -24,7 +24,7 @@ from nightscreen.storage.journal.opening import journal_exists
 from nightscreen.storage.keys import decode_key
 from nightscreen.storage.mapping import read_mapping
 from nightscreen.storage.sealed_file import input_in_clear, is_sealed
-from nightscreen.storage.tables import open_source
+from nightscreen.storage.tables import file_digest, open_source
 
 if TYPE_CHECKING:
     from nightscreen.schemas.parameters import ScreenBatch
@@ -133,7 +133,7 @@ def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
             if not parameters.input or is_sealed(resolved.input):
                 _check_input(clear, resolved.parameters.mapping)
             if resolved.earlier is not None:
-                resolved.digest_of_input(clear)
+                require_same_input(resolved.earlier, file_digest(clear))
 
 
 def _refuse_changes(given: ScreenBatch, begun_with: ScreenBatch) -> None:

@@ -82,7 +82,7 @@ def pull(read: Callable[[], PullTransactions], *, json_output: bool) -> int:
     """
     from nightscreen.cli.api_run import run_errand
     from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.steps.screening_run import require_service
+    from nightscreen.steps.run import require_service
     from nightscreen.tasks.logs import set_up_logs
 
     settings = settings_of_command()

@@ -17,7 +17,7 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import from_micro, naira_text, to_micro
 from nightscreen.steps.approval import resumed
 from nightscreen.steps.planning.price import CAP_STEPS
-from nightscreen.steps.screening_run import deadline_instant
+from nightscreen.steps.run import deadline_instant
 from nightscreen.storage.clock import DAY_MICROS
 from nightscreen.storage.sealed_file import RESUMABLE_DAYS
 

@@ -33,7 +33,7 @@ from nightscreen.steps.diagnosis import diagnose
 from nightscreen.steps.intake import Intake
 from nightscreen.steps.quoting import quote_batch
 from nightscreen.steps.results.ask_again import rows_as_part
-from nightscreen.steps.screening_run import require_service
+from nightscreen.steps.run import require_service
 from nightscreen.storage.headings import meanings
 from nightscreen.storage.journal.keyring import follow_rotation
 from nightscreen.storage.mapping import read_mapping

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.api_runs import ApiRunParameters
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.api_runs.call_session import ApiRun
+    from nightscreen.steps.run import Run
     from nightscreen.tasks.open_run import OpenApiRun
 
 REQUESTS, CONFIRMATIONS = "request-bvns", "confirm-bvns"
@@ -95,14 +95,14 @@ async def confirm_bvns(parameters: ConfirmBvns) -> dict[str, Any] | State[Any]:
 
 @asynccontextmanager
 async def _opened(
-    parameters: P, open_run: Callable[[P, Settings], tuple[ApiRun, Any]], *, word: str
+    parameters: P, open_run: Callable[[P, Settings], tuple[Run, Any]], *, word: str
 ) -> AsyncIterator[OpenApiRun]:
     """Open a run and what its stations share; a run that is only quoted leaves nothing."""
     settings = read_settings()
     set_up_logs(settings.log_format)
     shared: list[Any] = []
 
-    def opening() -> ApiRun:
+    def opening() -> Run:
         run, work = open_run(parameters, settings)
         shared.append(work)
         return run

@@ -20,7 +20,7 @@ from nightscreen.steps.calling.funding_rounds import Asking, ask_again, next_rou
 from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.quoting import quote_document
-from nightscreen.steps.screening_run import open_line
+from nightscreen.steps.screening_run import open_screening
 from nightscreen.steps.values.file_names import batch_of
 from nightscreen.tasks import stations
 from nightscreen.tasks.approval import approved
@@ -111,7 +111,7 @@ async def _opened(parameters: ScreenBatch) -> AsyncIterator[OpenScreening]:
         set_up_logs(settings.log_format)
         parameters = await asyncio.to_thread(newest_input, parameters)
         await require_worker_available(parameters, settings)
-        line = await asyncio.to_thread(open_line, parameters, settings)
+        line = await asyncio.to_thread(open_screening, parameters, settings)
     run = OpenScreening(line)
     try:
         with shown_at_terminal(run), handle_sigterm(run):

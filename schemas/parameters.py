@@ -44,6 +44,9 @@ class Option:
     help: str = ""
 
 
+SCREEN_FLOW = "screen_batch"
+"""The flow of a screening run, as the journal has it."""
+
 _FORM = (
     *("input", "checks", "purpose", "max_spend", "deadline", "quote_only", "run", "batch"),
     *("karma_identities", "karma_stop_at_first", "freshness", "policy", "shadow"),

@@ -21,7 +21,7 @@ from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.stops import StopReason
 from nightscreen.steps.planning.price import RECENT_RUNS, approval_reason
 from nightscreen.steps.quoting import quote_document
-from nightscreen.steps.screening_run import cap_watches, deadline_instant
+from nightscreen.steps.run import cap_watches, deadline_instant
 from nightscreen.storage.clock import LAGOS, span_micros, to_instant
 from nightscreen.storage.inbox import WAITING
 from nightscreen.storage.journal.approvals import Approvals

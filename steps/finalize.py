@@ -1,4 +1,4 @@
-"""Closing: the last stations of the line, from answers in the journal to files people open.
+"""The end of a screening run: its last stations, from answers in the journal to files people open.
 
 Everything here is made from the journal and the workspace alone, so that a run that was stopped or
 killed can be closed as honestly as one that went through.
@@ -73,66 +73,66 @@ _CALLS_READ = 4096
 _VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
 
-def state_of(line: ScreeningRun) -> tuple[str, str | None]:
+def state_of(run: ScreeningRun) -> tuple[str, str | None]:
     """Return state and stop reason of a run that has come to its end."""
-    return line.control.ending()
+    return run.control.ending()
 
 
-def write_rows(line: ScreeningRun) -> RowTally:
+def write_rows(run: ScreeningRun) -> RowTally:
     """Assemble, decide and write every row; return their count."""
-    state, _ = state_of(line)
-    line.worst = line.worst[:0].copy()  # nothing is asked any more
+    state, _ = state_of(run)
+    run.worst = run.worst[:0].copy()  # nothing is asked any more
     trim_memory()
     assembly = Assembly(
-        wanted=line.wanted,
-        answers=line.journal.answers,
-        evidence=Evidence.of(line.journal, line.batch),
-        stamp=line.journal.answers.stamp(),
-        unanswered=without_answer(line),
-        freshness=line.freshness,
-        columns=line.columns,
+        wanted=run.wanted,
+        answers=run.journal.answers,
+        evidence=Evidence.of(run.journal, run.batch),
+        stamp=run.journal.answers.stamp(),
+        unanswered=without_answer(run),
+        freshness=run.freshness,
+        columns=run.columns,
         test_mode=state == TEST_MODE,
-        match_at=line.settings.selfie_match_at,
-        no_match_below=line.settings.selfie_no_match_below,
-        bvns=BvnsAtHand.of(line.journal, line.freshness.at),
+        match_at=run.settings.selfie_match_at,
+        no_match_below=run.settings.selfie_no_match_below,
+        bvns=BvnsAtHand.of(run.journal, run.freshness.at),
         cash_flow=CashFlowAtHand.of(
-            line.journal, line.freshness.at, line.freshness.oldest_cash_flow()
+            run.journal, run.freshness.at, run.freshness.oldest_cash_flow()
         ),
     )
-    tally = RowTally(coverage=Coverage(at=line.freshness.at))
-    schema = enriched_schema(line.columns, merged=line.merging, shadow=line.shadow is not None)
-    schema = schema.with_metadata({PURPOSE_KEY: line.wanted.purpose.value})
-    tables = _enriched(line, assembly, tally)
-    if line.merging:
-        tables = _expanded(line, tables, schema)
-    line.folder.write_parts("enriched", schema, tables)
+    tally = RowTally(coverage=Coverage(at=run.freshness.at))
+    schema = enriched_schema(run.columns, merged=run.merging, shadow=run.shadow is not None)
+    schema = schema.with_metadata({PURPOSE_KEY: run.purpose})
+    tables = _enriched(run, assembly, tally)
+    if run.merging:
+        tables = _expanded(run, tables, schema)
+    run.folder.write_parts("enriched", schema, tables)
     if not assembly.test_mode:
         assembly.evidence.close()
-    _stop_if_pending(line, tally)
+    _stop_if_pending(run, tally)
     return tally
 
 
-def _stop_if_pending(line: ScreeningRun, tally: RowTally) -> None:
+def _stop_if_pending(run: ScreeningRun, tally: RowTally) -> None:
     """Never call a run completed that leaves a row pending, whatever was erased meanwhile."""
-    left = sum(tally.statuses[check][NoAnswer.PENDING.value] for check in line.wanted.checks)
-    if left and state_of(line)[0] == COMPLETED:
-        line.control.stop_run(StopReason.FAILURES)
-        line.control.notices.append(
+    left = sum(tally.statuses[check][NoAnswer.PENDING.value] for check in run.wanted.checks)
+    if left and state_of(run)[0] == COMPLETED:
+        run.control.stop_run(StopReason.FAILURES)
+        run.control.notices.append(
             f"{left} answers that were at hand when the run began are there no longer: resume the "
             "run to ask for them"
         )
 
 
-def _enriched(line: ScreeningRun, assembly: Assembly, tally: RowTally) -> Iterator[pa.Table]:
+def _enriched(run: ScreeningRun, assembly: Assembly, tally: RowTally) -> Iterator[pa.Table]:
     """Yield the enriched rows in order, chunk by chunk."""
-    policy = None if assembly.test_mode else line.policy
-    purpose = line.wanted.purpose.value
+    policy = None if assembly.test_mode else run.policy
+    purpose = run.purpose
     with locked_engine() as engine:
-        for number in range(line.chunks):
-            table = _assembled(line, assembly, tally, number).combine_chunks()
+        for number in range(run.chunks):
+            table = _assembled(run, assembly, tally, number).combine_chunks()
             table = decide(table, policy, purpose=purpose, engine=engine)
-            if line.shadow is not None:
-                tried = None if policy is None else line.shadow
+            if run.shadow is not None:
+                tried = None if policy is None else run.shadow
                 other = decide(table, tried, purpose=purpose, engine=engine)
                 tally.shadow.take(table, other, exposure_of(table))
                 table = with_shadow(table, other)
@@ -142,27 +142,27 @@ def _enriched(line: ScreeningRun, assembly: Assembly, tally: RowTally) -> Iterat
 
 
 def _expanded(
-    line: ScreeningRun, customers: Iterator[pa.Table], schema: pa.Schema
+    run: ScreeningRun, customers: Iterator[pa.Table], schema: pa.Schema
 ) -> Iterator[pa.Table]:
     """Yield a row for each of the input's, once all customers are decided."""
     for number, table in enumerate(customers):
-        line.workspace.put(f"decided-{number:05d}", table)
+        run.workspace.put(f"decided-{number:05d}", table)
     expansion = Expansion(
-        line.columns,
+        run.columns,
         schema,
-        line.customers,
+        run.customers,
         CHUNK_ROWS,
-        lambda number: line.workspace.get(f"decided-{number:05d}"),
+        lambda number: run.workspace.get(f"decided-{number:05d}"),
     )
-    for number in range(line.input_chunks):
-        yield expansion.expand(line.workspace.get(f"input-{number:05d}"))
+    for number in range(run.input_chunks):
+        yield expansion.expand(run.workspace.get(f"input-{number:05d}"))
 
 
-def _assembled(line: ScreeningRun, assembly: Assembly, tally: RowTally, number: int) -> pa.Table:
-    slots = slots_of(line.wanted.checks, line.wanted.karma_kinds)
-    row_plan = read_row_plan(line.workspace, slots, number)
-    signals = line.workspace.get(f"signals-{number:05d}")
-    chunk = Chunk(assembly, read_chunk(line, number), row_plan, signals)
+def _assembled(run: ScreeningRun, assembly: Assembly, tally: RowTally, number: int) -> pa.Table:
+    slots = slots_of(run.wanted.checks, run.wanted.karma_kinds)
+    row_plan = read_row_plan(run.workspace, slots, number)
+    signals = run.workspace.get(f"signals-{number:05d}")
+    chunk = Chunk(assembly, read_chunk(run, number), row_plan, signals)
     table = chunk.table()
     tally.shared_micro.update(chunk.shared_micro)
     return table
@@ -180,60 +180,60 @@ def approval_report(approval: PolicyApproval | None) -> dict[str, Any] | None:
     }
 
 
-def write_calls(line: ScreeningRun) -> CallLog:
+def write_calls(run: ScreeningRun) -> CallLog:
     """Write `calls.parquet`, one row per call of the run, and return the accounts of them."""
-    blocks = line.journal.runs.calls(line.run_id, block=_CALLS_READ)
-    return write_call_sheet(line.folder, blocks, line.declared)
+    blocks = run.journal.runs.calls(run.run_id, block=_CALLS_READ)
+    return write_call_sheet(run.folder, blocks, run.declared)
 
 
-def write_report(line: ScreeningRun, rows: RowTally) -> dict[str, Any]:
+def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     """Write calls, lists, report and manifest; note the run's end in the journal.
 
     The customers' states go into the journal after the files and before the run counts as
     finished, so that a run that dies in between tells the same once it is resumed.
     """
     trim_memory()
-    sheet = write_calls(line)
+    sheet = write_calls(run)
     trim_memory()
-    state, stop_reason = state_of(line)
-    checks = check_reports(line, sheet, rows, test_mode=state == TEST_MODE)
-    told = _tell(line, checks, test_mode=state == TEST_MODE)
+    state, stop_reason = state_of(run)
+    checks = check_reports(run, sheet, rows, test_mode=state == TEST_MODE)
+    told = _tell(run, checks, test_mode=state == TEST_MODE)
     report = make_report(
-        run_facts(line, state, stop_reason),
-        counts={} if line.plan is None else line.plan.checks,
+        run_facts(run, state, stop_reason),
+        counts={} if run.plan is None else run.plan.checks,
         checks=checks,
-        quote=line.quote or Quote(),
+        quote=run.quote or Quote(),
         sheet=sheet,
         rows=rows,
         files={},
     )
-    report["shadow"] = None if line.shadow is None else shadow_report(line.shadow.label, rows)
-    report["overrides"] = overrides_of(line.journal, line.batch, line.freshness.at)
+    report["shadow"] = None if run.shadow is None else shadow_report(run.shadow.label, rows)
+    report["overrides"] = overrides_of(run.journal, run.batch, run.freshness.at)
     report["outcomes"] = outcomes_report(
-        known_outcomes(line.journal), line.settings.bad_loan, batch=line.batch
+        known_outcomes(run.journal), run.settings.bad_loan, batch=run.batch
     )
     if told is not None:
         report["changes"] = told.compared.report()
-        report["news"] = news_of(enriched_parts(line.folder.path), told.compared).report()
-    earlier = earlier_reports(line.journal, line.batch, line.run_id)
+        report["news"] = news_of(enriched_parts(run.folder.path), told.compared).report()
+    earlier = earlier_reports(run.journal, run.batch, run.run_id)
     report["nights"] = nights_of(report, earlier)
     if state == COMPLETED:
         report = hold(report, plausible(report, earlier))
-    report["customer_notices"] = _write_notices(line, told, report)
-    report["files"] = {name: line.folder.rows.get(name) for name in sorted(line.folder.rows)}
-    report["contests"] = contests_report(line.journal, line.batch)
-    low = low_balance(report, line.settings.nights_left_notice)
+    report["customer_notices"] = _write_notices(run, told, report)
+    report["files"] = {name: run.folder.rows.get(name) for name in sorted(run.folder.rows)}
+    report["contests"] = contests_report(run.journal, run.batch)
+    low = low_balance(report, run.settings.nights_left_notice)
     if low is not None:
         report["notices"].append(low)
-    line.folder.write_json(REPORT, report)
-    line.folder.write_text("report.html", report_page(report))
+    run.folder.write_json(REPORT, report)
+    run.folder.write_text("report.html", report_page(report))
     trim_memory()
     if state != TEST_MODE:
-        line.folder.write_json(MANIFEST, manifest(line, report))
-    line.folder.publish()
+        run.folder.write_json(MANIFEST, manifest(run, report))
+    run.folder.publish()
     if told is not None:
         told.keep()
-    line.journal.runs.finish(line.run_id, state=state, stop_reason=stop_reason, report=report)
+    run.journal.runs.finish(run.run_id, state=state, stop_reason=stop_reason, report=report)
     return report
 
 
@@ -246,11 +246,11 @@ def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:
 
 
 def check_reports(
-    line: ScreeningRun, sheet: CallLog, rows: RowTally, *, test_mode: bool
+    run: ScreeningRun, sheet: CallLog, rows: RowTally, *, test_mode: bool
 ) -> dict[str, dict[str, Any]]:
     """Return the report's part on each check of the run."""
-    counts = {} if line.plan is None else line.plan.checks
-    ended = standings(line)
+    counts = {} if run.plan is None else run.plan.checks
+    ended = standings(run)
     parts = {
         check.value: check_report(
             counts.get(check, CheckCounts()),
@@ -262,98 +262,98 @@ def check_reports(
             shared_micro=rows.shared_micro[check],
             test_mode=test_mode,
         )
-        for check in line.wanted.checks
+        for check in run.wanted.checks
     }
     for check, part in parts.items():
-        again = earlier_outcomes(line.journal.engine, line.run_id, check, line.started_at)
+        again = earlier_outcomes(run.journal.engine, run.run_id, check, run.started_at)
         part["asked_again"] = dict(sorted(again.items()))
-    if Check.KARMA in line.wanted.checks and line.plan is not None:
+    if Check.KARMA in run.wanted.checks and run.plan is not None:
         parts[Check.KARMA.value]["identities"] = identities_report(
-            line.plan.slots, ended, sheet, rows.listed_by, test_mode=test_mode
+            run.plan.slots, ended, sheet, rows.listed_by, test_mode=test_mode
         )
     return parts
 
 
-def _tell(line: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -> RunOutputs | None:
+def _tell(run: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -> RunOutputs | None:
     """Write changes and decision lists; in test mode there is nothing to tell."""
     if test_mode:
-        withdraw(line.folder)
+        withdraw(run.folder)
         return None
-    if line.settings.rings and line.workspace.has_note(RINGS):
-        line.folder.write_parquet(RINGS_FILE, RINGS_SCHEMA, [line.workspace.get(RINGS)])
+    if run.settings.rings and run.workspace.has_note(RINGS):
+        run.folder.write_parquet(RINGS_FILE, RINGS_SCHEMA, [run.workspace.get(RINGS)])
     return tell(
-        line.folder,
-        run_id=line.run_id,
-        batch=line.batch,
-        journal=line.journal,
-        workspace=line.workspace,
-        policy=line.policy,
-        purpose=line.wanted.purpose.value,
+        run.folder,
+        run_id=run.run_id,
+        batch=run.batch,
+        journal=run.journal,
+        workspace=run.workspace,
+        policy=run.policy,
+        purpose=run.purpose,
         checks=checks,
-        whole=not line.fed_back,
-        proposes=proposes(line.wanted.purpose.value, line.declared, line.clock()),
+        whole=not run.fed_back,
+        proposes=proposes(run.purpose, run.declared, run.clock()),
     )
 
 
 def _write_notices(
-    line: ScreeningRun, told: RunOutputs | None, report: Mapping[str, Any]
+    run: ScreeningRun, told: RunOutputs | None, report: Mapping[str, Any]
 ) -> dict[str, int] | None:
     """Write what customers are to be told; nobody is told of a run that is held."""
-    path = line.folder.path / NOTICES_FILE
+    path = run.folder.path / NOTICES_FILE
     if told is None or report.get(HELD):
         path.unlink(missing_ok=True)
         return None
     quiet = told.compared.quiet
-    run = NoticeRun(
-        run_id=line.run_id,
-        batch=line.batch,
-        purpose=line.wanted.purpose.value,
-        policy=line.policy,
-        decided_at=line.clock(),
+    of_run = NoticeRun(
+        run_id=run.run_id,
+        batch=run.batch,
+        purpose=run.purpose,
+        policy=run.policy,
+        decided_at=run.clock(),
         publishable=bool(report["publishable"]),
     )
     counts = write_notices(
         path,
-        enriched_parts(line.folder.path),
-        run,
-        line.journal,
-        line.declared,
+        enriched_parts(run.folder.path),
+        of_run,
+        run.journal,
+        run.declared,
         lambda row, _customer, _review: bool(quiet[row]),
     )
-    line.folder.rows[NOTICES_FILE] = counts.to_send
+    run.folder.rows[NOTICES_FILE] = counts.to_send
     return counts.report()
 
 
-def run_facts(line: ScreeningRun, state: str, stop_reason: str | None) -> RunFacts:
+def run_facts(run: ScreeningRun, state: str, stop_reason: str | None) -> RunFacts:
     """Return what the report says of the run itself."""
-    surprises = line.journal.money.surprises(line.run_id)
+    surprises = run.journal.money.surprises(run.run_id)
     return RunFacts(
-        run_id=line.run_id,
-        batch=line.batch,
-        purpose=line.wanted.purpose.value,
+        run_id=run.run_id,
+        batch=run.batch,
+        purpose=run.purpose,
         state=state,
         stop_reason=stop_reason,
-        started_at=instant_text(line.started_at) or "",
-        finished_at=instant_text(line.clock()) or "",
-        rows_read=line.rows_read,
-        rows_quarantined=line.rows_quarantined,
-        customers=line.customers if line.merging else None,
-        cap_micro=line.caps.run_micro,
-        spent_before_micro=line.spent_before_micro,
-        nightly_micro=nightly_spend(line),
-        last_balance_micro=line.journal.runs.last_balance(),
-        spending=spending_report(line),
-        findings=findings_of(line.folder.path / QUARANTINE, line.folder.path / PROBLEMS),
-        provenance=provenance(line),
-        now=line.freshness.at,
+        started_at=instant_text(run.started_at) or "",
+        finished_at=instant_text(run.clock()) or "",
+        rows_read=run.rows_read,
+        rows_quarantined=run.rows_quarantined,
+        customers=run.customers if run.merging else None,
+        cap_micro=run.caps.run_micro,
+        spent_before_micro=run.spent_before_micro,
+        nightly_micro=nightly_spend(run),
+        last_balance_micro=run.journal.runs.last_balance(),
+        spending=spending_report(run),
+        findings=findings_of(run.folder.path / QUARANTINE, run.folder.path / PROBLEMS),
+        provenance=provenance(run),
+        now=run.freshness.at,
         price_rises_micro=sum(each.excess_micro for each in surprises),
-        notices=tuple(notices_of(line)),
+        notices=tuple(notices_of(run)),
     )
 
 
-def spending_report(line: ScreeningRun) -> dict[str, Any]:
+def spending_report(run: ScreeningRun) -> dict[str, Any]:
     """Return what all runs spent in the present day and month, and under which caps."""
-    now, money, caps = line.clock(), line.journal.money, line.caps
+    now, money, caps = run.clock(), run.journal.money, run.caps
     each = (
         ("day", spending_day(now), money.today(), caps.day_micro),
         ("month", spending_month(now), money.this_month(), caps.month_micro),
@@ -369,65 +369,65 @@ def spending_report(line: ScreeningRun) -> dict[str, Any]:
     }
 
 
-def provenance(line: ScreeningRun) -> dict[str, Any]:
+def provenance(run: ScreeningRun) -> dict[str, Any]:
     """Return what the report rests on: input, policy, identities asked by, versions, sessions."""
-    earlier = line.folder.path.glob("report-*.json")
+    earlier = run.folder.path.glob("report-*.json")
     return {
-        "input_digest": line.input_digest,
-        "policy": line.policy.label,
-        "policy_approval": approval_report(line.policy_approval),
-        "karma_identities": [kind.value for kind in line.wanted.karma_kinds],
-        "evidence_judged_at": instant_text(line.freshness.at),
-        "deadline_at": instant_text(line.control.deadline_at),
+        "input_digest": run.input_digest,
+        "policy": run.policy.label,
+        "policy_approval": approval_report(run.policy_approval),
+        "karma_identities": [kind.value for kind in run.wanted.karma_kinds],
+        "evidence_judged_at": instant_text(run.freshness.at),
+        "deadline_at": instant_text(run.control.deadline_at),
         "earlier_reports": len(list(earlier)),
         "versions": {name: version(name) for name in _VERSIONS},
     }
 
 
-def notices_of(line: ScreeningRun) -> list[str]:
+def notices_of(run: ScreeningRun) -> list[str]:
     """Return what a person should know of how the run went."""
-    return [*line.control.refusals(), *line.control.notices]
+    return [*run.control.refusals(), *run.control.notices]
 
 
-def nightly_spend(line: ScreeningRun) -> int | None:
+def nightly_spend(run: ScreeningRun) -> int | None:
     """Return what a night of this month costs on average, over all runs, in micro-naira."""
-    money = line.journal.money
-    month = spending_month(line.clock())
+    money = run.journal.money
+    month = spending_month(run.clock())
     days = {day for day, _, spent in money.by_day() if day.startswith(month) and spent.spent_micro}
     return money.this_month().spent_micro // len(days) if days else None
 
 
-def manifest(line: ScreeningRun, report: Mapping[str, Any]) -> dict[str, Any]:
+def manifest(run: ScreeningRun, report: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest: files with rows and digests, and what they were made from."""
     return {
         "schema_version": 1,
-        "run_id": line.run_id,
-        "batch": line.batch,
+        "run_id": run.run_id,
+        "batch": run.batch,
         "state": report["state"],
         "publishable": report["publishable"],
-        "input": {"name": line.input_name, "digest": line.input_digest},
-        "parameters": line.parameters.model_dump(exclude={"input", "output", "yes"}),
-        "settings": public_settings(line),
-        "policy": {**line.policy.named(), "label": line.policy.label},
-        "tables": tables_used(line),
-        "files": line.folder.files(),
+        "input": {"name": run.input_name, "digest": run.input_digest},
+        "parameters": run.parameters.model_dump(exclude={"input", "output", "yes"}),
+        "settings": public_settings(run),
+        "policy": {**run.policy.named(), "label": run.policy.label},
+        "tables": tables_used(run),
+        "files": run.folder.files(),
         "versions": {name: version(name) for name in _VERSIONS},
     }
 
 
-def tables_used(line: ScreeningRun) -> dict[str, Any]:
+def tables_used(run: ScreeningRun) -> dict[str, Any]:
     """Return whose tables of manners and prices were used: the package's or the lender's own."""
     found = {}
     for name, packaged in (("manners", MANNERS), ("prices", PRICES)):
-        own = line.settings.own_table(name)
+        own = run.settings.own_table(name)
         digest = hashlib.sha256((own or packaged).read_bytes()).hexdigest()
         found[name] = {"from": "package" if own is None else "lender", "sha256": digest}
     return found
 
 
-def public_settings(line: ScreeningRun) -> dict[str, Any]:
+def public_settings(run: ScreeningRun) -> dict[str, Any]:
     """Return the settings that shaped the run, without address, keys and places."""
-    shown = line.settings.model_dump(
+    shown = run.settings.model_dump(
         mode="json",
         exclude={
             *("api_key", "data_key", "journal_url", "home", "base_url"),

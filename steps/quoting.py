@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.money import naira_text
-from nightscreen.steps.screening_run import make_plan, make_price, open_line, take_in
+from nightscreen.steps.screening_run import make_plan, make_price, open_screening, read_input
 
 if TYPE_CHECKING:
     from nightscreen.schemas.parameters import ScreenBatch
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from nightscreen.steps.screening_run import ScreeningRun
 
 
-def quote_document(line: ScreeningRun, *, by_cap: bool = False) -> dict[str, Any]:
+def quote_document(run: ScreeningRun, *, by_cap: bool = False) -> dict[str, Any]:
     """Return the quote of a priced run; money is decimal text in naira.
 
     Args:
-        line: the run.
+        run: the run.
         by_cap: for who approves it: also how many rows lower caps would leave unanswered.
     """
-    quote, plan = line.quote, line.plan
+    quote, plan = run.quote, run.plan
     if quote is None or plan is None:
         raise ValueError("a run is quoted once it is planned and priced")
     return {
         "schema_version": 1,
         "run_id": None,
-        "batch": line.batch,
-        "purpose": line.wanted.purpose.value,
+        "batch": run.batch,
+        "purpose": run.purpose,
         "quoted": {
             "low": naira_text(quote.low_micro),
             "expected": naira_text(quote.expected_micro),
@@ -37,10 +37,10 @@ def quote_document(line: ScreeningRun, *, by_cap: bool = False) -> dict[str, Any
         "likely": likely_document(quote),
         "hours": round(quote.hours, 4),
         "rows": {
-            "read": line.rows_read,
-            "screened": line.rows_read - line.rows_quarantined,
-            "quarantined": line.rows_quarantined,
-            **({"customers": line.customers} if line.merging else {}),
+            "read": run.rows_read,
+            "screened": run.rows_read - run.rows_quarantined,
+            "quarantined": run.rows_quarantined,
+            **({"customers": run.customers} if run.merging else {}),
         },
         "calls": quote.calls,
         "cap": naira_text(quote.cap_micro),
@@ -109,11 +109,11 @@ def quote_batch(
     Raises:
         UsageError: parameters, settings or input are wrong.
     """
-    line = open_line(parameters.model_copy(update={"quote_only": True}), settings)
+    run = open_screening(parameters.model_copy(update={"quote_only": True}), settings)
     try:
-        take_in(line)
-        make_plan(line)
-        make_price(line)
-        return quote_document(line, by_cap=by_cap)
+        read_input(run)
+        make_plan(run)
+        make_price(run)
+        return quote_document(run, by_cap=by_cap)
     finally:
-        line.close()
+        run.close()

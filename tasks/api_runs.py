@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from prefect.runtime import flow_run
 
 from nightscreen.schemas.errors import UsageError
-from nightscreen.steps.api_runs.call_session import open_desk, refuse_wrong_address
+from nightscreen.steps.api_runs.call_session import open_desk
 from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.control import StopReason
 from nightscreen.tasks.artifacts import ending_tags, tag_run
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
     from nightscreen.schemas.api_runs import ApiRunParameters
-    from nightscreen.steps.api_runs.call_session import ApiRun
+    from nightscreen.steps.run import Run
 
 
 def named(word: str) -> Callable[[], str]:
@@ -47,7 +47,7 @@ def named(word: str) -> Callable[[], str]:
 
 @asynccontextmanager
 async def opened_errand(
-    parameters: ApiRunParameters, open_run: Callable[[], ApiRun], *, word: str
+    parameters: ApiRunParameters, open_run: Callable[[], Run], *, word: str
 ) -> AsyncIterator[OpenApiRun]:
     """Open a run for the tasks of this process, watch over it, and close it whatever happens.
 
@@ -101,7 +101,7 @@ async def make_calls(
     except asyncio.CancelledError:
         await shield_until_done(asyncio.to_thread(close, run))
         raise
-    refuse_wrong_address(run.run)
+    run.run.refuse_wrong_address()
 
 
 async def _in_a_session(run: OpenApiRun, ask: Callable[[], Awaitable[object]]) -> None:

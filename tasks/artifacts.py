@@ -43,38 +43,38 @@ def artifact_key(batch: str, what: str) -> str:
     return f"{slug or 'batch'}-{what}"
 
 
-async def show_quote(line: ScreeningRun) -> None:
+async def show_quote(run: ScreeningRun) -> None:
     """Show what a run is expected to cost, before anybody approves it."""
-    quote = quote_document(line)
+    quote = quote_document(run)
     await _safely(
         acreate_markdown_artifact(
             quote_markdown(quote),
-            key=artifact_key(line.batch, "quote"),
-            description=f"What run {line.run_id} is expected to cost",
+            key=artifact_key(run.batch, "quote"),
+            description=f"What run {run.run_id} is expected to cost",
         )
     )
 
 
-async def show_report(line: ScreeningRun, report: Mapping[str, Any]) -> None:
+async def show_report(run: ScreeningRun, report: Mapping[str, Any]) -> None:
     """Show how a run ended: its summary, its charts, its decisions, its checks."""
-    await _safely(_show_report(line, report))
+    await _safely(_show_report(run, report))
 
 
-async def _show_report(line: ScreeningRun, report: Mapping[str, Any]) -> None:
-    batch, run = report["batch"], f"run {report['run_id']}"
+async def _show_report(run: ScreeningRun, report: Mapping[str, Any]) -> None:
+    batch, named = report["batch"], f"run {report['run_id']}"
     await acreate_markdown_artifact(
-        summary_markdown(report, str(line.folder.path.absolute())),
+        summary_markdown(report, str(run.folder.path.absolute())),
         key=artifact_key(batch, "summary"),
-        description=f"How {run} ended, and what to do next",
+        description=f"How {named} ended, and what to do next",
     )
     charts = await asyncio.to_thread(charts_markdown, report)
     if charts is not None:
         await acreate_markdown_artifact(
-            charts, key=artifact_key(batch, "charts"), description=f"Charts of {run}"
+            charts, key=artifact_key(batch, "charts"), description=f"Charts of {named}"
         )
     tables = (
         ("decisions", decision_rows(report)),
-        ("reasons", await asyncio.to_thread(reason_rows, enriched_parts(line.folder.path))),
+        ("reasons", await asyncio.to_thread(reason_rows, enriched_parts(run.folder.path))),
         ("checks", check_rows(report)),
         ("answers", answer_rows(report)),
     )
@@ -82,7 +82,7 @@ async def _show_report(line: ScreeningRun, report: Mapping[str, Any]) -> None:
         await acreate_table_artifact(
             rows,
             key=artifact_key(batch, name),
-            description=f"{name.capitalize()} of {run}: numbers only",
+            description=f"{name.capitalize()} of {named}: numbers only",
         )
 
 

@@ -54,7 +54,7 @@ async def take_in_passwords(run: OpenApiRun) -> int:
     get_run_logger().info(
         "%d passwords are to be sent on, expected to cost %s",
         wanted,
-        naira_words(run.run.quote.expected_micro),
+        naira_words(0 if run.run.quote is None else run.run.quote.expected_micro),
     )
     return wanted
 

@@ -103,7 +103,7 @@ class LeaseManager:
         self._claims = claims
         self._read_at = 0.0
         self._over = asyncio.Event()
-        settings = asking.line.settings
+        settings = asking.run.settings
         self._holdings = {
             check: Holding(limit_name(check), cap, getattr(settings.max_in_flight, check.value))
             for check, cap in asking.allotted.items()
@@ -156,7 +156,7 @@ class LeaseManager:
             self._read_at = now
         await asyncio.to_thread(self._claim)
         claimants = await asyncio.to_thread(self._claims.claimants)
-        turn = self._asking.line.clock() // (TURN_S * MICROS)
+        turn = self._asking.run.clock() // (TURN_S * MICROS)
         eager = False
         for check, holding in self._holdings.items():
             due = share_of(
@@ -319,7 +319,7 @@ async def sharing_caps(asking: Asking) -> AsyncIterator[None]:
         yield
         return
     require_server("sharing caps with other processes")
-    claims = await asyncio.to_thread(Claims.of, asking.line.journal)
+    claims = await asyncio.to_thread(Claims.of, asking.run.journal)
     async with get_client() as client:
         keeper = LeaseManager(asking, client, claims)
         await keeper.open()

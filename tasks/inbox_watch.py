@@ -31,7 +31,7 @@ from nightscreen.steps.inbox.file_intake import (
 from nightscreen.steps.inbox.stability_check import LONGER, LOOKS, Settling
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.policy.versions import policy_in_force
-from nightscreen.steps.screening_run import require_service
+from nightscreen.steps.run import require_service
 from nightscreen.storage.clock import Clock, system_clock
 from nightscreen.storage.inbox import Inbox, Ticket, is_being_written, is_whole
 from nightscreen.storage.journal import journal_of

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from nightscreen.schemas.errors import NightscreenError
-from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+from nightscreen.steps.api_runs.call_session import CallSession
 from nightscreen.steps.calling.funding_rounds import Asking
-from nightscreen.steps.ops.heartbeat import ASKING, PAUSED, PLANNING, READING, WRITING, Run
+from nightscreen.steps.ops.heartbeat import ASKING, PAUSED, PLANNING, READING, WRITING
+from nightscreen.steps.run import Run
 from nightscreen.steps.screening_run import ScreeningRun
 from nightscreen.tasks.terminal import AT_TERMINAL
 
@@ -125,7 +126,7 @@ class OpenScreening(OpenRun[ScreeningRun, Asking]):
         return PAUSED if self.control.stop is None else WRITING
 
 
-OpenApiRun = OpenRun[ApiRun, CallSession]
+OpenApiRun = OpenRun[Run, CallSession]
 
 
 def open_screening() -> ScreeningRun | None:

@@ -35,7 +35,7 @@ def load_last_stations() -> None:
 @guard_task
 async def take_in(run: OpenScreening) -> dict[str, int]:
     """Read the input into sealed chunks; write quarantine and problems."""
-    await asyncio.to_thread(screening_run.take_in, run.run)
+    await asyncio.to_thread(screening_run.read_input, run.run)
     get_run_logger().info(
         "run %s: %d rows read, %d of them in quarantine",
         run.run_id,

@@ -211,7 +211,7 @@ async def part_opened(
     if part is None:
         yield None
         return
-    run = OpenScreening(part.line)
+    run = OpenScreening(part.run)
     try:
         asking = run.session = part.open_asking()
         with handle_sigterm(run):
@@ -251,9 +251,9 @@ async def _heed(part: WorkerPart, run: OpenScreening) -> None:
         if isinstance(fault, Exception) and run.session is not None:
             run.session.book.breaks(fault)
             part.leaves = True
-            part.line.control.stop_run(StopReason.CANCELLED)
+            part.run.control.stop_run(StopReason.CANCELLED)
             return
-        if part.line.control.stop == StopReason.CANCELLED and cut_at is None:
+        if part.run.control.stop == StopReason.CANCELLED and cut_at is None:
             cut_at = loop.time() + PATIENCE_S
         if cut_at is not None and loop.time() >= cut_at:
             await run.cut()

@@ -93,9 +93,11 @@ class World:
             **self.settings,
         )
         parameters = ScreenBatch(**{"output": str(self.folder / "out"), **options})
-        run = screening_run.open_line(parameters, settings, clock=self.clock, resolve=self.resolve)
+        run = screening_run.open_screening(
+            parameters, settings, clock=self.clock, resolve=self.resolve
+        )
         try:
-            screening_run.take_in(run)
+            screening_run.read_input(run)
             screening_run.make_plan(run)
             screening_run.make_price(run)
             transport = httpx.ASGITransport(application(self.sandbox))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.plan import CheckCounts
+from nightscreen.schemas.quote import Quote
 from nightscreen.steps.api_runs.page import errand_page
 from nightscreen.steps.control import COMPLETED, TEST_MODE
 from nightscreen.steps.report.report_json import SCHEMA_VERSION, balance_report, check_report
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.checks import Operation
     from nightscreen.schemas.plan import LookupStatus
-    from nightscreen.steps.api_runs.call_session import ApiRun
     from nightscreen.steps.calling.jobs import LookupTask
     from nightscreen.steps.report.call_log import CallLog
+    from nightscreen.steps.run import Run
 
 _VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
@@ -66,7 +67,7 @@ def operation_report(
 
 
 def errand_report(
-    run: ApiRun,
+    run: Run,
     sheet: CallLog,
     *,
     rows: Mapping[str, int],
@@ -83,7 +84,7 @@ def errand_report(
         more: what the line adds, such as `changes`; it may replace a field.
     """
     state, stop_reason = run.control.ending()
-    quote = run.quote
+    quote = run.quote or Quote()
     cap = run.caps.run_micro
     return {
         "schema_version": SCHEMA_VERSION,
@@ -120,7 +121,7 @@ def errand_report(
     }
 
 
-def finish(run: ApiRun, report: dict[str, Any]) -> dict[str, Any]:
+def finish(run: Run, report: dict[str, Any]) -> dict[str, Any]:
     """Write report, page and manifest, and note the run's end in the journal; return the report."""
     run.folder.write_json(REPORT, report)
     run.folder.write_text("report.html", errand_page(report))
@@ -132,7 +133,7 @@ def finish(run: ApiRun, report: dict[str, Any]) -> dict[str, Any]:
     return report
 
 
-def _manifest(run: ApiRun, report: Mapping[str, Any]) -> dict[str, Any]:
+def _manifest(run: Run, report: Mapping[str, Any]) -> dict[str, Any]:
     """Return files with rows and digests, and what they were made from."""
     return {
         "schema_version": 1,

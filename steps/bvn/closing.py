@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.checks import NoAnswer, Operation
 from nightscreen.schemas.money import naira_text, to_micro
+from nightscreen.schemas.quote import Quote
 from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
 from nightscreen.steps.bvn import confirming as bvn_confirming
 from nightscreen.steps.bvn import requesting as bvn_requesting
@@ -26,14 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from nightscreen.schemas.plan import LookupStatus
-    from nightscreen.schemas.quote import Quote
-    from nightscreen.steps.api_runs.call_session import ApiRun
     from nightscreen.steps.bvn.confirming import Confirming
     from nightscreen.steps.bvn.consent import Transitions
     from nightscreen.steps.bvn.requesting import BvnRequests
+    from nightscreen.steps.run import Run
 
 
-def close_request(run: ApiRun, asking: BvnRequests) -> dict[str, Any]:
+def close_request(run: Run, asking: BvnRequests) -> dict[str, Any]:
     """Write what there is to say of a run that asked customers; return its report."""
     _settle(run, asking.moved)
     newest = BvnConsents.of(run.journal).current([case.customer for case in asking.cases])
@@ -64,7 +64,7 @@ def close_request(run: ApiRun, asking: BvnRequests) -> dict[str, Any]:
     )
 
 
-def close_confirm(run: ApiRun, confirming: Confirming) -> dict[str, Any]:
+def close_confirm(run: Run, confirming: Confirming) -> dict[str, Any]:
     """Write what there is to say of a run that sent passwords on; return its report.
 
     The table has every customer of the batch names that the file is about, so that those who
@@ -89,7 +89,7 @@ def _rows(read: int, quarantined: int) -> dict[str, int]:
     return {"read": read, "screened": read - quarantined, "quarantined": quarantined}
 
 
-def _settle(run: ApiRun, moved: Transitions) -> None:
+def _settle(run: Run, moved: Transitions) -> None:
     """Learn what came of calls that were in flight when the run was cancelled."""
     late = bring_up_to_date(run.journal, run.settings.bvn_consent, run_id=run.run_id)
     moved.moves.update(late.moves)
@@ -97,7 +97,7 @@ def _settle(run: ApiRun, moved: Transitions) -> None:
 
 
 def _close(
-    run: ApiRun,
+    run: Run,
     operation: Operation,
     lines: list[BvnRecord],
     *,
@@ -127,7 +127,7 @@ def _close(
     return finish(run, report)
 
 
-def to_come(run: ApiRun, states: Mapping[str, int]) -> dict[str, str | None]:
+def to_come(run: Run, states: Mapping[str, int]) -> dict[str, str | None]:
     """Return what confirming would cost: the charge falls on the finish, not on the start."""
     waiting = states.get("awaiting_otp", 0) + states.get("requested", 0)
     return quoted(bvn_requesting.quote(run, Operation.BVN_FINISH, waiting))
@@ -142,7 +142,7 @@ def quoted(quote: Quote) -> dict[str, str | None]:
     }
 
 
-def quote_request(run: ApiRun, asking: BvnRequests) -> dict[str, Any]:
+def quote_request(run: Run, asking: BvnRequests) -> dict[str, Any]:
     """Return what asking would cost, and confirming after it; leave nothing of the run."""
     calls = run.control.progress[Operation.BVN_START].wanted
     document = _quote(run, _rows(asking.rows_read, asking.rows_quarantined), calls)
@@ -150,18 +150,18 @@ def quote_request(run: ApiRun, asking: BvnRequests) -> dict[str, Any]:
     return document
 
 
-def quote_confirm(run: ApiRun, confirming: Confirming) -> dict[str, Any]:
+def quote_confirm(run: Run, confirming: Confirming) -> dict[str, Any]:
     """Return what confirming would cost; leave nothing of the run."""
     confirming.forget()
     rows = _rows(confirming.file.read, len(confirming.file.refused))
     return _quote(run, rows, run.control.progress[Operation.BVN_FINISH].wanted)
 
 
-def _quote(run: ApiRun, rows: Mapping[str, int], calls: int) -> dict[str, Any]:
-    run.withdraw()
+def _quote(run: Run, rows: Mapping[str, int], calls: int) -> dict[str, Any]:
+    quote = run.quote or Quote()
     return {
-        "quoted": quoted(run.quote),
-        "hours": round(run.quote.hours, 3),
+        "quoted": quoted(quote),
+        "hours": round(quote.hours, 3),
         "rows": dict(rows),
         "calls": calls,
         "cap": naira_text(run.caps.run_micro),

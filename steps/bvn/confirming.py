@@ -16,7 +16,7 @@ from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.rows import Action, Problem, RefusedRow
-from nightscreen.steps.api_runs.call_session import ASKED_AGAIN, open_errand_run
+from nightscreen.steps.api_runs.call_session import ASKED_AGAIN
 from nightscreen.steps.bvn.consent import (
     Transitions,
     bring_up_to_date,
@@ -27,7 +27,8 @@ from nightscreen.steps.bvn.consent import (
 from nightscreen.steps.bvn.opening import batch_asked, keyed_digest, remembered
 from nightscreen.steps.bvn.otps import QUARANTINED, OtpFile, Supplied, read_otps, tidy_otp
 from nightscreen.steps.bvn.requesting import quote
-from nightscreen.steps.screening_run import PROBLEMS, require_service
+from nightscreen.steps.run import open_run, require_service
+from nightscreen.steps.screening_run import PROBLEMS
 from nightscreen.steps.values.file_names import batch_of
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import journal_of
@@ -39,8 +40,9 @@ from nightscreen.storage.quarantine import ProblemsWriter, QuarantineWriter
 
 if TYPE_CHECKING:
     from nightscreen.schemas.settings import BvnConsent, Settings
-    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.steps.api_runs.call_session import CallSession
     from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
 
 FLOW = "confirm_bvns"
@@ -126,7 +128,7 @@ class Confirming:
 
 def open_confirm(
     parameters: ConfirmBvns, settings: Settings, *, clock: Clock = system_clock
-) -> tuple[ApiRun, Confirming]:
+) -> tuple[Run, Confirming]:
     """Open a run that sends passwords on; nothing is sent.
 
     Raises:
@@ -143,7 +145,7 @@ def open_confirm(
         with journal_of(settings, clock=clock) as journal:
             digest = keyed_digest(journal, given)
             batch = batch_asked(journal, [each.customer_id for each in file.supplied]) or batch
-    run = open_errand_run(
+    run = open_run(
         parameters,
         settings,
         flow=FLOW,
@@ -155,7 +157,7 @@ def open_confirm(
     return run, Confirming(parameters, given)
 
 
-def take_in(run: ApiRun, confirming: Confirming) -> None:
+def take_in(run: Run, confirming: Confirming) -> None:
     """Read the passwords into memory and judge each customer's request; write quarantine."""
     given = confirming.parameters
     mapping = read_mapping(Path(given.mapping)) if given.mapping else None
@@ -172,7 +174,7 @@ def take_in(run: ApiRun, confirming: Confirming) -> None:
     run.folder.rows |= {QUARANTINE: len(file.refused), PROBLEMS: len(file.problems)}
 
 
-def _match(run: ApiRun, confirming: Confirming) -> None:
+def _match(run: Run, confirming: Confirming) -> None:
     """Find each customer's request; refuse a password that may not be sent."""
     file, digits = confirming.file, run.settings.bvn_consent.otp_digits
     name = run.journal.pseudonyms.customers_anywhere
@@ -197,7 +199,7 @@ def _match(run: ApiRun, confirming: Confirming) -> None:
             _refuse(file, each.line, each.customer_id, finding)
 
 
-def _refuse_unknown(run: ApiRun, file: OtpFile, each: Supplied, digits: int) -> None:
+def _refuse_unknown(run: Run, file: OtpFile, each: Supplied, digits: int) -> None:
     """Refuse a customer without a request; an id that could be a password is not shown."""
     customers = Customers.of(run.journal)
     pseudonyms = [
@@ -238,7 +240,7 @@ def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> tuple[str, s
 class Tried:
     """Tells which requests this run, or this very file, has dealt with before."""
 
-    def __init__(self, run: ApiRun) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
         self._digests: dict[str, str] = {}
 
@@ -257,7 +259,7 @@ class Tried:
         return self._digests[run_id] == self._run.input_digest
 
 
-def price(run: ApiRun, confirming: Confirming) -> int:
+def price(run: Run, confirming: Confirming) -> int:
     """Quote the passwords that are to be sent; return their number."""
     wanted = len(confirming.given)
     run.quote = quote(run, Operation.BVN_FINISH, wanted)
@@ -290,7 +292,7 @@ async def _send_one(desk: CallSession, confirming: Confirming, given: Given) -> 
     confirming.moved.note(before, given.request)
 
 
-def send_again(run: ApiRun, confirming: Confirming) -> None:
+def send_again(run: Run, confirming: Confirming) -> None:
     """Let passwords that were not sent, or surely did not arrive, be sent after all."""
     jobs = [each.job for each in confirming.given if each.otp and each.job is not None]
     run.control.progress[Operation.BVN_FINISH].take_back(job.standing for job in jobs)
@@ -318,7 +320,7 @@ async def supply(
     return job, await asyncio.to_thread(_learn, desk.run, consents, request, job)
 
 
-def _learn(run: ApiRun, consents: BvnConsents, request: BvnRequest, job: LookupTask) -> BvnRequest:
+def _learn(run: Run, consents: BvnConsents, request: BvnRequest, job: LookupTask) -> BvnRequest:
     claimed = consents.find(request.request_id)
     if claimed is None:  # erased meanwhile
         return request
@@ -327,14 +329,14 @@ def _learn(run: ApiRun, consents: BvnConsents, request: BvnRequest, job: LookupT
     return after
 
 
-def look_again(run: ApiRun, confirming: Confirming) -> None:
+def look_again(run: Run, confirming: Confirming) -> None:
     """Read the requests again, of which some may have been settled after a cancellation."""
     consents = BvnConsents.of(run.journal)
     for each in confirming.given:
         each.request = consents.find(each.request.request_id) or each.request
 
 
-def standings(run: ApiRun, confirming: Confirming) -> list[LookupStatus]:
+def standings(run: Run, confirming: Confirming) -> list[LookupStatus]:
     """Return how the run's calls ended, those of its earlier sessions included."""
     found = [standing_of(each, Doubt.FINISH) for each in confirming.earlier]
     for each in confirming.given:

@@ -21,12 +21,13 @@ from itsdangerous import BadSignature, Signer
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
 from nightscreen.schemas.checks import Operation
-from nightscreen.steps.api_runs.call_session import open_desk, open_errand_run
+from nightscreen.steps.api_runs.call_session import open_desk
 from nightscreen.steps.api_runs.report import errand_report, finish, operation_report, standings_of
 from nightscreen.steps.bvn.confirming import refusal, supply
 from nightscreen.steps.bvn.consent import bring_up_to_date
 from nightscreen.steps.bvn.otps import tidy_otp
 from nightscreen.steps.report.call_log import write_call_sheet
+from nightscreen.steps.run import open_run
 from nightscreen.storage.clock import span_micros, system_clock
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.bvn_consents import BvnConsents
@@ -35,8 +36,8 @@ from nightscreen.storage.journal.keyring import link_keys
 if TYPE_CHECKING:
     from nightscreen.client.transport import Transport
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.api_runs.call_session import ApiRun
     from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.journal import Journal
 
@@ -196,9 +197,9 @@ def _look_first(settings: Settings, token: str, clock: Clock) -> tuple[BvnReques
         return find_request(journal, token), look_at_link(journal, settings, token)
 
 
-def _open(settings: Settings, clock: Clock) -> ApiRun:
+def _open(settings: Settings, clock: Clock) -> Run:
     parameters = ApiRunParameters(output=str((settings.home / _FOLDER).absolute()))
-    return open_errand_run(
+    return open_run(
         parameters,
         settings,
         flow=FLOW,
@@ -208,9 +209,7 @@ def _open(settings: Settings, clock: Clock) -> ApiRun:
     )
 
 
-async def _send(
-    run: ApiRun, request: BvnRequest, otp: str, transport: Transport | None
-) -> LinkView:
+async def _send(run: Run, request: BvnRequest, otp: str, transport: Transport | None) -> LinkView:
     """Make the one call of a run and write the run's report."""
     run.batch = request.batch
     run.control.progress[Operation.BVN_FINISH].wanted = 1
@@ -230,7 +229,7 @@ async def _send(
     return view(after, run.settings, run.clock())
 
 
-def _close(run: ApiRun, job: LookupTask | None) -> None:
+def _close(run: Run, job: LookupTask | None) -> None:
     if job is None:
         run.withdraw()
         return

@@ -19,7 +19,7 @@ from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.quote import CheckQuote, Quote
 from nightscreen.schemas.rows import Action, Flaw, Problem
-from nightscreen.steps.api_runs.call_session import ASKED_AGAIN, open_errand_run
+from nightscreen.steps.api_runs.call_session import ASKED_AGAIN
 from nightscreen.steps.bvn.consent import (
     Transitions,
     bring_up_to_date,
@@ -31,7 +31,8 @@ from nightscreen.steps.bvn.consent import (
 from nightscreen.steps.bvn.opening import remembered
 from nightscreen.steps.intake import Intake
 from nightscreen.steps.planning.consent import consent_column, consent_ends
-from nightscreen.steps.screening_run import PROBLEMS, known_prices
+from nightscreen.steps.run import known_prices, open_run
+from nightscreen.steps.screening_run import PROBLEMS
 from nightscreen.steps.values.file_names import batch_of
 from nightscreen.storage.clock import system_clock, to_instant
 from nightscreen.storage.journal.bvn_consents import BvnConsents
@@ -45,8 +46,9 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.bvn import RequestBvns
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.steps.api_runs.call_session import CallSession
     from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
 
 FLOW = "request_bvns"
@@ -108,7 +110,7 @@ class BvnRequests:
 
 def open_request(
     parameters: RequestBvns, settings: Settings, *, clock: Clock = system_clock
-) -> tuple[ApiRun, BvnRequests]:
+) -> tuple[Run, BvnRequests]:
     """Open a run that asks customers; nothing is sent.
 
     Raises:
@@ -120,7 +122,7 @@ def open_request(
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
     if parameters.input:
         open_source(given, mapping=mapping)
-    run = open_errand_run(
+    run = open_run(
         parameters,
         settings,
         flow=FLOW,
@@ -132,7 +134,7 @@ def open_request(
     return run, BvnRequests(parameters, given)
 
 
-def take_in(run: ApiRun, asking: BvnRequests) -> None:
+def take_in(run: Run, asking: BvnRequests) -> None:
     """Read the customers; write quarantine; judge eligibility and consent of each row."""
     given = asking.parameters
     mapping = read_mapping(Path(given.mapping)) if given.mapping else None
@@ -150,7 +152,7 @@ def take_in(run: ApiRun, asking: BvnRequests) -> None:
     run.folder.rows[QUARANTINE] = asking.rows_quarantined
 
 
-def _cases(run: ApiRun, rows: pa.RecordBatch, contact: str) -> list[Case]:
+def _cases(run: Run, rows: pa.RecordBatch, contact: str) -> list[Case]:
     if not rows.num_rows:
         return []
     lawful = consent_column(rows, at=to_instant(run.clock())).to_pylist()
@@ -191,7 +193,7 @@ def _judge(row: dict[str, Any], contact: str, *, lawful: bool) -> tuple[str, Hel
     return "" if lawful else NoAnswer.REFUSED.value, held
 
 
-def plan(run: ApiRun, asking: BvnRequests) -> int:
+def plan(run: Run, asking: BvnRequests) -> int:
     """Find out who is to be asked, and quote it; return how many.
 
     A row whose consent has ended or been renewed passes that on to its earlier request.
@@ -226,7 +228,7 @@ def _is_wanted(case: Case) -> bool:
     return case.held is not None and not case.why and case.request is None
 
 
-def _choose(run: ApiRun, asking: BvnRequests, consents: BvnConsents) -> None:
+def _choose(run: Run, asking: BvnRequests, consents: BvnConsents) -> None:
     """Leave a request to be made only where none was, or where another is wanted on purpose.
 
     One that was refused for its contact is made again where the file has another by now.
@@ -256,14 +258,14 @@ def _set_aside(asking: BvnRequests, case: Case, finding: tuple[str, str]) -> Non
     asking.problems.append(Problem(case.line, "bvn", *finding, Action.INVALID))
 
 
-def write_problems(run: ApiRun, asking: BvnRequests) -> None:
+def write_problems(run: Run, asking: BvnRequests) -> None:
     """Write every finding, in the order of the file."""
     with ProblemsWriter(run.folder.path / PROBLEMS) as problems:
         problems.write(sorted(asking.problems, key=lambda each: each.line))
     run.folder.rows[PROBLEMS] = len(asking.problems)
 
 
-def quote(run: ApiRun, operation: Operation, calls: int) -> Quote:
+def quote(run: Run, operation: Operation, calls: int) -> Quote:
     """Return what a number of calls would cost: nothing at the least, each charged at the most."""
     if not calls:
         return Quote(cap_micro=run.caps.run_micro)
@@ -303,7 +305,7 @@ async def ask(desk: CallSession, asking: BvnRequests) -> int:
     return len(wanted)
 
 
-def ask_again(run: ApiRun, asking: BvnRequests) -> None:
+def ask_again(run: Run, asking: BvnRequests) -> None:
     """Let customers whose call failed or was not made wait to be asked; one in doubt never is."""
     taken_back = []
     for case in asking.asked:
@@ -313,7 +315,7 @@ def ask_again(run: ApiRun, asking: BvnRequests) -> None:
     run.control.progress[Operation.BVN_START].take_back(taken_back)
 
 
-def _new_request(run: ApiRun, case: Case) -> BvnRequest:
+def _new_request(run: Run, case: Case) -> BvnRequest:
     if case.held is None:
         raise ValueError("a row that cannot be asked has no request")
     return BvnRequest(
@@ -348,7 +350,7 @@ async def _ask_one(
 
 
 def _learn(
-    run: ApiRun, consents: BvnConsents, asking: BvnRequests, case: Case, request: BvnRequest
+    run: Run, consents: BvnConsents, asking: BvnRequests, case: Case, request: BvnRequest
 ) -> None:
     """Write down what came of a call; a request for which nothing was sent is forgotten."""
     job = case.job
@@ -370,7 +372,7 @@ def _learn(
     }.get(job.standing, NoAnswer.PENDING.value)
 
 
-def standings(run: ApiRun, asking: BvnRequests) -> list[LookupStatus]:
+def standings(run: Run, asking: BvnRequests) -> list[LookupStatus]:
     """Return how the run's calls ended, those of its earlier sessions included."""
     found = [case.job.standing for case in asking.asked if case.job is not None]
     for case in asking.cases:

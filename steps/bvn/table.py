@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from nightscreen.schemas.bvn import BvnRequest
-    from nightscreen.steps.api_runs.call_session import ApiRun
     from nightscreen.steps.bvn.consent import Transitions
+    from nightscreen.steps.run import Run
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.answers import StoredAnswer
 
@@ -127,7 +127,7 @@ class BvnRecord:
     link: str | None = None
 
 
-def write_table(run: ApiRun, lines: Sequence[BvnRecord], now: int) -> dict[str, int]:
+def write_table(run: Run, lines: Sequence[BvnRecord], now: int) -> dict[str, int]:
     """Write `bvn/part-*.parquet`; return how many rows are in each state."""
     states: dict[str, int] = {}
 
@@ -228,7 +228,7 @@ def lines_of(journal: Journal, batches: Iterable[str]) -> list[BvnRecord]:
     return [BvnRecord(each.held.customer_id, each.batch, request=each) for each in requests]
 
 
-def write_changes(run: ApiRun, moved: Transitions) -> dict[str, Any]:
+def write_changes(run: Run, moved: Transitions) -> dict[str, Any]:
     """Write `changes.parquet`, without identifiers; return the report's part."""
     name = run.journal.pseudonyms.customer
     rows = [

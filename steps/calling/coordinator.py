@@ -71,7 +71,7 @@ class Gathering:
     """One session of asking with several workers.
 
     Attributes:
-        line: the run.
+        run: the run.
         session: names this session and the place it shares with its parts.
         space: that place.
         asking: what the run's own process has open.
@@ -85,7 +85,7 @@ class Gathering:
         done: lookups that had come to an end at the last look.
     """
 
-    line: ScreeningRun
+    run: ScreeningRun
     session: str
     space: Workspace
     work: SharedWork
@@ -102,9 +102,9 @@ class Gathering:
 
     def layout(self) -> ShardLayout:
         """Return how shards are laid out for the parts."""
-        line = self.line
-        workers = line.parameters.workers
-        return ShardLayout(self.space, line.settings.shard_rows, workers, line.chains)
+        run = self.run
+        workers = run.parameters.workers
+        return ShardLayout(self.space, run.settings.shard_rows, workers, run.chains)
 
 
 def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
@@ -116,18 +116,18 @@ def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
     return parameters.workers if earlier is None else int(earlier.parameters.get("workers", 1))
 
 
-def is_worth_it(line: ScreeningRun) -> bool:
+def is_worth_it(run: ScreeningRun) -> bool:
     """Return whether a run has several workers and enough to ask for them."""
-    waiting = int((line.standing == LookupStatus.WAITING.value).sum())
-    workers = line.parameters.workers
+    waiting = int((run.standing == LookupStatus.WAITING.value).sum())
+    workers = run.parameters.workers
     return workers > 1 and waiting >= LEAST_LOOKUPS * workers
 
 
-def open_gathering(line: ScreeningRun, number: int, crew: Crew, ask: Ask) -> Gathering:
+def open_gathering(run: ScreeningRun, number: int, crew: Crew, ask: Ask) -> Gathering:
     """Call the parts of a run to a session of asking.
 
     Args:
-        line: the run, priced.
+        run: the run, priced.
         number: the how-manieth session of this process.
         crew: starts parts.
         ask: asks one shard in this process.
@@ -135,33 +135,33 @@ def open_gathering(line: ScreeningRun, number: int, crew: Crew, ask: Ask) -> Gat
     Raises:
         OutputError: the shared place cannot be made or reached.
     """
-    holders = line.journal.holders
-    shared = line.settings.shared or str(line.settings.home)
-    sweep_shared(shared, line.journal.journal_id, holders.alive)
-    session = f"{line.run_id}.{number}@{holders.name}"
-    space = Workspace.shared(shared, line.journal.journal_id, session, line.journal.sealer)
-    work = SharedWork.of(line.journal)
-    floor = line.control.balance_floor_micro
+    holders = run.journal.holders
+    shared = run.settings.shared or str(run.settings.home)
+    sweep_shared(shared, run.journal.journal_id, holders.alive)
+    session = f"{run.run_id}.{number}@{holders.name}"
+    space = Workspace.shared(shared, run.journal.journal_id, session, run.journal.sealer)
+    work = SharedWork.of(run.journal)
+    floor = run.control.balance_floor_micro
     space.note(
         TERMS,
         {
-            "needed": len(line.standing),
-            "fresh_at": line.freshness.at,
-            "since": line.freshness.since,
-            "deadline_at": line.control.deadline_at,
-            "floor_micro": None if floor is None else floor + _in_flight_micro(line),
+            "needed": len(run.standing),
+            "fresh_at": run.freshness.at,
+            "since": run.freshness.since,
+            "deadline_at": run.control.deadline_at,
+            "floor_micro": None if floor is None else floor + _in_flight_micro(run),
         },
     )
-    work.begin(line.run_id, session, line.parameters.workers)
-    return Gathering(line, session, space, work, crew, ask)
+    work.begin(run.run_id, session, run.parameters.workers)
+    return Gathering(run, session, space, work, crew, ask)
 
 
-def _in_flight_micro(line: ScreeningRun) -> int:
+def _in_flight_micro(run: ScreeningRun) -> int:
     """Return what others may have charged before a part hears of it from the balance."""
-    caps = line.settings.max_in_flight
+    caps = run.settings.max_in_flight
     total = 0
-    for check in line.wanted.checks:
-        mine = line.worst[line.ranked.is_of(check.value)]
+    for check in run.wanted.checks:
+        mine = run.worst[run.ranked.is_of(check.value)]
         dearest = int(mine.max()) if len(mine) else 0
         total += BALANCE_MARGIN * getattr(caps, check.value) * dearest
     return total
@@ -191,20 +191,20 @@ async def ask_round(gathering: Gathering, shards: Mapping[Check, list[str]]) -> 
 
 
 def _offer(gathering: Gathering, shards: Mapping[Check, list[str]]) -> None:
-    line, asking = gathering.line, gathering.asking
+    run, asking = gathering.run, gathering.asking
     names = [(name, check.value) for check, each in shards.items() for name in each]
-    caps = line.caps if asking is None else asking.book.caps
-    highest = {check.value: price for check, price in line.control.highest_micro.items()}
+    caps = run.caps if asking is None else asking.book.caps
+    highest = {check.value: price for check, price in run.control.highest_micro.items()}
     gathering.space.note(
         terms_of_round(names[0][0]), {"caps": caps_document(caps), "highest_micro": highest}
     )
     gathering.gathered.clear()
-    gathering.work.lay_out(line.run_id, names)
+    gathering.work.lay_out(run.run_id, names)
 
 
 async def look(gathering: Gathering) -> WorkState:
     """Look at the parts once: pass stops on, add their numbers up, gather what was asked."""
-    line, control = gathering.line, gathering.line.control
+    run, control = gathering.run, gathering.run.control
     mine = unreported_stops(control, gathering.reported)
     gathering.reported.update(mine)
     state = await asyncio.to_thread(_exchange, gathering, mine)
@@ -219,7 +219,7 @@ async def look(gathering: Gathering) -> WorkState:
             ends = await asyncio.to_thread(_read_ends, gathering, shard)
             _gather(gathering, *ends)
             gathering.gathered.add(shard.name)
-    if control.deadline_at is not None and line.clock() >= control.deadline_at:
+    if control.deadline_at is not None and run.clock() >= control.deadline_at:
         control.stop_run(StopReason.DEADLINE)
     _watch_silence(gathering)
     return state
@@ -227,8 +227,8 @@ async def look(gathering: Gathering) -> WorkState:
 
 def _watch_silence(gathering: Gathering) -> None:
     """Give the run up where its parts bring nothing for too long: a stopped one looks alive."""
-    control = gathering.line.control
-    at, now = asyncio.get_running_loop().time(), gathering.line.clock()
+    control = gathering.run.control
+    at, now = asyncio.get_running_loop().time(), gathering.run.clock()
     done = sum(each.done for each in control.progress.values())
     if done != gathering.done:
         gathering.done = done
@@ -240,8 +240,8 @@ def _watch_silence(gathering: Gathering) -> None:
 
 def _exchange(gathering: Gathering, mine: Mapping[str, str]) -> WorkState:
     for scope, reason in mine.items():
-        gathering.work.stop(gathering.line.run_id, scope, reason)
-    return gathering.work.look(gathering.line.run_id)
+        gathering.work.stop(gathering.run.run_id, scope, reason)
+    return gathering.work.look(gathering.run.run_id)
 
 
 def _read_ends(
@@ -255,15 +255,15 @@ def _read_ends(
     indexes, standing = table["index"].to_numpy(), table["standing"].to_numpy().copy()
     reused = np.flatnonzero(standing == LookupStatus.REUSED.value)
     if len(reused):
-        line = gathering.line
+        run = gathering.run
         subjects = gathering.space.get(shard.name)["subject"].to_pylist()
         mine = [subjects[place] for place in reused]
-        known = line.journal.answers.latest(shard.check, mine, bodies=False)
+        known = run.journal.answers.latest(shard.check, mine, bodies=False)
         for place, subject in zip(reused, mine, strict=True):
             answer = known.get(subject)
             if answer is not None and answer.outcome == Outcome.UNREADABLE:
                 standing[place] = LookupStatus.UNREADABLE.value
-            elif answer is not None and answer.run_id == line.run_id:
+            elif answer is not None and answer.run_id == run.run_id:
                 paid = answer.cost_micro != 0
                 standing[place] = LookupStatus.PAID.value if paid else LookupStatus.FREE.value
     return indexes, standing, table["attempts"].to_numpy(), table["listed"].to_numpy()
@@ -277,9 +277,9 @@ def _gather(
     listed: NDArray[np.bool_],
 ) -> None:
     """Take over what became of a shard's lookups."""
-    line, asking = gathering.line, gathering.asking
-    line.standing[indexes] = standing
-    line.listed[indexes] |= listed
+    run, asking = gathering.run, gathering.asking
+    run.standing[indexes] = standing
+    run.listed[indexes] |= listed
     if asking is None:
         return
     asking.attempts[indexes] = np.maximum(asking.attempts[indexes], attempts)
@@ -290,7 +290,7 @@ def _gather(
 
 def _is_over(gathering: Gathering, state: WorkState) -> bool:
     """Return whether every shard was asked, or will not be, and nothing is under way."""
-    control = gathering.line.control
+    control = gathering.run.control
     stopped = {check.value for check in control.stopped_checks}
     if control.stop is not None:
         settled = not any(part.alive and part.state == ASKING for part in state.parts)
@@ -307,7 +307,7 @@ def _is_over(gathering: Gathering, state: WorkState) -> bool:
 
 async def call_parts(gathering: Gathering) -> None:
     """Start every part."""
-    for part in range(1, gathering.line.parameters.workers + 1):
+    for part in range(1, gathering.run.parameters.workers + 1):
         await _start(gathering, part)
 
 
@@ -318,13 +318,13 @@ async def _start(gathering: Gathering, part: int) -> None:
 
 async def _bring_back_lost(gathering: Gathering, state: WorkState) -> None:
     """Start again each part whose process is dead, or never came to be."""
-    if gathering.line.control.stop is not None:
+    if gathering.run.control.stop is not None:
         return
     for part in state.parts:
         if gathering.starts.get(part.part, 0) >= MOST_STARTS:
             continue
         if await _is_lost(gathering, part):
-            await asyncio.to_thread(gathering.work.call_again, gathering.line.run_id, part.part)
+            await asyncio.to_thread(gathering.work.call_again, gathering.run.run_id, part.part)
             await _start(gathering, part.part)
 
 
@@ -347,23 +347,23 @@ def _help_out(gathering: Gathering, state: WorkState) -> None:
         f"no worker took part for {ALONE_AFTER_S:.0f} s, so that the run asked in its own process; "
         "see that workers of the pool run"
     )
-    if notice not in gathering.line.control.notices:
-        gathering.line.control.notices.append(notice)
+    if notice not in gathering.run.control.notices:
+        gathering.run.control.notices.append(notice)
     loop = asyncio.get_running_loop()
-    for check in gathering.line.wanted.checks:
+    for check in gathering.run.wanted.checks:
         gathering.alone[check] = loop.create_task(_ask_alone(gathering, check))
 
 
 async def _ask_alone(gathering: Gathering, check: Check) -> None:
-    run_id = gathering.line.run_id
-    while gathering.line.control.stop is None:
+    run_id = gathering.run.run_id
+    while gathering.run.control.stop is None:
         name = await asyncio.to_thread(gathering.work.take, run_id, check.value)
         if name is None:
             return
         await gathering.ask(check, name)
         indexes = gathering.space.get(name)["index"].to_numpy()
         await asyncio.to_thread(
-            put_ended, gathering.space, name, indexes, gathering.line, gathering.asking
+            put_ended, gathering.space, name, indexes, gathering.run, gathering.asking
         )
         await asyncio.to_thread(gathering.work.done, run_id, name)
 
@@ -375,11 +375,11 @@ async def let_go(gathering: Gathering) -> None:
     """Let the parts end; where the run was stopped, wait until what is in flight has settled."""
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + LET_GO_S
-    while gathering.line.control.stop is not None and loop.time() < give_up_at:
+    while gathering.run.control.stop is not None and loop.time() < give_up_at:
         state = await look(gathering)
         if not any(part.alive and part.state == ASKING for part in state.parts):
             break
         await asyncio.sleep(POLL_S)
-    await asyncio.to_thread(gathering.work.end, gathering.line.run_id)
-    gathering.totals.of_the_moment(gathering.line.control, ())
+    await asyncio.to_thread(gathering.work.end, gathering.run.run_id)
+    gathering.totals.of_the_moment(gathering.run.control, ())
     await asyncio.to_thread(gathering.space.clear)

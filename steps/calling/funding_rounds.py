@@ -20,19 +20,17 @@ from nightscreen.client.network import Network
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.client.wire import lookup_request
 from nightscreen.schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Outcome
-from nightscreen.schemas.errors import ServiceAddressError
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.schemas.stops import REFUSALS
 from nightscreen.steps.calling.funding import Funding
 from nightscreen.steps.calling.jobs import LookupTask
 from nightscreen.steps.calling.journal_writer import JournalWriter
 from nightscreen.steps.calling.shards import ShardLayout, chains_of
 from nightscreen.steps.calling.window import RetryBudget, Window
-from nightscreen.steps.control import ADDRESS, WITNESSES_LATER, StopReason
+from nightscreen.steps.control import WITNESSES_LATER, StopReason
 from nightscreen.steps.planning.lookup_table import check_number, check_of
 from nightscreen.steps.planning.price import fund
 from nightscreen.steps.planning.short_circuit import ShortCircuit, Spares
-from nightscreen.steps.screening_run import money_left
+from nightscreen.steps.run import money_left
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +65,7 @@ class Asking:
         funding: what the money of the round pays for by now.
     """
 
-    line: ScreeningRun
+    run: ScreeningRun
     client: Client
     book: JournalWriter
     layout: ShardLayout
@@ -88,18 +86,18 @@ class Asking:
             outcome = self._said_to_another(job)
             if outcome is Outcome.UNREADABLE:
                 job.standing = LookupStatus.UNREADABLE
-        self.line.standing[job.index] = job.standing.value
+        self.run.standing[job.index] = job.standing.value
         self.attempts[job.index] = job.attempts
         self.funding.end(job.index)
         if self.sparing is not None and job.standing is not LookupStatus.WAITING:
             listed = outcome is Outcome.LISTED
-            self.line.listed[job.index] = listed
+            self.run.listed[job.index] = listed
             self.sparing.end(job.index, listed=listed)
 
     def _said_to_another(self, job: LookupTask) -> Outcome | None:
         """Return what another run was answered meanwhile."""
         check = job.lookup.check
-        found = self.line.journal.answers.latest(check, [job.subject], bodies=False)
+        found = self.run.journal.answers.latest(check, [job.subject], bodies=False)
         answer = found.get(job.subject)
         return None if answer is None else Outcome(answer.outcome)
 
@@ -109,7 +107,7 @@ class Asking:
         Where lookups are still under way, since whoever asked for them failed, nothing new is sent.
         """
         if any(window.open for window in self.windows.values()):
-            self.line.control.stop_run(StopReason.CANCELLED)
+            self.run.control.stop_run(StopReason.CANCELLED)
         for window in self.windows.values():
             await window.drain()
         await self.book.drain()
@@ -118,7 +116,7 @@ class Asking:
 
 
 def open_asking(
-    line: ScreeningRun,
+    run: ScreeningRun,
     *,
     transport: Transport | None = None,
     layout: ShardLayout | None = None,
@@ -128,37 +126,37 @@ def open_asking(
     """Open the client, the call book and a window for each check.
 
     Args:
-        line: the run.
+        run: the run.
         transport: carries calls in place of sockets.
         layout: where shards lie; None is the run's own workspace.
         sparing: what waits for what; None is what the run's chains say.
         shared_caps: nothing is sent before the caps were allotted, since others share them.
     """
-    settings = line.settings
-    client = _client(line, transport)
+    settings = run.settings
+    client = _client(run, transport)
     book = JournalWriter(
-        line.journal.calls,
-        run_id=line.run_id,
-        purpose=line.wanted.purpose.value,
-        caps=line.caps,
-        since=line.freshness.since,
+        run.journal.calls,
+        run_id=run.run_id,
+        purpose=run.purpose,
+        caps=run.caps,
+        since=run.freshness.since,
     )
-    layout = layout or ShardLayout(line.workspace, settings.shard_rows)
-    attempts = np.zeros(len(line.standing), np.int16)
-    asking = Asking(line, client, book, layout, attempts=attempts, sparing=sparing)
-    if line.chains is not None:
-        ended = line.standing != LookupStatus.WAITING.value
-        asking.sparing = ShortCircuit(line.chains, ended=ended, listed=line.listed)
+    layout = layout or ShardLayout(run.workspace, settings.shard_rows)
+    attempts = np.zeros(len(run.standing), np.int16)
+    asking = Asking(run, client, book, layout, attempts=attempts, sparing=sparing)
+    if run.chains is not None:
+        ended = run.standing != LookupStatus.WAITING.value
+        asking.sparing = ShortCircuit(run.chains, ended=ended, listed=run.listed)
     pace = RetryBudget(settings.attempts, random.Random())  # noqa: S311 - jitter, not a secret
 
     async def send(lookup: Lookup) -> CallOutcome:
         return await client.send(lookup_request(lookup))
 
-    line.control.proved_before = _is_proved(line)
-    for check in line.wanted.checks:
+    run.control.proved_before = _is_proved(run)
+    for check in run.wanted.checks:
         cap: Cap = AdaptiveCap(
             getattr(settings.max_in_flight, check.value),
-            paused_until=line.control.paused_until.get(check, 0.0),
+            paused_until=run.control.paused_until.get(check, 0.0),
         )
         if shared_caps:
             cap = asking.allotted[check] = LeasedCap(cap)
@@ -167,9 +165,9 @@ def open_asking(
             send=send,
             book=book,
             cap=cap,
-            control=line.control,
+            control=run.control,
             pace=pace,
-            clock=line.clock,
+            clock=run.clock,
             note=asking.note,
             sparing=asking.sparing,
             funding=asking.funding,
@@ -177,23 +175,23 @@ def open_asking(
     return asking
 
 
-def _is_proved(line: ScreeningRun) -> bool:
+def _is_proved(run: ScreeningRun) -> bool:
     """Return whether anything the run shows was answered before: by this run, or an earlier one."""
-    reused = () if line.plan is None else line.plan.checks.values()
-    return any(each.reused for each in reused) or line.journal.runs.has_answers(line.run_id)
+    reused = () if run.plan is None else run.plan.checks.values()
+    return any(each.reused for each in reused) or run.journal.runs.has_answers(run.run_id)
 
 
-def _client(line: ScreeningRun, transport: Transport | None) -> Client:
+def _client(run: ScreeningRun, transport: Transport | None) -> Client:
     """Return a client with connections for the checks of the run."""
-    settings = line.settings
+    settings = run.settings
     in_flight = settings.max_in_flight.model_dump()
-    wanted = {check.value for check in line.wanted.checks}
+    wanted = {check.value for check in run.wanted.checks}
     return Client(
         settings.base_url,
         settings.api_key.get_secret_value(),
         timeouts_s=settings.timeout_s.model_dump(),
         max_in_flight={name: cap if name in wanted else 1 for name, cap in in_flight.items()},
-        manners=line.manners,
+        manners=run.response_rules,
         network=Network.of(settings),
         transport=transport,
     )
@@ -201,14 +199,14 @@ def _client(line: ScreeningRun, transport: Transport | None) -> Client:
 
 def make_jobs(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> list[LookupTask]:
     """Return one job for each lookup of a table in the shape of `schemas.plan.NEEDED`."""
-    line = asking.line
+    run = asking.run
     return [
         LookupTask(
             lookup=Lookup(
                 Check(row["check"]), IdentityKind(row["kind"]), row["identity"], row["image_url"]
             ),
             subject=row["subject"],
-            worst_micro=int(line.worst[index]),
+            worst_micro=int(run.worst[index]),
             consent_reference=row["consent_reference"],
             consent_ends_at=row["consent_ends_at"],
             index=int(index),
@@ -221,7 +219,7 @@ def make_jobs(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> li
 
 async def ask_indexes(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> None:
     """Ask lookups of one check, but for those that came to an end before; each end is noted."""
-    open_ = asking.line.standing[indexes] == LookupStatus.WAITING.value
+    open_ = asking.run.standing[indexes] == LookupStatus.WAITING.value
     if not open_.any():
         return
     jobs = make_jobs(asking, table.filter(pa.array(open_)), indexes[open_])
@@ -230,7 +228,7 @@ async def ask_indexes(asking: Asking, table: pa.Table, indexes: NDArray[np.int64
 
 async def _ask_one(asking: Asking, index: int) -> None:
     one = np.array([index], dtype=np.int64)
-    await ask_indexes(asking, asking.line.needed.one(index), one)
+    await ask_indexes(asking, asking.run.needed.one(index), one)
 
 
 # --- opening ---
@@ -242,11 +240,11 @@ async def open_books(asking: Asking) -> None:
     Raises:
         ServiceAddressError: the address answers, but not as the service does.
     """
-    line = asking.line
-    for check, candidates in _openers(line):
+    run = asking.run
+    for check, candidates in _openers(run):
         if await _opens(asking, check, candidates):
             break
-    _refuse_address(line)
+    run.refuse_wrong_address()
 
 
 async def _opens(asking: Asking, check: Check, candidates: NDArray[np.int64]) -> bool:
@@ -254,46 +252,33 @@ async def _opens(asking: Asking, check: Check, candidates: NDArray[np.int64]) ->
 
     Where the first is refused, another is asked alone: one row tells nothing of the service.
     """
-    line, control = asking.line, asking.line.control
+    run, control = asking.run, asking.run.control
     for index in candidates[:WITNESSES_LATER]:
         if control.stop is not None:
             return True
         await _ask_one(asking, int(index))
-        if line.standing[index] in {LookupStatus.PAID, LookupStatus.FREE, LookupStatus.UNREADABLE}:
+        if run.standing[index] in {LookupStatus.PAID, LookupStatus.FREE, LookupStatus.UNREADABLE}:
             return True
-        if control.answered == 0 and _no_sign_of_the_service(line):
+        if control.answered == 0 and _no_sign_of_the_service(run):
             control.stop_run(StopReason.OUTAGE)
         if check in control.stopped_checks or control.evidence(check).stop is None:
             break
     return control.stop is not None
 
 
-def _refuse_address(line: ScreeningRun) -> None:
-    """Say so where the address is not the service's and nothing was spent there.
-
-    Raises:
-        ServiceAddressError: the address answers, but not as the service does.
-    """
-    spent = line.journal.money.of_run(line.run_id).bound_micro
-    if line.control.stop == ADDRESS and line.control.answered == 0 and not spent:
-        raise ServiceAddressError(
-            f"{REFUSALS['address']} ({line.settings.base_url}); nothing was spent"
-        )
-
-
-def _no_sign_of_the_service(line: ScreeningRun) -> bool:
+def _no_sign_of_the_service(run: ScreeningRun) -> bool:
     """Return whether nothing listens at the address, or what answers there is never readable."""
     silent = {FailureReason.NOT_SENT.value, FailureReason.UNREADABLE.value}
-    troubles = {trouble for _, trouble in line.control.troubles}
+    troubles = {trouble for _, trouble in run.control.troubles}
     return bool(troubles) and troubles <= silent
 
 
-def _openers(line: ScreeningRun) -> list[tuple[Check, NDArray[np.int64]]]:
+def _openers(run: ScreeningRun) -> list[tuple[Check, NDArray[np.int64]]]:
     """Return funded lookups that can open the books, by check, those with a sure balance first."""
-    funded = fund(_waiting(line), line.worst, money_left(line))
+    funded = fund(_waiting(run), run.worst, money_left(run))
     by_check = {
-        check: funded[line.ranked.check[funded] == check_number(check.value)]
-        for check in line.wanted.checks
+        check: funded[run.ranked.check[funded] == check_number(check.value)]
+        for check in run.wanted.checks
     }
     sure = [check for check in BALANCE_ON_EVERY_ANSWER if check in by_check]
     rest = [check for check in by_check if check not in BALANCE_ON_EVERY_ANSWER]
@@ -303,21 +288,21 @@ def _openers(line: ScreeningRun) -> list[tuple[Check, NDArray[np.int64]]]:
 # --- rounds ---
 
 
-def _waiting(line: ScreeningRun) -> NDArray[np.int64]:
+def _waiting(run: ScreeningRun) -> NDArray[np.int64]:
     """Return the lookups that wait, in rank, without those of checks that stopped."""
-    here = line.standing[line.order] == LookupStatus.WAITING.value
-    waiting: NDArray[np.int64] = line.order[here].astype(np.int64)
-    stopped = [check_number(check.value) for check in line.control.stopped_checks]
+    here = run.standing[run.order] == LookupStatus.WAITING.value
+    waiting: NDArray[np.int64] = run.order[here].astype(np.int64)
+    stopped = [check_number(check.value) for check in run.control.stopped_checks]
     if not stopped:
         return waiting
-    return waiting.compress(~np.isin(line.ranked.check[waiting], stopped))
+    return waiting.compress(~np.isin(run.ranked.check[waiting], stopped))
 
 
-def _follow_prices(line: ScreeningRun) -> None:
+def _follow_prices(run: ScreeningRun) -> None:
     """Take the highest price seen in this run for the least that a lookup may cost at worst."""
-    for check, highest in line.control.highest_micro.items():
-        mine = line.ranked.is_of(check.value)
-        line.worst[mine] = np.maximum(line.worst[mine], highest)
+    for check, highest in run.control.highest_micro.items():
+        mine = run.ranked.is_of(check.value)
+        run.worst[mine] = np.maximum(run.worst[mine], highest)
 
 
 def next_round(asking: Asking) -> dict[Check, list[str]]:
@@ -326,23 +311,21 @@ def next_round(asking: Asking) -> dict[Check, list[str]]:
     Returns:
         Names of the shards of each check; empty where nothing more is needed or can be funded.
     """
-    line = asking.line
-    line.control.renew_quotas(line.clock())
+    run = asking.run
+    run.control.renew_quotas(run.clock())
     asking.funding.begin(_NONE, _NONE, None)
-    if line.control.stop is not None:
+    if run.control.stop is not None:
         return {}
-    _follow_prices(line)
-    waiting = _waiting(line)
+    _follow_prices(run)
+    waiting = _waiting(run)
     asking.closing = _still_closing(asking, waiting)
     waiting = waiting[waiting != asking.closing] if asking.closing is not None else waiting
     funded, room_micro = _funded(asking, waiting)
     if asking.closing is None and len(funded):
-        asking.closing = _closer(line, funded)
+        asking.closing = _closer(run, funded)
         if asking.closing is not None:
             funded, waiting = funded[funded != asking.closing], waiting[waiting != asking.closing]
-            room_micro = (
-                None if room_micro is None else room_micro - int(line.worst[asking.closing])
-            )
+            room_micro = None if room_micro is None else room_micro - int(run.worst[asking.closing])
     stuck = len(waiting) == asking.waiting
     asking.waiting = len(waiting)
     if stuck or not len(funded):
@@ -352,7 +335,7 @@ def next_round(asking: Asking) -> dict[Check, list[str]]:
     asking.book.caps = _keeping_back(asking)
     if not asking.layout.is_shared:
         funded = waiting[: len(funded) + AHEAD]
-        asking.funding.begin(funded, line.worst[funded], room_micro)
+        asking.funding.begin(funded, run.worst[funded], room_micro)
     return _lay_out(asking, funded)
 
 
@@ -367,59 +350,59 @@ def _funded(asking: Asking, waiting: NDArray[np.int64]) -> tuple[NDArray[np.int6
 
     A wallet that seems too low does not end a run: the service knows better and says so (402).
     """
-    line = asking.line
-    kept_back = 0 if asking.closing is None else int(line.worst[asking.closing])
-    money = money_left(line)
+    run = asking.run
+    kept_back = 0 if asking.closing is None else int(run.worst[asking.closing])
+    money = money_left(run)
     room = None if money is None else max(0, money - kept_back)
-    capped = fund(waiting, line.worst, room)
-    least = line.control.wallet.least_micro
+    capped = fund(waiting, run.worst, room)
+    least = run.control.wallet.least_micro
     if least is None:
         return capped, room
-    floor = line.control.balance_floor_micro or 0
+    floor = run.control.balance_floor_micro or 0
     left = max(0, least - floor - kept_back)
-    within = fund(capped, line.worst, left)
+    within = fund(capped, run.worst, left)
     return (within, left if room is None else min(left, room)) if len(within) else (capped, room)
 
 
 def _keeping_back(asking: Asking) -> Caps:
     """Return the caps less what the closing call may cost, so that no resend takes its money."""
-    line = asking.line
+    run = asking.run
     if asking.closing is None:
-        return line.caps
-    kept = int(line.worst[asking.closing])
+        return run.caps
+    kept = int(run.worst[asking.closing])
     names = ("run_micro", "day_micro", "month_micro")
-    limits = {name: getattr(line.caps, name) for name in names}
+    limits = {name: getattr(run.caps, name) for name in names}
     lower = {name: max(0, cap - kept) for name, cap in limits.items() if cap is not None}
-    return replace(line.caps, **lower)
+    return replace(run.caps, **lower)
 
 
-def _closer(line: ScreeningRun, funded: NDArray[np.int64]) -> int | None:
+def _closer(run: ScreeningRun, funded: NDArray[np.int64]) -> int | None:
     """Choose the last funded lookup that is sure to bear a balance, to close the books with."""
     sure = [check_number(check.value) for check in BALANCE_ON_EVERY_ANSWER]
-    bearing = funded[np.isin(line.ranked.check[funded], sure)]
+    bearing = funded[np.isin(run.ranked.check[funded], sure)]
     return int(bearing[-1]) if len(bearing) else None
 
 
 def _lay_out(asking: Asking, funded: NDArray[np.int64]) -> dict[Check, list[str]]:
-    line, layout = asking.line, asking.layout
+    run, layout = asking.run, asking.layout
     shards: dict[Check, list[str]] = {}
     names: list[str] = []
     cut: list[NDArray[np.int64]] = []
-    checks = line.ranked.check[funded]
-    for check in line.wanted.checks:
+    checks = run.ranked.check[funded]
+    for check in run.wanted.checks:
         mine = funded[checks == check_number(check.value)]
         for number, places in enumerate(layout.cut(mine)):
             name = f"lookups-{check.value}-{asking.round:03d}-{number:05d}"
             names.append(name)
             cut.append(mine[places])
             shards.setdefault(check, []).append(name)
-    for name, indexes, table in zip(names, cut, line.needed.shards(cut), strict=True):
+    for name, indexes, table in zip(names, cut, run.needed.shards(cut), strict=True):
         shard = table.append_column("index", pa.array(indexes))
         if layout.is_shared:
-            shard = shard.append_column("worst", pa.array(line.worst[indexes]))
+            shard = shard.append_column("worst", pa.array(run.worst[indexes]))
             if layout.chains is not None and name in shards.get(Check.KARMA, ()):
-                ended = line.standing != LookupStatus.WAITING.value
-                waits = chains_of(layout.chains, indexes, ended, line.listed)
+                ended = run.standing != LookupStatus.WAITING.value
+                waits = chains_of(layout.chains, indexes, ended, run.listed)
                 layout.space.put(f"chains-{name}", waits)
         layout.space.put(name, shard)
     return shards
@@ -430,7 +413,7 @@ async def ask_shard(asking: Asking, name: str) -> Mapping[str, int]:
     table = asking.layout.space.get(name)
     indexes = table["index"].to_numpy()
     await ask_indexes(asking, table, indexes)
-    ends, counts = np.unique(asking.line.standing[indexes], return_counts=True)
+    ends, counts = np.unique(asking.run.standing[indexes], return_counts=True)
     return {
         LookupStatus(int(end)).name.lower(): int(number)
         for end, number in zip(ends, counts, strict=True)
@@ -446,50 +429,50 @@ async def close_books(asking: Asking) -> None:
     Where money ran short and this call cost less than was held back for it, the next in rank that
     can be paid for is asked as well, one at a time, until nothing fits.
     """
-    line = asking.line
-    asking.book.caps = line.caps
+    run = asking.run
+    asking.book.caps = run.caps
     last = asking.closing
-    while line.control.stop is None and (last is not None or asking.short):
-        if last is None or not _is_affordable(line, last):
-            asking.short, last = True, _next_affordable(line)
+    while run.control.stop is None and (last is not None or asking.short):
+        if last is None or not _is_affordable(run, last):
+            asking.short, last = True, _next_affordable(run)
         if last is None:
-            line.control.stop_run(StopReason.BUDGET)
+            run.control.stop_run(StopReason.BUDGET)
             break
         for window in asking.windows.values():
             await window.drain()
         await _ask_one(asking, last)
-        stopped = check_of(line.ranked.check[last]) in line.control.stopped_checks
-        if line.standing[last] == LookupStatus.WAITING.value and not stopped:
-            line.control.stop_run(StopReason.BUDGET)
+        stopped = check_of(run.ranked.check[last]) in run.control.stopped_checks
+        if run.standing[last] == LookupStatus.WAITING.value and not stopped:
+            run.control.stop_run(StopReason.BUDGET)
         asking.closing = last = None
-    line.control.conclude()
-    _refuse_address(line)
+    run.control.conclude()
+    run.refuse_wrong_address()
 
 
-def _is_affordable(line: ScreeningRun, lookup: int) -> bool:
+def _is_affordable(run: ScreeningRun, lookup: int) -> bool:
     """Return whether there is money for a lookup at the price it has by now."""
-    _follow_prices(line)
-    money = money_left(line)
-    return money is None or int(line.worst[lookup]) <= money
+    _follow_prices(run)
+    money = money_left(run)
+    return money is None or int(run.worst[lookup]) <= money
 
 
-def _next_affordable(line: ScreeningRun) -> int | None:
+def _next_affordable(run: ScreeningRun) -> int | None:
     """Return the first lookup in rank that the money pays for, None where there is none."""
-    _follow_prices(line)
-    waiting = _waiting(line)
-    money = money_left(line)
+    _follow_prices(run)
+    waiting = _waiting(run)
+    money = money_left(run)
     if money is not None:
-        waiting = waiting[line.worst[waiting] <= money]
+        waiting = waiting[run.worst[waiting] <= money]
     return int(waiting[0]) if len(waiting) else None
 
 
 # --- after a stop that may pass ---
 
 
-def ask_again(line: ScreeningRun) -> None:
+def ask_again(run: ScreeningRun) -> None:
     """Let what was lost or failed wait to be asked again."""
-    lost = np.isin(line.standing, (LookupStatus.FAILED.value, LookupStatus.IN_DOUBT.value))
-    for check, progress in line.control.progress.items():
-        mine = line.standing[lost & line.ranked.is_of(check.value)]
+    lost = np.isin(run.standing, (LookupStatus.FAILED.value, LookupStatus.IN_DOUBT.value))
+    for check, progress in run.control.progress.items():
+        mine = run.standing[lost & run.ranked.is_of(check.value)]
         progress.take_back(LookupStatus(int(each)) for each in mine)
-    line.standing[lost] = LookupStatus.WAITING.value
+    run.standing[lost] = LookupStatus.WAITING.value

@@ -6,7 +6,7 @@ The one rule for runs of every flow. What a window waits for while it is open is
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nightscreen.steps.control import StopReason
 from nightscreen.storage.clock import MICROS, next_day
@@ -14,26 +14,13 @@ from nightscreen.storage.clock import MICROS, next_day
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.control import Control
-    from nightscreen.storage.clock import Clock
+    from nightscreen.steps.run import Run
 
 LOOK_S = 1.0
 """How soon a run that waits hears that it was cancelled."""
 
 
-class Stopped(Protocol):
-    """A run of any flow, as far as waiting needs it."""
-
-    settings: Settings
-    control: Control
-
-    @property
-    def clock(self) -> Clock:
-        """Return what gives the present instant."""
-
-
-def seconds_to_resume(run: Stopped) -> float | None:
+def seconds_to_resume(run: Run) -> float | None:
     """Return how long to wait before a stopped run is tried again; None where it has ended.
 
     An outage, a low balance or a quota that is used up may pass by itself, of the run or of a check
@@ -51,7 +38,7 @@ def seconds_to_resume(run: Stopped) -> float | None:
     return wait_s if wait_s is not None and wait_s < (control.deadline_at - now) / MICROS else None
 
 
-async def wait_and_resume(run: Stopped, reopen: Callable[[], object]) -> bool:
+async def wait_and_resume(run: Run, reopen: Callable[[], object]) -> bool:
     """Wait where a run's stop may pass before its deadline; return True where it goes on.
 
     Where no deadline is set, or the next try would come after it, or the run is cancelled

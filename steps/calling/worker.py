@@ -8,6 +8,7 @@ end (`gathering`). Starting processes belongs to the engine.
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,14 +31,9 @@ from nightscreen.steps.detectors import Silence
 from nightscreen.steps.planning.freshness import Freshness
 from nightscreen.steps.planning.plan import Wanted
 from nightscreen.steps.policy.loading import load_policy
-from nightscreen.steps.screening_run import (
-    ScreeningRun,
-    note_unreadable,
-    price_list_of,
-    require_service,
-)
+from nightscreen.steps.run import note_unreadable, open_journal, price_list_of, require_service
+from nightscreen.steps.screening_run import ScreeningRun
 from nightscreen.storage.clock import Clock, system_clock
-from nightscreen.storage.journal import Journal, journal_of
 from nightscreen.storage.journal.work_queue import WHOLE_RUN, SharedWork
 from nightscreen.storage.outputs import RunFolder
 from nightscreen.storage.workspace import Workspace
@@ -50,6 +46,7 @@ if TYPE_CHECKING:
     from nightscreen.client.transport import Transport
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.runs import RunRecord
 
     Ask = Callable[[Check, str], Awaitable[Any]]
@@ -74,7 +71,7 @@ class WorkerPart:
     """One part under way.
 
     Attributes:
-        line: the run as a part sees it: its lookups, caps and stops, no rows and no output.
+        run: the run as a part sees it: its lookups, caps and stops, no rows and no output.
         space: the place shared with the other processes of the run.
         taken: lookups of the shards in hand, by shard.
         wanted: False once the run does not want this part any more.
@@ -84,7 +81,7 @@ class WorkerPart:
         turn: held by who looks for a shard, so that one looks at a time.
     """
 
-    line: ScreeningRun
+    run: ScreeningRun
     number: int
     space: Workspace
     work: SharedWork
@@ -99,13 +96,13 @@ class WorkerPart:
     def close(self) -> None:
         """Report what was done and met, hand back what is in hand, and give back the journal."""
         try:
-            stops = {} if self.leaves else unreported_stops(self.line.control, self.reported)
+            stops = {} if self.leaves else unreported_stops(self.run.control, self.reported)
             for scope, reason in stops.items():  # met since the last exchange
-                self.work.stop(self.line.run_id, scope, reason)
+                self.work.stop(self.run.run_id, scope, reason)
             ended = not self.leaves and self.is_over
-            self.work.leave(self.line.run_id, numbers_of(self.line.control), ended=ended)
+            self.work.leave(self.run.run_id, numbers_of(self.run.control), ended=ended)
         finally:
-            self.line.journal.close()
+            self.run.close()
 
     def open_asking(self, *, transport: Transport | None = None) -> Asking:
         """Open the client and the windows.
@@ -114,9 +111,9 @@ class WorkerPart:
             transport: carries calls in place of sockets.
         """
         self.asking = open_asking(
-            self.line,
+            self.run,
             transport=transport,
-            layout=ShardLayout(self.space, self.line.settings.shard_rows),
+            layout=ShardLayout(self.space, self.run.settings.shard_rows),
             sparing=SparingOfShards(),
             shared_caps=True,
         )
@@ -125,7 +122,7 @@ class WorkerPart:
     @property
     def is_over(self) -> bool:
         """Return whether there is nothing left to take."""
-        return not self.wanted or self.leaves or self.line.control.stop is not None
+        return not self.wanted or self.leaves or self.run.control.stop is not None
 
 
 def open_part(
@@ -139,16 +136,11 @@ def open_part(
         OutputError: the shared place cannot be reached.
     """
     require_service(settings, quote_only=False)
-    journal = journal_of(settings, clock=clock)
-    journal.be_patient(settings.outage_give_up)
-    try:
-        part = _open(run_id, number, settings, journal)
-    except BaseException:
-        journal.close()
-        raise
-    if part is None:
-        journal.close()
-    return part
+    with ExitStack() as opened:
+        part = _open(run_id, number, settings, open_journal(settings, opened, clock))
+        if part is not None:
+            part.run.on_close = opened.pop_all()
+        return part
 
 
 def _open(run_id: str, number: int, settings: Settings, journal: Journal) -> WorkerPart | None:
@@ -169,10 +161,12 @@ def _open(run_id: str, number: int, settings: Settings, journal: Journal) -> Wor
             f"this machine does not see what run {run_id} shares with its parts: set "
             "NIGHTSCREEN_SHARED to the same place on every machine"
         )
-    return WorkerPart(_line(run, settings, journal, space), number, space, work)
+    return WorkerPart(_run_of_part(run, settings, journal, space), number, space, work)
 
 
-def _line(run: RunRecord, settings: Settings, journal: Journal, space: Workspace) -> ScreeningRun:
+def _run_of_part(
+    run: RunRecord, settings: Settings, journal: Journal, space: Workspace
+) -> ScreeningRun:
     """Return the run as a part sees it."""
     terms = space.noted(TERMS)
     parameters = ScreenBatch.model_validate(run.parameters)
@@ -199,20 +193,20 @@ def _line(run: RunRecord, settings: Settings, journal: Journal, space: Workspace
         input_name=Path(parameters.input).name,
         input_digest=run.input_digest,
         mapping=None,
+        flow=run.flow,
+        purpose=run.purpose,
         journal=journal,
         workspace=space,
         folder=RunFolder(Path(run.folder)),
         control=control,
-        clock=journal.clock,
         started_at=run.started_at,
         freshness=Freshness(
             max_ages(purpose, settings.freshness), terms["fresh_at"], terms["since"]
         ),
         caps=Caps(),
         policy=load_policy(None),
-        manners=load_response_rules(settings.own_table("manners")),
+        response_rules=load_response_rules(settings.own_table("manners")),
         is_new=False,
-        fed_back=False,
         worst=np.zeros(needed, np.int64),
         standing=np.zeros(needed, np.int8),
         listed=np.zeros(needed, dtype=bool),
@@ -258,7 +252,7 @@ async def _next_shard(part: WorkerPart, check: Check) -> str | None:
     """Wait for a shard of a check; None where there will be none."""
     while not part.is_over:
         async with part.turn:
-            name = await asyncio.to_thread(part.work.take, part.line.run_id, check.value)
+            name = await asyncio.to_thread(part.work.take, part.run.run_id, check.value)
         if name is not None:
             await asyncio.to_thread(_take_up, part, name)
             return name
@@ -268,22 +262,22 @@ async def _next_shard(part: WorkerPart, check: Check) -> str | None:
 
 def _take_up(part: WorkerPart, name: str) -> None:
     """Read what a shard is asked under."""
-    line, asking = part.line, part.asking
+    run, asking = part.run, part.asking
     if asking is None:
-        raise JournalError(f"shard {name} of run {line.run_id} was taken before asking began")
+        raise JournalError(f"shard {name} of run {run.run_id} was taken before asking began")
     table = part.space.get(name)
     indexes = table["index"].to_numpy()
-    line.worst[indexes] = table["worst"].to_numpy()
-    line.standing[indexes] = LookupStatus.WAITING.value
+    run.worst[indexes] = table["worst"].to_numpy()
+    run.standing[indexes] = LookupStatus.WAITING.value
     asking.attempts[indexes] = 0
     part.taken[name] = indexes
     terms = terms_of_round(name)
     if terms != part.terms:
         noted = part.space.noted(terms)
-        asking.book.caps = line.caps = caps_of_document(noted["caps"])
+        asking.book.caps = run.caps = caps_of_document(noted["caps"])
         part.terms = terms
-        line.control.price_limits = dict(line.caps.price_limits)
-        part.line.control.highest_micro.update(
+        run.control.price_limits = dict(run.caps.price_limits)
+        part.run.control.highest_micro.update(
             {Check(check): price for check, price in noted["highest_micro"].items()}
         )
     if noted_chains := _chains(part, name):
@@ -294,27 +288,27 @@ def _take_up(part: WorkerPart, name: str) -> None:
 
 def _chains(part: WorkerPart, name: str) -> pa.Table | None:
     """Return the chains that came with a shard, None where nothing waits for anything."""
-    if not part.line.parameters.karma_stop_at_first or f"-{Check.KARMA.value}-" not in name:
+    if not part.run.parameters.karma_stop_at_first or f"-{Check.KARMA.value}-" not in name:
         return None
     return part.space.get(f"chains-{name}")
 
 
 def _hand_in(part: WorkerPart, name: str) -> None:
     """Write down what became of a shard's lookups."""
-    put_ended(part.space, name, part.taken.pop(name), part.line, part.asking)
-    part.work.done(part.line.run_id, name)
+    put_ended(part.space, name, part.taken.pop(name), part.run, part.asking)
+    part.work.done(part.run.run_id, name)
 
 
 def put_ended(
     space: Workspace,
     name: str,
     indexes: NDArray[np.int64],
-    line: ScreeningRun,
+    run: ScreeningRun,
     asking: Asking | None,
 ) -> None:
     """Leave what became of a shard's lookups at the shared place."""
     attempts = np.zeros(len(indexes), np.int16) if asking is None else asking.attempts[indexes]
-    ends = (indexes, line.standing[indexes], attempts, line.listed[indexes])
+    ends = (indexes, run.standing[indexes], attempts, run.listed[indexes])
     space.put(f"ended-{name}", pa.table([pa.array(each) for each in ends], schema=ENDED))
 
 
@@ -323,7 +317,7 @@ def put_ended(
 
 async def exchange(part: WorkerPart) -> None:
     """Tell once how far this part has come, and hear whether the run goes on."""
-    control = part.line.control
+    control = part.run.control
     mine = {} if part.leaves else unreported_stops(control, part.reported)
     part.reported.update(mine)
     stops, wanted = await asyncio.to_thread(_exchange, part, mine, numbers_of(control))
@@ -355,9 +349,9 @@ def obey(control: Control, stops: Mapping[str, str], reported: set[str]) -> None
 def _exchange(
     part: WorkerPart, mine: Mapping[str, str], numbers: Mapping[str, Any]
 ) -> tuple[dict[str, str], bool]:
-    run_id = part.line.run_id
+    run_id = part.run.run_id
     for scope, reason in mine.items():
         part.work.stop(run_id, scope, reason)
     wanted = part.work.report(run_id, numbers)
-    wanted = wanted and part.line.journal.runs.held_elsewhere(run_id)
+    wanted = wanted and part.run.journal.runs.held_elsewhere(run_id)
     return part.work.stops(run_id), wanted

@@ -27,7 +27,7 @@ from nightscreen.schemas.calls import ReservationStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.steps.api_runs.call_session import NEVER
 from nightscreen.steps.calling.jobs import ApiCall, LookupTask, outcome_of
-from nightscreen.steps.screening_run import caps_of, known_prices, require_service
+from nightscreen.steps.run import caps_of, known_prices, require_service
 from nightscreen.storage.clock import instant_text, spending_day
 from nightscreen.storage.journal.grant_seals import reseal_grants
 from nightscreen.storage.journal.keyring import follow_rotation

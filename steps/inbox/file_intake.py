@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.steps.control import COMPLETED, StopReason
 from nightscreen.steps.inbox import notifications
 from nightscreen.steps.policy.declarations import read_declarations
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal.read_only import Look
     from nightscreen.storage.journal.runs import RunRecord
 
-FLOW = "screen_batch"
 MOST_ATTEMPTS = 3
 """How often a file is begun on before it counts as one that cannot be screened."""
 
@@ -167,7 +166,7 @@ def _examined(
 ) -> Examined:
     fresh = screening_of(options, ticket, inbox)
     with _journal(settings) as journal:
-        runs = journal.runs.of_input(digest, flow=FLOW)
+        runs = journal.runs.of_input(digest, flow=SCREEN_FLOW)
         own = next((run for run in runs if run.parameters["input"] == str(ticket.file)), None)
         if own is not None and own.state == RUNNING:
             return Examined(fate=Fate.HELD)

@@ -30,12 +30,12 @@ from nightscreen.schemas.offers import (
     OfferWord,
 )
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.api_runs.call_session import ASKED_AGAIN, open_errand_run
+from nightscreen.steps.api_runs.call_session import ASKED_AGAIN
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.loans.offer_links import bring_up_to_date, linked
 from nightscreen.steps.loans.offer_source import candidates, read_source
 from nightscreen.steps.loans.products import fetch_products, unknown_product
-from nightscreen.steps.screening_run import known_prices
+from nightscreen.steps.run import known_prices, open_run
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.loan_offers import LoanOffers
@@ -46,9 +46,10 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.loans import LoanProduct
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.steps.api_runs.call_session import CallSession
     from nightscreen.steps.calling.jobs import LookupTask
     from nightscreen.steps.loans.offer_source import Candidate, OfferSource
+    from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.journal import Journal
 
@@ -82,7 +83,7 @@ class Offering:
         ended: calls of each operation by how they came out.
     """
 
-    run: ApiRun
+    run: Run
     parameters: OfferLoans
     source: OfferSource
     rows_read: int
@@ -136,7 +137,7 @@ def _journal(settings: Settings, clock: Clock) -> Journal:
 
 def open_offering(
     parameters: OfferLoans, settings: Settings, *, clock: Clock = system_clock
-) -> ApiRun:
+) -> Run:
     """Look at the screening run's folder and open a run of offers; nothing is sent.
 
     Raises:
@@ -145,7 +146,7 @@ def open_offering(
     """
     given = remembered(parameters, settings, clock=clock)
     source = read_source(given)
-    return open_errand_run(
+    return open_run(
         given,
         settings,
         flow=OFFER_FLOW,
@@ -156,7 +157,7 @@ def open_offering(
     )
 
 
-def take_rows(run: ApiRun) -> Offering:
+def take_rows(run: Run) -> Offering:
     """Read the rows with a chosen decision, and learn what earlier runs left behind.
 
     Raises:
@@ -248,7 +249,7 @@ async def check_product(offering: Offering, desk: CallSession) -> bool:
     raise UsageError(unknown_product(listed))
 
 
-def _nothing_left(run: ApiRun) -> None:
+def _nothing_left(run: Run) -> None:
     """Leave nothing of a new run that has asked for the list of products and no more."""
     if run.is_new:
         run.journal.runs.withdraw(run.run_id)

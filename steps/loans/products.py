@@ -15,7 +15,8 @@ from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import StoppedError
 from nightscreen.schemas.loans import LoanProducts
-from nightscreen.steps.api_runs.call_session import open_desk, open_errand_run, refuse_wrong_address
+from nightscreen.steps.api_runs.call_session import open_desk
+from nightscreen.steps.run import open_run
 from nightscreen.storage.clock import system_clock
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ async def list_products(
         UsageError: the settings are wrong, the address among them.
     """
     with tempfile.TemporaryDirectory(prefix="nightscreen-") as folder:
-        run = open_errand_run(
+        run = open_run(
             ApiRunParameters(output=folder),
             settings,
             flow="loan_products",
@@ -74,7 +75,7 @@ async def list_products(
             finally:
                 await desk.close()
             if listed is None:
-                refuse_wrong_address(run)
+                run.refuse_wrong_address()
                 raise StoppedError(_why(run.control, job))
             return listed
         finally:

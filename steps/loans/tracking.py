@@ -30,8 +30,9 @@ from nightscreen.schemas.offers import (
     TrackLoans,
 )
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.api_runs.call_session import ASKED_AGAIN, open_errand_run
+from nightscreen.steps.api_runs.call_session import ASKED_AGAIN
 from nightscreen.steps.loans.offer_links import bring_up_to_date
+from nightscreen.steps.run import open_run
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal.loan_offers import LoanOffers
 from nightscreen.storage.journal.runs import KILLED
@@ -40,8 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.steps.api_runs.call_session import CallSession
     from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
 
 BLOCK = 128
@@ -66,7 +68,7 @@ class Tracking:
         ended: calls by how they came out.
     """
 
-    run: ApiRun
+    run: Run
     loans: list[Followed]
     store: LoanOffers
     ended: Counter[LookupStatus] = field(default_factory=Counter)
@@ -79,14 +81,14 @@ class Tracking:
 
 def open_tracking(
     parameters: TrackLoans, settings: Settings, *, clock: Clock = system_clock
-) -> ApiRun:
+) -> Run:
     """Open a run that follows loans; nothing is sent.
 
     Raises:
         UsageError: the settings or the parameters are wrong.
         JournalError: the journal cannot be used.
     """
-    return open_errand_run(
+    return open_run(
         parameters,
         settings,
         flow=TRACK_FLOW,
@@ -96,7 +98,7 @@ def open_tracking(
     )
 
 
-def take_loans(run: ApiRun) -> Tracking:
+def take_loans(run: Run) -> Tracking:
     """Find every loan there is a reference for, and take over what dead runs did not tell."""
     store = LoanOffers.of(run.journal)
     bring_up_to_date(run.journal)
@@ -111,7 +113,7 @@ def take_loans(run: ApiRun) -> Tracking:
     return tracking
 
 
-def _is_dead(run: ApiRun, run_id: str) -> bool:
+def _is_dead(run: Run, run_id: str) -> bool:
     found = run.journal.runs.find(run_id)
     return found is None or found.state == KILLED
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from nightscreen.steps.control import StopReason
 from nightscreen.storage.clock import MICROS
@@ -17,10 +17,8 @@ from nightscreen.storage.disk_space import free_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.schemas.settings import Settings
     from nightscreen.steps.control import Control
-    from nightscreen.storage.clock import Clock
-    from nightscreen.storage.outputs import RunFolder
+    from nightscreen.steps.run import Run
 
 WINDOW_S = 600
 """How far back the pace is measured."""
@@ -82,32 +80,6 @@ class RecentSpeed:
                 return None
             ends.append(now + (now - began) * left // done)
         return max(ends)
-
-
-class Run(Protocol):
-    """A run of any flow, as far as its signs need it."""
-
-    run_id: str
-    batch: str
-    settings: Settings
-    folder: RunFolder
-    control: Control
-
-    @property
-    def flow(self) -> str:
-        """Return the flow it is a run of, as the journal has it."""
-
-    @property
-    def rows_read(self) -> int | None:
-        """Return how many rows it has read, None where its flow counts none."""
-
-    @property
-    def only_quotes(self) -> bool:
-        """Return whether the run ends with its quote, and leaves nothing."""
-
-    @property
-    def clock(self) -> Clock:
-        """Return what gives the present instant."""
 
 
 def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from nightscreen.schemas.money import naira_words, to_micro
 from nightscreen.schemas.prices import max_cost, price_limit
 from nightscreen.schemas.stops import StopReason
 from nightscreen.steps.ops.suggestions import ENDS, Shortage
-from nightscreen.steps.screening_run import deadline_instant, listed_prices
+from nightscreen.steps.run import deadline_instant, listed_prices
 from nightscreen.storage.clock import MICROS, span_micros
 from nightscreen.storage.heartbeat import read_vitals
 from nightscreen.storage.journal.read_only import pid_of

@@ -5,7 +5,6 @@ Opening what a run needs belongs to `screening_run`.
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,13 +13,13 @@ from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.parameters import ScreenBatch, new_run_id
+from nightscreen.schemas.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.steps.planning.plan import Wanted
+from nightscreen.steps.run import find_earlier, run_id_for
 from nightscreen.steps.values.file_names import batch_of, without_names
 from nightscreen.storage.clock import LAGOS, span_micros, to_instant
 from nightscreen.storage.filesystem import is_url
 from nightscreen.storage.journal.approvals import Approvals
-from nightscreen.storage.tables import file_digest
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -40,20 +39,6 @@ class Resolved:
     batch: str
     input: Path
 
-    def digest_of_input(self, clear: Path) -> str:
-        """Return the digest of the input, which is read in clear under the path given.
-
-        Raises:
-            InputError: it is not the file that the run was begun with.
-        """
-        digest = file_digest(clear)
-        if self.earlier is not None and self.earlier.input_digest != digest:
-            raise InputError(
-                f"{self.input} is not the input of run {self.earlier.run_id}: its content differs; "
-                "give the file it was begun with, or start a new run"
-            )
-        return digest
-
 
 def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedelta) -> Resolved:
     """Fill in what a resumed run already knows, and what follows from the purpose.
@@ -66,19 +51,8 @@ def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedel
     Raises:
         InputError: no input, no such run to resume, or its spending was refused.
     """
-    earlier = None
-    if parameters.run:
-        earlier = journal.runs.find(parameters.run)
-        if earlier is None:
-            raise InputError(
-                f"there is no run {parameters.run} in this journal; "
-                "see the runs there are with: nightscreen runs list"
-            )
-        if journal.runs.held_elsewhere(parameters.run):
-            raise InputError(
-                f"run {parameters.run} is still under way in another process; "
-                "wait for it or stop it"
-            )
+    earlier = find_earlier(journal, parameters.run, SCREEN_FLOW)
+    if earlier is not None:
         approval = None if parameters.quote_only else _approval(journal, earlier, approval_timeout)
         parameters = _with_earlier(parameters, earlier, approval)
     parameters = without_names(parameters, journal.home)
@@ -88,13 +62,11 @@ def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedel
     kinds = tuple(IdentityKind(kind) for kind in dict.fromkeys(parameters.karma_identities))
     checks = tuple(Check(each) for each in dict.fromkeys(parameters.checks))
     path = Path(parameters.input)
-    at = to_instant(journal.clock())
-    run_id = parameters.run or new_run_id(at.astimezone(LAGOS), secrets.token_hex(3))
     wanted = Wanted(
         checks,
         kinds or DEFAULT_KARMA_IDENTITIES[purpose],
         purpose,
-        run_id,
+        run_id_for(journal, earlier),
         stop_at_first=parameters.karma_stop_at_first,
     )
     batch = parameters.batch or batch_of(path)

@@ -35,51 +35,51 @@ _EARLIER = {
 }
 
 
-def standings(line: ScreeningRun) -> Ends:
+def standings(run: ScreeningRun) -> Ends:
     """Return what became of the needed lookups, by check and identity.
 
     What this session did not reach, or failed to get, may have been lost or used up in an earlier
     one: the journal knows.
     """
     found: Ends = {}
-    open_ = np.isin(line.standing, [LookupStatus.WAITING, LookupStatus.FAILED, LookupStatus.LAPSED])
-    for check, kind in line.ranked.slots():
-        mine = ~open_ & line.ranked.is_of(check, kind)
-        ends, numbers = np.unique(line.standing[mine], return_counts=True)
+    open_ = np.isin(run.standing, [LookupStatus.WAITING, LookupStatus.FAILED, LookupStatus.LAPSED])
+    for check, kind in run.ranked.slots():
+        mine = ~open_ & run.ranked.is_of(check, kind)
+        ends, numbers = np.unique(run.standing[mine], return_counts=True)
         pairs = zip(ends, numbers, strict=True)
         found[(check, kind)] = Counter(
             {LookupStatus(int(end)): int(number) for end, number in pairs}
         )
     if open_.any():
-        _count_earlier(line, open_, found)
+        _count_earlier(run, open_, found)
     return found
 
 
-def _count_earlier(line: ScreeningRun, unreached: NDArray[np.bool_], found: Ends) -> None:
-    earlier = line.journal.runs.unanswered(line.run_id)
-    if not earlier and not (line.standing == LookupStatus.LAPSED.value).any():
+def _count_earlier(run: ScreeningRun, unreached: NDArray[np.bool_], found: Ends) -> None:
+    earlier = run.journal.runs.unanswered(run.run_id)
+    if not earlier and not (run.standing == LookupStatus.LAPSED.value).any():
         return
-    for start, piece in line.needed.pieces():
+    for start, piece in run.needed.pieces():
         mine = np.flatnonzero(unreached[start : start + piece.num_rows])
         rows = piece.select(["check", "kind", "subject"]).take(pa.array(mine))
         for place, row in zip(mine, rows.to_pylist(), strict=True):
             standing = _EARLIER.get(earlier.get((row["check"], row["subject"]), ""))
-            if standing is None and line.standing[start + place] == LookupStatus.LAPSED.value:
+            if standing is None and run.standing[start + place] == LookupStatus.LAPSED.value:
                 standing = LookupStatus.LAPSED
             if standing is not None:
                 found[(row["check"], row["kind"])][standing] += 1
 
 
-def without_answer(line: ScreeningRun) -> dict[tuple[str, bytes], str]:
+def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
     """Return the lookups of a run that have no answer from it, and why where it is known.
 
     For each check and pseudonym it is the status of the rows that need it.
     """
-    found = line.journal.runs.unanswered(line.run_id)
-    lapsed = line.standing == LookupStatus.LAPSED.value
+    found = run.journal.runs.unanswered(run.run_id)
+    lapsed = run.standing == LookupStatus.LAPSED.value
     if not lapsed.any():
         return found
-    for start, piece in line.needed.pieces():
+    for start, piece in run.needed.pieces():
         mine = np.flatnonzero(lapsed[start : start + piece.num_rows])
         for row in piece.select(["check", "subject"]).take(pa.array(mine)).to_pylist():
             key = (row["check"], row["subject"])

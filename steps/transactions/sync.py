@@ -30,8 +30,8 @@ from nightscreen.schemas.pulls import (
     PullOutcome,
     PullTransactions,
 )
-from nightscreen.steps.api_runs.call_session import open_errand_run
-from nightscreen.steps.control import TOLERATED_FROM, StopReason
+from nightscreen.steps.control import TOLERATED_FROM, CheckProgress, StopReason
+from nightscreen.steps.run import open_run
 from nightscreen.steps.transactions.cashflow import CashFlow
 from nightscreen.steps.transactions.comparison import changed_fields, compare, read_records
 from nightscreen.steps.transactions.json_decode import read_list
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nightscreen.client.wire import Request
-    from nightscreen.schemas.api_runs import ApiRunParameters
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.steps.api_runs.call_session import CallSession
     from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.vault import Grant, Tokens
 
@@ -90,7 +90,7 @@ class TransactionSync:
         turns: bounds whose turn it is, so that nothing more is asked while keeping lags behind.
     """
 
-    run: ApiRun
+    run: Run
     kind: PulledKind
     vault: Vault
     store: Transactions
@@ -100,6 +100,11 @@ class TransactionSync:
     due: list[list[Pulled]] = field(default_factory=list)
     key_worked: bool = False
     settled: dict[bytes, PullOutcome] = field(default_factory=dict)
+
+    @property
+    def progress(self) -> CheckProgress:
+        """Return the numbers of its calls."""
+        return self.run.control.progress[OPERATION_OF[self.kind]]
 
     @property
     def scope(self) -> aggregator.Scope:
@@ -117,7 +122,7 @@ class PullEnd:
 
 def open_pull_run(
     parameters: PullTransactions, settings: Settings, *, clock: Clock = system_clock
-) -> ApiRun:
+) -> Run:
     """Open a run, or resume one; nothing is sent.
 
     Raises:
@@ -125,7 +130,7 @@ def open_pull_run(
         JournalError: the journal cannot be used.
     """
     kind = kind_of(parameters)
-    return open_errand_run(
+    return open_run(
         parameters,
         settings,
         flow=f"pull_{kind.folder}",
@@ -135,7 +140,7 @@ def open_pull_run(
     )
 
 
-def kind_of(parameters: ApiRunParameters) -> PulledKind:
+def kind_of(parameters: object) -> PulledKind:
     """Return what a pull with these parameters pulls first of all."""
     accounts = isinstance(parameters, PullAccounts)
     return PulledKind.BANK_ACCOUNT if accounts else PulledKind.TRANSACTION
@@ -146,7 +151,7 @@ def scope_of(kind: PulledKind) -> aggregator.Scope:
     return aggregator.SCOPE_OF[OPERATION_OF[kind]]
 
 
-def begin_pull(run: ApiRun) -> TransactionSync:
+def begin_pull(run: Run) -> TransactionSync:
     """Write down who is due, or find out who still is in a run that is resumed.
 
     Raises:
@@ -174,7 +179,7 @@ def begin_pull(run: ApiRun) -> TransactionSync:
     size = max(1, min(run.settings.shard_rows, -(-len(left) // _SHARDS)))
     pull.due = [left[start : start + size] for start in range(0, len(left), size)]
     pull.key_worked = _key_worked(run)
-    run.control.progress[run.operation].wanted = len(left)
+    pull.progress.wanted = len(left)
     return pull
 
 
@@ -192,7 +197,7 @@ def _chosen(pull: TransactionSync, wanted: Sequence[str]) -> list[Grant]:
     return [live[each] for each in dict.fromkeys(wanted)]
 
 
-def _key_worked(run: ApiRun) -> bool:
+def _key_worked(run: Run) -> bool:
     """Return whether the service answered a call under the API key earlier in this run."""
     under_key = (Operation.AGGREGATOR_REFRESH.value, Operation.AGGREGATOR_EXCHANGE.value)
     return any(
@@ -240,7 +245,7 @@ def pull_again(pull: TransactionSync) -> None:
     lost = {customer: end for customer, end in pull.settled.items() if end in _FAILURES}
     for customer in lost:
         del pull.settled[customer]
-    pull.run.control.progress[pull.run.operation].take_back(_FAILURES[end] for end in lost.values())
+    pull.progress.take_back(_FAILURES[end] for end in lost.values())
 
 
 def within_scope(grant: Grant, request: Request) -> Request:
@@ -309,7 +314,7 @@ class _Turn:
         else:
             request = aggregator.profile(token, under=run.settings.aggregator_path)
         if kind is not self.pull.kind:
-            run.control.progress[run.operation].wanted += 1
+            self.pull.progress.wanted += 1
         return await self._call(grant, within_scope(grant, request))
 
     async def _call(self, grant: Grant, request: Request) -> LookupTask:
@@ -353,7 +358,7 @@ class _Turn:
         """Ask for a new access token once (specification, access token lifecycle)."""
         if not tokens.refresh_token:
             return PullEnd(PullOutcome.TOKEN_REFUSED, LookupStatus.FAILED)
-        self.pull.run.control.progress[self.pull.run.operation].wanted += 2
+        self.pull.progress.wanted += 2
         redirect_uri = str(grant.evidence.get("redirect_uri") or "")
         request = aggregator.refresh(
             tokens.refresh_token, redirect_uri or self.pull.run.settings.redirect_uri

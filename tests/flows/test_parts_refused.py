@@ -14,7 +14,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.screening_run import open_line
+from nightscreen.steps.screening_run import open_screening
 from nightscreen.tasks.workers import DEPLOYMENT, require_worker_available, worker_problem
 from tests.screening import World, customer
 
@@ -85,7 +85,7 @@ async def test_a_resumed_run_is_refused_as_well(world: World) -> None:
     """What a run was begun with counts when it is resumed, unless it is told otherwise."""
     settings = read_settings(base_url="http://127.0.0.1:1", api_key="k", home=world.folder / "home")
     people = str(world.write([customer(1)]))
-    begun = open_line(ScreenBatch(input=people, output=str(world.folder), workers=2), settings)
+    begun = open_screening(ScreenBatch(input=people, output=str(world.folder), workers=2), settings)
     begun.close()
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
         with pytest.raises(SettingsError, match="needs a Prefect server"):

@@ -27,7 +27,7 @@ from nightscreen.steps.calling.funding_rounds import (
 )
 from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.finalize import write_report, write_rows
-from nightscreen.steps.screening_run import make_plan, make_price, open_line, take_in
+from nightscreen.steps.screening_run import make_plan, make_price, open_screening, read_input
 from nightscreen.storage.clock import system_clock
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Driven:
-    """What a run came to: its report and its line, closed."""
+    """What a run came to: its report and its run, closed."""
 
     report: dict[str, Any]
-    line: ScreeningRun
+    run: ScreeningRun
 
 
 def settings_for(home: Path, url: str, api_key: str, **more: object) -> Settings:
@@ -68,11 +68,11 @@ async def ask_everything(asking: Asking) -> None:
 
 
 async def _asked(
-    line: ScreeningRun, steer: Steer | None, transport: httpx.AsyncBaseTransport | None
+    run: ScreeningRun, steer: Steer | None, transport: httpx.AsyncBaseTransport | None
 ) -> None:
     """Ask until nothing is left, trying again after stops that may pass."""
     while True:
-        asking = open_asking(line, transport=transport)
+        asking = open_asking(run, transport=transport)
         steering = None if steer is None else asyncio.ensure_future(steer(asking))
         try:
             await ask_everything(asking)
@@ -81,7 +81,7 @@ async def _asked(
                 steering.cancel()
                 await asyncio.wait([steering])
             await asking.close()
-        if not await wait_and_resume(line, partial(ask_again, line)):
+        if not await wait_and_resume(run, partial(ask_again, run)):
             return
 
 
@@ -106,17 +106,17 @@ def screen(
         runner: runs the asking.
         ask_here: stands in for a person at the terminal.
     """
-    line = open_line(parameters, settings, clock=clock)
+    run = open_screening(parameters, settings, clock=clock)
     try:
-        take_in(line)
-        make_plan(line)
-        make_price(line)
-        if may_spend(line, by="tester", ask_here=ask_here):
-            runner(_asked(line, steer, transport))
-        rows = write_rows(line)
-        return Driven(write_report(line, rows), line)
+        read_input(run)
+        make_plan(run)
+        make_price(run)
+        if may_spend(run, by="tester", ask_here=ask_here):
+            runner(_asked(run, steer, transport))
+        rows = write_rows(run)
+        return Driven(write_report(run, rows), run)
     finally:
-        line.close()
+        run.close()
 
 
 def main() -> None:

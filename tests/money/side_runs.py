@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.steps.api_runs.call_session import CallSession
+    from nightscreen.steps.run import Run
 
 NUMBER = 12
 PRODUCT = {"product_id": "LP1001", "name": "Salary advance", "is_active": 1}
@@ -133,7 +134,7 @@ class Office:
 
     def calls(
         self,
-        run: ApiRun,
+        run: Run,
         ask: Callable[[CallSession], Awaitable[object]],
         again: Callable[[], object],
     ) -> None:

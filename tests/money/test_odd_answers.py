@@ -365,8 +365,8 @@ def test_a_table_under_home_holds_for_the_next_run(tmp_path: Path) -> None:
         "manners": "lender",
         "prices": "lender",
     }
-    assert driven.line.quote is not None
-    prices = {each.check: each.price_micro for each in driven.line.quote.lines}
+    assert driven.run.quote is not None
+    prices = {each.check: each.price_micro for each in driven.run.quote.lines}
     assert prices["ecosystem"] == 40_000_000
 
 

@@ -25,11 +25,11 @@ NOT_LISTED = Canned(404, {"status": "success", "message": "Identity not found in
 
 def out_of_order(driven: Driven, check: str | None = None) -> int:
     """Return how many reached lookups lie beyond where the reached ones should end."""
-    line = driven.line
-    ranked = line.order
+    run = driven.run
+    ranked = run.order
     if check is not None:
-        ranked = ranked[line.ranked.is_of(check)[ranked]]
-    reached = line.standing[ranked] != LookupStatus.WAITING.value
+        ranked = ranked[run.ranked.is_of(check)[ranked]]
+    reached = run.standing[ranked] != LookupStatus.WAITING.value
     return int(reached.sum() - reached[: int(reached.sum())].sum())
 
 
@@ -39,7 +39,7 @@ def test_money_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
     report = (driven := bureau.night(max_spend="2500")).report
     assert report["stop_reason"] == "budget"
     assert bureau.service.charged <= 2500
-    assert 0.2 < (driven.line.standing != LookupStatus.WAITING.value).mean() < 0.6
+    assert 0.2 < (driven.run.standing != LookupStatus.WAITING.value).mean() < 0.6
     assert out_of_order(driven) <= 12
 
 
@@ -74,7 +74,7 @@ def test_time_for_a_third_reaches_the_first_third_of_each_check(tmp_path: Path) 
     driven = bureau.night(deadline=datetime.isoformat(ends))
     assert driven.report["stop_reason"] == "deadline"
     shares = {
-        check: (driven.line.standing[driven.line.ranked.is_of(check)] != 0).mean()
+        check: (driven.run.standing[driven.run.ranked.is_of(check)] != 0).mean()
         for check in ("karma", "ecosystem", "bank_account")
     }
     assert all(0.05 < share < 0.6 for share in shares.values())
@@ -122,4 +122,4 @@ def test_hits_within_a_round_end_it_where_the_money_ends(tmp_path: Path) -> None
 def test_the_order_is_a_permutation(tmp_path: Path) -> None:
     """Ranking loses and repeats no lookup."""
     driven = Bureau(tmp_path, rows=60).night()
-    assert sorted(driven.line.order) == list(np.arange(len(driven.line.order)))
+    assert sorted(driven.run.order) == list(np.arange(len(driven.run.order)))

@@ -38,7 +38,7 @@ def answered(record: object, cost: int = 10) -> Canned:
 
 def statuses(driven: Driven) -> Counter[str]:
     """Count karma's statuses in the run's rows."""
-    parts = sorted((driven.line.folder.path / "enriched").glob("part-*.parquet"))
+    parts = sorted((driven.run.folder.path / "enriched").glob("part-*.parquet"))
     words: list[Any] = [
         row["karma_status"]
         for part in parts
@@ -54,7 +54,7 @@ def test_a_proxy_that_answers_every_karma_lookup_with_the_sample(tmp_path: Path,
     bureau.service.before = lambda operation, *_: answered(SAMPLE) if operation == "karma" else None
     night = bureau.night()
     assert (night.report["state"], night.report["publishable"]) == ("test_mode", False)
-    assert not (night.line.folder.path / "manifest.json").exists()
+    assert not (night.run.folder.path / "manifest.json").exists()
     assert set(statuses(night)) <= {"test_mode", "ineligible", "invalid"}
     assert night.report["checks"]["karma"]["attempts"] <= 4
     assert any("one and the same record" in notice for notice in night.report["notices"])

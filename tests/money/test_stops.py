@@ -180,7 +180,7 @@ def test_a_cancelled_run_settles_and_resumes(tmp_path: Path) -> None:
 
     async def cancel(asking: Asking) -> None:
         await asyncio.sleep(25)
-        asking.line.control.stop_run(StopReason.CANCELLED)
+        asking.run.control.stop_run(StopReason.CANCELLED)
 
     bureau = desk(tmp_path)
     report = bureau.night(steer=cancel).report

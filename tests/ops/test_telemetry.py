@@ -64,7 +64,7 @@ def night(bureau: Bureau) -> tuple[dict[str, Any], list[Asking]]:
 
     async def measure(asking: Asking) -> None:
         askings.append(asking)
-        assert telemetry.begin(asking.line)
+        assert telemetry.begin(asking.run)
 
     return bureau.night(steer=measure).report, askings
 
@@ -99,7 +99,7 @@ def test_live_numbers_are_read_when_they_are_measured(tmp_path: Path, kept: Kept
 def test_a_run_that_has_ended_is_measured_no_more(tmp_path: Path, kept: Kept) -> None:
     """Else a worker that lives for months would tell of every run it ever had."""
     _, askings = night(Bureau(tmp_path, rows=ROWS))
-    telemetry.end(askings[0].line)
+    telemetry.end(askings[0].run)
     assert kept.points("nightscreen.balance") == []
 
 
@@ -151,7 +151,7 @@ def test_what_was_measured_reaches_a_collector(
         _, askings = night(Bureau(tmp_path, rows=ROWS))
         with telemetry.span("run", "run-1"):
             pass
-        telemetry.end(askings[0].line)
+        telemetry.end(askings[0].run)
         opened = telemetry._open
         assert opened is not None
         opened.traces.shutdown()

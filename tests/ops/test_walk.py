@@ -39,12 +39,12 @@ def from_call(first: int, fault: Canned) -> Callable[[str, str, int], Canned | N
 
 async def unapproved(asking: Asking) -> None:
     """End as an earlier version did whose spending nobody approved: the journal has no request."""
-    asking.line.control.stop_run(StopReason.APPROVAL)
+    asking.run.control.stop_run(StopReason.APPROVAL)
 
 
 async def cancelled(asking: Asking) -> None:
     """Cancel a run as soon as it asks."""
-    asking.line.control.stop_run(StopReason.CANCELLED)
+    asking.run.control.stop_run(StopReason.CANCELLED)
 
 
 @dataclass

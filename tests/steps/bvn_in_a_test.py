@@ -31,7 +31,7 @@ from tests.screening import CONSENT, World, customer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nightscreen.steps.api_runs.call_session import ApiRun
+    from nightscreen.steps.run import Run
 
 
 def asked(number: int, **changes: str) -> dict[str, str]:
@@ -122,7 +122,7 @@ class BvnWorld(World):
         """Return what carries the calls."""
         return httpx.ASGITransport(application(self.sandbox))
 
-    async def _at_the_desk(self, run: ApiRun, ask: Any, work: Any) -> None:  # noqa: ANN401
+    async def _at_the_desk(self, run: Run, ask: Any, work: Any) -> None:  # noqa: ANN401
         desk = open_desk(run, transport=self.transport())
         try:
             await ask(desk, work)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.api_runs.call_session import ApiRun, CallSession
+    from nightscreen.steps.api_runs.call_session import CallSession
+    from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
 
 PRODUCT = "LP1001"
@@ -151,7 +152,7 @@ class Lender:
         run = offering.open_offering(asked, self.read, clock=self.clock)
         return self._done(run, lambda: self.make(run))
 
-    async def make(self, run: ApiRun) -> dict[str, Any]:
+    async def make(self, run: Run) -> dict[str, Any]:
         """Make the links of an open run."""
         work = offering.take_rows(run)
 
@@ -168,7 +169,7 @@ class Lender:
         run = tracking.open_tracking(asked, self.read, clock=self.clock)
         return self._done(run, lambda: self.follow(run))
 
-    async def follow(self, run: ApiRun) -> dict[str, Any]:
+    async def follow(self, run: Run) -> dict[str, Any]:
         """Follow the loans of an open run."""
         work = tracking.take_loans(run)
 
@@ -178,9 +179,7 @@ class Lender:
         await self.at_the_desk(run, ask)
         return close_tracking(work)
 
-    async def at_the_desk(
-        self, run: ApiRun, work: Callable[[CallSession], Awaitable[None]]
-    ) -> None:
+    async def at_the_desk(self, run: Run, work: Callable[[CallSession], Awaitable[None]]) -> None:
         """Do something at an open desk, with the sandbox at the other end."""
         here = Between(httpx.ASGITransport(self.app), self.instead)
         desk = open_desk(run, transport=here if self.url == NOWHERE else None)
@@ -189,7 +188,7 @@ class Lender:
         finally:
             await desk.close()
 
-    def _done(self, run: ApiRun, work: Callable[[], Awaitable[dict[str, Any]]]) -> Offered:
+    def _done(self, run: Run, work: Callable[[], Awaitable[dict[str, Any]]]) -> Offered:
         async def whole() -> dict[str, Any]:
             return await work()
 

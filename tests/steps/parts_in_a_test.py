@@ -81,7 +81,7 @@ class TaskCrew:
         async with asyncio.TaskGroup() as group:
             heeding = group.create_task(_heed(part))
             async with asyncio.TaskGroup() as asked:
-                for check in part.line.wanted.checks:
+                for check in part.run.wanted.checks:
                     asked.create_task(worker.ask_shards(part, check, ask))
             heeding.cancel()
         await open_.close()
@@ -94,7 +94,7 @@ class TaskCrew:
         self.tasks[number].cancel()
         await asyncio.wait([self.tasks[number]])
         await asyncio.get_running_loop().run_in_executor(book._thread, int)
-        self.open.pop(number).line.journal.close()
+        self.open.pop(number).run.journal.close()
 
 
 class _Dead:
@@ -131,9 +131,11 @@ def open_priced(
     parameters = ScreenBatch(
         input=str(world.write(rows)), output=str(world.folder / "out"), **options
     )
-    run = screening_run.open_line(parameters, settings, clock=world.clock, resolve=world.resolve)
+    run = screening_run.open_screening(
+        parameters, settings, clock=world.clock, resolve=world.resolve
+    )
     try:
-        screening_run.take_in(run)
+        screening_run.read_input(run)
         screening_run.make_plan(run)
         screening_run.make_price(run)
         yield run

@@ -136,7 +136,7 @@ def test_a_broken_journal_reaches_the_caller_and_a_resume_does_the_rest(tmp_path
 
     async def fill(asking: Asking) -> None:
         await asyncio.sleep(8)
-        runs.append(asking.line.run_id)
+        runs.append(asking.run.run_id)
         asking.book._store = Full()
 
     with pytest.raises((JournalError, ExceptionGroup)):
@@ -173,7 +173,7 @@ def test_a_service_that_is_not_live_is_flagged(tmp_path: Path) -> None:
     bureau = Bureau(tmp_path, rows=80)
     bureau.service.before = lambda *_: sample
     driven = bureau.night(checks=["ecosystem"])
-    assert any(each.startswith("suspicious") for each in driven.line.control.notices)
+    assert any(each.startswith("suspicious") for each in driven.run.control.notices)
 
 
 def test_nothing_is_funded_after_a_stop(tmp_path: Path) -> None:
@@ -182,11 +182,11 @@ def test_nothing_is_funded_after_a_stop(tmp_path: Path) -> None:
     laid_out: list[Any] = []
 
     async def stop(asking: Asking) -> None:
-        asking.line.control.stop_run("cancelled")
+        asking.run.control.stop_run("cancelled")
         laid_out.append(next_round(asking))
 
     driven = bureau.night(steer=stop)
     assert laid_out == [{}]
     assert bureau.service.ledger == []
-    assert set(driven.line.standing) == {LookupStatus.WAITING.value}
-    assert Check.KARMA in driven.line.control.progress
+    assert set(driven.run.standing) == {LookupStatus.WAITING.value}
+    assert Check.KARMA in driven.run.control.progress

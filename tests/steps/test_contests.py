@@ -24,7 +24,7 @@ from nightscreen.steps.privacy.contests import (
     open_contest,
 )
 from nightscreen.steps.results.reviews import Judge, active_reviews, take_in
-from nightscreen.steps.screening_run import lasting
+from nightscreen.steps.run import lasting
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.erasure import Erasures

@@ -112,7 +112,7 @@ def test_a_stop_met_after_the_last_exchange_is_passed_on(tmp_path: Path) -> None
         )
         part = worker.open_part(run.run_id, 1, run.settings)
         assert part is not None
-        part.line.control.stop_run(StopReason.BALANCE)
+        part.run.control.stop_run(StopReason.BALANCE)
         part.close()
         assert gathered.work.look(run.run_id).stops == {WHOLE_RUN: StopReason.BALANCE}
 
@@ -194,7 +194,7 @@ def test_a_part_that_is_stopped_and_lives_ends_the_run(tmp_path: Path) -> None:
         if part == 1 and part in crew.books:
             for cap in crew.open[part].asking.allotted.values():  # type: ignore[union-attr]
                 cap.allotted = 0
-            crew.open[part].line.control.silence.give_up_after_s = None
+            crew.open[part].run.control.silence.give_up_after_s = None
 
     night, _ = screen_in_parts(world, ROWS, workers=2, on_shard=suspend)
     assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "outage")

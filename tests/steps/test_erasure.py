@@ -353,11 +353,11 @@ def test_a_planned_run_is_waited_for_only_if_it_has_the_person(
     settings = read_settings(
         base_url="http://127.0.0.1:1", api_key="sandbox-key", home=world.folder / "home"
     )
-    run = screening_run.open_line(
+    run = screening_run.open_screening(
         ScreenBatch(input=str(path), output=str(world.folder / "out"), batch="traders"), settings
     )
     try:
-        screening_run.take_in(run)
+        screening_run.read_input(run)
         screening_run.make_plan(run)
         if with_person:
             with pytest.raises(InputError, match="is under way"):

@@ -17,7 +17,7 @@ from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.api_runs.call_session import ApiRun, CallSession, open_desk, open_errand_run
+from nightscreen.steps.api_runs.call_session import CallSession, open_desk
 from nightscreen.steps.api_runs.report import (
     errand_report,
     finish,
@@ -25,6 +25,7 @@ from nightscreen.steps.api_runs.report import (
     standings_of,
 )
 from nightscreen.steps.report.call_log import write_call_sheet
+from nightscreen.steps.run import Run, open_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,19 +36,17 @@ if TYPE_CHECKING:
 CUSTOMER = b"customer of ours"
 
 
-def opened(folder: Path, operation: Operation, **options: Any) -> ApiRun:  # noqa: ANN401
+def opened(folder: Path, operation: Operation, **options: Any) -> Run:  # noqa: ANN401
     """Open a run of the operation's family."""
     settings = read_settings(
         base_url="http://127.0.0.1:1", api_key="sandbox-key", home=folder / "home"
     )
     parameters = ApiRunParameters(output=str(folder / "out"), **options)
-    return open_errand_run(
-        parameters, settings, flow="a_flow", batch="errands", operation=operation
-    )
+    return open_run(parameters, settings, flow="a_flow", batch="errands", operation=operation)
 
 
 def made(
-    run: ApiRun, sandbox: Sandbox, work: Callable[[CallSession], Awaitable[list[LookupTask]]]
+    run: Run, sandbox: Sandbox, work: Callable[[CallSession], Awaitable[list[LookupTask]]]
 ) -> list[LookupTask]:
     """Make calls at the run's desk against a sandbox in the same process."""
 
@@ -61,7 +60,7 @@ def made(
     return asyncio.run(at_the_desk())
 
 
-def reported(run: ApiRun, jobs: list[LookupTask], operation: Operation) -> dict[str, Any]:
+def reported(run: Run, jobs: list[LookupTask], operation: Operation) -> dict[str, Any]:
     """Close a run with its report."""
     sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
     part = operation_report(sheet, operation, standings_of(jobs), answers={}, test_mode=False)

@@ -243,9 +243,9 @@ def planned(world: World, **options: Any) -> Iterator[ScreeningRun]:  # noqa: AN
     settings = read_settings(
         base_url="http://127.0.0.1:1", api_key="sandbox-key", home=world.folder / "home"
     )
-    run = screening_run.open_line(ScreenBatch(**options), settings, clock=world.clock)
+    run = screening_run.open_screening(ScreenBatch(**options), settings, clock=world.clock)
     try:
-        screening_run.take_in(run)
+        screening_run.read_input(run)
         screening_run.make_plan(run)
         screening_run.make_price(run)
         yield run

@@ -643,7 +643,7 @@ def test_nothing_personal_is_in_the_clear_at_home(lender: Lender, night: Night) 
 def test_resuming_with_another_product_is_refused(lender: Lender, night: Night) -> None:
     """A run is about one product and one screening run."""
     found = lender.offer(night, most=1)
-    with pytest.raises(InputError, match="is not that of run"):
+    with pytest.raises(InputError, match="is not the input of run"):
         lender.offer(run=found.report["run_id"], product="LP1002")
     with pytest.raises(InputError, match="name the folder"):
         lender.offer(run="20260101-000000-abcdef")

@@ -290,9 +290,9 @@ async def _shard_by_shard(world: World, rows: list[dict[str, str]]) -> tuple[int
     )
     address = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
     home = world.folder / "home"
-    run = screening_run.open_line(given_, read_settings(**address, home=home, shard_rows=10))
+    run = screening_run.open_screening(given_, read_settings(**address, home=home, shard_rows=10))
     try:
-        screening_run.take_in(run)
+        screening_run.read_input(run)
         screening_run.make_plan(run)
         screening_run.make_price(run)
         transport = httpx.ASGITransport(application(world.sandbox))

@@ -132,8 +132,8 @@ def test_a_quote_and_a_run_in_test_mode_leave_no_sighting(world: World) -> None:
     settings = read_settings(base_url="http://127.0.0.1:1", api_key="k", home=world.folder / "home")
     file = str(world.write([customer(1)]))
     quote = ScreenBatch(input=file, batch="salaried", quote_only=True)
-    run = screening_run.open_line(quote, settings)
-    screening_run.take_in(run)
+    run = screening_run.open_screening(quote, settings)
+    screening_run.read_input(run)
     screening_run.make_plan(run)
     run.close()
     assert kept(world) == 0

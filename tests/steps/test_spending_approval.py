@@ -56,7 +56,7 @@ def test_a_dear_run_ends_after_its_quote_and_holds_nothing(bureau: Bureau) -> No
     assert (report["state"], report["stop_reason"]) == ("stopped", "approval")
     assert bureau.service.ledger == []
     assert report["cost"]["total"] == "0.00"
-    assert (driven.line.folder.path / "manifest.json").exists()
+    assert (driven.run.folder.path / "manifest.json").exists()
     (asked,) = records(bureau, report["run_id"])
     assert asked.quote["quoted"] == report["cost"]["quoted"]
     assert asked.ceiling_micro == to_micro(Decimal(report["cost"]["quoted"]["high"]))
