@@ -359,7 +359,7 @@ def override(visit: Visit) -> Response:
 def _newest_review(visit: Visit, person: Subject) -> str:
     """Return the instant of a customer's newest review as text; empty where there is none."""
     found = visit.seat.reviews.of_customer(person.pseudonym)
-    return str(max(each.imported_at for each in found)) if found else ""
+    return str(max(each.at for each in found)) if found else ""
 
 
 def _seen_by(visit: Visit, person: Subject) -> list[str]:

@@ -136,8 +136,9 @@ class WorkList:
             _put(connection, "held", _held(taken))
         if shares != now.shares:
             _put(connection, "given", _given(connection, shares))
-        reviews = self.seat.reviews.since(now.last_review, self.seat.clock())
-        last = max([now.last_review, *(each.review_id for each in reviews)])
+        numbered = list(self.seat.reviews.since(now.last_review, self.seat.clock()))
+        last = numbered[-1][0] if numbered else now.last_review
+        reviews = [review for _, review in numbered]
         self._now = _Taken(taken, shares, last)
         keys = [each.customer for each in reviews]
         known = self.seat.customers.known(keys) if keys else {}

@@ -1,30 +1,23 @@
 """What the customer and the lender say to each other about a decision, as records of the journal.
 
-A contest is a customer's objection; a told notice says that a notice reached the customer; an
-action is what somebody did against a customer; a confirmation is a person's word for all proposals
-of a run; a policy version is a policy that somebody proposed, and who decided about it. Each is a
-kind of `storage/journal/records.py`, sealed as a whole.
+A review is a person's decision on a customer; a contest is a customer's objection; a told notice
+says that a notice reached the customer; an action is what somebody did against a customer; a
+confirmation is a person's word for all proposals of a run; a policy version is a policy that
+somebody proposed, and who decided about it. Each is a kind of `storage/journal/records.py`, sealed
+as a whole.
 """
 
 from __future__ import annotations
 
+import secrets
 from enum import StrEnum
+from functools import partial
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from nightscreen.schemas.policy import Decision, PolicyApproval
-
-
-class RecordKind(StrEnum):
-    """Which kind of record a row holds."""
-
-    CONTEST = "contest"
-    TOLD = "told"
-    ACTION = "action"
-    CONFIRMATION = "confirmation"
-    OUTCOME = "outcome"
-    POLICY = "policy"
+from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 
 class ContestAbout(StrEnum):
@@ -47,44 +40,6 @@ class ContestOutcome(StrEnum):
     STANDS = "stands"
     CHANGED = "changed"
     WITHDRAWN = "withdrawn"
-
-
-class Ground(StrEnum):
-    """On what ground a record is kept; each has its own period in the settings."""
-
-    DECISIONS = "decisions"
-    NOTICES = "notices"
-    APPROVALS = "approvals"
-
-
-class JournalRecord(BaseModel):
-    """What every kind of record has.
-
-    Attributes:
-        ground: on which ground records of the kind are kept.
-        key: names the record within its kind.
-        customer: pseudonym of the customer in the batch; empty where it is about no customer.
-        batch: the batch name.
-        run_id: the run it is about; empty where there is none.
-        at: when it was made, microseconds.
-    """
-
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", ser_json_bytes="hex", val_json_bytes="hex"
-    )
-
-    kind: ClassVar[RecordKind]
-    ground: ClassVar[Ground] = Ground.DECISIONS
-    key: str
-    customer: bytes = Field(b"", repr=False)
-    batch: str
-    run_id: str = ""
-    at: int
-
-    @property
-    def state(self) -> str:
-        """Return how the record stands, as its table is searched for it."""
-        return ""
 
 
 class AskedAgain(BaseModel):
@@ -114,6 +69,7 @@ class Contest(JournalRecord):
 
     kind: ClassVar[RecordKind] = RecordKind.CONTEST
     ground: ClassVar[Ground] = Ground.NOTICES
+    waiting: ClassVar[frozenset[str]] = frozenset({ContestState.OPEN})
 
     customer_id: str = Field(repr=False)
     about: ContestAbout = ContestAbout.DECISION
@@ -130,7 +86,7 @@ class Contest(JournalRecord):
     new_decision: Decision | None = None
 
     @property
-    def state(self) -> str:
+    def state(self) -> ContestState:
         """Return whether it still waits for an answer."""
         return ContestState.OPEN if self.answered_at is None else ContestState.ANSWERED
 
@@ -191,6 +147,7 @@ class PolicyVersion(JournalRecord):
 
     kind: ClassVar[RecordKind] = RecordKind.POLICY
     ground: ClassVar[Ground] = Ground.APPROVALS
+    waiting: ClassVar[frozenset[str]] = frozenset({PolicyState.PROPOSED, PolicyState.APPROVED})
 
     batch: str = ""
     policy: str
@@ -205,7 +162,7 @@ class PolicyVersion(JournalRecord):
     reason: str = ""
 
     @property
-    def state(self) -> str:
+    def state(self) -> PolicyState:
         """Return whether it waits, or what was decided about it."""
         return self.decision or PolicyState.PROPOSED
 
@@ -225,7 +182,39 @@ class PolicyVersion(JournalRecord):
         )
 
 
-RECORDS: tuple[type[JournalRecord], ...] = (
-    *(Contest, ToldNotice, CustomerAction, Confirmation),
-    PolicyVersion,
-)
+class Review(JournalRecord):
+    """A reviewer's decision on one customer; `at` is when it came in.
+
+    Attributes:
+        run_id: the run whose list was reviewed.
+        listed: the decision that stood on the list.
+        decision: the reviewer's.
+        reviewer: who it was.
+        note: why; needed where it overrides.
+        reviewed_at: when, microseconds.
+        until: when it ends, microseconds.
+        evidence: digest of the evidence it rests on.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.REVIEW
+    ground: ClassVar[Ground] = Ground.DECISIONS
+
+    key: str = Field(default_factory=partial(secrets.token_hex, 12))
+    batch: str = ""
+    at: int = 0
+    listed: str
+    decision: str
+    reviewer: str = Field(repr=False)
+    note: str = Field(repr=False)
+    reviewed_at: int
+    until: int
+    evidence: bytes
+
+    def kept_from(self, written: int) -> int:
+        """Return when it came in or, where that is later, when it ends."""
+        return max(written, self.until)
+
+    @property
+    def overrides(self) -> bool:
+        """Return whether the reviewer decided otherwise than the policy."""
+        return self.decision != self.listed

@@ -1,4 +1,4 @@
-"""Decisions, changes and reviews: the words, columns and shapes that their files and tables share.
+"""Decisions, changes, returned lists: the words, columns and shapes of their files and tables.
 
 How a decision is made is the policy's; how two states are compared is in
 `steps/results/changes.py`.
@@ -148,40 +148,6 @@ class FieldChange(NamedTuple):
     new: str | None = None
     previous_run_id: str | None = None
     previous_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Review:
-    """A reviewer's decision on one customer.
-
-    Attributes:
-        customer: pseudonym.
-        run_id: the run whose list was reviewed.
-        listed: the decision that stood on the list.
-        decision: the reviewer's.
-        reviewer: who it was.
-        note: why; needed where it overrides.
-        reviewed_at: when, microseconds.
-        until: when it ends, microseconds.
-        evidence: digest of the evidence it rests on.
-        imported_at: when it came in, microseconds.
-    """
-
-    customer: bytes
-    run_id: str
-    listed: str
-    decision: str
-    reviewer: str = field(repr=False)
-    note: str = field(repr=False)
-    reviewed_at: int
-    until: int
-    evidence: bytes
-    imported_at: int = 0
-
-    @property
-    def overrides(self) -> bool:
-        """Return whether the reviewer decided otherwise than the policy."""
-        return self.decision != self.listed
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from nightscreen.schemas.contests import JournalRecord, RecordKind
+from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 OUTCOMES_BATCH = "loan-outcomes"
 """Batch name of imports, and of outcomes that no decision of ours is known for."""
@@ -148,6 +148,9 @@ class LoanOutcome(JournalRecord):
     """
 
     kind: ClassVar[RecordKind] = RecordKind.OUTCOME
+    ground: ClassVar[Ground] = Ground.DECISIONS
+    everywhere: ClassVar[bool] = True
+    always_in: ClassVar[str] = OUTCOMES_BATCH
 
     customer_id: str = Field(repr=False)
     loan_id: str = Field(repr=False)
@@ -159,7 +162,7 @@ class LoanOutcome(JournalRecord):
     stood: StoodDecision | None = None
 
     @property
-    def state(self) -> str:
+    def state(self) -> LoanStanding:
         """Return how the loan stands."""
         return self.last.standing
 

@@ -36,7 +36,8 @@ from nightscreen.storage.outputs import MANIFEST, REPORT
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from nightscreen.schemas.decisions import KnownCustomer, Review
+    from nightscreen.schemas.contests import Review
+    from nightscreen.schemas.decisions import KnownCustomer
     from nightscreen.schemas.offers import OfferLoans
     from nightscreen.steps.values.validators import Validated
     from nightscreen.storage.journal import Journal

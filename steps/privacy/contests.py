@@ -22,9 +22,10 @@ from nightscreen.schemas.contests import (
     ContestOutcome,
     ContestState,
     CustomerAction,
+    Review,
     ToldNotice,
 )
-from nightscreen.schemas.decisions import LISTED_PART, Review
+from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.policy import Decision

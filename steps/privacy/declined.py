@@ -124,7 +124,7 @@ def _kept_by_a_person(
         for batch in {row["batch"] for row in rows}:
             pseudonym = journal.pseudonyms.customer(batch, customer)
             judged = any(
-                each.decision == Decision.APPROVE.value or each.imported_at >= before
+                each.decision == Decision.APPROVE.value or each.at >= before
                 for each in reviews.of_customer(pseudonym)
             )
             if judged or pseudonym in contesting:

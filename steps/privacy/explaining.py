@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from nightscreen.schemas.decisions import KnownCustomer, Review
+    from nightscreen.schemas.contests import Review
+    from nightscreen.schemas.decisions import KnownCustomer
     from nightscreen.steps.privacy.lookup_subject import Subject
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.customers import Customers

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import date
 
-    from nightscreen.schemas.decisions import Review
+    from nightscreen.schemas.contests import Review
     from nightscreen.schemas.declarations import Declarations
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.runs import RunRecord

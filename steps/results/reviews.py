@@ -12,13 +12,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from nightscreen.schemas.decisions import (
-    LISTED_PART,
-    REVIEWED,
-    Review,
-    ReviewFinding,
-    ReviewRow,
-)
+from nightscreen.schemas.contests import Review
+from nightscreen.schemas.decisions import LISTED_PART, REVIEWED, ReviewFinding, ReviewRow
 from nightscreen.schemas.policy import Decision
 from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.steps.values.instants import Moment, read_moment
@@ -90,7 +85,7 @@ class WrittenDate(NamedTuple):
         A day alone is compared as a day: the instant it counts from depends on when it was
         imported. So does a time of day that was still ahead then.
         """
-        if self.clock is None or self.clock > review.imported_at:
+        if self.clock is None or self.clock > review.at:
             return self.day == lagos_day(review.reviewed_at)
         return self.at == review.reviewed_at
 
@@ -239,7 +234,7 @@ class Judge:
             reviewed_at=at,
             until=at + self._lasts,
             evidence=evidence_digest(then.state),
-            imported_at=self._now,
+            at=self._now,
         )
 
     def _conflicts(self, each: _Candidate, review: Review, stored: Sequence[Review]) -> bool:

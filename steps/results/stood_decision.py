@@ -25,7 +25,8 @@ from nightscreen.storage.sealing import pieces_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nightscreen.schemas.decisions import KnownCustomer, Review
+    from nightscreen.schemas.contests import Review
+    from nightscreen.schemas.decisions import KnownCustomer
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.runs import RunRecord
 

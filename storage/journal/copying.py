@@ -16,7 +16,7 @@ import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, insert, inspect, select, text
+from sqlalchemy import MetaData, func, insert, inspect, select, text
 
 from nightscreen.schemas.errors import (
     JournalDamagedError,
@@ -31,6 +31,7 @@ from nightscreen.storage.files import (
     write_private,
     write_private_once,
 )
+from nightscreen.storage.journal.earlier import Store
 from nightscreen.storage.journal.engine import (
     look_first,
     make_engine,
@@ -40,6 +41,7 @@ from nightscreen.storage.journal.engine import (
     told,
     writing,
 )
+from nightscreen.storage.journal.migrations import MIGRATIONS
 from nightscreen.storage.journal.opening import (
     JOURNAL_FILE,
     MARKER,
@@ -186,14 +188,17 @@ def _key_of(folder: Path, home: Path, passphrase: str) -> bytes:
 def _copy_tables(source: Connection, target: Connection) -> None:
     """Make the tables and copy every row in the order of its key.
 
-    What an older journal lacks stays empty; opening the copy brings it up.
+    What an older journal lacks stays empty, and its own tables are copied as they are: opening the
+    copy brings it up.
     """
     metadata.create_all(target)
     if target.execute(select(meta.c.name)).first() is not None:
         raise JournalError("there is a journal already where the copy should go")
     columns = inspect(source).get_multi_columns()
     there = {name: {each["name"] for each in found} for (_, name), found in columns.items()}
-    for table in metadata.sorted_tables:
+    earlier = _earlier_tables(source)
+    earlier.create_all(target)
+    for table in (*metadata.sorted_tables, *earlier.sorted_tables):
         if table.name not in there:
             continue
         common = [column for column in table.c if column.name in there[table.name]]
@@ -204,6 +209,17 @@ def _copy_tables(source: Connection, target: Connection) -> None:
     if target.dialect.name == "postgresql":
         for table in metadata.sorted_tables:
             _count_on(target, table)
+
+
+def _earlier_tables(source: Connection) -> MetaData:
+    """Return the tables of a journal whose rows are records since, for either database."""
+    found = MetaData()
+    names = [store.name for _, store in MIGRATIONS if isinstance(store, Store)]
+    found.reflect(source, only=lambda name, _: name in names)
+    for table in found.tables.values():
+        for column in table.columns:
+            column.type = column.type.as_generic()
+    return found
 
 
 def _count_on(target: Connection, table: Table) -> None:

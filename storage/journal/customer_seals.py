@@ -13,7 +13,6 @@ from nightscreen.storage.journal.customer_tables import (
     customer_history,
     customer_states,
     ensure,
-    reviews,
 )
 from nightscreen.storage.journal.customers import state_context
 from nightscreen.storage.journal.loan_offers import (
@@ -23,7 +22,6 @@ from nightscreen.storage.journal.loan_offers import (
     offer_context,
 )
 from nightscreen.storage.journal.records import record_context, records
-from nightscreen.storage.journal.reviews import review_context
 from nightscreen.storage.journal.seals import SealedColumn, count_broken, reseal
 
 if TYPE_CHECKING:
@@ -31,13 +29,12 @@ if TYPE_CHECKING:
 
     from nightscreen.storage.journal import Journal
 
-_states, _history, _reviews = customer_states.c, customer_history.c, reviews.c
+_states, _history = customer_states.c, customer_history.c
 _requests, _offers, _news = bvn_requests.c, loan_offers.c, loan_history.c
 _approvals, _records = approvals.c, records.c
 _SEALED = (
     SealedColumn(_states.customer, _states.state, (_states.customer,), state_context, b""),
     SealedColumn(_history.history_id, _history.state, (_history.customer,), state_context, 0),
-    SealedColumn(_reviews.review_id, _reviews.sealed, (_reviews.customer,), review_context, 0),
     SealedColumn(
         _requests.request_id, _requests.sealed, (_requests.customer,), request_context, b""
     ),

@@ -1,4 +1,4 @@
-"""The journal's tables about customers: last answers, their history, reviews, releases, policies.
+"""The journal's tables about customers: last answers, their history, releases, policies.
 
 Legal holds, and what was erased or purged and when, stand here too, without anything personal.
 
@@ -59,24 +59,6 @@ customer_commits = Table(
     Column("first_at", BigInteger, nullable=False),
     Column("last_at", BigInteger, nullable=False),
     Index("customer_commits_by_batch", "batch", "first_at"),
-)
-
-reviews = Table(
-    "reviews",
-    metadata,
-    Column("review_id", _Id, primary_key=True, autoincrement=True),
-    Column("customer", LargeBinary, nullable=False),
-    Column("batch", Text, nullable=False),
-    Column("run_id", Text, nullable=False),
-    Column("listed", Text, nullable=False),
-    Column("decision", Text, nullable=False),
-    Column("reviewed_at", BigInteger, nullable=False),
-    Column("until", BigInteger, nullable=False),
-    Column("imported_at", BigInteger, nullable=False),
-    Column("evidence", LargeBinary, nullable=False),
-    Column("sealed", LargeBinary, nullable=False),  # reviewer and note
-    Index("reviews_by_customer", "customer", "reviewed_at"),
-    Index("reviews_by_batch", "batch", "until"),
 )
 
 releases = Table(
@@ -140,7 +122,6 @@ CUSTOMER_TABLES = (
     customer_states,
     customer_history,
     customer_commits,
-    reviews,
     releases,
     policies,
     erasures,

@@ -15,7 +15,7 @@ from sqlalchemy import LargeBinary, delete, false, func, insert, or_, select, up
 
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import InputError, JournalBusyError
-from nightscreen.storage.journal.approvals import approvals, approvals_before
+from nightscreen.storage.journal.approvals import approvals_before
 from nightscreen.storage.journal.bvn_consents import bvn_requests
 from nightscreen.storage.journal.customer_tables import (
     customer_history,
@@ -23,22 +23,20 @@ from nightscreen.storage.journal.customer_tables import (
     ensure,
     erasures,
     holds,
-    reviews,
 )
 from nightscreen.storage.journal.engine import reading, sqlite_file, told, writing
 from nightscreen.storage.journal.grant_tables import (
-    GRANT_TABLES,
     grants_before,
     grants_of_person,
     transactions_of,
 )
 from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.keyring import put_meta, read_meta
-from nightscreen.storage.journal.loan_offers import LOAN_TABLES, loans_before, loans_of_person
+from nightscreen.storage.journal.loan_offers import loans_before, loans_of_person
 from nightscreen.storage.journal.migrations import copies_of
-from nightscreen.storage.journal.records import records, records_before, records_of_person
+from nightscreen.storage.journal.records import records_before, records_of_person
 from nightscreen.storage.journal.runs import RUNNING
-from nightscreen.storage.journal.tables import answers, calls, meta, runs
+from nightscreen.storage.journal.tables import answers, calls, meta, metadata, runs
 from nightscreen.storage.sealing import SUBJECT_BYTES
 
 if TYPE_CHECKING:
@@ -309,9 +307,9 @@ def _of_person(person: ErasedPseudonyms) -> _Which:
         (
             *(
                 (table, table.c.customer.in_(person.customers))
-                for table in (customer_states, customer_history, reviews)
+                for table in (customer_states, customer_history)
             ),
-            records_of_person(person.customers, person.anywhere),
+            records_of_person(person),
             (bvn_requests, _asked_for_bvn(person)),
             *loans_of_person(person),
             *grants_of_person(person.anywhere),
@@ -350,7 +348,6 @@ def _before(cutoffs: Cutoffs) -> _Which:
         (
             (customer_states, customer_states.c.decided_at < decided),
             (customer_history, customer_history.c.replaced_at < decided),
-            (reviews, (reviews.c.imported_at < decided) & (reviews.c.until < decided)),
             records_before(cutoffs),
             (bvn_requests, bvn_requests.c.requested_at < cutoffs.consents),
             approvals_before(cutoffs.approvals),
@@ -411,16 +408,9 @@ def leave_no_trace(journal: Journal, traces: Sequence[bytes] | None = None) -> b
 
 
 def _vacuum_tables(journal: Journal) -> None:
-    tables = (
-        *("answers", "calls", "customer_states", "customer_history", "reviews", "sightings"),
-        bvn_requests.name,
-        records.name,
-        approvals.name,
-        *(table.name for table in (*LOAN_TABLES, *GRANT_TABLES)),
-    )
     with told(journal.engine), journal.engine.connect() as connection:
         plain = connection.execution_options(isolation_level="AUTOCOMMIT")
-        plain.exec_driver_sql(f"VACUUM {', '.join(tables)}")
+        plain.exec_driver_sql(f"VACUUM {', '.join(metadata.tables)}")
 
 
 def _rid_of(journal: Journal, file: Path, traces: Sequence[bytes] | None) -> bool:

@@ -1,8 +1,9 @@
 """Versions of the journal: made new at the present one, brought up from an earlier one.
 
-A migration is a plain function over a connection. Each runs in one write transaction together with
-the new version number, so that a crash leaves a whole older journal, and of several processes that
-open at once one migrates. Change `tables` and add a migration here, never one without the other.
+A migration is a plain function over a connection, or a store whose rows become records. Each runs
+in one write transaction together with the new version number, so that a crash leaves a whole older
+journal, and of several processes that open at once one migrates. Change `tables` and add a
+migration here, never one without the other.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from nightscreen.storage.files import atomic_write
 from nightscreen.storage.journal.approvals import make_approvals
 from nightscreen.storage.journal.bvn_consents import make_bvn_tables
 from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES, add_marks, erasures
+from nightscreen.storage.journal.earlier import REVIEWS, Store
 from nightscreen.storage.journal.engine import reading, sqlite_file, writing
 from nightscreen.storage.journal.grant_tables import add_kinds, make_grant_tables
 from nightscreen.storage.journal.identifier_history import sightings
@@ -32,7 +34,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
 
-    Migration = tuple[int, Callable[[Connection], None]]
+    from nightscreen.storage.sealing import Sealer
+
+    Step = Callable[[Connection], object] | Store
+    Migration = tuple[int, Step]
 
 VERSION = "schema_version"
 
@@ -59,6 +64,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     (8, make_grant_tables),  # cash_flows
     (9, make_records),
     (10, add_kinds),
+    (11, REVIEWS),
 )
 """The version each leads to, and the step; in order, without gaps, beginning with 2."""
 
@@ -68,14 +74,25 @@ def newest_version(migrations: Sequence[Migration] = MIGRATIONS) -> int:
     return migrations[-1][0] if migrations else 1
 
 
-def bring_up(engine: Engine, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+def bring_up(
+    engine: Engine,
+    migrations: Sequence[Migration] = MIGRATIONS,
+    *,
+    sealer: Callable[[], Sealer | None] = lambda: None,
+) -> None:
     """Bring an older journal up to this program's version.
 
     An SQLite journal is copied first, to `journal.sqlite.v6` and the like beside it: with the
     program of that version it can be put back in its place. A server's journal is its owner's to
     back up; there the step is one transaction.
 
+    Args:
+        engine: the journal's.
+        migrations: the steps.
+        sealer: opens what is sealed in the journal; asked for where there is a step to take.
+
     Raises:
+        JournalKeyError: the data key is missing or is another journal's; nothing was changed.
         OutputError: the copy cannot be written; nothing was changed.
         JournalError: the journal was written by a newer program.
         JournalDamagedError: its version cannot be read.
@@ -88,13 +105,14 @@ def bring_up(engine: Engine, migrations: Sequence[Migration] = MIGRATIONS) -> No
             f"the journal has schema version {found}, this program knows up to {newest}: use the "
             "program that wrote it, or a newer one"
         )
+    opener = sealer() if found < newest else None
     for version, step in migrations:
         if version > found:
-            _migrate(engine, version, step, copied=found)
+            _migrate(engine, version, step, opener, copied=found)
 
 
 def _migrate(
-    engine: Engine, version: int, step: Callable[[Connection], None], *, copied: int
+    engine: Engine, version: int, step: Step, sealer: Sealer | None, *, copied: int
 ) -> None:
     """Take one step, unless another process has taken it; a journal of version `copied` is kept."""
     with writing(engine) as connection:
@@ -102,7 +120,10 @@ def _migrate(
         if found == copied:
             _copy(engine, found)
         if found < version:
-            step(connection)
+            if isinstance(step, Store):
+                step.move(connection, sealer)
+            else:
+                step(connection)
             put_meta(connection, VERSION, str(version))
 
 

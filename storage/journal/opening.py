@@ -142,8 +142,9 @@ def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
     if not has_tables(engine):
         _refuse_vanished(home, remembered)
         _create(engine, home, data_key, clock)
-    bring_up(engine)
-    sealer = make_sealer(engine, configured_key(home, data_key), home)
+    make = partial(make_sealer, engine, configured_key(home, data_key), home)
+    bring_up(engine, sealer=make)
+    sealer = make()
     with reading(engine) as connection:
         facts = read_meta(connection)
     _recognise(home, remembered, facts[_ID])

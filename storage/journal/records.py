@@ -1,7 +1,8 @@
-"""Records, one sealed table for all kinds: contests, notices told, outcomes, policies proposed.
+"""Records, one sealed table for all kinds, and what is done with every kind alike.
 
-Erasure, purge, rotation, verification and backup know the table, and so every kind. What a kind
-holds is a model of `schemas/contests.py` or `schemas/outcomes.py`; what follows is in `steps/`.
+What a kind holds and how long it is kept are declared by its model (`schemas/records.py`); what
+follows from it is in `steps/`. A kind is listed in `KINDS` and is thereby known to erasure, purge,
+rotation, verification and backup.
 """
 
 from __future__ import annotations
@@ -17,34 +18,47 @@ from sqlalchemy import (
     LargeBinary,
     Table,
     Text,
+    and_,
     case,
+    delete,
     insert,
+    inspect,
+    not_,
     or_,
     select,
+    text,
     update,
 )
 
 from nightscreen.schemas.contests import (
-    RECORDS,
-    ContestState,
-    JournalRecord,
-    PolicyState,
-    RecordKind,
+    Confirmation,
+    Contest,
+    CustomerAction,
+    PolicyVersion,
+    Review,
+    ToldNotice,
 )
-from nightscreen.schemas.outcomes import OUTCOMES_BATCH
+from nightscreen.schemas.outcomes import LoanOutcome
+from nightscreen.schemas.records import JournalRecord
 from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.tables import metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Engine
+    from sqlalchemy import ColumnElement, Connection, Engine, Row
 
     from nightscreen.schemas.settings import Cutoffs
     from nightscreen.storage.journal import Journal
+    from nightscreen.storage.journal.erasure import ErasedPseudonyms
     from nightscreen.storage.sealing import Sealer
 
 R = TypeVar("R", bound=JournalRecord)
+
+KINDS: tuple[type[JournalRecord], ...] = (
+    *(Review, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
+    LoanOutcome,
+)
 
 _Id = BigInteger().with_variant(Integer(), "sqlite")
 _BLOCK = 500
@@ -60,17 +74,30 @@ records = Table(
     Column("run_id", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
-    Column("updated_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),  # its period counts from here
     Column("sealed", LargeBinary, nullable=False),  # the whole record, as JSON
+    Column("subject", LargeBinary),  # the identifier it is about
     Index("records_by_key", "kind", "key", unique=True),
     Index("records_by_customer", "customer", "kind"),
-    Index("records_by_batch", "kind", "batch", "state"),
+    Index("records_by_subject", "subject"),
+    Index("records_by_batch_and_time", "kind", "batch", "updated_at"),
+    Index("records_by_state", "kind", "state"),
 )
+_OLD_INDEX = "records_by_batch"
 
 
 def make_records(connection: Connection) -> None:
-    """Make the table where a journal lacks it."""
+    """Make the table where a journal lacks it, and what an earlier one has not of it."""
     metadata.create_all(connection, tables=[records], checkfirst=True)
+    if "subject" not in {each["name"] for each in inspect(connection).get_columns(records.name)}:
+        blob = LargeBinary().compile(dialect=connection.dialect)
+        connection.execute(text(f"ALTER TABLE records ADD COLUMN subject {blob}"))
+    there = {each["name"] for each in inspect(connection).get_indexes(records.name)}
+    for index in records.indexes:
+        if index.name not in there:
+            index.create(connection)
+    if _OLD_INDEX in there:
+        connection.execute(text(f"DROP INDEX {_OLD_INDEX}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,31 +113,27 @@ class Records(Generic[R]):
         """Return the records of one kind in an open journal."""
         return cls(model, journal.engine, journal.sealer)
 
+    # --- writing ---
+
+    def claim(self, found: Sequence[R]) -> set[str]:
+        """Write records down, but for those whose key is there; return the keys of the new ones.
+
+        Of several processes that claim one key, one gets it.
+        """
+        with writing(self._engine) as connection:
+            known = {row.key for row in self._with_keys(connection, [each.key for each in found])}
+            fresh = {each.key: each for each in found if each.key not in known}
+            self.insert(connection, fresh.values())
+        return set(fresh)
+
     def add(self, found: Sequence[R]) -> int:
         """Write records down, but for those whose key is there; return how many are new."""
-        with writing(self._engine) as connection:
-            known: set[str] = set()
-            for start in range(0, len(found), _BLOCK):
-                keys = [record.key for record in found[start : start + _BLOCK]]
-                query = select(records.c.key).where(self._mine, records.c.key.in_(keys))
-                known.update(connection.execute(query).scalars())
-            fresh = {each.key: each for each in found if each.key not in known}
-            if fresh:
-                rows = [self._row(record, record.at) for record in fresh.values()]
-                connection.execute(insert(records), rows)
-        return len(fresh)
+        return len(self.claim(found))
 
     def replace(self, record: R, before: R, at: int) -> bool:
         """Put a record in the place of its earlier self; False where that is not there any more."""
         with writing(self._engine) as connection:
-            mine = (records.c.key == before.key) & self._mine
-            row = connection.execute(select(records).where(mine)).first()
-            if row is None or self._read(row) != before:
-                return False
-            values = self._row(record, at)
-            del values["created_at"]
-            connection.execute(update(records).where(mine).values(values))
-        return True
+            return self.swap(connection, record, before, at)
 
     def merge(self, found: Sequence[R], grown: Callable[[R, R], R], at: int) -> tuple[int, int]:
         """Write records down, those whose key is there as they grow from their earlier selves.
@@ -124,72 +147,132 @@ class Records(Generic[R]):
             How many are new, and how many have changed.
         """
         new = changed = 0
-        for start in range(0, len(found), _BLOCK):
-            block = found[start : start + _BLOCK]
+        for block in _blocks(found):
             with writing(self._engine) as connection:
-                keys = {record.key for record in block}
-                query = select(records).where(self._mine, records.c.key.in_(keys))
-                there = {row.key: self._read(row) for row in connection.execute(query)}
+                rows = self._with_keys(connection, {record.key for record in block})
+                there = {row.key: self._read(row) for row in rows}
                 after = dict(there)
                 for record in block:
                     known = after.get(record.key)
                     after[record.key] = record if known is None else grown(known, record)
                 fresh = [each for key, each in after.items() if key not in there]
                 other = [each for key, each in after.items() if there.get(key, each) != each]
-                if fresh:
-                    connection.execute(insert(records), [self._row(each, at) for each in fresh])
+                self.insert(connection, fresh, at)
                 for each in other:
-                    values = self._row(each, at)
-                    del values["created_at"]
-                    mine = (records.c.key == each.key) & self._mine
-                    connection.execute(update(records).where(mine).values(values))
+                    self._update(connection, each, at)
             new, changed = new + len(fresh), changed + len(other)
         return new, changed
 
+    def put(self, changed: Iterable[R], at: int) -> None:
+        """Write records as they stand now, whatever stands under their keys."""
+        with writing(self._engine) as connection:
+            for record in changed:
+                self._update(connection, record, at)
+
+    def drop(self, keys: Collection[str], *, state: str | None = None) -> None:
+        """Forget records, those in a state alone where it is named."""
+        mine = self._mine & records.c.key.in_(keys)
+        if state is not None:
+            mine &= records.c.state == state
+        with writing(self._engine) as connection:
+            connection.execute(delete(records).where(mine))
+
+    # --- writing within a transaction ---
+
+    def insert(self, connection: Connection, found: Iterable[R], at: int | None = None) -> None:
+        """Write new records down; they are made now, or at an instant."""
+        rows = [self._row(each, each.at if at is None else at) for each in found]
+        if rows:
+            connection.execute(insert(records), rows)
+
+    def swap(self, connection: Connection, record: R, before: R, at: int) -> bool:
+        """Put a record in the place of its earlier self, as `replace` does."""
+        row = next(iter(self._with_keys(connection, [before.key])), None)
+        if row is None or self._read(row) != before:
+            return False
+        self._update(connection, record, at)
+        return True
+
+    def _update(self, connection: Connection, record: R, at: int) -> None:
+        values = self._row(record, at)
+        del values["created_at"]
+        mine = (records.c.key == record.key) & self._mine
+        connection.execute(update(records).where(mine).values(values))
+
+    # --- reading ---
+
     def find(self, key: str) -> R | None:
         """Return the record of a key, or None."""
-        return next(iter(self._select(records.c.key == key)), None)
+        return next(iter(self.select(records.c.key == key)), None)
 
     def all(self, *, state: str | None = None, batch: str | None = None) -> list[R]:
         """Return the records of the kind, oldest first, of one state or batch where it is named."""
         wanted = [records.c.state == state] if state is not None else []
         wanted += [records.c.batch == batch] if batch is not None else []
-        return self._select(*wanted)
+        return self.select(*wanted)
+
+    def since(self, number: int, *conditions: ColumnElement[bool]) -> Iterator[tuple[int, R]]:
+        """Yield the records written after one by its number, oldest first, each with its number."""
+        wanted = (self._mine, records.c.record_id > number, *conditions)
+        query = select(records).where(*wanted).order_by(records.c.record_id)
+        with reading(self._engine) as connection:
+            for row in connection.execute(query):
+                yield row.record_id, self._read(row)
 
     def of_customers(self, customers: Collection[bytes]) -> list[R]:
-        """Return the records of some customers, oldest first."""
-        return self._select(records.c.customer.in_(sorted(customers)))
+        """Return the records of some customers, those of one customer oldest first."""
+        blocks = _blocks(sorted(customers))
+        return [each for block in blocks for each in self.select(records.c.customer.in_(block))]
 
     def of_run(self, run_id: str) -> list[R]:
         """Return the records about a run, oldest first."""
-        return self._select(records.c.run_id == run_id)
+        return self.select(records.c.run_id == run_id)
+
+    def select(self, *conditions: ColumnElement[bool]) -> list[R]:
+        """Return the records of the kind that a search in the table finds, oldest first."""
+        query = select(records).where(self._mine, *conditions).order_by(records.c.record_id)
+        with reading(self._engine) as connection:
+            return [self._read(row) for row in connection.execute(query)]
 
     @property
     def _mine(self) -> ColumnElement[bool]:
         return records.c.kind == self._model.kind.value
 
-    def _select(self, *conditions: ColumnElement[bool]) -> list[R]:
-        query = select(records).where(self._mine, *conditions).order_by(records.c.record_id)
-        with reading(self._engine) as connection:
-            return [self._read(row) for row in connection.execute(query)]
+    def _with_keys(self, connection: Connection, keys: Collection[str]) -> Iterator[Row[Any]]:
+        for block in _blocks(sorted(keys)):
+            yield from connection.execute(
+                select(records).where(self._mine, records.c.key.in_(block))
+            )
 
     def _row(self, record: R, at: int) -> dict[str, Any]:
-        text = record.model_dump_json().encode()
-        return {
-            "kind": record.kind.value,
-            "key": record.key,
-            "customer": record.customer,
-            "batch": record.batch,
-            "run_id": record.run_id,
-            "state": record.state,
-            "created_at": record.at,
-            "updated_at": at,
-            "sealed": self._sealer.seal(text, record_context(record.kind.value, record.key)),
-        }
+        return record_row(record, self._sealer, at)
 
-    def _read(self, row: Any) -> R:  # noqa: ANN401 - a row of the table
-        text = self._sealer.open(bytes(row.sealed), record_context(row.kind, row.key))
-        return self._model.model_validate_json(text)
+    def _read(self, row: Row[Any]) -> R:
+        plain = self._sealer.open(bytes(row.sealed), record_context(row.kind, row.key))
+        return self._model.model_validate_json(plain)
+
+
+def _blocks(found: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(found), _BLOCK):
+        yield found[start : start + _BLOCK]
+
+
+def record_row(record: JournalRecord, sealer: Sealer, at: int) -> dict[str, Any]:
+    """Return a record as a row of the table; it was last written at an instant."""
+    kind = record.kind.value
+    plain = record.model_dump_json().encode()
+    return {
+        "kind": kind,
+        "key": record.key,
+        "customer": record.customer,
+        "subject": record.subject or None,
+        "batch": record.batch,
+        "run_id": record.run_id,
+        "state": record.searched_state,
+        "created_at": record.at,
+        "updated_at": record.kept_from(at),
+        "sealed": sealer.seal(plain, record_context(kind, record.key)),
+    }
 
 
 def record_context(kind: str, key: str) -> bytes:
@@ -197,33 +280,35 @@ def record_context(kind: str, key: str) -> bytes:
     return f"record\x1f{kind}\x1f{key}".encode()
 
 
-def records_of_person(
-    customers: Collection[bytes], anywhere: Mapping[bytes, Collection[str]]
-) -> tuple[Table, ColumnElement[bool]]:
-    """Return which rows are a person's.
-
-    Args:
-        customers: pseudonyms of the customer in each batch name.
-        anywhere: of the customer whatever the batch name, each with the batch names that are meant.
-    """
-    outcome = records.c.kind == RecordKind.OUTCOME.value
-    theirs = [
-        outcome & (records.c.customer == customer) & records.c.batch.in_([*batches, OUTCOMES_BATCH])
-        for customer, batches in anywhere.items()
+def records_of_person(person: ErasedPseudonyms) -> tuple[Table, ColumnElement[bool]]:
+    """Return which rows are a person's, of every kind."""
+    kept = records.c
+    everywhere = [model.kind.value for model in KINDS if model.everywhere]
+    mine = [
+        kept.subject.in_(person.subjects),
+        kept.customer.in_(person.customers) & kept.kind.not_in(everywhere),
     ]
-    return records, or_(records.c.customer.in_(customers), *theirs)
+    for customer, batches in person.anywhere.items():
+        meant = [kept.batch.in_(batches) & kept.kind.in_(everywhere)]
+        meant += [
+            (kept.batch == model.always_in) & (kept.kind == model.kind.value)
+            for model in KINDS
+            if model.always_in
+        ]
+        mine.append((kept.customer == customer) & or_(*meant))
+    return records, or_(*mine)
 
 
 def records_before(cutoffs: Cutoffs) -> tuple[Table, ColumnElement[bool]]:
-    """Return which rows were last written before the instant of their ground.
+    """Return which rows of every kind are older than the period of their ground.
 
-    An open contest stays, and so does a policy that waits for approval, or has it: a run decides by
-    it, however long ago that was.
+    What waits stays whatever its age: an open contest, or a policy in force.
     """
-    contest = records.c.kind == RecordKind.CONTEST.value
-    waiting = contest & (records.c.state == ContestState.OPEN.value)
-    policy = records.c.kind == RecordKind.POLICY.value
-    waiting |= policy & (records.c.state != PolicyState.REFUSED.value)
-    grounds = {model.kind.value: getattr(cutoffs, model.ground.value) for model in RECORDS}
-    before = case(grounds, value=records.c.kind, else_=cutoffs.decisions)
-    return records, (records.c.updated_at < before) & ~waiting
+    kept = records.c
+    periods = {model.kind.value: getattr(cutoffs, model.ground.value) for model in KINDS}
+    waiting = [
+        (kept.kind == model.kind.value) & kept.state.in_(sorted(model.waiting))
+        for model in KINDS
+        if model.waiting
+    ]
+    return records, and_(kept.updated_at < case(periods, value=kept.kind), not_(or_(*waiting)))

@@ -1,18 +1,17 @@
 """What people decided: reviews of customers, releases of held runs, and the policies' own text.
 
-Reviewer and note are sealed. Whether a row of a returned list is sound is judged in
-`steps/results/reviews.py`.
+Whether a row of a returned list is sound is judged in `steps/results/reviews.py`.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, insert, select, update
 
-from nightscreen.schemas.decisions import Review
+from nightscreen.schemas.contests import Review
 from nightscreen.schemas.policy import PolicyApproval
 from nightscreen.storage.journal.customer_tables import (
     ensure,
@@ -20,29 +19,18 @@ from nightscreen.storage.journal.customer_tables import (
     policies,
     policy_approvals,
     releases,
-    reviews,
 )
 from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.records import Records, records
 from nightscreen.storage.journal.tables import runs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from sqlalchemy import Engine, Row
+    from sqlalchemy import Engine
 
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.journal import Journal
-    from nightscreen.storage.sealing import Sealer
-
-
-class ReviewMark(NamedTuple):
-    """What a review says, without who says it and why."""
-
-    review_id: int
-    customer: bytes
-    decision: str
-    evidence: bytes
-    until: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +38,24 @@ class Reviews:
     """Writes and reads reviews, releases and policies."""
 
     _engine: Engine = field(repr=False)
-    _sealer: Sealer = field(repr=False)
+    _records: Records[Review] = field(repr=False)
     _clock: Clock = field(repr=False)
 
     @classmethod
     def of(cls, journal: Journal) -> Reviews:
         """Return the reviews of an open journal."""
         ensure(journal.engine)
-        return cls(journal.engine, journal.sealer, journal.clock)
+        return cls(journal.engine, Records.of(journal, Review), journal.clock)
 
     def active(self, batch: str, at: int) -> dict[bytes, Review]:
         """Return the latest review of each customer of a batch name that has not ended."""
-        query = (
-            select(reviews)
-            .where(reviews.c.batch == batch, reviews.c.until > at)
-            .order_by(reviews.c.reviewed_at, reviews.c.review_id)
-        )
-        with reading(self._engine) as connection:
-            return {bytes(row.customer): self._read(row) for row in connection.execute(query)}
+        lately = self._records.select(records.c.batch == batch, records.c.updated_at > at)
+        return {each.customer: each for each in _in_order(lately) if each.until > at}
 
-    def since(self, review_id: int, at: int) -> list[ReviewMark]:
-        """Return the reviews after one by its number that have not ended, oldest first."""
-        query = (
-            select(*(reviews.c[name] for name in ReviewMark._fields))
-            .where(reviews.c.review_id > review_id, reviews.c.until > at)
-            .order_by(reviews.c.review_id)
-        )
-        with reading(self._engine) as connection:
-            return [
-                ReviewMark(row[0], bytes(row[1]), row[2], bytes(row[3]), row[4])
-                for row in connection.execute(query)
-            ]
+    def since(self, number: int, at: int) -> Iterator[tuple[int, Review]]:
+        """Yield the reviews after one by its number that have not ended, oldest first."""
+        lately = self._records.since(number, records.c.updated_at > at)
+        return (found for found in lately if found[1].until > at)
 
     def stamp(self, flow: str) -> tuple[int, ...]:
         """Return numbers that change whenever what is published of a flow's runs may change."""
@@ -97,63 +72,16 @@ class Reviews:
 
     def of_customer(self, customer: bytes) -> list[Review]:
         """Return every review of a customer, oldest first."""
-        query = (
-            select(reviews)
-            .where(reviews.c.customer == customer)
-            .order_by(reviews.c.reviewed_at, reviews.c.review_id)
-        )
-        with reading(self._engine) as connection:
-            return [self._read(row) for row in connection.execute(query)]
+        return _in_order(self._records.of_customers([customer]))
 
     def of_batch(self, batch: str) -> list[Review]:
         """Return every review of a batch name's customers, oldest first."""
-        query = (
-            select(reviews)
-            .where(reviews.c.batch == batch)
-            .order_by(reviews.c.reviewed_at, reviews.c.review_id)
-        )
-        with reading(self._engine) as connection:
-            return [self._read(row) for row in connection.execute(query)]
+        return _in_order(self._records.all(batch=batch))
 
     def add(self, batch: str, found: Sequence[Review]) -> None:
         """Write reviews down, all of them or, on any trouble, none."""
-        now = self._clock()
-        rows = [
-            {
-                "customer": each.customer,
-                "batch": batch,
-                "run_id": each.run_id,
-                "listed": each.listed,
-                "decision": each.decision,
-                "reviewed_at": each.reviewed_at,
-                "until": each.until,
-                "imported_at": now,
-                "evidence": each.evidence,
-                "sealed": self._sealer.seal(
-                    json.dumps([each.reviewer, each.note]).encode(), review_context(each.customer)
-                ),
-            }
-            for each in found
-        ]
-        if rows:
-            with writing(self._engine) as connection:
-                connection.execute(insert(reviews), rows)
-
-    def _read(self, row: Row[Any]) -> Review:
-        customer = bytes(row.customer)
-        reviewer, note = json.loads(self._sealer.open(bytes(row.sealed), review_context(customer)))
-        return Review(
-            customer=customer,
-            run_id=row.run_id,
-            listed=row.listed,
-            decision=row.decision,
-            reviewer=reviewer,
-            note=note,
-            reviewed_at=row.reviewed_at,
-            until=row.until,
-            evidence=bytes(row.evidence),
-            imported_at=row.imported_at,
-        )
+        came = {"batch": batch, "at": self._clock()}
+        self._records.add([each.model_copy(update=came) for each in found])
 
     def release(self, run_id: str, reason: str, report: Mapping[str, Any]) -> None:
         """Note that a held run was released, with its report as it is now."""
@@ -199,6 +127,5 @@ class Reviews:
             return connection.execute(query).scalar()
 
 
-def review_context(customer: bytes) -> bytes:
-    """Return what a sealed review is bound to."""
-    return b"review\x1f" + customer
+def _in_order(found: list[Review]) -> list[Review]:
+    return sorted(found, key=lambda each: each.reviewed_at)

@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit
-from nightscreen.schemas.contests import RECORDS, Ground
+from nightscreen.schemas.records import Ground
 from nightscreen.schemas.settings import ContestClocks, Cutoffs, Retention
 from nightscreen.steps.privacy.contests import open_contest
 from nightscreen.steps.privacy.purging import due, hold, purge
@@ -18,6 +18,7 @@ from nightscreen.storage.clock import DAY_MICROS, system_clock
 from nightscreen.storage.desk_file import DESK_FILE
 from nightscreen.storage.journal import Journal, open_journal
 from nightscreen.storage.journal.erasure import TOMBSTONE
+from nightscreen.storage.journal.records import KINDS
 from nightscreen.storage.journal.subject_data import Held
 from nightscreen.storage.journal.verify import verify_journal
 from tests.screening import CONSENT, World, customer
@@ -125,7 +126,7 @@ def test_a_hold_keeps_the_declined_too(world: World) -> None:
 def test_each_ground_has_its_own_period(tmp_path: Path) -> None:
     """Every kind of record is kept on a ground that the settings name, old audit entries go."""
     assert {each.value for each in Ground} <= {*Cutoffs._fields}
-    assert {model.ground for model in RECORDS} <= {*Ground}
+    assert {model.ground for model in KINDS} <= {*Ground}
     days = {f"{ground}_days": place for place, ground in enumerate(Cutoffs._fields, start=1)}
     cutoffs = Retention(**days).cutoffs(100 * DAY_MICROS)
     assert cutoffs == tuple((100 - place) * DAY_MICROS for place in days.values())

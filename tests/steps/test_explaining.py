@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
-from nightscreen.schemas.decisions import Review
+from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.settings import Retention
 from nightscreen.steps.policy.loading import load_policy

@@ -18,8 +18,7 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.checks import Operation
-from nightscreen.schemas.contests import ContestOutcome
-from nightscreen.schemas.decisions import Review
+from nightscreen.schemas.contests import ContestOutcome, Review
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.offers import OfferLoans
 from nightscreen.schemas.settings import ContestClocks

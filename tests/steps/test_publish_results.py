@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.schemas.decisions import Review
+from nightscreen.schemas.contests import Review
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.results.publish_results import RunOutputs, tell, withdraw
 from nightscreen.steps.results.tracked_state import evidence_digest

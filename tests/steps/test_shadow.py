@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.schemas.decisions import Review
+from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.policy import PolicyApproval
 from nightscreen.steps.policy.loading import load_policy
@@ -205,7 +205,7 @@ def test_overrides_stand_in_the_report_by_reason_and_reviewer(world: World, stri
                     reviewed_at=now,
                     until=now + 86_400_000_000,
                     evidence=b"",
-                    imported_at=now,
+                    at=now,
                 )
                 for row, word in decided
             ],

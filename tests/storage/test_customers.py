@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from sqlalchemy import inspect, text
 
-from nightscreen.schemas.decisions import CheckState, Review, State
+from nightscreen.schemas.contests import Review
+from nightscreen.schemas.decisions import CheckState, State
 from nightscreen.schemas.errors import JournalDamagedError
 from nightscreen.storage.journal.customer_seals import broken_customer_seals, reseal_customers
 from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES, ensure

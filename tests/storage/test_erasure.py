@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import func, select
 
 from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.decisions import CheckState, Review
+from nightscreen.schemas.contests import Review
+from nightscreen.schemas.decisions import CheckState
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.settings import Cutoffs
 from nightscreen.storage.clock import DAY_MICROS
@@ -50,7 +51,17 @@ def state(journal: Journal, customer: bytes, times: int = 2) -> None:
         sealed = customers.seal(customer, {"karma": CheckState(at, "run-1", {"n": str(number)})})
         write = StateWrite(customer, sealed, differs=number > 0)
         customers.replace(f"run-{number}", "borrowers", at, [write])
-    review = Review(customer, "run-1", "review", "approve", "R. Viewer", "", 1, 2, b"e")
+    review = Review(
+        customer=customer,
+        run_id="run-1",
+        listed="review",
+        decision="approve",
+        reviewer="R. Viewer",
+        note="",
+        reviewed_at=1,
+        until=2,
+        evidence=b"e",
+    )
     Reviews.of(journal).add("borrowers", [review])
 
 

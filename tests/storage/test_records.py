@@ -15,12 +15,13 @@ from nightscreen.schemas.outcomes import (
     LoanStanding,
     OutcomeSource,
 )
+from nightscreen.schemas.records import RecordKind
 from nightscreen.schemas.settings import Cutoffs
 from nightscreen.storage.journal.copying import back_up
 from nightscreen.storage.journal.engine import writing
 from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
 from nightscreen.storage.journal.opening import open_journal
-from nightscreen.storage.journal.records import Records, records, records_before
+from nightscreen.storage.journal.records import KINDS, Records, records, records_before
 from nightscreen.storage.journal.rotation import rotate_key
 from nightscreen.storage.journal.verify import verify_journal
 
@@ -134,6 +135,14 @@ def test_an_open_loan_is_purged_in_its_time_as_any_record(journal: Journal) -> N
     with writing(journal.engine) as connection:
         assert connection.execute(delete(table).where(old)).rowcount == 1
     assert Records.of(journal, Contest).all() == [contest()]
+
+
+def test_every_kind_has_its_model_and_says_how_long_it_is_kept() -> None:
+    """A kind that is not listed, or lacks a ground with a period of its own choice, is noticed."""
+    assert sorted(model.kind for model in KINDS) == sorted(RecordKind)
+    for model in KINDS:
+        assert "ground" in vars(model), model
+        assert model.ground.value in Cutoffs._fields
 
 
 def _key(journal: Journal) -> str:

@@ -1,0 +1,127 @@
+"""A journal of version 10, when each store had a table of its own: opened, restored, refused."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import inspect, select
+
+from nightscreen.schemas.contests import Contest
+from nightscreen.schemas.errors import JournalKeyError
+from nightscreen.storage.files import make_private_folder, write_private
+from nightscreen.storage.journal.copying import restore
+from nightscreen.storage.journal.engine import make_engine, reading, writing
+from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
+from nightscreen.storage.journal.migrations import copies_of
+from nightscreen.storage.journal.opening import JOURNAL_FILE, journal_url
+from nightscreen.storage.journal.records import Records, records
+from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.storage.journal.tables import metadata
+from nightscreen.storage.journal.verify import verify_journal
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from nightscreen.storage.journal import Journal
+    from tests.storage.conftest import Place
+
+DUMP = Path(__file__).with_name("journal_v10")
+KEY = base64.b64encode(b"k" * 32).decode()
+
+
+def load(engine: Engine) -> None:
+    """Make the journal of version 10 as its program left it."""
+    script = (DUMP / f"{engine.dialect.name}.sql").read_text().split("\n", 2)[2]
+    with writing(engine) as connection:
+        for statement in script.split(";\n"):
+            if statement.strip():
+                connection.exec_driver_sql(statement)
+    engine.dispose()
+
+
+def opened(place: Place) -> Journal:
+    """Return the journal of version 10, brought up."""
+    make_private_folder(place.home)
+    load(make_engine(place.url or journal_url(place.home)))
+    return place.open(data_key=KEY)
+
+
+def names(journal: Journal, customer: str) -> tuple[bytes, bytes]:
+    """Return a customer's pseudonyms: in the batch of the dump, and in all."""
+    found = journal.pseudonyms
+    return found.customer("people", customer), found.customers_anywhere([customer])
+
+
+def held_as_before(journal: Journal) -> None:
+    """Assert that everything of the dump is there."""
+    ada, _ = names(journal, "C-1")
+    reviews = Reviews.of(journal)
+    assert [
+        (each.decision, each.reviewer, each.note, each.reviewed_at, each.evidence)
+        for each in reviews.of_customer(ada)
+    ] == [
+        ("approve", "Ngozi", "", 10, b"evidence"),
+        ("decline", "Ngozi", "first", 20, b"evidence"),
+    ]
+    assert {each.decision for each in reviews.active("people", 10**12 + 15).values()} == {
+        "decline",
+        "approve",
+    }
+    assert reviews.active("people", 10**12 + 30) == {}
+    (contest,) = Records.of(journal, Contest).all()
+    assert (contest.key, contest.said) == ("K1", "I paid in May.")
+    assert verify_journal(journal) == []
+
+
+def test_every_store_of_version_10_is_one_table_of_records(place: Place) -> None:
+    """Nothing is lost or left behind; a new key opens all of it."""
+    journal = opened(place)
+    held_as_before(journal)
+    with reading(journal.engine) as connection:
+        there = set(inspect(connection).get_table_names())
+        number = len(connection.execute(select(records)).all())
+    assert there - {"sqlite_sequence"} == set(metadata.tables)
+    assert rotate_key(journal, configured=KEY).resealed >= number
+    held_as_before(journal)
+    if not place.url:
+        assert [each.name for each in copies_of(place.home / JOURNAL_FILE)] == [
+            f"{JOURNAL_FILE}.v10"
+        ]
+
+
+def test_a_journal_without_its_key_is_left_as_it_was(sqlite_place: Place) -> None:
+    """The key is needed to bring it up, and is asked for before anything is changed."""
+    place = sqlite_place
+    make_private_folder(place.home)
+    load(make_engine(journal_url(place.home)))
+    for key, told in (("", "missing"), (base64.b64encode(b"x" * 32).decode(), "not this")):
+        with pytest.raises(JournalKeyError, match=told):
+            place.open(data_key=key)
+    assert copies_of(place.home / JOURNAL_FILE) == []
+    held_as_before(place.open(data_key=KEY))
+
+
+def test_a_backup_of_version_10_is_restored_whole(place: Place, tmp_path: Path) -> None:
+    """What lay in tables that are no more is brought along, also to another database."""
+    folder = make_private_folder(tmp_path / "backup")
+    load(make_engine(journal_url(folder)))
+    write_private(folder / "journal.json", b"{}")
+    restore(folder, place.home, url=place.url, configured=KEY)
+    held_as_before(place.open(data_key=KEY))
+
+
+def test_a_person_of_an_older_journal_is_erased(place: Place) -> None:
+    """Who came with the older stores goes from the one table, and nobody else."""
+    journal = opened(place)
+    ada, anywhere = names(journal, "C-1")
+    person = ErasedPseudonyms(customers=[ada], anywhere={anywhere: ["people", "transactions"]})
+    Erasures.of(journal).erase(person)
+    with reading(journal.engine) as connection:
+        left = connection.execute(select(records.c.customer)).scalars().all()
+    assert left
+    assert not {bytes(each) for each in left} & {ada, anywhere}
+    assert verify_journal(journal) == []
