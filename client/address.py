@@ -1,4 +1,4 @@
-"""Where the service is: the base address, checked once and taken apart.
+"""Where the service is: the base address, checked and split once.
 
 What does not belong here: paths of operations (`client/wire.py`) and sockets.
 """

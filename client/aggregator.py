@@ -165,7 +165,7 @@ def delete_bank_account(access_token: str, account_id: str, *, under: str = AGGR
 
 
 def sync_bank_account(access_token: str, account_id: str, *, under: str = AGGREGATOR) -> Request:
-    """Build the wish that a bank account be brought up to date (experimental)."""
+    """Build the request to synchronise a bank account (experimental)."""
     path = f"{under}/bank-accounts/sync"
     return _with_token(
         access_token, Operation.AGGREGATOR_ACCOUNT_SYNC, "POST", path, account_id=account_id

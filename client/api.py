@@ -1,7 +1,7 @@
 """The client: one call at a time with `send`, or a whole question with `ask`.
 
 `send` makes exactly one attempt and never raises for what the network or the service does; the
-engine uses it and keeps its own books of attempts and money. `ask` is for those who have one
+engine uses it and does its own accounting of attempts and money. `ask` is for those who have one
 question and no journal.
 
 What does not belong here: sockets (`client/transport.py`), the meaning of an exchange
@@ -64,10 +64,10 @@ LOGGERS = ("httpx", "httpcore", "httpcore2")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What `ask` brings back.
+    """The result of `ask`.
 
     Attributes:
-        reading: what the last attempt came to.
+        reading: the result of the last attempt.
         answer: the typed record; None for a miss and where there is no answer.
         attempts: every attempt in order, since each may have been charged.
     """
@@ -83,7 +83,7 @@ class Client:
     Args:
         base_url: the service's address, https unless loopback; it may have a path.
         api_key: the key, sent as a bearer token (specification, authentication 6).
-        timeouts_s: seconds for a whole call by operation, `bvn` standing for both BVN calls;
+        timeouts_s: seconds for a whole call by operation, `bvn` for both BVN calls;
             operations left out keep their defaults.
         max_in_flight: the most calls at a time by operation, or of each; it sizes the pools, and
             bounds `ask`. Who calls `send` keeps to it by themselves.
@@ -147,7 +147,7 @@ class Client:
         await self._transport.aclose()
 
     async def send(self, request: Request, departure: Departure | None = None) -> CallOutcome:
-        """Make exactly one attempt and return what it came to.
+        """Make exactly one attempt and return its result.
 
         Never raises for what the network or the service does. A cancellation passes through: where
         `departure` was given, it then says whether the call may have reached the service.
@@ -223,8 +223,8 @@ class Client:
     def _written(self, request: Request, departure: Departure) -> httpx.Request:
         """Return the httpx request.
 
-        Our own transport takes the path as an extension: a URL need not be parsed for each call,
-        and no identifier stands in one.
+        Our own transport takes the path as an extension: no URL is parsed for each call, and no URL
+        contains an identifier.
         """
         extensions = {
             "timeout": {"connect": CONNECT_TIMEOUT_S, "pool": CONNECT_TIMEOUT_S},
@@ -279,7 +279,7 @@ def _headers(url: httpx.URL, api_key: str) -> httpx.Headers:
 async def _bounded_body(response: httpx.Response, most: int) -> bytes | None:
     """Return the body as it came, None where it is beyond every sensible size."""
     if not isinstance(response.stream, httpx.AsyncByteStream):
-        raise httpx.ReadError("the transport brought no body")
+        raise httpx.ReadError("the transport returned no body")
     chunks: list[bytes] = []
     size = 0
     async for chunk in response.stream:
@@ -291,7 +291,7 @@ async def _bounded_body(response: httpx.Response, most: int) -> bytes | None:
 
 
 def _decoded(body: bytes, most: int) -> bytes | None:
-    """Unpack a body that was packed against our wish; None where it grows beyond bounds."""
+    """Unpack a body that was packed against our wish; None if it grows beyond the limit."""
     unpack = zlib.decompressobj(ANY_ZLIB)
     try:
         plain = unpack.decompress(body, most + 1)

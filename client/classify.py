@@ -1,4 +1,4 @@
-"""The pure reading of an exchange: one table decides what a call came to.
+"""The pure reading of an exchange: one table decides the result of a call.
 
 What does not belong here: the table itself (`data/manners.toml`, `client/response_rules.py`), the
 shape of records (`client/response_parser.py`), and whether another attempt is affordable (the
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 MESSAGE_CHARACTERS = 1000
-"""As much of a message is matched; a longer one is a page, not a message."""
+"""Only this much of a message is matched; a longer text is a page, not a message."""
 
 SERVER_FAULT = 500
 """Statuses from here on are faults of the service."""
@@ -69,18 +69,18 @@ _SUCCESS = range(200, 300)
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """What one call came to.
+    """The result of one call.
 
     Attributes:
         verdict: the class, which says whether the call was charged.
-        outcome: the answer as far as it can be told without the row; only of an answered call.
+        outcome: the answer as far as it is known without the row; only of an answered call.
         trouble: why there is no answer; None of an answered call.
-        retry: the lookup may be tried again; whether that is affordable is not judged here.
+        retry: the lookup may be tried again; whether that is affordable is not decided here.
         strain: a sign of overload, for the adaptive cap.
         stop: what makes further calls useless, with `stop_scope`.
-        retry_after_s: seconds the service asks to be left alone.
-        cost_micro: micro-naira the service says it charged, nought where the table says that
-            nothing was; None where it is not known. It holds whatever the verdict, but in test
+        retry_after_s: seconds the service asks us to wait. cost_micro: micro-naira the service says
+        it charged, zero where the table says that nothing was; None where it is not known. It holds
+        whatever the verdict, but in test
             mode: the cost there is the sample's, and nothing was charged.
         absurd_cost: the service named a cost that no counter could hold; `cost_micro` is None.
         balance_micro: micro-naira left in the wallet, where the answer said so.
@@ -88,9 +88,9 @@ class CallOutcome:
         body: the raw body of a call that was answered, readable or not; empty otherwise.
         contact: the masked phone or email that a refused BVN start shows as the registered one.
         foreign: digest of a record about somebody else, the same for the same record.
-        rule: the name of the rule that decided, for whoever corrects the table.
-        fault: of a server fault that may have been charged, a digest by which those that say the
-            same are reported; empty otherwise.
+        rule: the name of the rule that decided, for the person who corrects the table.
+        fault: of a server fault that may have been charged, a digest that groups faults with the
+        same text; empty otherwise.
     """
 
     verdict: ChargeStatus
@@ -149,7 +149,7 @@ class Classifier:
         self._shortlists: dict[tuple[Operation, Break | int | None], tuple[ResponseRule, ...]] = {}
 
     def read(self, request: Request, exchange: Exchange) -> CallOutcome:
-        """Return what a call came to; never raises, whatever the service sent.
+        """Return the result of a call; never raises, whatever the service sent.
 
         Statuses and texts are those of `data/manners.toml`; cost and balance come from `meta`
         (specification, validation response envelope).

@@ -32,7 +32,7 @@ def reach(
     """Connect to the service's address, with TLS where it is https; return what is in the way.
 
     Returns:
-        None where it can be reached, else one sentence without the key or any identifier.
+        None if it can be reached, else one sentence without the key or any identifier.
     """
     way = network or Network()
     try:
@@ -126,7 +126,7 @@ def _in_the_way(error: OSError, place: str, timeout_s: float) -> str:
         case ssl.SSLCertVerificationError():
             return f"{place} shows a certificate that is not trusted ({error.verify_message})"
         case ssl.SSLError():
-            return f"{place} does not speak TLS ({error.reason or 'handshake failed'})"
+            return f"{place} does not use TLS ({error.reason or 'handshake failed'})"
         case socket.gaierror():
             return f"the name of {place} cannot be resolved"
         case TimeoutError():

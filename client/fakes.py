@@ -1,4 +1,4 @@
-"""A stand-in for the transport, with its signature: it replays canned exchanges and opens nothing.
+"""A fake transport with the real signature: it replays canned exchanges and opens no socket.
 
 Give one to `Client(transport=...)`. What does not belong here: behaviour of the service; the
 sandbox has that.

@@ -1,4 +1,4 @@
-"""What happened to one call on the wire, before anyone judges it.
+"""What happened to one call on the wire, before it is classified.
 
 What does not belong here: what it means (`client/classify.py`) and how it came about
 (`client/transport.py`).
@@ -31,7 +31,7 @@ class Exchange:
         status: HTTP status, where the response got that far.
         body: the decoded body; empty where `broken` is set.
         broken: how the exchange ended, None where a whole response was read.
-        retry_after_s: seconds the service asks to be left alone, where it said so.
+        retry_after_s: seconds the service asks us to wait, if it does.
     """
 
     status: int | None = None

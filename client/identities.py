@@ -1,8 +1,8 @@
-"""Whose record an answer is: identifiers brought to one form and held against the one asked about.
+"""Whose record an answer is: identifiers are normalised and compared with the one asked about.
 
 The specification says that a record names the identifier looked up. One that names another, in
-value or in kind, is somebody else's, however well it reads. What a record of ours means for a row
-is judged in `steps/`.
+value or in kind, is somebody else's, however well it reads. What a matching record means for a row
+is decided in `steps/`.
 """
 
 from __future__ import annotations

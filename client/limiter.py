@@ -1,21 +1,21 @@
 """The cap that adapts: how many calls of one check may be in flight at a time.
 
-A pure state machine: it is told of each call's beginning and result and holds no clock, task or
-socket. It must not crawl where the service fails at any load, and must find a limit nobody told it
-of, which may move. So it does not react to failures but to *more failures than at smaller caps*:
+A pure state machine: it receives each call's start and result, and has no clock, task or socket. It
+must not crawl where the service fails at any load, and must find an unknown limit, which may move.
+So it does not react to failures but to *more failures than at smaller caps*:
 
 * While nothing strains, each result opens the cap further (a *rush*), up to what was in flight
   before and a share more; the first strain ends that.
 * A running test (CUSUM) compares results with the rate that proved harmless. Where a smaller cap is
-  known to be well, an alarm takes two strained results and leads back there, or to just below the
+  known to be healthy, an alarm needs two strained results and returns to it, or to just below the
   first call that was refused.
 * Where it is not, the larger cap is only suspected: the cap goes down to the share of calls that
-  did not strain, the rate there is measured, and only if that is clearly lower is the load to
-  blame. Where it is as high, the service fails at any load, and the cap goes back up.
+  did not strain, the rate there is measured, and only a clearly lower rate shows that the load was
+  the cause. Where it is as high, the service fails at any load, and the cap goes back up.
 * Below a known ceiling one call more is tried every few hundred results, and the first that is
   refused ends it; where it holds, the next rush begins.
 
-Results of calls begun before the cap was moved tell nothing about it and are left out.
+Results of calls that started before the cap was changed are not counted.
 
 What does not belong here: which failures are strain (`data/manners.toml`), retries
 (`client/retry.py`), counting (`client/counters.py`) and the window of workers (`steps/`).
@@ -51,7 +51,7 @@ WASTED = 0.8
 """Of the calls beyond a limit, the share that is expected to strain."""
 
 ALARM, CLIMB_ALARM, PROBE_ALARM = 9.5, 7.0, 2.0
-"""Log odds for an alarm: in general, above a cap known to be well, and while that is tried."""
+"""Log odds for an alarm: in general, above a healthy cap, and while that cap is tried."""
 
 TRUST, UNDECIDED = 2.5, 150
 """Log odds at which a cap is taken for harmless, and results after which it is without them."""
@@ -96,7 +96,7 @@ BUSY_SHARE = 0.75
 
 
 class CallStart(NamedTuple):
-    """What was so when a call began.
+    """The state when a call started.
 
     Attributes:
         era: how often the cap had been moved.
@@ -119,7 +119,10 @@ class Cap(Protocol):
         """Return the instant, on the caller's clock, before which no call may start."""
 
     def begin(self, in_flight: int) -> CallStart:
-        """Take note that a call begins, itself counted in flight; its result brings this back."""
+        """Record the start of a call, itself counted in flight.
+
+        `on_result` gets this back with the result.
+        """
 
     def on_result(
         self, *, begun: CallStart, strain: bool, now: float, retry_after_s: float | None = None
@@ -128,7 +131,7 @@ class Cap(Protocol):
 
 
 class Suspicion(NamedTuple):
-    """That a cap is too large: the level it was, and how frequent strain was at which cap."""
+    """The hypothesis that a cap is too large: its level, and the rate of strain at that cap."""
 
     level: int
     at: int
@@ -136,7 +139,10 @@ class Suspicion(NamedTuple):
 
 
 def _needed_for_verdict(low: float, high: float, cap: int) -> float:
-    """Return how many results tell one rate from another; at a tiny cap they take too long."""
+    """Return how many results separate one rate from another.
+
+    Fewer at a tiny cap, where they take too long.
+    """
     needed = high * (1 - high) / (APART * (high - low)) ** 2
     return min(MOST_JUDGE_RESULTS, MOST_JUDGE_WINDOWS * cap, max(JUDGE_RESULTS, needed))
 
@@ -199,7 +205,10 @@ class AdaptiveCap:
         return f"AdaptiveCap({self.cap} of {self.maximum}, ceiling={self._ceiling})"
 
     def begin(self, in_flight: int) -> CallStart:
-        """Take note that a call begins, itself counted in flight; its result brings this back."""
+        """Record the start of a call, itself counted in flight.
+
+        `on_result` gets this back with the result.
+        """
         return CallStart(self._era, in_flight)
 
     def on_result(
@@ -208,10 +217,10 @@ class AdaptiveCap:
         """Take note of one result.
 
         Args:
-            begun: what `begin` said when the call began.
+            begun: what `begin` returned when the call started.
             strain: it was a sign of overload.
             now: the instant, in seconds on any clock that does not run backwards.
-            retry_after_s: seconds the service asked to be left alone; the whole check pauses.
+            retry_after_s: seconds the service asked us to wait; the whole check pauses.
         """
         self._now = now
         if retry_after_s is not None and strain:
@@ -450,7 +459,7 @@ class AdaptiveCap:
         self._unsure = UNSURE * math.sqrt(spread)
 
     def _move(self, cap: int) -> None:
-        """Go to another cap; results of calls begun before tell nothing about it."""
+        """Change the cap; results of calls that started before are not counted."""
         self._era += 1
         if cap != self.cap:
             self._held = 0
@@ -470,7 +479,7 @@ class LeasedCap:
     """An adaptive cap of which only a share is this process's own; the rest is others' to use.
 
     Args:
-        inner: finds out what the service bears.
+        inner: finds the number of calls that the service handles.
 
     Attributes:
         allotted: calls that this process may have in flight now; 0 until it is given some.
@@ -491,7 +500,10 @@ class LeasedCap:
         return self._inner.paused_until
 
     def begin(self, in_flight: int) -> CallStart:
-        """Take note that a call begins, itself counted in flight; its result brings this back."""
+        """Record the start of a call, itself counted in flight.
+
+        `on_result` gets this back with the result.
+        """
         return self._inner.begin(in_flight)
 
     def on_result(

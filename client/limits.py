@@ -72,7 +72,10 @@ def in_flight_by_operation(
 
 
 def connections_for(in_flight: Mapping[Operation, int]) -> int:
-    """Return how many connections serve all operations; those of a family share theirs."""
+    """Return how many connections serve all operations.
+
+    The operations of a family share their connections.
+    """
     families = FAMILIES.values()
     shared = sum(max(in_flight[each] for each in family) for family in families)
     of_families = {each for family in families for each in family}

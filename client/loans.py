@@ -1,7 +1,7 @@
 """Pure builders of area C: products, the short link to a loan application, and a loan.
 
 The credential is the same API key (specification, authentication 8, does not say). What does not
-belong here: who is offered what (`steps/`).
+belong here: which customers get an offer (`steps/`).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """How this machine reaches others.
+    """How this machine connects to others.
 
     Attributes:
         proxy: `http://user:password@host:port`, `environment`, or empty for none.
@@ -64,7 +64,7 @@ class Network:
         return cls(settings.proxy.get_secret_value(), settings.ca_file)
 
     def proxy_to(self, url: httpx.URL) -> Proxy | None:
-        """Return the proxy through which an address is reached; None: straight.
+        """Return the proxy through which an address is reached; None: direct connections.
 
         Raises:
             SettingsError: the environment's proxy is no address.

@@ -1,6 +1,6 @@
-"""Where host names lead: looked up in DNS, many at once, within a set time and never for ever.
+"""Addresses of host names: looked up in DNS, many at once, within a time limit.
 
-Only names are looked up; nothing is connected to. What an address means is judged in `steps/`.
+Names are only looked up; no connection is made. What an address means is decided in `steps/`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Resolver(Protocol):
     """Looks up one host name."""
 
     def __call__(self, host: str) -> tuple[str, ...] | None:
-        """Return its addresses; none where there is no such name; None where it cannot be told."""
+        """Return its addresses; none where there is no such name; None if it is not known."""
 
 
 def resolve_host(host: str) -> tuple[str, ...] | None:
-    """Look a host name up as it stands, without the search domains of this machine's own network.
+    """Look up a host name unchanged, without the search domains of this machine's own network.
 
     Returns:
-        Its addresses; none where there is no such name; None where no name server said so.
+        Its addresses; none where there is no such name; None if no name server answered.
     """
     try:
         found = socket.getaddrinfo(f"{host.rstrip('.')}.", 443, type=socket.SOCK_STREAM)
@@ -50,7 +50,7 @@ def resolver_for(network: Network) -> Resolver:
     """Return what looks names up on this machine's way to others.
 
     Behind a proxy the names of the world may be unknown here and known there: that one cannot be
-    found is then no evidence. Nothing is connected to, so the proxy is not asked.
+    found is then no evidence. No connection is made, so the proxy is not used.
     """
     if not network.proxy:
         return resolve_host

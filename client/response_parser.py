@@ -50,7 +50,7 @@ _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 """How JSON text escapes a character beyond the first 65,536, in two halves; one may be missing."""
 
 _ACCOUNT_LISTS = ("accounts", "bank_accounts", "linked_accounts")
-"""Where linked accounts may stand beside BVN details: nobody recorded the two together."""
+"""Where linked accounts may be beside BVN details: the two were never recorded together."""
 
 
 @overload
@@ -99,9 +99,9 @@ def parse_answer(check: Check | Operation, body: bytes) -> AnyAnswer | None:
 def parse_json(body: bytes) -> object:
     """Return a JSON document with exact numbers, or None where the bytes are no JSON.
 
-    Read leniently, for the answer has been paid for: a byte that belongs to no character is
+    Read leniently, because the answer has been paid for: a byte that belongs to no character is
     replaced, so that a name with one is just a name; a byte order mark, line breaks inside text and
-    numbers such as NaN, which become null, are borne. Of a key that comes twice the last counts.
+    numbers such as NaN, which become null, are accepted. Where a key comes twice, the last counts.
     """
     try:
         text = body.decode(json.detect_encoding(body), "replace")
@@ -122,7 +122,7 @@ def find_meta(body: bytes) -> dict[str, object]:
 
 
 def parse_document(operation: Operation, body: bytes) -> object:
-    """Return a JSON document; a bare list of area A as if it lay in an envelope."""
+    """Return a JSON document; a bare list of area A is treated as if it were in an envelope."""
     document = parse_json(body)
     if isinstance(document, list) and operation in AGGREGATOR_DATA:
         return {"data": document}
@@ -143,7 +143,7 @@ def read_record(operation: Operation, document: object) -> AnyAnswer | None:
 
 
 def _read_token(document: dict[str, Any]) -> TokenAnswer | None:
-    """Return a token; the answer is a bare object, or lies under `data`."""
+    """Return a token; the answer is a bare object, or is under `data`."""
     data = document.get("data")
     token = TokenAnswer.read(data if isinstance(data, dict) else document)
     return token if token.access_token else None
@@ -152,7 +152,7 @@ def _read_token(document: dict[str, Any]) -> TokenAnswer | None:
 def _read_loan(
     operation: Operation, document: dict[str, Any]
 ) -> LoanProducts | LoanStarted | LoanState | None:
-    """Return products, an offer's link or a loan; all but products lie under `data`."""
+    """Return products, an offer's link or a loan; all but products are under `data`."""
     data = document.get("data", document)
     if operation is Operation.LOAN_PRODUCTS:
         if isinstance(data, dict):
@@ -226,7 +226,7 @@ def shown_contact(document: object) -> str | None:
 
 
 def _is_masked_contact(token: str) -> bool:
-    """Tell a masked phone or email from a masked BVN, a date, or a number with signs."""
+    """Tell a masked phone or email apart from a masked BVN, a date, or a number with signs."""
     if "@" in token:
         return bool(_MASKS & set(token))
     masks = sum(each in _MASKS or each in "xX" for each in token)
@@ -242,7 +242,7 @@ def listings_of(answer: object) -> tuple[KarmaListing, ...]:
 
 
 def _read_object(operation: Operation, data: dict[str, Any]) -> Answer | None:
-    """Return the record an object holds; None where not one specified field could be read."""
+    """Return the record an object holds; None if no specified field could be read."""
     record: BankAccountAnswer | KarmaListing | EcosystemRecord | SelfieAnswer
     match operation:
         case Operation.BANK_ACCOUNT:
@@ -259,7 +259,7 @@ def _read_object(operation: Operation, data: dict[str, Any]) -> Answer | None:
 
 
 def _flat_karma(data: dict[str, Any]) -> dict[str, Any]:
-    """Lay the nested objects of a karma record flat (specification, karma record)."""
+    """Flatten the nested objects of a karma record (specification, karma record)."""
     flat = dict(data)
     for outer, inner, name in (
         ("karma_type", "karma", "karma_type"),
@@ -277,7 +277,7 @@ def _flat_karma(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exact(text: str) -> Decimal | None:
-    """Return an exact number; None of one beyond every bound."""
+    """Return an exact number; None if it is out of range."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -285,7 +285,7 @@ def _exact(text: str) -> Decimal | None:
 
 
 def _nothing(_: str) -> None:
-    """Stand for NaN and Infinity, which are no numbers."""
+    """Replace NaN and Infinity, which are no numbers."""
 
 
 _DECODER = json.JSONDecoder(strict=False, parse_float=_exact, parse_constant=_nothing)

@@ -1,6 +1,6 @@
 """The table of the service's manners: its words, its shape, and how it is loaded and checked.
 
-The rules themselves stand in `data/manners.toml`, where a lender can correct a line. What does not
+The rules themselves are in `data/manners.toml`, where a lender can correct a line. What does not
 belong here: applying them (`client/classify.py`).
 """
 
@@ -25,7 +25,7 @@ STATUS_RANGE = range(100, 1000)
 
 
 class ChargeStatus(StrEnum):
-    """What one call came to, which also says whether it was charged."""
+    """The result of one call, which also says whether it was charged."""
 
     ANSWERED = "answered"
     UNREADABLE = "unreadable"
@@ -38,7 +38,7 @@ class ChargeStatus(StrEnum):
 
 
 class FailureReason(StrEnum):
-    """Why a call brought no answer."""
+    """Why a call has no answer."""
 
     NOT_SENT = "not_sent"
     REFUSED = "refused"
@@ -72,7 +72,7 @@ class FailureReason(StrEnum):
 
 
 class StopSignal(StrEnum):
-    """What an exchange says that makes further calls useless."""
+    """The reason in an exchange that makes further calls useless."""
 
     AUTH = "auth"
     BALANCE = "balance"
@@ -88,7 +88,7 @@ class StopScope(StrEnum):
 
 
 class BodyShape(StrEnum):
-    """What a body turned out to hold."""
+    """What a body holds."""
 
     RECORD = "record"
     OTHER_PERSON = "other_person"
@@ -235,7 +235,8 @@ def load_response_rules(path: Path | None = None) -> ResponseRules:
 def _wrong_rule(table: dict[str, Any]) -> int:
     """Return the number of the rule to blame where the table as a whole is wrong.
 
-    That is the second of two with one name; else the last, which has to take whatever is left.
+    That is the second of two with one name; else the last, which must match everything that is
+    left.
     """
     rules = table.get("rules")
     names = [each.get("name") for each in rules if isinstance(each, dict)] if rules else []

@@ -48,7 +48,7 @@ def next_attempt(
     """Return seconds to wait before the next attempt, or None to give up.
 
     Args:
-        reading: what the attempt came to.
+        reading: the result of the attempt.
         attempt: its number, from 1.
         attempts: how many are allowed in all.
         random: the source of jitter.

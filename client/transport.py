@@ -2,7 +2,7 @@
 
 A request is written once. Nothing here repeats a call, follows a redirect, reads the environment's
 proxies or logs an address. httpcore2 repeats nothing either once a byte may have left; it picks
-another connection only where one was found closed before writing.
+another connection only if the first was found closed before writing.
 
 What does not belong here: what a response means (`client/classify.py`) and how long a call may take
 (`client/api.py`).
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nightscreen.client.network import Proxy
 
 Transport = httpx.AsyncBaseTransport
-"""What sends a request; tests hand in another one."""
+"""Sends a request; tests pass another one."""
 
 POOL_CONNECTIONS = 10
 """Connections of one pool; docs/client.md has the measurements behind the number."""
@@ -92,7 +92,7 @@ class StripedTransport(httpx.AsyncBaseTransport):
     Args:
         connections: the most calls in flight; rounded up to whole pools.
         ssl_context: TLS settings, shared by all pools; those of `Network()` where left out.
-        proxy: asked for a tunnel to an https address; None: straight there.
+        proxy: asked for a tunnel to an https address; None: a direct connection.
         pool_connections: connections of one pool.
         keepalive_s: seconds an idle connection is kept.
     """

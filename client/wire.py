@@ -1,8 +1,8 @@
 """Pure builders of requests: an operation of the specification in, method, path and body out.
 
-The validation area stands here; `aggregator` has area A and `loans` area C. What does not belong
-here: sending (`client/api.py`), headers and addresses (`client/transport.py`), reading answers
-(`client/response_parser.py`). Identifiers appear percent-encoded in paths, never in a repr.
+The validation area is in this module; `aggregator` has area A and `loans` area C. What does not
+belong here: sending (`client/api.py`), headers and addresses (`client/transport.py`), reading
+answers (`client/response_parser.py`). Identifiers appear percent-encoded in paths, never in a repr.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The portal as one ASGI application: addresses, and what they share.
 
-Pages of consent are in `consent`, that for passwords in `otp`; what stands before everything in
-`middleware`.
+Pages of consent are in `consent`, the page for passwords in `otp`; `middleware` wraps everything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Work that is carried to its end once begun, and how often it may be begun.
 
 A call that was sent is settled even where the customer closes the page meanwhile, and a server that
-stops waits for it. What the work is belongs to the endpoints.
+stops waits for it. The endpoints define the work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Lasting:
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what work comes to; it goes on where the caller is cancelled."""
+        """Return the result of work, which continues if the caller is cancelled."""
         task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)

@@ -1,6 +1,6 @@
-"""Where the portal stands and whom it speaks for: plain values, read off the settings once.
+"""The portal's addresses and the lender's name: plain values, read from the settings once.
 
-What customers see of them is in the pages, what listens on a socket in `server`.
+The pages show them to customers; `server` has the socket.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class PortalConfig:
-    """Where the portal stands.
+    """The portal's configuration.
 
     Attributes:
         origin: scheme, host and port under which customers reach it.
@@ -46,7 +46,7 @@ class PortalConfig:
 
     @property
     def port(self) -> int:
-        """Return the port to listen on where none is said: its own, where it is on this machine."""
+        """Return the default port: that of the portal's own address, if it is on this machine."""
         parts = urlsplit(self.origin)
         return USUAL_PORT if self.is_secure or parts.port is None else parts.port
 
@@ -62,7 +62,7 @@ class PortalConfig:
 
 
 def place_of(settings: Settings) -> PortalConfig:
-    """Return where the portal stands.
+    """Return the portal's configuration.
 
     Raises:
         SettingsError: neither its address nor a redirect address is set.

@@ -69,13 +69,9 @@ class ConsentPages:
     """Answers the addresses of consent.
 
     Args:
-        place: where the portal stands.
-        pages: writes pages.
-        browsers: knows browsers.
-        links: judges links and states.
-        redeemer: exchanges codes.
-        lasting: carries an exchange to its end.
-        clock: gives the present instant.
+        place: the portal's configuration. pages: writes pages. browsers: identifies browsers.
+        links: checks links and states. redeemer: exchanges codes. lasting: finishes an exchange in
+        the background. clock: gives the present instant.
     """
 
     def __init__(
@@ -153,7 +149,7 @@ class ConsentPages:
         return self._pages.trouble(f"link_{kind}", _LINK_STATUS.get(why, 404))
 
     async def come_back(self, request: Request) -> Response:
-        """Take what the consent screen sends back, and send the browser on to be told."""
+        """Accept the redirect of the consent screen, and redirect the browser to the result."""
         note(request.scope, page="callback")
         if request.method != "GET":  # to ask for headers alone must use nothing up
             return self._pages.trouble("method", 405)
@@ -228,7 +224,7 @@ class ConsentPages:
 
 
 def _read(request: Request) -> dict[str, str] | None:
-    """Return what came back; None where anything is given twice or cannot be read."""
+    """Return what came back; None if anything is given twice or cannot be read."""
     query = request.scope["query_string"].decode("latin-1")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=50)

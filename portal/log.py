@@ -1,7 +1,7 @@
 """The portal's log: one line for each answer, without address, query, cookie or person.
 
 A line names the page, the status, and where there is one the reference of the link and what came
-of it. Nothing that a customer sent is ever written.
+of it. What a customer sent is never written.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Log:
         self._write({"method": method, "status": str(status), "ms": str(took_ms), **words})
 
     def failed(self, fault: str) -> None:
-        """Write a line about a fault, named by its class or in a sentence of ours."""
+        """Write a line about a fault, named by its class or in our own sentence."""
         self._write({"fault": fault})
 
     def _write(self, words: Mapping[str, str]) -> None:

@@ -37,11 +37,11 @@ BODY_S = 300.0
 
 
 class TooLargeError(Exception):
-    """A body is larger than any form of ours."""
+    """A body is larger than any form of the portal."""
 
 
 class TooSlowError(Exception):
-    """A body did not come to its end in time."""
+    """A body was not complete in time."""
 
 
 class Refusals(Protocol):
@@ -57,12 +57,12 @@ def form_limit(_path: str) -> int:
 
 
 class Guard:
-    """Stands before the application.
+    """Wraps the application.
 
     Args:
         inner: the application.
         origins: scheme, host and port of each address that is served.
-        headers: what every answer bears (`headers_of`).
+        headers: the headers of every answer (`headers_of`).
         pages: writes refusals.
         log: gets one line for each answer.
         longest_body: gives the most bytes of a body by its path.
@@ -143,7 +143,7 @@ class Guard:
 
 
 def headers_of(content_policy: str, *, is_secure: bool) -> dict[str, str]:
-    """Return the headers of every answer that does not bear its own of a name.
+    """Return the headers of every answer, unless the answer sets its own.
 
     Args:
         content_policy: the content security policy.

@@ -1,7 +1,7 @@
 """The page under a BVN link: the customer types the one-time password that the service sent them.
 
-What a link is good for and what a password comes to is decided in `steps/bvn_links`. A password is
-never shown again, and stands in no address, log or cookie.
+`steps/bvn/links` decides what a link allows and what happens to a password. A password is never
+shown again, and is in no address, log or cookie.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class OtpPages:
         return self._tell(request, view)
 
     async def take(self, request: Request) -> Response:
-        """Send a password on, and tell what came of it."""
+        """Send a password on, and show the result."""
         note(request.scope, page="otp")
         form = await read_form(request)
         if not self._browsers.is_own(request, form):

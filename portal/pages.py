@@ -64,14 +64,14 @@ class Pages:
         Args:
             name: its template, without ending.
             status: of the answer.
-            told: what the template asks for.
+            told: the values that the template needs.
         """
         text = (
             _environment()
             .get_template(f"{name}.html.j2")
             .render(
                 place=self._place,
-                style=Markup(style()),  # noqa: S704 - a file of ours
+                style=Markup(style()),  # noqa: S704 - a file of the package
                 contact_link=contact_link(self._place.contact),
                 **told,
             )
@@ -98,8 +98,8 @@ def policy(forms_lead_to: str = "") -> str:
     """Return the content security policy of an answer.
 
     Args:
-        forms_lead_to: origin a form may be redirected to, besides our own; it may send the browser
-            on to sign in elsewhere, as browsers hold each redirect against the policy.
+        forms_lead_to: origin a form may be redirected to, besides our own. That origin may redirect
+        the browser again, to sign in elsewhere; browsers check each redirect against the policy.
     """
     onward_to = f" {forms_lead_to} https:" if forms_lead_to else ""
     return (

@@ -44,7 +44,8 @@ _REQUEST_WITHIN_S = 10.0
 class ImpatientProtocol(H11Protocol):
     """Closes a connection on which a request has begun, or none has, and does not come whole.
 
-    The places of `_AT_ONCE` are otherwise held for ever by whoever opens connections and waits.
+    Without a limit, a client that opens connections and waits would hold all of `_AT_ONCE` for
+    ever.
 
     Attributes:
         within_s: for a request without a body, or for the head of one.
@@ -194,7 +195,7 @@ def serve_app(
 
 
 def is_open_to_others(host: str) -> bool:
-    """Tell whether other machines reach an address that is listened on."""
+    """Return whether other machines can reach an address the server listens on."""
     try:
         return not ip_address(host).is_loopback
     except ValueError:

@@ -1,7 +1,8 @@
-"""What the portal knows of a browser: a random word in a cookie, and what it was last told.
+"""What the portal knows about a browser: a random word in a cookie, and the last message it showed.
 
-The word ties forms and redirects to the browser that began them; it names nobody. Both are signed:
-a page is made of what is told, and a word that somebody else put into the browser is none.
+The word ties forms and redirects to the browser that started them; it identifies no person. Both
+are signed, because the message becomes part of a page, and a word that somebody else set must not
+count.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Browsers:
         self._words = Signing(journal, "browser")
 
     def word(self, request: Request) -> str | None:
-        """Return what tells this browser from others; None where it brings nothing of the kind."""
+        """Return the word that identifies this browser; None if it sent no valid one."""
         word = self._words.verified(request.cookies.get(self._word, ""))
         return word if word and _WORD.fullmatch(word) else None
 
@@ -59,7 +60,7 @@ class Browsers:
         self._set(response, self._word, self._words.sign(word), WORD_S)
 
     def mark(self, word: str, path: str) -> str:
-        """Return what a form must bring back from this browser."""
+        """Return the token that a form from this browser must send."""
         return self._forms.mark(f"{word}\x1f{path}")
 
     def is_own(self, request: Request, form: dict[str, str]) -> bool:
@@ -77,7 +78,7 @@ class Browsers:
         self._set(response, self._told, signed, TOLD_S)
 
     def told(self, request: Request) -> dict[str, Any] | None:
-        """Return what this browser was told of late; None where it was nothing."""
+        """Return the last message shown to this browser; None if there was none."""
         text = self._tellings.verified(request.cookies.get(self._told, ""))
         if text is None:
             return None
@@ -97,7 +98,10 @@ class Browsers:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form, the last of each name; nothing where it is no form of ours."""
+    """Return the fields of a form, the last of each name.
+
+    Nothing if it is not a form of the portal.
+    """
     body = await request.body()
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
         return {}

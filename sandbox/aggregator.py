@@ -2,7 +2,7 @@
 
 The reading of requests and the choice of answers live here. Grants and tokens are kept in
 `sandbox.grants`, records come from `sandbox.transactions`. Only the first two paths are in the
-specification; the others were seen in the wild (experimental).
+specification; the others were observed (experimental).
 """
 
 from __future__ import annotations

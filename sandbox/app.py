@@ -1,7 +1,7 @@
 """The web application: which address leads where.
 
-Only routing lives here. Areas bring their own table of paths (`sandbox.validation.ROUTES` for
-area B); the control surface and the home page bring theirs.
+This module only routes. Each area has its own table of paths (`sandbox.validation.ROUTES` for area
+B); so have the control surface and the home page.
 """
 
 from __future__ import annotations

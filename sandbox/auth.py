@@ -1,7 +1,7 @@
 """Who is let in, and on whose behalf a call is made.
 
-Credentials only, and what a caller without one is answered. What happens to a call after that is
-the pipeline's.
+Credentials only, and what a caller without one is answered. The pipeline handles the call after
+that.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class KeyAuth:
 
 
 class TokenEndpointAuth(KeyAuth):
-    """Lets in who has the API key, and knows whose code or refresh token is brought."""
+    """Accepts callers with the API key, and knows whose code or refresh token was sent."""
 
     def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
         """Read the request and name the customer."""

@@ -130,7 +130,7 @@ _STEP: Final = 618_033_989  # shares no factor with a power of ten
 
 @dataclass(slots=True)
 class BatchFacts:
-    """What is in a batch that was made."""
+    """The contents of a made batch."""
 
     rows: int = 0  # data lines, without the header
     people: int = 0  # different people in the file
@@ -171,17 +171,17 @@ def make_batch(
         path: file to write; it is replaced.
         rows: how many data lines.
         seed: chooses people, consents and damage; the same seed gives the same file.
-        damage_pct: share of rows to spoil, in percent.
+        damage_pct: share of rows to damage, in percent.
         today: day that consents are dated from; None takes the present day (UTC).
 
     Returns:
-        What is in the file.
+        The contents of the file.
 
     Raises:
         ValueError: rows below 0, or a damage share outside 0 to 100.
     """
     if rows < 0 or not 0 <= damage_pct <= 100:  # noqa: PLR2004 - percent
-        raise ValueError("rows must not be below 0, and damage must lie between 0 and 100 percent")
+        raise ValueError("rows must not be below 0, and damage must be between 0 and 100 percent")
     facts = BatchFacts()
     maker = _Maker(random.Random(seed), damage_pct / 100, today or datetime.now(UTC).date(), facts)
     with path.open("w", encoding="utf-8", newline="") as file:

@@ -77,7 +77,7 @@ class BehaviourFlags:
     karma_miss_meta: bool = _flag(default=False, about="a karma miss carries the balance")
     karma_malformed: str = _one_of(
         *("miss", "400"),
-        about="what an identity of no known kind comes to: a miss like any other, or a 400",
+        about="the answer about an identity of no known kind: a miss like any other, or a 400",
     )
     ecosystem_miss: str = _one_of(
         "404_error", "404_success", "200_null", "200_no_data", about="form of an unknown borrower"

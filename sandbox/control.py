@@ -1,7 +1,7 @@
 """The control surface under `/_sandbox/`: how tests and people look in and set things.
 
-There is no key: the sandbox is a tool for the loopback address. What a page of some other address
-makes a browser ask is refused, by `Host` and `Origin`. A body that is not understood
+There is no key: the sandbox is a tool for the loopback address. Requests that a page of another
+address makes a browser send are refused, by `Host` and `Origin`. A body that is not understood
 changes nothing: it is read whole before anything is set.
 """
 
@@ -451,7 +451,7 @@ def _plain(value: Person | Life) -> dict[str, object]:
 
 
 def show_truth(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
-    """Show what is true of a customer's life on day 0, for tests alone."""
+    """Show the truth about a customer's life on day 0, only for tests."""
     if "customer" not in query:
         raise ValueError("truth needs ?customer=USERNAME")
     customer = query["customer"]
@@ -467,7 +467,7 @@ def set_tokens(sandbox: Sandbox, body: TokensBody) -> dict[str, object]:
 
 
 def set_client(sandbox: Sandbox, body: ClientBody) -> dict[str, object]:
-    """Register the client anew: its id, its name, and the addresses it may send customers to."""
+    """Register the client again: its id, its name, and the addresses it may send customers to."""
     present, uris = sandbox.client, body.redirect_uris
     sandbox.client = Client(
         body.client_id or present.client_id,

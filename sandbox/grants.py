@@ -75,7 +75,7 @@ SCOPES: Final = {
     "bank_account:add": "add a bank account",
     "bank_account:update": "change a bank account",
     "bank_account:delete": "remove a bank account",
-    "bank_account:sync": "bring a bank account up to date with the bank",
+    "bank_account:sync": "synchronise a bank account with the bank",
     "profile:view": "see your profile: name, email address and phone number",
 }
 """The scopes, each in words that go on from "allow it to"."""
@@ -91,7 +91,7 @@ class Refused(Exception):  # noqa: N818 - an answer of the service, not an error
 
     Attributes:
         word: the outcome in one word, for the ledger.
-        text: what the caller is told.
+        text: the message to the caller.
     """
 
     def __init__(self, word: str, text: str) -> None:
@@ -180,7 +180,7 @@ class Grants:
         return code
 
     def customer_of(self, secret: str) -> str:
-        """Tell whose code or refresh token this is, or NOBODY."""
+        """Return whose code or refresh token this is, or NOBODY."""
         code = self._codes.get(secret)
         grant = code.grant if code else self._by_refresh.get(secret)
         return grant.customer if grant else NOBODY

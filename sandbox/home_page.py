@@ -98,7 +98,7 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def documentation() -> str:
-    """Write all tables, as they stand in `docs/sandbox.md`."""
+    """Write all tables, as in `docs/sandbox.md`."""
     return "\n".join(
         (
             markdown(MAGIC_HEADINGS, magic_rows()),

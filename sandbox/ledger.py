@@ -1,7 +1,7 @@
 """Money of the sandbox: the wallet, what calls cost, and the ledger of every request and charge.
 
-Whole micro-naira throughout, so that nothing is ever rounded. Whether a call is charged at all is
-decided in `sandbox.request_pipeline`.
+Whole micro-naira throughout, so that nothing is ever rounded. `sandbox.request_pipeline` decides
+whether a call is charged at all.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Wallet:
         self.topped_up += amount
 
     def set_balance(self, amount: int) -> None:
-        """Bring the balance to an amount; the difference counts as topped up or drained."""
+        """Set the balance to an amount; the difference counts as topped up or drained."""
         if amount >= self.balance:
             self.top_up(amount - self.balance)
         else:

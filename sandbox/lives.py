@@ -1,8 +1,9 @@
 """Lives with money: what somebody earns, spends and owes, and how banks write it down.
 
 A life depends on its owner's name and its plan alone. Narrations are in the manner of Nigerian
-banks and wallets; which of them anybody's rules know is no concern of this module. What is true of
-a life is `truth_of`'s; records with ids and balances are made of entries in `sandbox.transactions`.
+banks and wallets; which of them anybody's rules know is no concern of this module. `truth_of`
+computes the truth about a life; `sandbox.transactions` turns entries into records with ids and
+balances.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _LENDERS: Final = {
     "BANK": "LOAN RPMT {0}",
     "OTHER BANK": "PRINCIPAL LIQUIDATION {0}",
 }
-"""How each lender takes its money back."""
+"""How each lender collects its money."""
 _PAID_OUT: Final = ("LOAN DISBURSEMENT {0}", "PALMCREDIT {0}", "SALARY ADVANCE {0}", "DISB {0}")
 _WORDED: Final = ("{1} {2} SALARY", "SAL PAYMENT {1}", "{1} {2} SALRY", "SALARY/{1}/{2}")
 _WORDLESS: Final = ("NIP/GTB/{1}/", "TRF FROM {1}", "NIP CR/{1}/{2}")
@@ -103,7 +104,7 @@ class Entry(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What is true of a life on day 0, for tests alone."""
+    """The truth about a life on day 0, only for tests."""
 
     kind: str
     salary: bool
@@ -137,7 +138,7 @@ def everyday(owner: str, days: int, count: int) -> list[Entry]:
 
 
 def truth_of(owner: str, life: Life | None = None) -> Truth:
-    """Tell what is true of a life on day 0."""
+    """Compute the truth about a life on day 0."""
     life = life or life_of(owner)
     whole = Life(life.kind, life.pay, life.employer, life.months)
     earned, loans, repaid = [], 0, []
@@ -176,7 +177,7 @@ class _Month:
         self._entries: list[Entry] = []
 
     def written(self) -> list[Entry]:
-        """Write everything the month brings."""
+        """Write all entries of the month."""
         for day in (1, 28, *(self.draw.between(2, 27) for _ in range(4))):
             self._put(self.spent(self._day(day)))
         for _ in range(self.draw.below(3)):

@@ -1,4 +1,4 @@
-"""The book of loans: products, borrowers, and where each loan stands on a day.
+"""The loan book: products, borrowers, and the state of each loan on a day.
 
 A loan moves by the day of the simulated world, by what its customer does on the hosted form, and by
 what the control surface says. Its place on a day is worked out, never stored, so that the world can
@@ -68,7 +68,7 @@ class Product:
         }
 
     def instalments(self, tenor: int) -> int:
-        """Tell in how many parts a loan is paid back: monthly, or at once if shorter."""
+        """Return in how many parts a loan is repaid: monthly, or at once if shorter."""
         return tenor if self.period == "month" else 1
 
     def repayable(self, amount: Decimal, tenor: int) -> Decimal:
@@ -179,7 +179,7 @@ def magic_row(email: str, phone_number: str) -> MagicPerson | None:
 
 
 def standing_of(contact: str) -> str:
-    """Return how a contact's owner stands with the organisation before any loan of this book.
+    """Return the standing of a contact's owner with the organisation before any loan of this book.
 
     Returns:
         `running` with a running loan, `existing` with a login only, or empty.
@@ -197,7 +197,7 @@ def standing_of(contact: str) -> str:
 
 
 def code_of(contact: str) -> str:
-    """Tell the code with which a contact's owner logs in."""
+    """Return the code with which a contact's owner logs in."""
     return f"{SeededRandom('login code', contact_key(contact)).below(10**6):06d}"
 
 
@@ -269,7 +269,7 @@ class Borrowers:
         return secret
 
     def session(self, secret: str) -> Borrower | None:
-        """Tell who is logged in with a secret."""
+        """Return who is logged in with a secret."""
         return self._sessions.get(secret)
 
     def close_session(self, secret: str) -> None:
@@ -278,7 +278,7 @@ class Borrowers:
 
 
 SHORT_LINK: Final = "/l"
-"""Where all short links lead, below the sandbox's own address."""
+"""The path of all short links, below the sandbox's own address."""
 
 PENDING: Final = "PENDING"
 RUNNING: Final = "RUNNING"
@@ -287,12 +287,12 @@ CANCELLED: Final = "CANCELLED"
 WORDS: Final = (PENDING, RUNNING, SETTLED, CANCELLED)
 
 FATES: Final = ("approved", "rejected", "running", "never", "cancelled", "stuck", "existing")
-"""What becomes of an offer: see the loan rows of `sandbox.test_identifiers`."""
+"""The fate of an offer: see the loan rows of `sandbox.test_identifiers`."""
 
 REASONS: Final = (
     "Income could not be confirmed",
     "Too many loans with other lenders",
-    "The account does not bear the applicant's name",
+    "The account is not in the applicant's name",
 )
 _SHARES: Final = (("never", 12), ("rejected", 10), ("cancelled", 4), ("stuck", 2))
 _LATEST_ANSWER: Final = 4
@@ -357,7 +357,7 @@ def earlier_of(borrower: Borrower) -> Earlier | None:
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """What the control surface said of a loan: its word from a day on."""
+    """What the control surface set for a loan: its status word from a day on."""
 
     day: int
     status: str
@@ -366,7 +366,7 @@ class Steering:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a loan stands on a day."""
+    """The state of a loan on a day."""
 
     status: str  # one of `WORDS`
     application: Application | None  # what was asked for, or None while the form is not filled in
@@ -404,13 +404,13 @@ class Loan:
     fate: str  # a word of `FATES`
     application: Application | None = None  # what was filled in by hand
     # whether the sandbox fills in the form where nobody does: of several open offers to one
-    # customer only the first is taken up
+    # customer only the first is used
     plays: bool = True
-    steering: Steering | None = None  # what the control surface said last
+    steering: Steering | None = None  # what the control surface set last
 
     @property
     def path(self) -> str:
-        """Where its short link leads, below the sandbox's own address."""
+        """The path of its short link, below the sandbox's own address."""
         return f"{SHORT_LINK}/{self.token}"
 
     def contacts(self) -> tuple[str, ...]:
@@ -419,7 +419,7 @@ class Loan:
         return tuple(key for key in keys if key)
 
     def played(self) -> Application:
-        """Make the application that the sandbox's customer fills in on a day of their own."""
+        """Make the application that the sandbox's customer fills in on the customer's own day."""
         draw = SeededRandom("loan application", self.reference)
         product = self.product
         day = self.opened_on + draw.between(1, _LATEST_ANSWER)
@@ -429,7 +429,7 @@ class Loan:
         return Application(borrower, day, amount, draw.pick(product.tenors))
 
     def place(self, day: int) -> Place:
-        """Return where the loan stands on a day of the simulated world."""
+        """Return the state of the loan on a day of the simulated world."""
         steering = self.steering
         if steering and day >= steering.day:
             return self._steered(day, steering)
@@ -624,7 +624,7 @@ class LoanBook:
         return self.people.find(contact)
 
     def loans_of(self, borrower: Borrower, day: int) -> list[tuple[Loan, Place]]:
-        """List what a person has applied for, with where it stands on a day."""
+        """List what a person has applied for, with its state on a day."""
         theirs = {
             one.reference: one
             for contact in borrower.contacts()

@@ -85,7 +85,7 @@ def read_form(raw: bytes) -> Filled:
 
 
 def judge_person(form: Filled, today: date) -> None:
-    """Judge who somebody says they are, and bring contacts to the form they are known by."""
+    """Check the identity somebody entered, and normalise the contacts."""
     for name, text in _NEEDED.items():
         if not form.value(name):
             form.errors[name] = text
@@ -149,7 +149,7 @@ class LoanPageRequest:
 
     @property
     def place(self) -> Place:
-        """Where the loan stands today."""
+        """The loan's state today."""
         return self.loan.place(self.day)
 
     def page(self, page: str, title: str, **values: object) -> Reply:
@@ -181,7 +181,7 @@ class LoanPageRequest:
 
 
 def show(request: LoanPageRequest) -> Reply:
-    """Show what the link is for to whoever opens it."""
+    """Show what the link is for."""
     who, place, book = request.who, request.place, request.sandbox.loans
     application = place.application
     if who and application is None:
@@ -222,7 +222,7 @@ def _is_busy(request: LoanPageRequest, who: Borrower) -> bool:
 
 
 def _others(request: LoanPageRequest, who: Borrower) -> list[tuple[str, str, Decimal, str]]:
-    """List everything this customer has applied for, but for the loan of this link."""
+    """List everything this customer has applied for, except the loan of this link."""
     earlier = earlier_of(who)
     lines = [] if earlier is None else [(earlier.name, earlier.reference, earlier.amount, RUNNING)]
     lines += [
@@ -254,9 +254,9 @@ def _show_loan(
 
 
 def _tale(place: Place) -> tuple[str, str]:
-    """Say in a heading and a sentence where a customer's loan stands."""
+    """Describe the state of a customer's loan in a heading and a sentence."""
     if place.status == PENDING:
-        return "We have your application", "The lender decides within a day and tells you."
+        return "We have your application", "The lender decides within a day and lets you know."
     if place.status == RUNNING:
         return "Your loan is running", "The money has been sent."
     if place.status == CANCELLED and place.reason:
@@ -324,7 +324,7 @@ def apply(request: LoanPageRequest) -> Reply:
 
 
 def cancel(request: LoanPageRequest) -> Reply:
-    """Take back the application of whoever is logged in."""
+    """Withdraw the application of the customer who is logged in."""
     place = request.place
     own = place.application is not None and place.application.borrower == request.who
     if own and place.can_cancel:
@@ -339,7 +339,7 @@ ADDRESSES: Final[dict[str, dict[str, Callable[[LoanPageRequest], Reply]]]] = {
     "/apply": {"POST": apply},
     "/cancel": {"POST": cancel},
 }
-"""What stands below a short link, and what each method does there."""
+"""The pages below a short link, and what each method does there."""
 
 
 class LoanPage:

@@ -1,8 +1,8 @@
 """Area C, loans: the three operations of distributors, their input and what they answer.
 
-Only the reading of requests and the choice of answers live here. Keys and faults are the gate's;
-where a loan stands is reported by `sandbox.loan_book`, and the form behind the short link is in
-`sandbox.loan_pages`.
+This module reads requests and chooses answers. `sandbox.auth` and `sandbox.faults` handle keys and
+faults, `sandbox.loan_book` has the state of a loan, and `sandbox.loan_pages` the form behind the
+short link.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _refused(sandbox: Sandbox) -> Answer | None:
 
 
 def origin(scope: Scope) -> str:
-    """Tell under which address the sandbox was reached."""
+    """Return the address under which the sandbox was reached."""
     host = header(scope, b"host").decode("latin-1") or "localhost"
     return f"{scope['scheme']}://{host}"
 
@@ -46,7 +46,7 @@ class LoanAuth(KeyAuth):
     """Lets in who has the API key, and notes where short links are to lead."""
 
     def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
-        """Read a request, and the address it came to."""
+        """Read a request, and the address it was sent to."""
         subject = super().read(operation, scope, body)
         subject.fields["origin"] = origin(scope)
         return subject
@@ -94,7 +94,7 @@ def _start(sandbox: Sandbox, subject: Subject) -> Answer:
 
 
 def _view(sandbox: Sandbox, subject: Subject) -> Answer:
-    """Say where the loan stands today."""
+    """Return the loan's state today."""
     loan = sandbox.loans.loans.get(subject.identity)
     if loan is None:
         return Answer("not_found", "Loan not found", miss="404_error")

@@ -1,6 +1,6 @@
-"""The names that made-up people bear, by the part of the country they come from.
+"""The names of made-up people, by the part of the country they come from.
 
-Only word lists live here. Who bears which name is decided in `sandbox.people`.
+This module has only word lists; `sandbox.people` decides who gets which name.
 """
 
 from __future__ import annotations

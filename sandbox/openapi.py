@@ -320,7 +320,7 @@ def _told(name: str, data: object, *, status: str = "success") -> type[BaseModel
 
 
 class Described(NamedTuple):
-    """What is said of one operation."""
+    """The description of one operation."""
 
     summary: str
     answer: type[BaseModel]
@@ -389,7 +389,7 @@ OPERATIONS: Final = {
         *(_answer("LoanLink", Link, parts="message"), "400 401 403 500 504", LoanBody),
     ),
     "loan_view": Described(
-        "where the loan stands", _answer("Loan", LoanRecord, parts="message"), "400 401 403 404 500"
+        "the state of the loan", _answer("Loan", LoanRecord, parts="message"), "400 401 403 404 500"
     ),
 }
 SPECIFIED: Final = ("aggregator_auth", "aggregator_transactions")

@@ -1,4 +1,4 @@
-"""One-time passwords of BVN consent: what was sent to whom, when it arrives, how long it is good.
+"""One-time passwords of BVN consent: to whom they were sent, when they arrive, how long they last.
 
 The customer's side of the two calls lives here, in the sandbox's own time, which can be moved
 ahead. The calls themselves are answered by `sandbox.validation`; which number a customer receives
@@ -17,7 +17,7 @@ EXPIRED_OTP: Final = "999999"
 """The one-time password that is always too late."""
 
 DELIVERIES: Final = ("prompt", "late", "never", "unreachable")
-"""How a one-time password fares; `unreachable` is reported at once, by an error."""
+"""What happens to a one-time password; `unreachable` is reported at once, by an error."""
 
 _KEPT: Final = 100_000
 _LATE, _NEVER, _UNREACHABLE = 8, 8, 4

@@ -1,6 +1,6 @@
 """The sandbox's web pages: Jinja templates, and the headers that go with them.
 
-Which page is shown, and what is in it, is decided by `home_page`, `consent_flow` and `loan_pages`.
+`home_page`, `consent_flow` and `loan_pages` decide which page is shown and what is in it.
 No page has a script, and whatever came with a request is escaped.
 """
 

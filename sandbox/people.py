@@ -1,6 +1,6 @@
 """People: one stable life for every well-formed BVN, and what the service knows of it.
 
-Pure functions, which tests ask for the right answer beforehand: the same identifier has the same
+Pure functions, from which tests get the right answer in advance: the same identifier has the same
 life on every machine and in every run. Transactions are in `sandbox.transactions`.
 """
 
@@ -53,7 +53,7 @@ _STREETS = ("Allen Avenue", "Ahmadu Bello Way", "Aba Road", "Zik Avenue", "Ring 
 
 
 class Account(NamedTuple):
-    """Where a person banks."""
+    """A person's bank account."""
 
     bank_code: str
     account_number: str
@@ -106,10 +106,10 @@ def is_phone(contact: str) -> bool:
 
 
 def person_of_bvn(bvn: str) -> Person:
-    """Tell who bears a BVN.
+    """Return the person of a BVN.
 
-    BVNs that begin with 22 are linked: looking up the person's account gives the person back,
-    but for the few accounts that are missing or somebody else's.
+    BVNs that begin with 22 are linked: looking up the person's account returns the person, except
+    for the few accounts that are missing or somebody else's.
 
     Raises:
         ValueError: the BVN is not 11 digits.
@@ -191,7 +191,7 @@ _OTP_STEP: Final = 100_003  # no common factor, so that passwords do not soon re
 
 
 def holder_of(bank_code: str, account_number: str, *, day: int = 0) -> Person | None:
-    """Tell who holds an account, or None where there is no such account.
+    """Return who holds an account, or None if there is no such account.
 
     Raises:
         ValueError: the bank code has not 3 digits or the account number not 10.
@@ -285,7 +285,7 @@ def account_name(person: Person, bank_code: str, account_number: str) -> str:
 
 
 def contacts_of(bvn: str, person: Person | None = None) -> tuple[str, str]:
-    """Tell phone and email registered with a BVN, to which one-time passwords are sent."""
+    """Return phone and email registered with a BVN, to which one-time passwords are sent."""
     person = person or person_of_bvn(bvn)
     return f"0{person.phone[4:]}", person.email
 
@@ -350,7 +350,7 @@ def bvn_accounts(bvn: str, person: Person | None = None) -> list[dict[str, objec
 
 
 def otp_of(bvn: str, number: int = 1) -> str:
-    """Tell the one-time password that this customer receives."""
+    """Return the one-time password that this customer receives."""
     first = SeededRandom("one-time password", bvn).below(_OTPS)
     return f"{(first + (number - 1) * _OTP_STEP) % _OTPS:06d}"
 
@@ -498,8 +498,8 @@ def ecosystem_of(
         bvn: eleven digits.
         day: of the simulated world.
         extras: with the fields that were recorded beside the specified ones.
-        person: who bears it, where that is not the one made up.
-        known: whether lenders have reported the person; None leaves it to their life.
+        person: its holder, if not the made-up one.
+        known: whether lenders have reported the person; None: the person's life decides.
 
     Returns:
         The `data` of the answer, or None where no lender has reported the person.

@@ -1,6 +1,6 @@
-"""People whom somebody planted: they stand before the made-up ones until the next reset.
+"""People planted by tests: they replace the made-up ones until the next reset.
 
-What is planted is said by the control surface; what nobody planted is the people's as before.
+The control surface plants them; everything else comes from `people` as before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Planted:
-    """What was planted, by the identifier it is looked up with; None where nothing is found."""
+    """What was planted, by the identifier it is looked up with; None if nothing is found."""
 
     people: dict[str, Person] = field(default_factory=dict)
     holders: dict[Account, str | None] = field(default_factory=dict)  # BVN of who holds an account
@@ -31,7 +31,7 @@ class Planted:
     customers: dict[str, Owner] = field(default_factory=dict)
 
     def person(self, bvn: str) -> Person:
-        """Tell who bears a BVN."""
+        """Return the person of a BVN."""
         return self.people.get(bvn) or person_of_bvn(bvn)
 
     def plant_person(self, bvn: str, fields: Mapping[str, Any]) -> Person:
@@ -53,7 +53,7 @@ class Planted:
         return self.customers[customer]
 
     def owner(self, customer: str) -> Owner:
-        """Tell who signs in under a username, and how they live."""
+        """Return who signs in under a username, and their life."""
         known = self.customers.get(customer)
         person = known.person if known else person_of_customer(customer)
         life = known.life if known else life_of(customer)

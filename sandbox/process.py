@@ -1,7 +1,7 @@
 """A sandbox in a child process, for tests, demonstrations and measurements.
 
 Starting, stopping and steering a sandbox live here, in blocking calls and with the standard
-library only. Calls to the service itself are made by whoever is tested.
+library only. The program under test makes the calls to the service itself.
 """
 
 from __future__ import annotations

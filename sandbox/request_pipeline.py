@@ -1,7 +1,7 @@
 """The pipeline every priced call passes: key, wallet, faults, input, answer, charge, ledger.
 
-One class carries a call from its arrival to its delivery. What a lookup finds is asked from the
-routes of its area; what the sandbox is set to is asked from the state.
+One class carries a call from its arrival to its delivery. The routes of an area know what a lookup
+finds; the state knows how the sandbox is set.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Subject:
     special: MagicPerson | None = None  # row of the magic table, if the identifier is one
     # name of a fault that this call meets, and at how many attempts; 0 is every one
     trouble: tuple[str, int] | None = None
-    no_address: bool = False  # whether a photograph is to be fetched from what is no web address
+    no_address: bool = False  # whether the photograph's address is not a web address
 
     @property
     def hangs(self) -> bool:
-        """Whether the service never comes to an answer, so that its gateway gives up."""
+        """Whether the service never answers, so that its gateway gives up."""
         return bool(self.missing) or self.no_address
 
 
@@ -82,7 +82,7 @@ class Operation:
 
 @dataclass(slots=True)
 class Outcome:
-    """What is decided about a call."""
+    """The decision about a call."""
 
     word: str
     reply: Reply
@@ -331,7 +331,7 @@ class RequestPipeline:
         return {"deprecation": "A later version of this operation is available"}
 
     def _meta(self, call: Call, cost: int | None) -> Meta | None:
-        """Tell cost and balance; calls that are never priced carry neither."""
+        """Return cost and balance; calls that are never priced have neither."""
         sandbox = self._sandbox
         if not call.metered:
             return None
@@ -359,7 +359,7 @@ class RequestPipeline:
         return Outcome("fault", self._failing(call, fault))
 
     def _play_after(self, call: Call, outcome: Outcome, fault: Fault) -> Outcome:
-        """Spoil the delivery of a call that was worked out and, if it hit, charged."""
+        """Damage the delivery of a call that was processed and, if it hit, charged."""
         reply = outcome.reply
         if fault.name == "slow":
             return outcome

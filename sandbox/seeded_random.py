@@ -1,6 +1,6 @@
 """Repeatable draws: the same words always give the same numbers.
 
-Only hashing lives here. What is drawn, and how often, is decided by the modules that draw.
+This module only hashes. The modules that draw decide what is drawn, and how often.
 """
 
 from __future__ import annotations

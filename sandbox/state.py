@@ -74,7 +74,7 @@ DEFAULT_BALANCE = "1000000"
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a sandbox starts from, and comes back to at a reset."""
+    """The state a sandbox starts from and returns to at a reset."""
 
     scenario: str = "calm"  # a name in `sandbox.state`
     api_key: str = DEFAULT_KEY  # the only key that is right
@@ -136,7 +136,7 @@ class Sandbox:
         self.ahead_s = 0.0
 
     def now(self) -> float:
-        """Tell the sandbox's own time in seconds: never back, moved ahead at will."""
+        """Return the sandbox's own time in seconds: it never goes back, and can be moved ahead."""
         return time.monotonic() + self.ahead_s
 
     def advance(self, seconds: float) -> None:
@@ -153,7 +153,7 @@ class Sandbox:
                 await asyncio.wait_for(self._moved.wait(), left)
 
     def otp_terms(self) -> OtpTerms:
-        """Tell by what one-time passwords are judged at this moment."""
+        """Return the rules for one-time passwords at this moment."""
         return OtpTerms(self.now(), self.manners.otp_lifetime_s, self.manners.otp_late_s)
 
     def arrive(self, operation: str) -> int:

@@ -3,7 +3,7 @@
 Every row of the first has a two-digit code. The same code makes a BVN (`229990000` and the code), a
 phone (`+23480999000` and the code), an account number (`9990000` and the code, then the check digit
 of the bank), and the row's word makes an email (`<word>@magic.example`) and a domain
-(`<word>.magic.example`). One made-up person bears them all. The second table is of area A: a
+(`<word>.magic.example`). They all belong to one made-up person. The second table is of area A: a
 customer who signs in as `<word>@magic.example`; the words of the fault rows work there too.
 """
 
@@ -315,11 +315,11 @@ _RECORDS: Final = {
     "null-answer": "on odd days `data` is null",
     "no-ids": "no record has an `id`",
     "twins": "no record has an `id`, and two records are alike in everything",
-    "repeats": "two records stand in the list twice",
+    "repeats": "two records are in the list twice",
     "shuffled": "the list is in no order",
     "number-amounts": "`amount` and `balance` are JSON numbers",
     "extra-fields": "every record has two fields that nobody knows",
-    "list-elsewhere": "the list stands under `data.transactions`",
+    "list-elsewhere": "the list is under `data.transactions`",
     "renamed-fields": "`amount` is `value`, `transaction_date` is `date`, `entry_type` is `type`",
 }
 

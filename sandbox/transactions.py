@@ -1,10 +1,10 @@
 """Transactions and bank accounts of area A, day by day.
 
-A customer's records depend on who they are, their life and the day alone, so that a test can work
-out beforehand what every list should hold. What money moves is `sandbox.lives`'; here each entry
-becomes a record with a story: the day on which it first appears, the days on which something about
-it changes, and for some the day on which it is gone. What a client changes through the service is
-kept in `LinkedAccounts` until the next reset.
+A customer's records depend on who they are, their life and the day alone, so that a test can
+compute every list in advance. `sandbox.lives` makes the entries; here each entry becomes a record
+with a history: the day on which it first appears, the days on which something about it changes, and
+for some the day on which it is gone. What a client changes through the service is kept in
+`LinkedAccounts` until the next reset.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ LIVELY_DAYS: Final = 30
 """Only records of the last so many days before day 0 change or vanish; older ones are settled."""
 TEN_THOUSAND: Final = 10_000
 CHANGE_DAYS: Final = 20
-"""What happens to a record happens within so many days after it appears."""
+"""A record changes only within so many days after it appears."""
 BACKDATED_SHARE: Final = 0.10
-"""Share of new records that bear a date up to three days before the day they appear."""
+"""Share of new records that have a date up to three days before the day they appear."""
 MOST_LATE: Final = 3
 GONE_SHARE: Final = 0.15
 EXTRA_SHARE: Final = 0.05
@@ -74,7 +74,7 @@ class _Event(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Whose records they are: the person behind a username, and how they live."""
+    """Whose records they are: the person behind a username, and their life."""
 
     person: Person
     life: Life
@@ -88,12 +88,12 @@ class _Story(NamedTuple):
 
 
 def owner_of(customer: str) -> Owner:
-    """Tell who is behind a username that nobody planted."""
+    """Return who is behind a username that nobody planted."""
     return Owner(person_of_customer(customer), life_of(customer))
 
 
 def person_of_customer(customer: str) -> Person:
-    """Tell who signs in under a username; one that is a BVN is that person."""
+    """Return who signs in under a username; a BVN as username is that person."""
     if is_digits(customer, BVN_DIGITS):
         return person_of_bvn(customer)
     return person_of_bvn(f"{LINKED_PREFIX}{SeededRandom('customer', customer).below(10**9):09d}")
@@ -164,10 +164,10 @@ def profile_of(customer: str, owner: Owner | None = None) -> Record:
 
 
 def transactions_of(customer: str, day: int = 0, owner: Owner | None = None) -> list[Record]:
-    """Tell every transaction of a customer on a day, newest first.
+    """Return every transaction of a customer on a day, newest first.
 
     Returns:
-        The records as the list shows them, but for the oddities of some magic customers
+        The records as the list shows them, without the oddities of some magic customers
         (`listed_of`); without `id` for the customers `no-ids` and `twins`.
     """
     owner = owner or owner_of(customer)
@@ -208,7 +208,7 @@ def _at(story: _Story, day: int) -> Record:
 
 
 def _stories(customer: str, day: int, owner: Owner) -> list[_Story]:
-    """Tell the stories that begin on or before a day, those of earlier days first."""
+    """Return the histories that begin on or before a day, those of earlier days first."""
     return [story for story in _diary(customer, owner).through(day) if story.born <= day]
 
 
@@ -262,7 +262,7 @@ class _Diary:
         return self._told(born, [one for one in lately if one.day + self._late(one) == born])
 
     def _late(self, entry: Entry) -> int:
-        """Tell how many days after its date an entry appears; 0 for most."""
+        """Return how many days after its date an entry appears; 0 for most."""
         words = (self._customer, str(entry.day), str(entry.second), entry.narration)
         draw = SeededRandom("late", *words)
         return draw.between(1, MOST_LATE) if draw.share() < BACKDATED_SHARE else 0
@@ -442,7 +442,7 @@ _RENAMED: Final = {"amount": "value", "transaction_date": "date", "entry_type": 
 
 
 def listed_of(customer: str, day: int = 0) -> object:
-    """What stands under `data` of a list of transactions on a day, malformed ones included."""
+    """Return `data` of a list of transactions on a day, malformed ones included."""
     return malformed(customer, day, transactions_of(customer, day))
 
 

@@ -1,6 +1,6 @@
 """Area B, validation: the six priced operations, their input and what they find.
 
-Only the reading of requests and the choice of answers live here. Keys, money and faults are the
+This module reads requests and chooses answers. Keys, money and faults are the
 pipeline's; the records come from the people.
 """
 
@@ -27,7 +27,7 @@ _OTP_REFUSALS: Final = {
 }
 _SAMPLE: Final = test_identifiers.by_word("listed")
 _SAMPLE_DOMAIN: Final = "0zspgifzbo.ga"
-"""Whom the sample karma record is about, whatever was asked."""
+"""The identity of the sample karma record, whatever was asked."""
 _SAMPLE_IMAGE: Final = "https://images.example/sample.jpg"
 
 

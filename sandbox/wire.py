@@ -1,6 +1,6 @@
 """What goes over the wire: envelopes, error pages, and ways not to deliver them.
 
-Bytes only. Which answer is given is decided in the routes and the gate.
+Bytes only. The routes and the pipeline decide which answer is given.
 """
 
 from __future__ import annotations

@@ -55,21 +55,21 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
 
 _NOTES = {
     "enriched": "Your file's columns come first, in its order; these are the ones that are known. "
-    "Every other column is carried through as text; one that bears the name of an output column "
-    "is renamed `input_<name>`. Identifiers stand here in clear.",
+    "Every other column is carried through as text; one with the name of an output column "
+    "is renamed `input_<name>`. Identifiers are here in clear.",
     "decisions": "Types are those of the workbook. The CSV is text: read it as text "
     "([in pandas](../analyse.md#the-decision-list)).",
     "notices": "Text throughout; of identifiers the customer's id alone.",
-    "changes": "No identifier stands here.",
-    "calls": "No identifier stands here.",
-    "rings": "Only where `NIGHTSCREEN_RINGS` is on. No identifier stands here.",
-    "offers": "Names, contacts and links stand here in clear.",
-    "loans": "Customers' ids and references stand here in clear.",
-    "bvn": "Identifiers stand here in clear, and only where consent counts at this moment.",
-    "transactions": "Account numbers stand here in clear.",
-    "accounts": "Account numbers and names stand here in clear.",
-    "profiles": "Names and contacts stand here in clear.",
-    "cashflow": "Customers' ids stand here in clear, accounts by their last four digits. How each "
+    "changes": "There is no identifier here.",
+    "calls": "There is no identifier here.",
+    "rings": "Only where `NIGHTSCREEN_RINGS` is on. There is no identifier here.",
+    "offers": "Names, contacts and links are here in clear.",
+    "loans": "Customers' ids and references are here in clear.",
+    "bvn": "Identifiers are here in clear, and only where consent is valid at this moment.",
+    "transactions": "Account numbers are here in clear.",
+    "accounts": "Account numbers and names are here in clear.",
+    "profiles": "Names and contacts are here in clear.",
+    "cashflow": "Customers' ids are here in clear, accounts by their last four digits. How each "
     "figure is worked out is in [Cash flow](../cash-flow.md).",
 }
 
@@ -79,7 +79,7 @@ def columns_page() -> str:
     intro = [
         "Money is exact decimal naira, never a binary fraction. Instants are UTC to microseconds;",
         "dates are dates. Words of a fixed set are *categories* (dictionary-encoded). How to open",
-        "the files is told in [In pandas and DuckDB](../analyse.md).",
+        "the files is described in [In pandas and DuckDB](../analyse.md).",
         "",
     ]
     return page("Columns", intro, *map(_section, schemas()), _ages())

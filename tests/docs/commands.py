@@ -38,7 +38,7 @@ def commands_page() -> str:
     intro = [
         "`nightscreen COMMAND --help` says the same in the terminal. With `--json` a command",
         "prints one JSON document on stdout and nothing else there, also where it fails; log",
-        "and progress go to stderr. A misspelt command, option or setting is told what was meant.",
+        "and progress go to stderr. A misspelt command, option or setting gets a suggestion.",
         "",
         "`nightscreen --install-completion` has your shell (bash, zsh, fish, PowerShell) complete",
         "commands and options; `--show-completion` prints the script instead.",

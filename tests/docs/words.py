@@ -53,7 +53,7 @@ def reasons_page() -> str:
     intro = [
         f"What the rules of the default policy (`data/policy.toml`, `{policy.label}`) say, in",
         "their order. A policy of your own has codes of its own: `nightscreen policy check FILE`",
-        "prints them. How rules become a decision is told in [Policies](../policy.md).",
+        "prints them. How rules become a decision is described in [Policies](../policy.md).",
         "",
         "Every threshold is a proposal. `nightscreen policy backtest` replays past runs under",
         "other ones and costs nothing.",
@@ -95,11 +95,11 @@ def stops_page() -> str:
     return page(
         "Stops and statuses",
         _run(),
-        _words("Where a decision stands", "decision", "means", "column `decision`"),
+        _words("Decisions", "decision", "means", "column `decision`"),
         _checks(),
         _words("Where an answer came from", "sources", "means", "column `<check>_source`"),
         _words("States of a call", "call_states", "means", "column `state` of `calls.parquet`"),
-        _words("Why a call brought no answer", "troubles", "means", "column `trouble`"),
+        _words("Why a call has no answer", "troubles", "means", "column `trouble`"),
         _words("Kinds of change", "change_kinds", "means", "column `kind` of `changes.parquet`"),
         _words("States of an offer", "offer_states", "means", "column `state` of `offers.parquet`"),
         _words("States of a loan", "loan_states", "means", "column `state` of `loans.parquet`"),
