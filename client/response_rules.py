@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -222,7 +223,15 @@ def load_response_rules(path: Path | None = None) -> ResponseRules:
         SettingsError: the file cannot be read, is no TOML, or has a mistake in a rule, which is
             named with its file and line.
     """
-    path = path or MANNERS
+    return _package_rules() if path is None else _rules_in(path)
+
+
+@cache
+def _package_rules() -> ResponseRules:
+    return _rules_in(MANNERS)
+
+
+def _rules_in(path: Path) -> ResponseRules:
     text, table = read_toml(path)
     try:
         return ResponseRules.model_validate(table)

@@ -171,13 +171,12 @@ def _past_runs(seat: Seat) -> list[RunRecord]:
     """Return the newest runs that decided and whose rows are here, no parts of a batch."""
     found = []
     for run in seat.journal.runs.newest(limit=_LOOKED_AT):
-        if run.flow != SCREENING or run.state == "test_mode":
-            continue
-        if not any((Path(run.folder) / "enriched").glob("part-*.parquet")):
+        decided = (run.report or {}).get("decisions")
+        if run.flow != SCREENING or run.state == "test_mode" or not decided:
             continue
         upload = seat.uploads.of_run(run)
         typed = upload is not None and TYPED in upload.choices
-        if not typed and (run.report or {}).get("decisions"):
+        if not typed and any((Path(run.folder) / "enriched").glob("part-*.parquet")):
             found.append(run)
         if len(found) == RUNS_OFFERED:
             break

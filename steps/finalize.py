@@ -7,7 +7,6 @@ killed can be closed as honestly as one that went through.
 from __future__ import annotations
 
 import hashlib
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.client.prices import PRICES
@@ -40,6 +39,7 @@ from nightscreen.steps.report.report_json import (
     check_report,
     make_report,
     shadow_report,
+    versions_used,
 )
 from nightscreen.steps.results.assemble import Assembly, Chunk
 from nightscreen.steps.results.cached_bvn_details import BvnsAtHand
@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from nightscreen.steps.screening_run import ScreeningRun
 
 _CALLS_READ = 4096
-_VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
 
 def state_of(run: ScreeningRun) -> tuple[str, str | None]:
@@ -380,7 +379,7 @@ def provenance(run: ScreeningRun) -> dict[str, Any]:
         "evidence_judged_at": instant_text(run.freshness.at),
         "deadline_at": instant_text(run.control.deadline_at),
         "earlier_reports": len(list(earlier)),
-        "versions": {name: version(name) for name in _VERSIONS},
+        "versions": dict(versions_used()),
     }
 
 
@@ -411,7 +410,7 @@ def manifest(run: ScreeningRun, report: Mapping[str, Any]) -> dict[str, Any]:
         "policy": {**run.policy.named(), "label": run.policy.label},
         "tables": tables_used(run),
         "files": run.folder.files(),
-        "versions": {name: version(name) for name in _VERSIONS},
+        "versions": dict(versions_used()),
     }
 
 

@@ -213,18 +213,17 @@ async def part_opened(
         return
     run = OpenScreening(part.run)
     try:
-        rounds = run.rounds = part.open_rounds()
-        run.session = rounds.session
+        asking = run.session = part.open_asking()
         with handle_sigterm(run):
-            async with sharing_caps(rounds.session):
+            async with sharing_caps(asking):
                 try:
                     async with _heeding(part, run):
                         yield part, run
                 finally:
-                    await shield_until_done(rounds.close())
+                    await shield_until_done(asking.close())
     finally:
         part.leaves = part.leaves or run.signalled
-        run.session = run.rounds = None
+        run.session = None
         await asyncio.to_thread(part.close)
 
 
@@ -250,7 +249,7 @@ async def _heed(part: WorkerPart, run: OpenScreening) -> None:
         await asyncio.wait([look])
         fault = None if look.cancelled() else look.exception()
         if isinstance(fault, Exception) and run.session is not None:
-            run.session.writer.breaks(fault)
+            run.session.book.breaks(fault)
             part.leaves = True
             part.run.control.stop_run(StopReason.CANCELLED)
             return

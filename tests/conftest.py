@@ -10,11 +10,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hypothesis
 import pytest
 from sqlalchemy import create_engine, make_url, text
 from xdist.scheduler import LoadFileScheduling
 
+from tests import how_many
 from tests.screening import World
 from tests.services import (
     EngineServer,
@@ -35,9 +35,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps files in memory
 ROOM = 3_000_000_000
 """Bytes that all tests together leave behind, three times over."""
-
-hypothesis.settings.register_profile("any machine", deadline=None)
-hypothesis.settings.load_profile("any machine")
 
 # A commit waits milliseconds for a disk and none for memory, and no test cuts the machine's power.
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
@@ -75,6 +72,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LongestFi
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin a session in its first process; the workers of that process inherit it."""
+    how_many.choose(quick="not long" in config.option.markexpr)
     if not hasattr(config, "workerinput"):
         config.stash[_SESSION] = Session()
 

@@ -7,7 +7,6 @@ and what else it has to say.
 from __future__ import annotations
 
 from collections import Counter
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.money import naira_text
@@ -15,7 +14,12 @@ from nightscreen.schemas.plan import CheckCounts
 from nightscreen.schemas.quote import Quote
 from nightscreen.steps.api_runs.page import errand_page
 from nightscreen.steps.control import COMPLETED, TEST_MODE
-from nightscreen.steps.report.report_json import SCHEMA_VERSION, balance_report, check_report
+from nightscreen.steps.report.report_json import (
+    SCHEMA_VERSION,
+    balance_report,
+    check_report,
+    versions_used,
+)
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.outputs import MANIFEST, REPORT
 
@@ -24,16 +28,14 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.checks import Operation
     from nightscreen.schemas.plan import LookupStatus
-    from nightscreen.steps.calling.lookup_task import LookupTask
+    from nightscreen.steps.calling.jobs import LookupTask
     from nightscreen.steps.report.call_log import CallLog
     from nightscreen.steps.run import Run
 
-_VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
-
-def standings_of(tasks: Iterable[LookupTask]) -> Counter[LookupStatus]:
+def standings_of(jobs: Iterable[LookupTask]) -> Counter[LookupStatus]:
     """Return how many calls came to which end."""
-    return Counter(task.standing for task in tasks)
+    return Counter(job.standing for job in jobs)
 
 
 def operation_report(
@@ -145,5 +147,5 @@ def _manifest(run: Run, report: Mapping[str, Any]) -> dict[str, Any]:
         "input": {"digest": run.input_digest},
         "parameters": run.parameters.model_dump(exclude={"output", "run"}),
         "files": run.folder.files(),
-        "versions": {name: version(name) for name in _VERSIONS},
+        "versions": dict(versions_used()),
     }

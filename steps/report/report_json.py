@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
+from importlib.metadata import version
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 2
 DAY = 24 * 3600 * MICROS
+_VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 _OPEN = frozenset(
     {
         NoAnswer.PENDING.value,
@@ -44,6 +48,12 @@ _OPEN = frozenset(
         NoAnswer.INVALID.value,
     }
 )
+
+
+@cache
+def versions_used() -> Mapping[str, str]:
+    """Return the versions that a report names; read once, for each is a file of some length."""
+    return MappingProxyType({name: version(name) for name in _VERSIONS})
 
 
 @dataclass(slots=True)

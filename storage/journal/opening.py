@@ -271,9 +271,9 @@ def _recognise(home: Path, remembered: str | None, journal_id: str) -> None:
 def _create(engine: Engine, home: Path, data_key: str, clock: Clock) -> None:
     """Make the tables and the keys, unless another process has done so in this very moment."""
     with writing(engine) as connection:
-        tables.metadata.create_all(connection)
-        if read_meta(connection):
+        if inspect(connection).has_table(tables.meta.name):
             return
+        tables.metadata.create_all(connection, checkfirst=False)
         key = configured_key(home, data_key)
         key = key if key is not None else make_key(home)
         put_meta(connection, VERSION, str(newest_version()))

@@ -128,7 +128,7 @@ class Bureau:
 
     below: Path
     service: Service = field(default_factory=Service)
-    rows: int = 300
+    rows: int = 90
     settings: dict[str, Any] = field(default_factory=dict)
     loop: VirtualLoop = field(default_factory=VirtualLoop)
 

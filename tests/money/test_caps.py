@@ -16,6 +16,7 @@ from nightscreen.steps.calling.journal_writer import JournalWriter
 from nightscreen.steps.calling.window import RetryBudget, Window
 from nightscreen.steps.control import CheckProgress, Control
 from nightscreen.storage.journal import open_journal
+from tests.how_many import examples
 from tests.money.caps import measure
 from tests.steps.virtual_time import VirtualLoop, run
 from tests.steps.window_in_a_test import (
@@ -24,10 +25,10 @@ from tests.steps.window_in_a_test import (
     FakeService,
     bench,
     hit,
+    job,
     lost,
     miss,
     refused,
-    task,
 )
 
 if TYPE_CHECKING:
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("case", "in_flight"),
     [
-        ("calm", 256),
+        pytest.param("calm", 256, marks=pytest.mark.long),
         ("lost answers", 64),
-        ("price rises", 16),
+        pytest.param("price rises", 16, marks=pytest.mark.long),
         pytest.param("two processes", 4, marks=pytest.mark.long),
         ("list stale x20", 16),
     ],
@@ -87,14 +88,14 @@ TILLS = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(till=TILLS, cap=st.integers(0, 500 * NAIRA), in_flight=st.integers(1, 64))
 def test_no_cap_is_ever_passed(till: Till, cap: int, in_flight: int) -> None:
     """Whatever is charged, said or lost, at any concurrency, the sum stays under the cap."""
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, till, cap=in_flight, caps=Caps(run_micro=cap))
-        await made.window.ask([task(each, worst=till.price) for each in range(60)])
+        await made.window.ask([job(each, worst=till.price) for each in range(60)])
         assert till.charged <= cap
         assert made.control.bound_micro == 0
         assert not made.store.open
@@ -103,7 +104,7 @@ def test_no_cap_is_ever_passed(till: Till, cap: int, in_flight: int) -> None:
     run(main)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(till=TILLS, cap=st.integers(0, 500 * NAIRA), in_flight=st.integers(1, 64))
 def test_no_cap_of_the_real_journal_is_ever_passed(
     till: Till, cap: int, in_flight: int, tmp_path_factory: pytest.TempPathFactory
@@ -113,7 +114,7 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
 
     async def main(loop: VirtualLoop) -> None:
         control = Control()
-        lookup = task(0).lookup
+        lookup = job(0).lookup
         control.progress = {lookup.check: CheckProgress()}
         with open_journal(home, clock=loop.micros) as journal:
             caps = Caps(day_micro=cap)
@@ -124,13 +125,13 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
             window = Window(
                 lookup.check,
                 send=service,
-                writer=book,
+                book=book,
                 cap=bench(loop, cap=in_flight).window._cap,
                 control=control,
                 pace=RetryBudget(5, random.Random(1)),
                 clock=loop.micros,
             )
-            await window.ask([task(each, worst=till.price) for each in range(40)])
+            await window.ask([job(each, worst=till.price) for each in range(40)])
             await window.drain()
             assert till.charged <= cap
             assert journal.money.today().bound_micro <= cap
@@ -139,7 +140,7 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
     run(main)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     times=st.sampled_from([2, 4, 20]),
     cap=st.integers(1, 1000),
@@ -168,20 +169,20 @@ def test_where_the_price_list_is_out_of_date_one_call_may_pass_the_cap(
         limits = (("karma", 20 * PRICE),)
         caps = Caps(day_micro=cap * NAIRA, price_limits=limits)
         control = Control(price_limits=dict(limits))
-        control.progress = {task(0).lookup.check: CheckProgress()}
+        control.progress = {job(0).lookup.check: CheckProgress()}
         book = JournalWriter(
             journal.calls, run_id="run", purpose="portfolio", caps=caps, since=loop.micros()
         )
         window = Window(
-            task(0).lookup.check,
+            job(0).lookup.check,
             send=FakeService(loop, reply),
-            writer=book,
+            book=book,
             cap=bench(loop, cap=in_flight).window._cap,
             control=control,
             pace=RetryBudget(5, random.Random(1)),
             clock=loop.micros,
         )
-        await window.ask([task(each) for each in numbers])
+        await window.ask([job(each) for each in numbers])
         await window.drain()
         book.close()
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nightscreen.client.fakes import Canned
+from tests.how_many import examples
 from tests.money.service_in_memory import LOST, Bureau
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def test_answers_without_meta_are_in_doubt_and_no_drift(tmp_path: Path) -> None:
     assert truthful(report, bureau)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10_000),
     rows=st.integers(1, 25),

@@ -94,7 +94,9 @@ def sound(desk: Bureau, report: dict[str, Any]) -> None:
         assert verify_journal(journal) == []
 
 
-@pytest.mark.parametrize("operation", ["bank_account", "karma", "ecosystem"])
+@pytest.mark.parametrize(
+    "operation", ["karma", pytest.param("bank_account", marks=pytest.mark.long), "ecosystem"]
+)
 def test_a_charged_answer_that_cannot_be_read_is_settled_at_its_cost(
     tmp_path: Path, operation: str
 ) -> None:

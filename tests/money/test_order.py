@@ -16,7 +16,7 @@ from tests.money.service_in_memory import LOST, Bureau
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.steps.calling.funding_rounds import FundingRounds
+    from nightscreen.steps.calling.funding_rounds import Asking
     from tests.kill.drive import Driven
 
 
@@ -35,7 +35,7 @@ def out_of_order(driven: Driven, check: str | None = None) -> int:
 
 def test_money_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
     """Over all checks the reached lookups are the first in rank."""
-    bureau = Bureau(tmp_path)
+    bureau = Bureau(tmp_path, rows=300)
     report = (driven := bureau.night(max_spend="2500")).report
     assert report["stop_reason"] == "budget"
     assert bureau.service.charged <= 2500
@@ -58,7 +58,7 @@ def test_lost_answers_do_not_turn_the_order_round(tmp_path: Path) -> None:
 
 def test_a_wallet_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
     """Where the wallet ends before the cap, what mattered most was asked first."""
-    bureau = Bureau(tmp_path)
+    bureau = Bureau(tmp_path, rows=300)
     bureau.service.wallet = 2500
     driven = bureau.night()
     assert driven.report["stop_reason"] == "balance"
@@ -68,7 +68,7 @@ def test_a_wallet_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
 
 def test_time_for_a_third_reaches_the_first_third_of_each_check(tmp_path: Path) -> None:
     """Each check has its own lanes; a deadline cuts each of them in rank."""
-    bureau = Bureau(tmp_path)
+    bureau = Bureau(tmp_path, rows=300)
     bureau.service.latency_s = {"karma": 1.0, "ecosystem": 2.0, "bank_account": 1.5}
     ends = to_instant(bureau.loop.micros() + 30_000_000).astimezone(UTC)
     driven = bureau.night(deadline=datetime.isoformat(ends))
@@ -83,7 +83,7 @@ def test_time_for_a_third_reaches_the_first_third_of_each_check(tmp_path: Path) 
 
 def test_what_is_left_at_the_end_buys_nothing_more(tmp_path: Path) -> None:
     """At `budget` less is left than the cheapest needed lookup costs at worst."""
-    for cap in (1001, 1234, 1790):
+    for cap in (1001, 1234):
         bureau = Bureau(tmp_path / str(cap))
         bureau.below.mkdir()
         report = bureau.night(max_spend=str(cap)).report
@@ -95,12 +95,12 @@ def test_what_is_left_at_the_end_buys_nothing_more(tmp_path: Path) -> None:
 
 def test_misses_that_are_free_pay_for_the_next_in_the_same_round(tmp_path: Path) -> None:
     """A cap of a call and a half asks a whole batch of people who are not listed, in rank."""
-    opened: list[FundingRounds] = []
+    opened: list[Asking] = []
 
-    async def steer(asking: FundingRounds) -> None:
+    async def steer(asking: Asking) -> None:
         opened.append(asking)
 
-    bureau = Bureau(tmp_path)
+    bureau = Bureau(tmp_path, rows=300)
     bureau.service.prices = {**bureau.service.prices, "karma": 10}
     bureau.service.before = lambda *_: NOT_LISTED
     driven = bureau.night(steer=steer, max_spend="15", checks=("karma",))

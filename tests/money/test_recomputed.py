@@ -62,7 +62,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, d
 def fill(bureau: Bureau) -> None:
     """Write a batch of which a tenth is damaged."""
     today = to_instant(bureau.loop.micros()).date()
-    make_batch(bureau.below / "in.csv", rows=240, seed=3, damage_pct=10, today=today)
+    make_batch(bureau.below / "in.csv", rows=150, seed=3, damage_pct=10, today=today)
 
 
 def folder_of(bureau: Bureau, report: dict[str, Any]) -> tuple[Path, dict[str, Any]]:

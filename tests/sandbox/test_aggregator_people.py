@@ -21,6 +21,7 @@ from nightscreen.sandbox.transactions import (
     person_of_customer,
     transactions_of,
 )
+from tests.how_many import examples
 
 DAYS = st.integers(0, 40)
 PEOPLE = [f"customer-{number}" for number in range(100)]
@@ -34,7 +35,7 @@ def by_id(records: list[Record] | tuple[Record, ...]) -> dict[str, Record]:
 
 
 @given(customer=st.text(max_size=20), first=DAYS, second=DAYS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_changes_are_what_two_lists_differ_in(customer: str, first: int, second: int) -> None:
     """Added, modified and removed are exactly what comparing the two days by id would find."""
     before, after = sorted((first, second))
@@ -48,7 +49,7 @@ def test_changes_are_what_two_lists_differ_in(customer: str, first: int, second:
 
 
 @given(customer=st.text(max_size=20), day=DAYS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_records_are_as_seen_in_the_wild(customer: str, day: int) -> None:
     """Ids are UUIDs, money is decimal text, moments have milliseconds, accounts are the owner's."""
     own = {str(one["account_number"]) for one in bank_accounts_of(customer)}

@@ -11,7 +11,7 @@ from tests.screening import CONSENT, customer, days_ago
 if TYPE_CHECKING:
     import random
 
-ROWS = 100
+ROWS = 40
 
 
 @dataclass

@@ -14,6 +14,7 @@ from nightscreen.steps.values.addresses import (
     judge_emails,
 )
 from nightscreen.steps.values.validators import Notes
+from tests.how_many import examples
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ emails = st.builds(lambda local, host: f"{local}@{host}", locals_, hosts)
 anything = st.text(min_size=1, max_size=30)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(emails | hosts | anything, max_size=20))
 def test_columns_equal_their_cells(cells: list[str]) -> None:
     """The fast path by pattern gives what each cell's own rule gives, for both columns."""

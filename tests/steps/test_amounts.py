@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nightscreen.schemas.rows import NAIRA
 from nightscreen.steps.values.amounts import judge_amount, judge_amounts
 from nightscreen.steps.values.validators import Notes
+from tests.how_many import examples
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ amounts = st.from_regex(r"[0-9]{1,19}(\.[0-9]{0,4})?", fullmatch=True)
 marked = st.from_regex(r"[(-]?(N|NGN|\u20a6)? ?[0-9]{1,3}(,[0-9]{2,3}){0,3}\)?", fullmatch=True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(amounts | marked | st.text(min_size=1, max_size=45), max_size=20))
 def test_column_equals_its_cells(cells: list[str]) -> None:
     """The fast path by pattern gives what the scalar rule gives, in the column's own type."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nightscreen.schemas.decisions import CHANGES, ChangeKind, CheckState, State
 from nightscreen.steps.results.changes import differences, field_kind, merged, unreached_checks
 from nightscreen.steps.results.tracked_state import Compare, Tracked, answered_states
+from tests.how_many import examples
 from tests.steps.enriched_in_a_test import (
     ASKED_AT,
     CLEAR,
@@ -231,7 +232,7 @@ def karma_cells(word: str | None) -> dict[str, Any]:
     return listed(amount, kind=kind, reporter=" ".join(reporter) or "Harbour")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.tuples(KARMA, KARMA, st.booleans()), min_size=1, max_size=5))
 def test_the_told_changes_lead_from_any_night_to_the_next(
     tmp_path_factory: pytest.TempPathFactory, history: list[tuple[str | None, str | None, bool]]

@@ -63,7 +63,7 @@ def money(night: Night, world: World) -> tuple[str, str]:
     return f"{float(night.report['cost']['total']):.2f}", f"{float(world.charged):.2f}"
 
 
-@pytest.mark.parametrize("stop_at_first", [False, True])
+@pytest.mark.parametrize("stop_at_first", [pytest.param(False, marks=pytest.mark.long), True])
 def test_the_same_rows_as_one_process(tmp_path: Path, stop_at_first: bool) -> None:
     """Row for row and number for number, also where karma stops at a customer's first listing."""
     one, several = world_under(tmp_path / "one"), world_under(tmp_path / "several")
@@ -192,7 +192,7 @@ def test_a_part_that_is_stopped_and_lives_ends_the_run(tmp_path: Path) -> None:
 
     def suspend(crew: TaskCrew, part: int, _: str) -> None:
         if part == 1 and part in crew.books:
-            for cap in crew.open[part].rounds.session.leased.values():  # type: ignore[union-attr]
+            for cap in crew.open[part].asking.allotted.values():  # type: ignore[union-attr]
                 cap.allotted = 0
             crew.open[part].run.control.silence.give_up_after_s = None
 

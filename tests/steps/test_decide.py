@@ -18,6 +18,7 @@ from nightscreen.schemas.policy import Policy, PolicyRule
 from nightscreen.steps.policy.columns import words
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.results.decide import decide
+from tests.how_many import examples
 from tests.steps.policy_rows import NO_HISTORY, STATUSES, enriched, listing
 
 if TYPE_CHECKING:
@@ -257,7 +258,7 @@ anybody = st.fixed_dictionaries(
     st.lists(st.tuples(anybody, harmless), min_size=25, max_size=60),
     st.sampled_from(["portfolio", "origination"]),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_giving_consent_never_worsens_a_decision_where_nothing_adverse_is_found(
     people: list[tuple[dict[str, Any], dict[str, Any]]], purpose: str
 ) -> None:
@@ -406,7 +407,7 @@ HARD = DEFAULT.model_copy(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.lists(made, min_size=1, max_size=12), st.integers(0, 11), st.randoms())
 def test_nothing_but_the_row_counts(rows: list[dict[str, Any]], cut: int, random: Random) -> None:
     """Order, portions and neighbours change no decision; a row in need of evidence is held."""
@@ -424,7 +425,7 @@ def test_nothing_but_the_row_counts(rows: list[dict[str, Any]], cut: int, random
             assert (row["karma_status"], row["bank_account_status"]) == ("clear", "verified")
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(st.lists(made, min_size=1, max_size=8))
 def test_decisions_can_be_made_again_from_their_parquet(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]

@@ -20,10 +20,11 @@ from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps import finalize, screening_run
-from nightscreen.steps.calling.funding_rounds import open_rounds
+from nightscreen.steps.calling.funding_rounds import open_asking
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.engine import writing
 from nightscreen.storage.journal.tables import answers
+from tests.how_many import examples
 from tests.kill.drive import ask_everything
 from tests.screening import CONSENT, Night, World, customer
 
@@ -118,8 +119,14 @@ def test_a_limit_of_nothing_asks_again_and_leaves_nobody_pending(nights: Nights)
     [
         (["bank_account.verified=14", "bank_account.mismatch=30"], {"A"}),
         (["bank_account.verified=30", "bank_account.mismatch=14"], {"B"}),
-        (["bank_account.verified=14", "bank_account.mismatch=14"], {"A", "B"}),
-        (["bank_account.verified=30", "bank_account.mismatch=30"], set()),
+        *(
+            pytest.param(
+                [f"bank_account.verified={days}", f"bank_account.mismatch={days}"],
+                asked,
+                marks=pytest.mark.long,
+            )
+            for days, asked in ((14, {"A", "B"}), (30, set()))
+        ),
     ],
 )
 def test_each_outcome_is_asked_again_by_its_own_limit(
@@ -194,7 +201,7 @@ def test_a_resume_under_other_limits_asks_nothing_of_its_own_run_again(nights: N
     assert len(nights.world.calls()) == asked + open_
 
 
-@pytest.mark.parametrize("behind_s", [300, -300])
+@pytest.mark.parametrize("behind_s", [300, pytest.param(-300, marks=pytest.mark.long)])
 def test_an_answer_of_a_machine_with_another_clock_is_used(tmp_path: Path, behind_s: int) -> None:
     """What another machine was answered since the plan is neither paid again nor left unshown.
 
@@ -255,7 +262,7 @@ def planned(world: World, **options: Any) -> Iterator[ScreeningRun]:  # noqa: AN
 
 async def asked_to_the_end(run: ScreeningRun, world: World) -> Night:
     """Ask what a run needs, and close it."""
-    open_ = open_rounds(run, transport=httpx.ASGITransport(application(world.sandbox)))
+    open_ = open_asking(run, transport=httpx.ASGITransport(application(world.sandbox)))
     await ask_everything(open_)
     await open_.close()
     return Night(run.folder.path, finalize.write_report(run, finalize.write_rows(run)))
@@ -264,7 +271,7 @@ async def asked_to_the_end(run: ScreeningRun, world: World) -> Night:
 _AGES = st.sampled_from([0, 1, 5, 14, 30, 60])
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     limits=st.dictionaries(st.sampled_from(LIMITS), _AGES),
     earlier=st.lists(st.tuples(st.integers(0, 7), _AGES), max_size=2),

@@ -24,6 +24,7 @@ from nightscreen.steps.values.images import (
 )
 from nightscreen.steps.values.validators import Notes
 from nightscreen.storage.clock import system_clock
+from tests.how_many import examples
 from tests.screening import CONSENT, World, customer
 from tests.steps.test_addresses import anything, hosts
 
@@ -122,7 +123,7 @@ urls = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(urls | anything, max_size=20))
 def test_the_column_equals_its_cells(cells: list[str]) -> None:
     """The fast path by pattern gives what each cell's own rule gives."""
@@ -134,7 +135,7 @@ def test_the_column_equals_its_cells(cells: list[str]) -> None:
     assert [(problem.line, problem.code) for problem in notes.problems] == found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.ip_addresses())
 def test_public_addresses_are_global_ones_of_one_machine(address: Any) -> None:  # noqa: ANN401 - hypothesis gives either family
     """What is taken for public is never private, loopback, link-local or multicast."""

@@ -18,6 +18,7 @@ from nightscreen.steps.values.instants import (
     judge_instants,
 )
 from nightscreen.steps.values.validators import Notes
+from tests.how_many import examples
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ moments = days | stamps | slashed | st.text(min_size=1, max_size=30)
 orders = st.sampled_from([None, "dmy", "mdy", "ymd"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(moments, max_size=20), orders, st.sampled_from(list(Edge)))
 def test_columns_equal_their_cells(cells: list[str], order: str | None, edge: Edge) -> None:
     """The fast paths by pattern give what the scalar rules give, in the columns' own types."""

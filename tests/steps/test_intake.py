@@ -24,6 +24,7 @@ from nightscreen.schemas.rows import (
 )
 from nightscreen.steps.intake import Intake
 from nightscreen.steps.values.nuban import check_digit, institution_of
+from tests.how_many import examples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -322,7 +323,7 @@ rows_of_text = st.lists(
 orders = st.sampled_from([None, "dmy", "mdy", "ymd"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(rows_of_text, orders)
 def test_any_text_in_any_column_is_accepted_or_refused(rows: list[Row], order: str | None) -> None:
     """Nothing raises; accepted and refused are what was read, in order, with a reason for each."""
@@ -341,7 +342,7 @@ def test_any_text_in_any_column_is_accepted_or_refused(rows: list[Row], order: s
     assert len(set(batch.rows["customer_id"].to_pylist())) == batch.rows.num_rows
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows_of_text, orders)
 def test_the_order_of_rows_does_not_matter(rows: list[Row], order: str | None) -> None:
     """With ids that differ, each row's outcome is its own, alone, in any order, in any batch."""

@@ -15,6 +15,7 @@ from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.storage.clock import system_clock, to_instant
 from nightscreen.storage.journal import open_journal
+from tests.how_many import examples
 from tests.screening import CONSENT, World, customer, days_ago
 
 if TYPE_CHECKING:
@@ -262,7 +263,9 @@ def test_test_mode_is_noticed_at_the_first_answers(world: World, shape: str) -> 
 
 
 @settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(6),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(order=st.permutations(range(12)))
 def test_the_order_of_rows_never_matters(

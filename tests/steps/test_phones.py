@@ -11,6 +11,7 @@ from nightscreen.schemas.rows import Flaw
 from nightscreen.steps.values.columns import matching
 from nightscreen.steps.values.phones import judge_phone, judge_phones, plain_pattern
 from nightscreen.steps.values.validators import Notes
+from tests.how_many import examples
 
 PHONE = "+2348031234567"
 
@@ -86,7 +87,7 @@ grouped = st.from_regex(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.lists(mobiles | near | grouped | st.text(min_size=1, max_size=20), min_size=1, max_size=20)
 )

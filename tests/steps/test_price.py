@@ -26,6 +26,7 @@ from nightscreen.steps.planning.price import (
     seen_rates,
 )
 from nightscreen.steps.quoting import quote_document
+from tests.how_many import examples
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def test_what_the_money_affords_is_told() -> None:
     assert found.first == First(never_screened=5, overdue=0, least_exposure_kobo=100)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.lists(st.tuples(st.sampled_from(["karma", "ecosystem"]), st.integers(0, 5)), max_size=30))
 def test_what_lower_caps_would_leave_unanswered_is_what_a_quote_under_them_says(
     rows: list[tuple[str, int]],

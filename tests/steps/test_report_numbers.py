@@ -20,6 +20,7 @@ from nightscreen.steps.report.news import News
 from nightscreen.steps.report.timeline import NO_BALANCE, POINTS, timeline
 from nightscreen.steps.results.changes import ChangeSet
 from nightscreen.storage.clock import DAY_MICROS, instant_text
+from tests.how_many import examples
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def test_each_row_is_under_one_cause_the_first_that_applies() -> None:
     assert coverage.nothing_to_ask() == {"rows": 1, "exposure": "0.00", "unknown_rows": 1}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.fixed_dictionaries(
@@ -173,7 +174,7 @@ def test_a_pause_is_cut_out_and_said() -> None:
     assert line["at"][-1] == instant_text(settled[-1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 4000), st.integers(0, 50), st.none() | st.integers(0, 10**6)),

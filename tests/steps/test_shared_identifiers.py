@@ -14,6 +14,7 @@ from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.enriched import RING_COLUMNS, SIGNALS
 from nightscreen.schemas.rows import Flaw, row_schema
 from nightscreen.steps.planning.shared_identifiers import count_shared
+from tests.how_many import examples
 
 some = st.sampled_from([None, "1", "2", "3"])
 rows_drawn = st.lists(
@@ -65,7 +66,7 @@ def plainly(rows: list[dict[str, Any]]) -> list[dict[str, int | None]]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows_drawn, st.integers(1, 7))
 def test_sharing_is_counted_as_said_in_any_portions(rows: list[dict[str, Any]], size: int) -> None:
     """Portions of any size give each row what the plain rule over the whole batch gives."""

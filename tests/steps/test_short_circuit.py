@@ -24,6 +24,7 @@ from nightscreen.steps import screening_run
 from nightscreen.steps.calling import funding_rounds as asking
 from nightscreen.steps.planning.short_circuit import NOTHING, Chains, ShortCircuit, Step
 from nightscreen.steps.quoting import quote_batch
+from tests.how_many import examples
 from tests.money.service_in_memory import LOST, Bureau
 from tests.screening import World, customer
 
@@ -296,12 +297,12 @@ async def _shard_by_shard(world: World, rows: list[dict[str, str]]) -> tuple[int
         screening_run.make_plan(run)
         screening_run.make_price(run)
         transport = httpx.ASGITransport(application(world.sandbox))
-        open_ = asking.open_rounds(run, transport=transport)
-        await asking.take_opening_balance(open_)
+        open_ = asking.open_asking(run, transport=transport)
+        await asking.open_books(open_)
         while shards := asking.next_round(open_):
             for name in shards[Check.KARMA]:
                 await asyncio.wait_for(asking.ask_shard(open_, name), 20)
-        await asking.take_closing_balance(open_)
+        await asking.close_books(open_)
         await open_.close()
         return open_.round, run.standing.tolist()
     finally:
@@ -375,7 +376,7 @@ def drive(chains: Chains, listed: NDArray[np.bool_], pick: Callable[[int], int])
     return asked
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(batches(), st.randoms(use_true_random=False))
 def test_nothing_waits_for_ever_and_nobody_is_spared_wrongly(
     batch: tuple[Chains, NDArray[np.bool_]],
@@ -394,7 +395,7 @@ def test_nothing_waits_for_ever_and_nobody_is_spared_wrongly(
     assert not asked & set(spared_first.tolist())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(batches(), st.randoms(use_true_random=False))
 def test_a_ranking_puts_each_lookup_behind_those_that_may_spare_it(
     batch: tuple[Chains, NDArray[np.bool_]],
@@ -412,7 +413,7 @@ def test_a_ranking_puts_each_lookup_behind_those_that_may_spare_it(
     assert chains.in_order(ranked).tolist() == ranked.tolist()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(batches(), st.lists(st.floats(0, 1), min_size=4, max_size=4))
 def test_chances_lie_between_none_and_all(
     batch: tuple[Chains, NDArray[np.bool_]], rates: list[float]

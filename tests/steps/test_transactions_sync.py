@@ -205,7 +205,9 @@ def test_newer_consent_is_used_in_a_pull_taken_up_again(lender: Lender) -> None:
 # --- lists that are not as they should be ---
 
 
-@pytest.mark.parametrize("word", ["short-answer", "empty-answer"])
+@pytest.mark.parametrize(
+    "word", ["short-answer", pytest.param("empty-answer", marks=pytest.mark.long)]
+)
 def test_short_answer_removes_nothing_until_it_is_confirmed(lender: Lender, word: str) -> None:
     """A list that lacks most of what was there is held; when it recovers nothing was lost."""
     customer = f"{word}@magic.example"

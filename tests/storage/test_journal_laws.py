@@ -19,6 +19,7 @@ from nightscreen.schemas.calls import (
 )
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.verify import verify_journal
+from tests.how_many import examples
 from tests.storage.conftest import PRICE, Place, ended, reserve, subject
 
 CAPS = Caps(
@@ -132,7 +133,7 @@ class TwoProcesses(RuleBasedStateMachine):
 
 TestTwoProcesses = TwoProcesses.TestCase
 TestTwoProcesses.settings = settings(
-    max_examples=12,
+    max_examples=examples(12),
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=list(HealthCheck),

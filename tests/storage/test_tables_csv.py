@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from nightscreen.storage import text_stream
 from nightscreen.storage.tables import TableSource, open_source
+from tests.how_many import examples
 
 if TYPE_CHECKING:
     from nightscreen.schemas.rows import RefusedRow
@@ -192,7 +193,7 @@ def test_batches_keep_the_order_of_lines(tmp_path: Path) -> None:
     assert seen == list(range(2, 102))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=25),
     style=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
@@ -227,7 +228,7 @@ def test_any_text_comes_back_with_its_line(
     assert kept[:-1] == [each for each in expected if any(map(str.strip, each[1]))]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     text=st.text(alphabet='ab,"\n\r', max_size=120),
     block=st.sampled_from([7, 32, 1 << 18]),

@@ -20,6 +20,7 @@ from nightscreen.storage.decision_files import csv_text
 from nightscreen.storage.quarantine import escape_formula
 from nightscreen.storage.xlsx_cells import LONGEST_TEXT, csv_lines
 from nightscreen.storage.xlsx_sheets import fill_sheets
+from tests.how_many import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +141,7 @@ SAMPLE = ("text", "text", Decimal(1), 1, date(2026, 1, 1), datetime(2026, 1, 1, 
 
 
 @given(ROWS)
-@settings(max_examples=40, parent=QUICK)
+@settings(max_examples=examples(40), parent=QUICK)
 def test_sheets_hold_what_xlsxwriter_would_write(
     tmp_path: Path, rows: list[tuple[Any, ...]]
 ) -> None:
