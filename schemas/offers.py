@@ -6,14 +6,17 @@ what (`steps/loans/offering.py`), and how an offer is kept (`storage/journal/loa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import secrets
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal
+from functools import partial
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.parameters import Option
+from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 DecisionName = Literal["approve", "review", "decline", "undecided"]
 ContactName = Literal["email", "phone"]
@@ -104,13 +107,11 @@ class HeldOffer:
         return "HeldOffer(***)"
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """One offer of one product to one customer; instants in microseconds.
+class Offer(JournalRecord):
+    """One offer of one product to one customer, made `at`; instants in microseconds.
 
     Attributes:
-        offer_id: pseudonym of customer, product and number; also the subject of its call.
-        customer: pseudonym of the customer, the same in every batch name.
+        subject: pseudonym of customer, product and number; also the subject of its call.
         batch: batch name of the screening run that it rests on.
         number: 1, and more where another link was asked for on purpose.
         run_id: the run that made it.
@@ -123,17 +124,17 @@ class Offer:
         closed_at: when it was seen to have ended.
     """
 
-    offer_id: bytes
-    customer: bytes
-    batch: str
+    kind: ClassVar[RecordKind] = RecordKind.OFFER
+    ground: ClassVar[Ground] = Ground.DECISIONS
+    everywhere: ClassVar[bool] = True
+
+    key: str = Field(default_factory=lambda found: found["subject"].hex())
     product_id: str
     number: int
-    run_id: str
     source_run_id: str
     decision: str
     state: LinkState
-    started_at: int
-    held: HeldOffer = field(repr=False)
+    held: HeldOffer = Field(repr=False)
     offered_at: int | None = None
     renewed: bool = False
     loan: bytes | None = None
@@ -142,24 +143,40 @@ class Offer:
     followed_at: int | None = None
     closed_at: int | None = None
 
+    @property
+    def offer_id(self) -> bytes:
+        """Return what names the offer."""
+        return self.subject
 
-@dataclass(frozen=True, slots=True)
-class LoanNews:
-    """What differed at one view of a loan.
+    def kept_from(self, written: int) -> int:  # noqa: ARG002 - another link asked for changes no period
+        """Return when the loan ended, or was last followed or offered."""
+        return self.closed_at or self.followed_at or self.offered_at or self.at
+
+
+class LoanNews(JournalRecord):
+    """What differed at one view of a loan, seen `at`; `run_id` is the run that reports it.
 
     Attributes:
-        seen_at: when.
+        subject: names the offer.
         before: as it was seen before; None at the first view.
         before_at: when that was.
     """
 
-    offer_id: bytes
-    customer: bytes
-    run_id: str
-    seen_at: int
-    now: LoanSnapshot = field(repr=False)
-    before: LoanSnapshot | None = field(default=None, repr=False)
+    kind: ClassVar[RecordKind] = RecordKind.LOAN_NEWS
+    ground: ClassVar[Ground] = Ground.DECISIONS
+    everywhere: ClassVar[bool] = True
+    part_of: ClassVar[RecordKind | None] = RecordKind.OFFER
+
+    key: str = Field(default_factory=partial(secrets.token_hex, 12))
+    batch: str = ""
+    now: LoanSnapshot = Field(repr=False)
+    before: LoanSnapshot | None = Field(None, repr=False)
     before_at: int | None = None
+
+    @property
+    def offer_id(self) -> bytes:
+        """Return what names the offer."""
+        return self.subject
 
 
 class OfferLoans(ApiRunParameters):

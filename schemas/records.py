@@ -23,6 +23,8 @@ class RecordKind(StrEnum):
     OUTCOME = "outcome"
     POLICY = "policy"
     REVIEW = "review"
+    OFFER = "offer"
+    LOAN_NEWS = "loan_news"
 
 
 class Ground(StrEnum):
@@ -42,6 +44,7 @@ class JournalRecord(BaseModel):
         ground: on which ground records of the kind are kept.
         waiting: states in which a record is kept whatever its age.
         everywhere: `customer` is the pseudonym that is the same in every batch name.
+        part_of: the kind of the records that these are parts of, by `subject`: they go with them.
         always_in: a batch name in which records go with the customer of any batch name.
         key: names the record within its kind.
         customer: pseudonym of the customer; empty where it is about no customer.
@@ -60,9 +63,10 @@ class JournalRecord(BaseModel):
     waiting: ClassVar[frozenset[str]] = frozenset()
     everywhere: ClassVar[bool] = False
     always_in: ClassVar[str] = ""
-    key: str
+    part_of: ClassVar[RecordKind | None] = None
     customer: bytes = Field(b"", repr=False)
     subject: bytes = Field(b"", repr=False)
+    key: str
     batch: str
     run_id: str = ""
     at: int

@@ -66,7 +66,7 @@ def _offer(offer: Offer, history: Sequence[LoanNews]) -> dict[str, Any]:
         "status": offer.status,
         "last_answered_at": instant_text(offer.followed_at),
         "closed_at": instant_text(offer.closed_at),
-        "history": [{"seen_at": instant_text(each.seen_at), **_seen(each)} for each in history],
+        "history": [{"seen_at": instant_text(each.at), **_seen(each)} for each in history],
         "kept_until": _UNTIL_ENDED,
     }
 

@@ -57,7 +57,7 @@ def _learnt(journal: Journal, store: LoanOffers, offer: Offer) -> Offer | None:
     """Return an offer after the call whose end its process did not live to write down."""
     state = store.call_state(offer, _START.value)
     if state in _LOST:
-        return replace(offer, state=LinkState.IN_DOUBT)
+        return offer.model_copy(update={"state": LinkState.IN_DOUBT})
     stored = journal.answers.latest(_START.value, [offer.offer_id]).get(offer.offer_id)
     if state != CallState.ANSWERED.value or stored is None:
         return None
@@ -68,10 +68,11 @@ def linked(journal: Journal, offer: Offer, body: bytes, now: int) -> Offer:
     """Return an offer with the link that the service made for it."""
     answer = parse_answer(_START, body)
     if not isinstance(answer, LoanStarted) or not answer.reference:
-        return replace(offer, state=LinkState.IN_DOUBT)
+        return offer.model_copy(update={"state": LinkState.IN_DOUBT})
     held = replace(offer.held, reference=answer.reference, url=answer.url)
     loan = journal.pseudonyms.subject(SubjectKind.LOAN.value, answer.reference)
-    return replace(offer, state=LinkState.OFFERED, offered_at=now, loan=loan, held=held)
+    made = {"state": LinkState.OFFERED, "offered_at": now, "loan": loan, "held": held}
+    return offer.model_copy(update=made)
 
 
 def ask_again(journal: Journal, parameters: OfferLoans, customer_ids: Sequence[str]) -> int:
@@ -104,7 +105,7 @@ def ask_again(journal: Journal, parameters: OfferLoans, customer_ids: Sequence[s
         offer = offers.get(known.get(customer_id, b""))
         _refuse_again(place, known=customer_id in known, offer=offer)
         if offer is not None:
-            again.append(replace(offer, renewed=True))
+            again.append(offer.model_copy(update={"renewed": True}))
     store.put(again)
     return len(again)
 

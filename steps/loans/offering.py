@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -352,7 +352,7 @@ def _new_offer(offering: Offering, row: Row, now: int) -> Offer:
     told = _contacts(candidate, parameters)
     product = offering.product
     return Offer(
-        offer_id=_offer_id(offering.run.journal, candidate, parameters.product, number),
+        subject=_offer_id(offering.run.journal, candidate, parameters.product, number),
         customer=candidate.customer,
         batch=offering.source.batch,
         product_id=parameters.product,
@@ -361,7 +361,7 @@ def _new_offer(offering: Offering, row: Row, now: int) -> Offer:
         source_run_id=offering.source.run_id,
         decision=candidate.decision,
         state=LinkState.STARTING,
-        started_at=now,
+        at=now,
         held=HeldOffer(
             customer_id=candidate.customer_id,
             product_name=None if product is None else product.name,
@@ -405,7 +405,7 @@ def _note(offering: Offering, made: Sequence[tuple[Row, LookupTask]]) -> None:
         elif job.standing is LookupStatus.IN_DOUBT or (
             reading is not None and reading.verdict is ChargeStatus.IN_DOUBT
         ):
-            row.offer = replace(row.offer, state=LinkState.IN_DOUBT)
+            row.offer = row.offer.model_copy(update={"state": LinkState.IN_DOUBT})
             kept.append(row.offer)
         else:
             failed = job.standing is LookupStatus.FAILED

@@ -224,13 +224,14 @@ def _text(amount: Decimal | None) -> str | None:
 def _after(offer: Offer, seen: LoanSnapshot, now: int) -> Offer:
     """Return an offer as it is after its loan was seen."""
     moved = seen.status != offer.status
-    return replace(
-        offer,
-        held=replace(offer.held, seen=seen),
-        status=seen.status,
-        status_at=now if moved else offer.status_at,
-        followed_at=now,
-        closed_at=now if has_ended(seen) else None,
+    return offer.model_copy(
+        update={
+            "held": replace(offer.held, seen=seen),
+            "status": seen.status,
+            "status_at": now if moved else offer.status_at,
+            "followed_at": now,
+            "closed_at": now if has_ended(seen) else None,
+        }
     )
 
 
@@ -245,10 +246,10 @@ def _news(run_id: str, offer: Offer, seen: LoanSnapshot, now: int) -> LoanNews |
     if seen == before:
         return None
     return LoanNews(
-        offer_id=offer.offer_id,
+        subject=offer.offer_id,
         customer=offer.customer,
         run_id=run_id,
-        seen_at=now,
+        at=now,
         now=seen,
         before=before,
         before_at=offer.followed_at,

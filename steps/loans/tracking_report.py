@@ -159,7 +159,7 @@ def _told(news: LoanNews, offer: Offer) -> Iterator[dict[str, Any]]:
             "old": old,
             "new": new,
             "previous_at": _instant(news.before_at),
-            "seen_at": _instant(news.seen_at),
+            "seen_at": _instant(news.at),
             "batch": offer.batch,
             "run_id": news.run_id,
         }
@@ -229,7 +229,7 @@ def words_of(history: Sequence[LoanNews]) -> Iterator[dict[str, Any]]:
     for news in history:
         if news.now.status is not None and news.now.status != last:
             last = news.now.status
-            yield {"status": last, "at": _instant(news.seen_at)}
+            yield {"status": last, "at": _instant(news.at)}
 
 
 def _amount(text: str | None) -> Decimal | None:

@@ -158,9 +158,7 @@ def _followed(journal: Journal, offer: Offer, seen: Sequence[LoanNews]) -> LoanO
     The service gives no days past due: a loan is past due from the day its word first said so to
     the last day it still did.
     """
-    views = [
-        (each.seen_at, _standing(each.now.status), each.now) for each in seen if each.now.status
-    ]
+    views = [(each.at, _standing(each.now.status), each.now) for each in seen if each.now.status]
     lent = [view for view in views if view[1] is not LoanStanding.NOT_LENT]
     if not lent or offer.held.reference is None:
         return None

@@ -15,12 +15,6 @@ from nightscreen.storage.journal.customer_tables import (
     ensure,
 )
 from nightscreen.storage.journal.customers import state_context
-from nightscreen.storage.journal.loan_offers import (
-    loan_history,
-    loan_offers,
-    news_context,
-    offer_context,
-)
 from nightscreen.storage.journal.records import record_context, records
 from nightscreen.storage.journal.seals import SealedColumn, count_broken, reseal
 
@@ -30,7 +24,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal import Journal
 
 _states, _history = customer_states.c, customer_history.c
-_requests, _offers, _news = bvn_requests.c, loan_offers.c, loan_history.c
+_requests = bvn_requests.c
 _approvals, _records = approvals.c, records.c
 _SEALED = (
     SealedColumn(_states.customer, _states.state, (_states.customer,), state_context, b""),
@@ -38,8 +32,6 @@ _SEALED = (
     SealedColumn(
         _requests.request_id, _requests.sealed, (_requests.customer,), request_context, b""
     ),
-    SealedColumn(_offers.offer_id, _offers.sealed, (_offers.customer,), offer_context, b""),
-    SealedColumn(_news.history_id, _news.sealed, (_news.customer,), news_context, 0),
     SealedColumn(_approvals.approval_id, _approvals.note, (_approvals.run_id,), note_context, 0),
     SealedColumn(
         _records.record_id, _records.sealed, (_records.kind, _records.key), record_context, 0

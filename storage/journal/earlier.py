@@ -13,6 +13,7 @@ from sqlalchemy import MetaData, Table, insert, inspect, select
 
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import JournalError
+from nightscreen.schemas.offers import HeldOffer, LoanNews, LoanSnapshot, Offer
 from nightscreen.storage.journal.records import make_records, record_row, records
 
 if TYPE_CHECKING:
@@ -33,13 +34,11 @@ class Store(NamedTuple):
         name: the table's.
         bound_to: what its sealed column is bound to, before the customer.
         record: makes the record of a row and of what was sealed in it.
-        written: columns that say when a row was last written; the first that is filled counts.
     """
 
     name: str
     bound_to: bytes
     record: Callable[[Mapping[str, Any], Any], JournalRecord]
-    written: tuple[str, ...]
 
     def move(self, connection: Connection, sealer: Sealer | None) -> None:
         """Make records of all rows and drop the table; nothing is done where there is none."""
@@ -58,8 +57,8 @@ class Store(NamedTuple):
     def _moved(self, row: dict[str, Any], sealer: Sealer) -> dict[str, Any]:
         context = self.bound_to + bytes(row["customer"])
         held = json.loads(sealer.open(bytes(row.pop("sealed")), context))
-        at = next(row[name] for name in self.written if row[name] is not None)
-        return record_row(self.record(row, held), sealer, at)
+        record = self.record(row, held)
+        return record_row(record, sealer, record.at)
 
 
 def _review(row: Mapping[str, Any], held: list[str]) -> Review:
@@ -75,4 +74,35 @@ def _review(row: Mapping[str, Any], held: list[str]) -> Review:
     )
 
 
-REVIEWS = Store("reviews", b"review\x1f", _review, ("imported_at",))
+REVIEWS = Store("reviews", b"review\x1f", _review)
+
+
+def _offer(row: Mapping[str, Any], held: dict[str, Any]) -> Offer:
+    known = {name: value for name, value in row.items() if name in Offer.model_fields}
+    return Offer(
+        **known,
+        subject=bytes(row["offer_id"]),
+        at=row["started_at"],
+        held=HeldOffer(**{**held, "seen": _snapshot(held["seen"])}),
+    )
+
+
+def _news(row: Mapping[str, Any], held: list[dict[str, Any]]) -> LoanNews:
+    now, before = held
+    return LoanNews(
+        subject=bytes(row["offer_id"]),
+        customer=bytes(row["customer"]),
+        run_id=row["run_id"],
+        at=row["seen_at"],
+        now=LoanSnapshot(**now),
+        before=_snapshot(before),
+        before_at=row["before_at"],
+    )
+
+
+def _snapshot(seen: dict[str, Any] | None) -> LoanSnapshot | None:
+    return None if seen is None else LoanSnapshot(**seen)
+
+
+LOAN_OFFERS = Store("loan_offers", b"loan offer\x1f", _offer)
+LOAN_HISTORY = Store("loan_history", b"loan news\x1f", _news)

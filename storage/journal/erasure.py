@@ -32,7 +32,6 @@ from nightscreen.storage.journal.grant_tables import (
 )
 from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.keyring import put_meta, read_meta
-from nightscreen.storage.journal.loan_offers import loans_before, loans_of_person
 from nightscreen.storage.journal.migrations import copies_of
 from nightscreen.storage.journal.records import records_before, records_of_person
 from nightscreen.storage.journal.runs import RUNNING
@@ -309,9 +308,8 @@ def _of_person(person: ErasedPseudonyms) -> _Which:
                 (table, table.c.customer.in_(person.customers))
                 for table in (customer_states, customer_history)
             ),
-            records_of_person(person),
+            *records_of_person(person),
             (bvn_requests, _asked_for_bvn(person)),
-            *loans_of_person(person),
             *grants_of_person(person.anywhere),
         ),
         or_(sightings.c.identifier.in_(person.subjects), *seen),
@@ -348,10 +346,9 @@ def _before(cutoffs: Cutoffs) -> _Which:
         (
             (customer_states, customer_states.c.decided_at < decided),
             (customer_history, customer_history.c.replaced_at < decided),
-            records_before(cutoffs),
+            *records_before(cutoffs),
             (bvn_requests, bvn_requests.c.requested_at < cutoffs.consents),
             approvals_before(cutoffs.approvals),
-            *loans_before(decided),
             *grants_before(cutoffs),
         ),
         sightings.c.last_at < decided,

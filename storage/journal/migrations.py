@@ -19,12 +19,11 @@ from nightscreen.storage.files import atomic_write
 from nightscreen.storage.journal.approvals import make_approvals
 from nightscreen.storage.journal.bvn_consents import make_bvn_tables
 from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES, add_marks, erasures
-from nightscreen.storage.journal.earlier import REVIEWS, Store
+from nightscreen.storage.journal.earlier import LOAN_HISTORY, LOAN_OFFERS, REVIEWS, Store
 from nightscreen.storage.journal.engine import reading, sqlite_file, writing
 from nightscreen.storage.journal.grant_tables import add_kinds, make_grant_tables
 from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.keyring import put_meta, read_meta
-from nightscreen.storage.journal.loan_offers import make_loan_tables
 from nightscreen.storage.journal.records import make_records
 from nightscreen.storage.journal.tables import metadata
 
@@ -58,15 +57,16 @@ MIGRATIONS: tuple[Migration, ...] = (
     (2, _add_sightings),
     (3, make_grant_tables),
     (4, make_bvn_tables),
-    (5, make_loan_tables),
     (6, add_marks),
     (7, make_approvals),
     (8, make_grant_tables),  # cash_flows
     (9, make_records),
     (10, add_kinds),
     (11, REVIEWS),
+    (12, LOAN_OFFERS),
+    (13, LOAN_HISTORY),
 )
-"""The version each leads to, and the step; in order, without gaps, beginning with 2."""
+"""The version each leads to, and the step, in order; one that made what is no more has gone."""
 
 
 def newest_version(migrations: Sequence[Migration] = MIGRATIONS) -> int:

@@ -38,6 +38,7 @@ from nightscreen.schemas.contests import (
     Review,
     ToldNotice,
 )
+from nightscreen.schemas.offers import LoanNews, Offer
 from nightscreen.schemas.outcomes import LoanOutcome
 from nightscreen.schemas.records import JournalRecord
 from nightscreen.storage.journal.engine import reading, writing
@@ -57,7 +58,7 @@ R = TypeVar("R", bound=JournalRecord)
 
 KINDS: tuple[type[JournalRecord], ...] = (
     *(Review, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
-    LoanOutcome,
+    *(Offer, LoanNews, LoanOutcome),
 )
 
 _Id = BigInteger().with_variant(Integer(), "sqlite")
@@ -224,6 +225,17 @@ class Records(Generic[R]):
         blocks = _blocks(sorted(customers))
         return [each for block in blocks for each in self.select(records.c.customer.in_(block))]
 
+    def of_subjects(self, subjects: Collection[bytes]) -> list[R]:
+        """Return the records about some identifiers, those about one oldest first."""
+        blocks = _blocks(sorted(subjects))
+        return [each for block in blocks for each in self.select(records.c.subject.in_(block))]
+
+    def run_ids(self) -> list[str]:
+        """Return the runs that records are about."""
+        with reading(self._engine) as connection:
+            query = select(records.c.run_id).where(self._mine).distinct()
+            return list(connection.execute(query).scalars())
+
     def of_run(self, run_id: str) -> list[R]:
         """Return the records about a run, oldest first."""
         return self.select(records.c.run_id == run_id)
@@ -280,8 +292,12 @@ def record_context(kind: str, key: str) -> bytes:
     return f"record\x1f{kind}\x1f{key}".encode()
 
 
-def records_of_person(person: ErasedPseudonyms) -> tuple[Table, ColumnElement[bool]]:
-    """Return which rows are a person's, of every kind."""
+Removal = tuple[Table, "ColumnElement[bool]"]
+"""Which rows of a table go."""
+
+
+def records_of_person(person: ErasedPseudonyms) -> Iterator[Removal]:
+    """Yield which rows are a person's, of every kind."""
     kept = records.c
     everywhere = [model.kind.value for model in KINDS if model.everywhere]
     mine = [
@@ -296,11 +312,11 @@ def records_of_person(person: ErasedPseudonyms) -> tuple[Table, ColumnElement[bo
             if model.always_in
         ]
         mine.append((kept.customer == customer) & or_(*meant))
-    return records, or_(*mine)
+    return _with_parts(or_(*mine))
 
 
-def records_before(cutoffs: Cutoffs) -> tuple[Table, ColumnElement[bool]]:
-    """Return which rows of every kind are older than the period of their ground.
+def records_before(cutoffs: Cutoffs) -> Iterator[Removal]:
+    """Yield which rows of every kind are older than the period of their ground.
 
     What waits stays whatever its age: an open contest, or a policy in force.
     """
@@ -311,4 +327,15 @@ def records_before(cutoffs: Cutoffs) -> tuple[Table, ColumnElement[bool]]:
         for model in KINDS
         if model.waiting
     ]
-    return records, and_(kept.updated_at < case(periods, value=kept.kind), not_(or_(*waiting)))
+    old = kept.updated_at < case(periods, value=kept.kind)
+    return _with_parts(and_(old, not_(or_(*waiting))))
+
+
+def _with_parts(which: ColumnElement[bool]) -> Iterator[Removal]:
+    """Yield which rows go where some go: first those that are parts of them."""
+    kept = records.c
+    parts = {model.kind.value: model.part_of for model in KINDS if model.part_of is not None}
+    for part, whole in parts.items():
+        its = select(kept.subject).where(which, kept.kind == whole.value).correlate(None)
+        yield records, (kept.kind == part) & kept.subject.in_(its)
+    yield records, which & kept.kind.not_in(parts)

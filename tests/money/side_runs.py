@@ -264,7 +264,7 @@ async def _offer(work: offering.Offering, desk: CallSession) -> None:
 def _offered(journal: Any, number: int, at: int) -> Offer:  # noqa: ANN401 - a journal
     reference = f"LN{number:04d}"
     return Offer(
-        offer_id=journal.pseudonyms.subject("loan offer", str(number)),
+        subject=journal.pseudonyms.subject("loan offer", str(number)),
         customer=journal.pseudonyms.customers_anywhere([f"CUST-{number:04d}"]),
         batch="book",
         product_id="LP1001",
@@ -273,7 +273,7 @@ def _offered(journal: Any, number: int, at: int) -> Offer:  # noqa: ANN401 - a j
         source_run_id="earlier",
         decision="approve",
         state=LinkState.OFFERED,
-        started_at=at,
+        at=at,
         offered_at=at,
         loan=journal.pseudonyms.subject("loan", reference),
         held=HeldOffer(customer_id=f"CUST-{number:04d}", reference=reference, url="https://l"),

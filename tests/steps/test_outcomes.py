@@ -275,7 +275,7 @@ def test_loans_followed_here_count_without_a_book(book: Book) -> None:
     }
     for who, words in lives.items():
         offer = Offer(
-            offer_id=journal.pseudonyms.subject("loan offer", who),
+            subject=journal.pseudonyms.subject("loan offer", who),
             customer=journal.pseudonyms.customers_anywhere([who]),
             batch=BATCH,
             product_id="LP1",
@@ -284,7 +284,7 @@ def test_loans_followed_here_count_without_a_book(book: Book) -> None:
             source_run_id="20260301-220000-a1b2c3",
             decision="approve",
             state=LinkState.OFFERED,
-            started_at=book.nights.now,
+            at=book.nights.now,
             held=HeldOffer(customer_id=who, reference=f"REF-{who}"),
         )
         store.claim([offer])
@@ -292,11 +292,13 @@ def test_loans_followed_here_count_without_a_book(book: Book) -> None:
         for number, word in enumerate(words):
             at = book.nights.now + number * DAY
             now = LoanSnapshot(status=word, amount_disbursed="50000.00", paid="0.00")
-            seen = Offer(**{**_fields(before), "status": word, "followed_at": at})
-            news = LoanNews(offer.offer_id, offer.customer, "track", at, now)
+            seen = before.model_copy(update={"status": word, "followed_at": at})
+            news = LoanNews(
+                subject=offer.offer_id, customer=offer.customer, run_id="track", at=at, now=now
+            )
             store.follow([(before, seen, news)])
             before = seen
-        last = Offer(**{**_fields(before), "followed_at": book.nights.now + 40 * DAY})
+        last = before.model_copy(update={"followed_at": book.nights.now + 40 * DAY})
         store.follow([(before, last, None)])
     found = {each.customer_id: each for each in known_outcomes(journal)}
     assert {who: each.judge(BadLoan()) for who, each in found.items()} == {"A": "good", "B": "bad"}
@@ -304,10 +306,6 @@ def test_loans_followed_here_count_without_a_book(book: Book) -> None:
     assert found["B"].stood.decision == "approve"
     book.take([loan("B", book.today, loan_id="REF-B", status="Settled", outstanding=0)])
     assert book.report()["total"]["loans"] == 2
-
-
-def _fields(offer: Offer) -> dict[str, Any]:
-    return {name: getattr(offer, name) for name in Offer.__dataclass_fields__}
 
 
 def test_a_year_shows_rates_by_reason_policy_and_month_and_what_rules_cost(book: Book) -> None:

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from sqlalchemy import delete
 
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import InputError, PolicyError
@@ -24,8 +23,7 @@ from nightscreen.steps.policy.versions import (
     versions,
 )
 from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.engine import writing
-from nightscreen.storage.journal.records import records_before
+from nightscreen.storage.journal.erasure import Erasures
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
@@ -186,9 +184,7 @@ def test_the_policy_in_force_outlives_every_period(journal: Journal) -> None:
     decide_version(journal, refused.key, REFUSED, by="Bem")
     approved = put_in_force(journal, SMALL)
     never = Cutoffs(*[journal.clock() + DAY] * len(Cutoffs._fields))
-    table, old = records_before(never)
-    with writing(journal.engine) as connection:
-        connection.execute(delete(table).where(old))
+    Erasures.of(journal).purge(never)
     assert versions(journal) == [approved]
 
 

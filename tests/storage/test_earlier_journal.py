@@ -11,10 +11,12 @@ from sqlalchemy import inspect, select
 
 from nightscreen.schemas.contests import Contest
 from nightscreen.schemas.errors import JournalKeyError
+from nightscreen.schemas.offers import LoanSnapshot
 from nightscreen.storage.files import make_private_folder, write_private
 from nightscreen.storage.journal.copying import restore
 from nightscreen.storage.journal.engine import make_engine, reading, writing
 from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
+from nightscreen.storage.journal.loan_offers import LoanOffers
 from nightscreen.storage.journal.migrations import copies_of
 from nightscreen.storage.journal.opening import JOURNAL_FILE, journal_url
 from nightscreen.storage.journal.records import Records, records
@@ -22,6 +24,7 @@ from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.journal.rotation import rotate_key
 from nightscreen.storage.journal.tables import metadata
 from nightscreen.storage.journal.verify import verify_journal
+from tests.storage.conftest import subject
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -72,9 +75,31 @@ def held_as_before(journal: Journal) -> None:
         "approve",
     }
     assert reviews.active("people", 10**12 + 30) == {}
+    _loans_as_before(journal)
     (contest,) = Records.of(journal, Contest).all()
     assert (contest.key, contest.said) == ("K1", "I paid in May.")
     assert verify_journal(journal) == []
+
+
+def _loans_as_before(journal: Journal) -> None:
+    store = LoanOffers.of(journal)
+    _, anywhere = names(journal, "C-1")
+    (linked,) = store.linked()
+    held = linked.held
+    assert (linked.customer, linked.offer_id) == (anywhere, subject(41))
+    assert (linked.batch, linked.run_id, linked.source_run_id) == ("people", "run-2", "run-1")
+    assert (linked.at, linked.offered_at, linked.closed_at, linked.loan) == (
+        *(101, 105, 120),
+        subject(61),
+    )
+    assert (held.customer_id, held.email, held.reference) == ("C-1", "ada@mail.example", "LN-1")
+    assert held.seen == LoanSnapshot("SETTLED", loan_amount="50000.00", paid="50000.00")
+    assert [each.held.customer_id for each in store.starting()] == ["C-3"]
+    assert store.newest([names(journal, "C-2")[1]], "LP1").popitem()[1].state == "in_doubt"
+    first, second = store.history()[linked.offer_id]
+    assert (first.run_id, first.at, first.before) == ("run-3", 110, None)
+    assert (second.before, second.before_at, second.now) == (first.now, 110, held.seen)
+    assert sorted(store.telling()) == ["run-3", "run-4"]
 
 
 def test_every_store_of_version_10_is_one_table_of_records(place: Place) -> None:

@@ -19,7 +19,7 @@ PRODUCT = "LP1"
 def offer(number: int, **changes: object) -> Offer:
     """Return an offer to a customer."""
     plain = Offer(
-        offer_id=subject(number),
+        subject=subject(number),
         customer=subject(100 + number),
         batch="borrowers",
         product_id=PRODUCT,
@@ -28,10 +28,10 @@ def offer(number: int, **changes: object) -> Offer:
         source_run_id="run-0",
         decision="approve",
         state=LinkState.STARTING,
-        started_at=1,
+        at=1,
         held=HeldOffer(customer_id=f"C{number}", email="somebody@mail.example"),
     )
-    return replace(plain, **changes)  # type: ignore[arg-type]  # fields of an offer
+    return plain.model_copy(update=changes)
 
 
 def test_only_one_of_two_can_claim_an_offer(place: Place) -> None:
@@ -69,10 +69,12 @@ def test_view_is_written_once(place: Place) -> None:
     store.claim([offer(1)])
     store.put([linked])
     seen = LoanSnapshot(status="PENDING")
-    after = replace(linked, status="PENDING", followed_at=7, held=replace(linked.held, seen=seen))
-    news = LoanNews(subject(1), linked.customer, "run-2", 7, seen)
+    after = linked.model_copy(
+        update={"status": "PENDING", "followed_at": 7, "held": replace(linked.held, seen=seen)}
+    )
+    news = LoanNews(subject=subject(1), customer=linked.customer, run_id="run-2", at=7, now=seen)
     assert store.follow([(linked, after, news)]) == {subject(1)}
-    assert other.follow([(linked, replace(after, followed_at=8), news)]) == set()
+    assert other.follow([(linked, after.model_copy(update={"followed_at": 8}), news)]) == set()
     assert store.linked() == [after]
     assert store.news_of("run-2") == [news]
     assert store.telling() == ["run-2"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete
-
 from nightscreen.schemas.contests import Contest, ToldNotice
+from nightscreen.schemas.offers import HeldOffer, LinkState, LoanNews, LoanSnapshot, Offer
 from nightscreen.schemas.outcomes import (
     OUTCOMES_BATCH,
     LoanDay,
@@ -20,8 +19,9 @@ from nightscreen.schemas.settings import Cutoffs
 from nightscreen.storage.journal.copying import back_up
 from nightscreen.storage.journal.engine import writing
 from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
+from nightscreen.storage.journal.loan_offers import LoanOffers
 from nightscreen.storage.journal.opening import open_journal
-from nightscreen.storage.journal.records import KINDS, Records, records, records_before
+from nightscreen.storage.journal.records import KINDS, Records, records
 from nightscreen.storage.journal.rotation import rotate_key
 from nightscreen.storage.journal.verify import verify_journal
 
@@ -131,10 +131,39 @@ def test_an_open_loan_is_purged_in_its_time_as_any_record(journal: Journal) -> N
     )
     Records.of(journal, Contest).add([contest()])
     later = 10**18
-    table, old = records_before(Cutoffs.all_at(later))
-    with writing(journal.engine) as connection:
-        assert connection.execute(delete(table).where(old)).rowcount == 1
+    erasures = Erasures.of(journal)
+    assert erasures.held_before(Cutoffs.all_at(later)).states == 1
+    erasures.purge(Cutoffs.all_at(later))
     assert Records.of(journal, Contest).all() == [contest()]
+
+
+def test_what_was_seen_of_a_loan_goes_with_its_offer(journal: Journal) -> None:
+    """However old a view is, it stays while the loan is followed, and goes with it."""
+    store = LoanOffers.of(journal)
+    offer = Offer(
+        subject=b"o" * 16,
+        customer=CUSTOMER,
+        batch="borrowers",
+        product_id="LP1",
+        number=1,
+        source_run_id="run-1",
+        decision="approve",
+        state=LinkState.OFFERED,
+        at=100,
+        held=HeldOffer("CUST-1"),
+    )
+    followed = offer.model_copy(update={"followed_at": 900})
+    seen = LoanSnapshot("PENDING")
+    news = LoanNews(subject=offer.offer_id, customer=CUSTOMER, run_id="run-2", at=500, now=seen)
+    store.claim([offer])
+    store.follow([(offer, followed, news)])
+    erasures = Erasures.of(journal)
+    assert erasures.held_before(Cutoffs.all_at(900)).states == 0
+    assert erasures.held_before(Cutoffs.all_at(901)).states == 2
+    other = {OTHER: ["borrowers"], CUSTOMER: ["others"]}
+    assert erasures.held_of(ErasedPseudonyms(anywhere=other)).states == 0
+    erasures.erase(ErasedPseudonyms(anywhere={CUSTOMER: ["borrowers"]}))
+    assert (store.linked(), store.history()) == ([], {})
 
 
 def test_every_kind_has_its_model_and_says_how_long_it_is_kept() -> None:
