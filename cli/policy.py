@@ -235,16 +235,16 @@ def list_(
 ) -> None:
     """List the versions that were proposed, newest first, and say which policy is in force."""
     from nightscreen.cli.journal_context import opened_journal
-    from nightscreen.steps.policy.versions import policy_in_force, versions
+    from nightscreen.steps.policy.versions import label_in_force, versions
 
     with opened_journal() as journal:
         found = [version_document(each) for each in reversed(versions(journal))]
-        present = policy_in_force(journal, journal.clock())
+        label, version = label_in_force(journal)
     if json_output:
-        document = {"in_force": present.label, "version": present.version, "versions": found}
+        document = {"in_force": label, "version": version, "versions": found}
         print_json(document)
         return
-    typer.echo(f"{present.label}, version {present.version}: in force where no file is named")
+    typer.echo(f"{label}, version {version}: in force where no file is named")
     for each in found:
         decided = f", {each['state']} by {each['decided_by']} {each['decided_at']}"
         typer.echo(

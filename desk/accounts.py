@@ -458,6 +458,13 @@ class Accounts:
         )
         return _user(rows[0]) if rows else None
 
+    def end_others(self, name: str, token: str) -> None:
+        """End every session of a user but one: they were begun without what is needed now."""
+        with self.transaction() as connection:
+            connection.execute(
+                "DELETE FROM sessions WHERE name = ? AND digest <> ?", (name, _digest(token))
+            )
+
     def sign_out(self, token: str) -> None:
         """End a session."""
         with self.transaction() as connection:

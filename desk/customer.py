@@ -6,6 +6,7 @@ gate holds for every view: where consent has ended a card says so and shows noth
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from itertools import islice
@@ -349,6 +350,11 @@ def override(visit: Visit) -> Response:
         judged = _judged(visit, {**proposal.review, "review_note": note})
     except InputError as error:
         return _page(visit, person, run, row, others, status=409, error=str(error))
+    confirmed = {
+        batch: [each.model_copy(update={"confirmed_by": visit.name}) for each in found]
+        for batch, found in judged.reviews.items()
+    }
+    judged = replace(judged, reviews=confirmed)
     if not seat.cases.end_proposal(proposal):
         raise DeskError(409, "Somebody else decided on this override first.")
     _save(visit, person, judged)

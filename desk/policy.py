@@ -23,16 +23,16 @@ from nightscreen.desk.runs import SCREENING
 from nightscreen.desk.uploads import TYPED
 from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.schemas.contests import PolicyState
-from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.errors import PolicyError, UsageError
 from nightscreen.schemas.policy import thresholds_named
-from nightscreen.steps.policy.file import rewritten, threshold_comments
+from nightscreen.steps.policy.file import read_text, rewritten, threshold_comments
 from nightscreen.steps.policy.loading import sound_policy
 from nightscreen.steps.policy.versions import (
     decide_version,
     is_own,
+    last_approved,
     policy_in_force,
     read_policy,
-    text_in_force,
     version_in_force,
     versions,
 )
@@ -91,6 +91,23 @@ class TryOut:
     took_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What the form of the next version starts from.
+
+    Attributes:
+        label: of the policy in force, as its record has it.
+        text: the policy in force; the default one where that reads as no policy any more.
+        policy: the same, read.
+        unreadable: why the policy in force reads as none by this program; empty where it does.
+    """
+
+    label: str
+    text: str
+    policy: Policy
+    unreadable: str = ""
+
+
 def policy(visit: Visit) -> Response:
     """Show the policy in force, what is proposed, and every version there was."""
     return _page(visit)
@@ -100,18 +117,18 @@ def _page(
     visit: Visit, status: int = 200, *, error: str = "", of: str = "", tried: TryOut | None = None
 ) -> Response:
     seat = visit.seat
-    text = text_in_force(seat.journal)
-    present = read_policy(text)
     found = versions(seat.journal)
+    in_force = last_approved(found, seat.clock())
+    basis = _basis(in_force)
+    present = basis.policy
     runs = _past_runs(seat)
-    comments = threshold_comments(text)
+    comments = threshold_comments(basis.text)
     proposals = [
         {
             "version": each,
-            "changes": changes(present, after := read_policy(each.text)),
-            "rules": after.in_words(),
+            **_read_proposal(present, each),
             "own": is_own(each, visit.name),
-            "stale": each.replaces != present.label,
+            "stale": each.replaces != basis.label,
         }
         for each in found
         if each.state == PolicyState.PROPOSED
@@ -120,7 +137,8 @@ def _page(
         "policy",
         status,
         policy=present,
-        in_force=version_in_force(seat.journal, seat.clock()),
+        basis=basis,
+        in_force=in_force,
         fields=[
             {
                 "name": name,
@@ -131,11 +149,12 @@ def _page(
             }
             for name, value in present.thresholds.items()
         ],
-        version=visit.text("version", _LONGEST_VERSION) or _next_version(seat, present),
+        version=visit.text("version", _LONGEST_VERSION)
+        or _next_version(seat, {present.version, *(each.version for each in found)}),
         note=visit.text("note"),
         runs=runs,
         chosen=_chosen(visit, runs),
-        can_try=bool(runs) and visit.may("people") and not visit.branches,
+        can_try=bool(runs) and visit.may("people") and not visit.branches and not basis.unreadable,
         by_file=_runs_by_file(runs),
         proposals=proposals,
         versions=[each for each in reversed(found) if each.state != PolicyState.PROPOSED][
@@ -149,6 +168,27 @@ def _page(
     )
 
 
+def _basis(in_force: PolicyVersion | None) -> Basis:
+    """Return what the form starts from, given the version in force."""
+    default = read_text(None)
+    if in_force is None:
+        policy = read_policy(default)
+        return Basis(policy.label, default, policy)
+    try:
+        return Basis(in_force.policy, in_force.text, read_policy(in_force.text))
+    except PolicyError as error:
+        return Basis(in_force.policy, default, read_policy(default), str(error))
+
+
+def _read_proposal(present: Policy, made: PolicyVersion) -> dict[str, Any]:
+    """Return what a proposal would change, or why it reads as no policy."""
+    try:
+        return {"changes": changes(present, read_policy(made.text)), "unreadable": ""}
+    except PolicyError as error:
+        nothing = {"entries": (), "in": (), "out": (), "moved": False}
+        return {"changes": nothing, "unreadable": str(error)}
+
+
 def _field(threshold: str) -> str:
     return f"threshold-{threshold}"
 
@@ -159,10 +199,9 @@ def _codes_naming(policy: Policy, threshold: str) -> list[str]:
     return list(dict.fromkeys(naming))
 
 
-def _next_version(seat: Seat, present: Policy) -> str:
+def _next_version(seat: Seat, taken: set[str]) -> str:
     """Return a name for the next version: today in Lagos, numbered where that is taken."""
     today = f"{to_instant(seat.clock()).astimezone(LAGOS):%Y-%m-%d}"
-    taken = {each.version for each in versions(seat.journal)} | {present.version}
     numbered = (f"{today}-{number}" for number in range(2, len(taken) + 3))
     return next(each for each in (today, *numbered) if each not in taken)
 
@@ -336,11 +375,11 @@ def _text_typed(visit: Visit) -> str:
     Raises:
         UsageError: a field holds no number, or the form is of a policy that is no longer in force.
     """
-    text = text_in_force(visit.seat.journal)
-    present = read_policy(text)
-    if visit.text("seen", 200) != present.label:
+    basis = _basis(version_in_force(visit.seat.journal, visit.seat.clock()))
+    text, present = basis.text, basis.policy
+    if visit.text("seen", 200) != basis.label:
         raise UsageError(
-            f"{present.label} was put in force since you opened this page. Its thresholds are "
+            f"{basis.label} was put in force since you opened this page. Its thresholds are "
             "shown now: change them once more."
         )
     version = " ".join(visit.text("version", 1000).split())
@@ -363,7 +402,7 @@ def _number(visit: Visit, name: str) -> Decimal:
 
 def _thresholds_changed(seat: Seat, other: Policy) -> dict[str, str]:
     """Return the entries that differ from the policy in force, for the audit."""
-    before = read_policy(text_in_force(seat.journal))
+    before = _basis(version_in_force(seat.journal, seat.clock())).policy
     entries = changes(before, other)["entries"]
     return {"changes": "; ".join(f"{name} from {was} to {now}" for name, was, now in entries)}
 

@@ -141,6 +141,7 @@ def second_factor(visit: Visit) -> Response:
         audit.write(user.name, "second factor failed")
         return _page(visit, user, 401, error=_WRONG)
     if sets_up:
+        visit.seat.accounts.end_others(user.name, _cookie(visit))
         audit.write(user.name, "second factor set up")
     if visit.user is None:
         return let_in(visit, user, local_address(visit.text("to", 2000)))

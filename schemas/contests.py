@@ -194,6 +194,7 @@ class Review(JournalRecord):
         reviewed_at: when, microseconds.
         until: when it ends, microseconds.
         evidence: digest of the evidence it rests on.
+        confirmed_by: the second person, where the override needed one; empty where not.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.REVIEW
@@ -209,6 +210,7 @@ class Review(JournalRecord):
     reviewed_at: int
     until: int
     evidence: bytes
+    confirmed_by: str = Field(default="", repr=False)
 
     def kept_from(self, written: int) -> int:
         """Return when it came in or, where that is later, when it ends."""

@@ -10,8 +10,10 @@ import secrets
 import threading
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from nightscreen.schemas.contests import PolicyState, PolicyVersion
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.errors import InputError, PolicyError
 from nightscreen.schemas.policy import Policy
 from nightscreen.steps.policy.file import DEFAULT_POLICY, parse, read_text
 from nightscreen.steps.policy.loading import sound_policy
@@ -20,6 +22,7 @@ from nightscreen.storage.journal.records import Records
 from nightscreen.storage.journal.reviews import Reviews
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Literal
 
     from nightscreen.schemas.policy import PolicyApproval
@@ -37,7 +40,12 @@ def versions(journal: Journal) -> list[PolicyVersion]:
 
 def version_in_force(journal: Journal, at: int) -> PolicyVersion | None:
     """Return the version that was approved last at an instant; None where none was by then."""
-    approved = Records.of(journal, PolicyVersion).all(state=PolicyState.APPROVED)
+    return last_approved(Records.of(journal, PolicyVersion).all(state=PolicyState.APPROVED), at)
+
+
+def last_approved(found: Sequence[PolicyVersion], at: int) -> PolicyVersion | None:
+    """Return the one of some versions that was approved last at an instant."""
+    approved = [each for each in found if each.state == PolicyState.APPROVED]
     by_then = reversed([each for each in approved if each.decided_at <= at])
     return max(by_then, key=lambda each: each.decided_at, default=None)
 
@@ -54,6 +62,15 @@ def policy_in_force(journal: Journal, at: int) -> Policy:
 def text_in_force(journal: Journal) -> str:
     """Return the text of the policy that is in force now."""
     return _text_of(version_in_force(journal, journal.clock()))[0]
+
+
+def label_in_force(journal: Journal) -> tuple[str, str]:
+    """Return label and version of the policy in force now, also of one that reads as none today."""
+    found = version_in_force(journal, journal.clock())
+    if found is None:
+        default = read_policy(read_text(None))
+        return default.label, default.version
+    return found.policy, found.version
 
 
 def _text_of(found: PolicyVersion | None) -> tuple[str, str, str]:
@@ -75,8 +92,18 @@ def approval_of(journal: Journal, policy: str, at: int) -> PolicyApproval | None
 
 
 def read_policy(text: str) -> Policy:
-    """Return the policy of a text that was checked before, without checking its conditions anew."""
-    return Policy.model_validate(parse(text).document)
+    """Return the policy of a text that was checked before, without checking its conditions anew.
+
+    Raises:
+        PolicyError: it was checked under earlier rules for policies and is none by today's.
+    """
+    try:
+        return Policy.model_validate(parse(text).document)
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise PolicyError(
+            f"it was approved under earlier rules for policies and is none by today's: see {place}"
+        ) from None
 
 
 def propose(journal: Journal, text: str, *, by: str, note: str, seen: str = "") -> PolicyVersion:
@@ -98,14 +125,14 @@ def propose(journal: Journal, text: str, *, by: str, note: str, seen: str = "") 
     if not by:
         raise InputError("--by is empty: name the person who proposes the policy")
     policy = sound_policy(text, "the policy", "nightscreen policy check FILE")
-    present = read_policy(text_in_force(journal))
-    if seen and seen != present.label:
+    present, version = label_in_force(journal)
+    if seen and seen != present:
         raise InputError(
-            f"{present.label} was put in force meanwhile; see what it changes, and propose anew"
+            f"{present} was put in force meanwhile; see what it changes, and propose anew"
         )
-    if policy.label == present.label:
+    if policy.label == present:
         raise InputError(f"{policy.label} is in force already: nothing in it is changed")
-    if (policy.name, policy.version) == (present.name, present.version):
+    if (policy.name, policy.version) == (present.rpartition("@")[0], version):
         raise InputError(
             f"version {policy.version} is in force with other rules; give yours another version"
         )
@@ -119,7 +146,7 @@ def propose(journal: Journal, text: str, *, by: str, note: str, seen: str = "") 
         policy=policy.label,
         version=policy.version,
         text=text,
-        replaces=present.label,
+        replaces=present,
         proposed_by=by,
         note=note,
     )
@@ -162,7 +189,7 @@ def decide_version(
 def _require_approvable(journal: Journal, found: PolicyVersion, by: str) -> None:
     if is_own(found, by):
         raise InputError("you proposed this yourself; somebody else must approve it")
-    present = read_policy(text_in_force(journal)).label
+    present, _ = label_in_force(journal)
     if present != found.replaces:
         raise InputError(
             f"this was proposed to replace {found.replaces}, and {present} is in force by now: "

@@ -212,14 +212,15 @@ def _review(journal: Journal, contest: Contest, decision: Decision) -> None:
 def deciders(journal: Journal, contest: Contest) -> list[str]:
     """Return the people who decided about the customer before they contested.
 
-    Those who reviewed the customer, who recorded an action against them, or who confirmed all
-    proposals of the run that is contested.
+    Those who reviewed the customer or confirmed an override, who recorded an action against them,
+    or who confirmed all proposals of the run that is contested.
     """
     reviews = Reviews.of(journal).of_customer(contest.customer)
     actions = Records.of(journal, CustomerAction).of_customers([contest.customer])
     confirmed = Records.of(journal, Confirmation).of_run(contest.run_id) if contest.run_id else []
     return [
         *(review.reviewer for review in reviews),
+        *(review.confirmed_by for review in reviews if review.confirmed_by),
         *(action.by for action in actions),
         *(each.by for each in confirmed),
     ]

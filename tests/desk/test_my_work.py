@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk.audit import forget_at_desk, reseal_desk
 from nightscreen.desk.work_list import WorkList
-from nightscreen.steps.privacy.contests import list_contests
+from nightscreen.steps.privacy.contests import list_contests, open_contest
 from nightscreen.steps.privacy.lookup_subject import find_row
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.rotation import rotate_key
@@ -257,6 +257,13 @@ def test_declined_customer_is_approved_by_two(bank: Office) -> None:
     assert who not in work(ada)
     steps = [each for each in bank.actions() if "override" in each]
     assert steps == ["override proposed", "override confirmed"]
+    made = open_contest(
+        bank.journal, bank.settings.contest, who, by="Chi", said="It is not so.", batch="portfolio"
+    )
+    for browser, status in ((bem, 400), (ada, 400), (bank.browser("approver", name="Chi"), 303)):
+        answer = {"answer": "We looked again.", "outcome": "stands", "decision": ""}
+        said = browser.post(f"/contests/{made.key}/answer", NO_PAGE, **answer)
+        assert said.status_code == status, said.text
 
 
 def test_second_person_is_asked_above_the_threshold_alone(bank: Office) -> None:

@@ -100,6 +100,17 @@ def test_code_is_asked_for_after_the_password_and_counts_once(office: Office) ->
     assert office.actions()[-3:] == ["signed in", "second factor failed", "signed in"]
 
 
+def test_setting_it_up_ends_the_other_sessions_of_that_user(office: Office) -> None:
+    """Whoever signed in with the password alone is out; this browser and other users stay."""
+    ada, other = office.browser("analyst", name="Ada"), office.browser("auditor", name="Bem")
+    elsewhere = office.browser()
+    elsewhere.post("/sign-in", name="Ada", password=PASSWORD, to="/")
+    assert elsewhere.get("/runs").status_code == 200
+    set_up(office, ada)
+    assert elsewhere.get("/runs").headers["location"].startswith("/sign-in")
+    assert [each.get("/runs").status_code for each in (ada, other)] == [200, 200]
+
+
 def test_codes_of_a_clock_a_little_off_count_and_others_do_not(office: Office) -> None:
     """Half a minute to either side; words, blanks and older codes are wrong ones."""
     secret = set_up(office, office.browser("analyst", name="Ada"))
