@@ -25,6 +25,7 @@ from nightscreen.sandbox.lives import KINDS, Truth, life_of, truth_of
 from nightscreen.sandbox.transactions import Owner, person_of_customer, transactions_of
 from nightscreen.schemas.settings import Settings
 from nightscreen.steps.transactions.cashflow import CUSTOMERS, INPUT, CashFlow
+from nightscreen.steps.transactions.cashflow_run import BLOCK
 from nightscreen.steps.transactions.record_fields import load_fields
 
 AS_OF = datetime(2026, 7, 2, 9, tzinfo=UTC)
@@ -117,9 +118,8 @@ def speed(number: int, lender: CashFlow) -> tuple[float, float]:
         for copy in range(copies)
     ).slice(0, number)
     begun = time.process_time()
-    block = 100_000
-    for start in range(0, number, block):
-        part = whole.slice(start, block)
+    for start in range(0, number, BLOCK):
+        part = whole.slice(start, BLOCK)
         names = part["customer_id"].unique().to_pylist()
         rows = [{"customer_id": name, "checked_at": AS_OF} for name in names]
         lender.features(part, pa.Table.from_pylist(rows, CUSTOMERS))

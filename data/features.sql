@@ -4,7 +4,7 @@
 -- or a view; a view named tx_... has customer_id and one more column, and fills that column.
 --
 -- Given are:
---   customers     customer_id, as_of: nothing after it is used
+--   customers     customer_id (a number that stands for the customer), as_of: nothing after it is used
 --   transactions  of naira, settled, up to as_of: id (in order of time), customer_id, account, moment
 --                 and day and month (Lagos), credit, amount (naira, never negative), balance after it,
 --                 reference and text and source (numbers that stand for them; source is who paid or was
@@ -330,21 +330,20 @@ SELECT customer_id, max(last_paid) FROM sources WHERE salary GROUP BY customer_i
 -- Balances, at the end of the day, all accounts together
 -- ---------------------------------------------------------------------------------------------
 
+-- What is on an account at the end of a day stays until the day before its next transaction.
 CREATE TABLE closings AS
-SELECT customer_id, account, day, arg_max(balance, id) AS balance
+SELECT customer_id, account, day, arg_max(balance, id) AS balance,
+    lead(day, 1, date '9999-12-31') OVER (PARTITION BY customer_id, account ORDER BY day) - 1 AS until
 FROM transactions WHERE balance IS NOT NULL GROUP BY customer_id, account, day;
 
 -- Each of the last 90 days, from the first day a balance is known.
 CREATE TABLE days AS
-SELECT asked.customer_id, asked.day, sum(balance) AS balance
+SELECT customer_id, day + number::INTEGER AS day, sum(balance) AS balance
 FROM (
-    SELECT customer_id, account, unnest(generate_series(
-        greatest(min(closings.day), any_value(last_day) - 89), any_value(last_day), INTERVAL 1 DAY
-    ))::DATE AS day
-    FROM closings JOIN spans USING (customer_id) GROUP BY customer_id, account
-) AS asked
-ASOF JOIN closings ON closings.customer_id = asked.customer_id
-    AND closings.account = asked.account AND asked.day >= closings.day
+    SELECT customer_id, greatest(day, last_day - 89) AS day, balance,
+        unnest(range(least(until, last_day) - greatest(day, last_day - 89) + 1)) AS number
+    FROM closings JOIN spans USING (customer_id)
+)
 GROUP BY ALL;
 
 -- tx_balance_current: of the linked accounts; after the newest transaction of an account where that is
@@ -383,14 +382,10 @@ SELECT customer_id, count(*) FILTER (balance < 0) FROM days GROUP BY customer_id
 -- tx_balance_month_end: median of the last day of each covered month.
 CREATE VIEW tx_balance_month_end AS
 SELECT customer_id, median(balance) FROM (
-    SELECT asked.customer_id, asked.day, sum(balance) AS balance
-    FROM (
-        SELECT DISTINCT customer_id, account, (month + INTERVAL 1 MONTH)::DATE - 1 AS day
-        FROM months JOIN (SELECT DISTINCT customer_id, account FROM closings) USING (customer_id)
-    ) AS asked
-    ASOF JOIN closings ON closings.customer_id = asked.customer_id
-        AND closings.account = asked.account AND asked.day >= closings.day
-    GROUP BY ALL
+    SELECT customer_id, month, sum(balance) AS balance
+    FROM months JOIN closings USING (customer_id)
+    WHERE (month + INTERVAL 1 MONTH)::DATE - 1 BETWEEN day AND until
+    GROUP BY customer_id, month
 ) GROUP BY customer_id;
 
 -- ---------------------------------------------------------------------------------------------

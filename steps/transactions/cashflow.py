@@ -7,7 +7,7 @@ no figure can rest on whom somebody gives to. Transactions come from the journal
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -55,6 +55,8 @@ ACCOUNTS: Final = pa.schema(
 )
 """Linked accounts: whose, number, holder, what lies there and since when."""
 NO_ACCOUNTS: Final = ACCOUNTS.empty_table()
+
+_REPEATING: Final = ("currency", "entry_type", "transaction_type", "status", "customer_id")
 
 _LAGOS: Final = "INTERVAL 1 HOUR"  # the whole year
 _PADDED: Final = (
@@ -169,7 +171,7 @@ class CashFlow:
                 ("raw_customers", customers),
                 ("raw_accounts", accounts),
             ):
-                connection.register(name, _in_utc(table))
+                connection.register(name, _for_duckdb(table))
             for statement in self._preparation():
                 connection.execute(statement)
             for name in ("raw", "raw_customers", "raw_accounts"):
@@ -185,9 +187,8 @@ class CashFlow:
             SELECT id, settled.customer_id, account, moment, moment::DATE AS day,
                 date_trunc('month', moment)::DATE AS month, credit, amount, balance,
                 CASE WHEN length(reference) >= 6 THEN hash(reference) END AS reference,
-                hash(settled.text) AS text, form_id AS form,
-                hash(CASE WHEN source <> '' THEN source WHEN category <> '' THEN category
-                    ELSE settled.text END) AS source,
+                hash(narration) AS text, form_id AS form,
+                coalesce(texts.source, hash(narration)) AS source,
                 rule, category, coalesce(_own, false) AS own_name
             FROM settled
             JOIN texts ON texts.form = settled.form AND texts.kind = settled.kind
@@ -198,6 +199,7 @@ class CashFlow:
         yield "DROP TABLE settled"
         yield "DROP TABLE owners"
         yield "ALTER TABLE texts DROP COLUMN plain"
+        yield "ALTER TABLE texts DROP COLUMN text"
 
     def _given(self) -> Iterator[str]:
         """Yield SQL for who is asked about: customers, their accounts, their own names."""
@@ -208,25 +210,26 @@ class CashFlow:
         yield f"CREATE TABLE thresholds AS SELECT {numbers}"
         yield f"""
             CREATE TABLE customers AS
-            SELECT row_number() OVER () AS place, customer_id, checked_at,
+            SELECT row_number() OVER () AS customer_id, customer_id AS name, checked_at,
                 (checked_at + {_LAGOS})::DATE AS as_of
             FROM raw_customers
             """  # noqa: S608
         yield f"""
             CREATE TABLE accounts AS
-            SELECT customer_id, coalesce(account, '') AS account,
+            SELECT customers.customer_id, coalesce(account, '') AS account,
                 try_cast(balance AS DECIMAL(18, 2)) AS balance,
                 balance_at + {_LAGOS} AS balance_at
-            FROM raw_accounts
+            FROM raw_accounts JOIN customers ON customers.name = raw_accounts.customer_id
             """  # noqa: S608
         yield f"""
             CREATE TABLE owners AS
-            SELECT customer_id,
+            SELECT customers.customer_id,
                 list_distinct(flatten(list(list_filter(
-                    string_split(trim({_PADDED.format("coalesce(name, '')")}), ' '),
+                    string_split(trim({_PADDED.format("coalesce(holder.name, '')")}), ' '),
                     lambda word: length(word) >= 3)))) AS names,
                 list(DISTINCT account) FILTER (length(account) >= 10) AS numbers
-            FROM raw_accounts GROUP BY customer_id
+            FROM raw_accounts AS holder JOIN customers ON customers.name = holder.customer_id
+            GROUP BY customers.customer_id
             """  # noqa: S608
 
     def _texts(self) -> str:
@@ -247,23 +250,27 @@ class CashFlow:
             "".join(sign for sign in word.upper() if sign.isalnum())
             for word in self.narrations.source.noise
         )
-        plain = f"regexp_replace(form, '\\b(?:{noise}|[A-Z]*[0-9][A-Z0-9]*)\\b', ' ', 'g')"
+        plain = f"regexp_replace(text, '\\b(?:{noise}|[A-Z]*[0-9][A-Z0-9]*)\\b', ' ', 'g')"
         return f"""
             CREATE TABLE texts AS
-            WITH forms AS (
-                SELECT DISTINCT form, kind, credit AS of_credit,
-                    replace(form || kind, '  ', ' ') AS whole
-                FROM settled
+            WITH written AS (
+                SELECT DISTINCT form, kind, credit AS of_credit FROM settled
+            ), padded AS (
+                SELECT *, {_PADDED.format("form")} AS text,
+                    replace(text || {_PADDED.format("kind")}, '  ', ' ') AS whole
+                FROM written
             ), ruled AS (
                 SELECT *, CASE {" ".join(rules)} END AS number,
                     trim(regexp_replace({plain}, ' +', ' ', 'g')) AS plain
-                FROM forms
+                FROM padded
             )
-            SELECT row_number() OVER () AS form_id, form, kind, of_credit, plain,
+            SELECT row_number() OVER () AS form_id, form, kind, of_credit, text, plain,
                 coalesce([{names}][number + 1], '') AS rule,
                 coalesce([{categories}][number + 1], '') AS category,
                 CASE number {" ".join(words)} ELSE '' END AS words,
-                left(split_part(plain, ' ', 1), 6) || left(split_part(plain, ' ', 2), 3) AS source
+                left(split_part(plain, ' ', 1), 6) || left(split_part(plain, ' ', 2), 3) AS payer,
+                CASE WHEN payer || category <> '' THEN hash(coalesce(nullif(payer, ''), category))
+                END AS source
             FROM ruled
             """  # noqa: S608 - from checked words only
 
@@ -293,14 +300,14 @@ class CashFlow:
             raise SettingsError(
                 f"{self.name}: {unknown[0]} is no feature; name what only others use without tx_"
             )
-        whose = connection.sql("FROM customers ORDER BY place").to_arrow_table()
-        columns = [whose["customer_id"], whose["checked_at"].cast(INSTANT)]
+        whose = connection.sql("FROM customers ORDER BY customer_id").to_arrow_table()
+        columns = [whose["name"], whose["checked_at"].cast(INSTANT)]
         for name, kind in FEATURES.items():
             # One by one: to plan a join of all of them takes longer than to work them out.
             column = connection.sql(
                 f"SELECT CAST(value AS {_sql_type(kind)}) FROM customers "  # noqa: S608
                 f"LEFT JOIN (FROM {name}) AS made (customer_id, value) USING (customer_id) "
-                "ORDER BY place"
+                "ORDER BY customer_id"
             ).to_arrow_table()
             if column.num_rows != whose.num_rows:
                 raise SettingsError(
@@ -313,7 +320,7 @@ class CashFlow:
 _SETTLED: Final = f"""
             CREATE TABLE settled AS
             SELECT row_number() OVER (ORDER BY raw.transaction_date, place DESC) AS id,
-                raw.customer_id,
+                customers.customer_id,
                 coalesce(account_number, '') AS account,
                 raw.transaction_date + {_LAGOS} AS moment,
                 CASE WHEN upper(left(trim(entry_type), 1)) = 'C' THEN true
@@ -324,11 +331,11 @@ _SETTLED: Final = f"""
                 try_cast(abs(raw.amount) AS DECIMAL(18, 2)) AS amount,
                 try_cast(raw.balance AS DECIMAL(18, 2)) AS balance,
                 nullif(trim(reference), '') AS reference,
-                {_PADDED.format("coalesce(narration, '')")} AS text,
-                regexp_replace(text, '[0-9]{{4,}}', '0', 'g') AS form,
-                {_PADDED.format("coalesce(transaction_type, '')")} AS kind
+                upper(trim(coalesce(raw.narration, ''))) AS narration,
+                regexp_replace(narration, '[0-9]{{4,}}', '0', 'g') AS form,
+                upper(coalesce(transaction_type, '')) AS kind
             FROM (SELECT *, row_number() OVER () AS place FROM raw) AS raw
-            JOIN raw_customers USING (customer_id)
+            JOIN customers ON customers.name = raw.customer_id
             WHERE raw.transaction_date <= checked_at AND deleted_on IS NULL
                 AND coalesce(upper(trim(currency)), 'NGN') IN {NAIRA_WORDS}
                 AND coalesce(lower(trim(status)), '') NOT IN {_NOT_SETTLED}
@@ -339,22 +346,36 @@ _SETTLED: Final = f"""
 
 _OWN: Final = """
     (len(names) >= 2
-        AND len(list_filter(names, lambda word: contains(settled.text, ' ' || word || ' '))) >= 2
+        AND len(list_filter(names, lambda word: contains(texts.text, ' ' || word || ' '))) >= 2
         AND len(list_filter(string_split(texts.plain, ' '),
             lambda word: length(word) >= 3 AND NOT list_contains(names, word))) = 0)
     OR len(list_filter(numbers,
-        lambda number: number <> account AND contains(settled.text, ' ' || number || ' '))) >= 1
+        lambda number: number <> account AND contains(narration, number) AND contains(
+            ' ' || regexp_replace(narration, '[^A-Z0-9]+', ' ', 'g') || ' ', ' ' || number || ' ')
+    )) >= 1
 """
 """SQL: the other side is the customer. Two of their own names stand there and nobody else's, or the
 number of another of their accounts."""
 
 
-def _in_utc(table: pa.Table) -> pa.Table:
-    """Return a table whose instants have no zone, so that no zone of the machine can move them."""
-    for place, each in enumerate(table.schema):
-        if each.type == INSTANT:
-            naive = table[each.name].cast(pa.timestamp("us"))
-            table = table.set_column(place, each.name, naive)
+def _for_duckdb(table: pa.Table) -> pa.Table:
+    """Return a table as DuckDB works on it fastest, and as no zone of the machine can move it.
+
+    Instants lose their zone. Amounts of whole kobo fit in 64 bits. Where few words repeat, each is
+    read once.
+    """
+    for place, column in enumerate(table.schema):
+        values = table[column.name]
+        if column.type == INSTANT:
+            values = values.cast(pa.timestamp("us"))
+        elif pa.types.is_decimal(column.type):
+            with suppress(pa.ArrowInvalid):  # more places or digits: DuckDB rounds, or leaves out
+                values = values.cast(pa.decimal128(18, 2))
+        elif column.name in _REPEATING:
+            values = values.dictionary_encode()
+        else:
+            continue
+        table = table.set_column(place, column.name, values)
     return table
 
 

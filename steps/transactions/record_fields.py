@@ -27,7 +27,7 @@ from nightscreen.steps.transactions.json_decode import NumberText, json_text
 from nightscreen.storage.clock import to_micros
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
     from decimal import Decimal
 
 DATA = Path(__file__).parents[2] / "data"
@@ -166,6 +166,12 @@ class RecordFields:
         _, value = _first(_flat(record, self._objects), self._id.names)
         return str(value) if isinstance(value, str) and value else None
 
+    def values(self, record: object, columns: Container[str]) -> dict[str, Any]:
+        """Return some of a record's typed columns, None where one is absent or unreadable."""
+        flat = _flat(record, self._objects) if isinstance(record, dict) else {}
+        wanted = (each for each in self._fields if each.column in columns)
+        return {each.column: _READ[each.kind](_first(flat, each.names)[1]) for each in wanted}
+
     def view(self, record: object, drift: Drift | None = None) -> View:
         """Return the typed view of a record; how it differs from the known is added to `drift`."""
         drift = drift if drift is not None else Drift()
@@ -232,7 +238,10 @@ def _flat(record: dict[str, Any], objects: set[str]) -> dict[str, Any]:
 
 
 def _first(flat: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str | None, Any]:
-    return next(((name, flat[name]) for name in names if name in flat), (None, None))
+    for name in names:
+        if name in flat:
+            return name, flat[name]
+    return None, None
 
 
 def _text(value: object) -> str | None:
@@ -244,7 +253,7 @@ def _text(value: object) -> str | None:
 
 def _whole(text: str) -> str:
     """Return text that can be written as UTF-8: half a character pair becomes a mark."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _money(value: object) -> Decimal | None:
@@ -265,6 +274,8 @@ def _instant(value: object) -> datetime | None:
         instant = datetime.fromisoformat(value.strip())
     except ValueError:
         return None
+    if instant.tzinfo is UTC:
+        return instant
     try:
         return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
     except OverflowError:

@@ -73,6 +73,13 @@ def test_two_employers_and_a_salary_in_two_parts_add_up(lender: CashFlow) -> Non
     assert row["tx_salary_monthly"] == Decimal(150_000)
 
 
+def test_payers_known_by_a_number_alone_are_different_sources(lender: CashFlow) -> None:
+    """Where nothing but digits stands in a narration, other digits are another payer."""
+    first = each_month(25, SALARY, "0034598712")
+    row = figures(lender, alive() + first + each_month(5, 50_000, "7781203345"))
+    assert (row["tx_income_sources"], row["tx_income_monthly"]) == (2, Decimal(SALARY + 50_000))
+
+
 def test_a_salary_that_stopped_is_none(lender: CashFlow) -> None:
     """A source that paid nothing for longer than 45 days has ended."""
     row = figures(lender, alive() + each_month(28, SALARY, "ACME SALARY", months=range(1, 5)))

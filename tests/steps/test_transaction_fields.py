@@ -149,3 +149,15 @@ def test_renamed_field_is_read_once_its_name_is_added(tmp_path: Path) -> None:
     path.write_text("[[field]]\ncolumn = 'amount'\nkind = 'money'\nnames = ['amount', 'value']\n")
     view = load_fields(path=path).view(parse_text(b'{"value": "7.25"}'))
     assert view.values["amount"] == Decimal("7.25")
+
+
+def test_some_columns_alone_are_read_as_in_the_whole() -> None:
+    """A reader of a few columns sees what the typed record has, and nothing where it is absent."""
+    record = parse_text(
+        b'{"id": "t1", "amount": "twelve", "narration": "\\u20a6", "balance": 1.10}'
+    )
+    wanted = ("amount", "balance", "narration", "bank_name")
+    found = FIELDS.values(record, wanted)
+    whole = FIELDS.view(record).values
+    assert found == {each: whole.get(each) for each in wanted}
+    assert FIELDS.values("no record", wanted) == dict.fromkeys(wanted)
