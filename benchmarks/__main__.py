@@ -46,6 +46,7 @@ LONG_FORMS = (
     ("intake", ["benchmarks.intake", "1000000"]),
     ("the warm night", ["benchmarks.warm", "100000", "1000000"]),
     ("cash flow", ["benchmarks.cash_flow", "--lives", "1000"]),
+    ("cash flow of a thousand lives, pulled", ["benchmarks.cash_flow", "--pulled", "1000"]),
     ("a million transactions", ["benchmarks.cash_flow", "--speed", "1000000"]),
 )
 

@@ -1,6 +1,7 @@
 """Cash flow beside a naive rule: salary found, income within ten percent, repayments found.
 
     python -m benchmarks.cash_flow              # 400 lives of the simulator, against their truth
+    python -m benchmarks.cash_flow --pulled 1000    # so many lives, pulled as they are at night
     python -m benchmarks.cash_flow --speed 1000000   # so many transactions, beside pandas
 
 The lives and their narrations are the simulator's, which knows nothing of `data/narrations.toml`.
@@ -11,6 +12,7 @@ one, and knows a repayment by the word LOAN.
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -20,15 +22,21 @@ from statistics import median
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from benchmarks.alternatives import cash_flow_pandas
 from nightscreen.sandbox.lives import KINDS, Truth, life_of, truth_of
 from nightscreen.sandbox.transactions import Owner, person_of_customer, transactions_of
+from nightscreen.schemas.cashflow import CASHFLOW_FILE, FEATURES
 from nightscreen.schemas.settings import Settings
 from nightscreen.steps.transactions.cashflow import CUSTOMERS, INPUT, CashFlow
 from nightscreen.steps.transactions.cashflow_run import BLOCK
 from nightscreen.steps.transactions.record_fields import load_fields
+from tests.steps.pulls_in_a_test import Lender, username
 
 AS_OF = datetime(2026, 7, 2, 9, tzinfo=UTC)
+CLOSE = 0.01
+"""Naira by which a figure made of floats may differ."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,38 @@ def compared(lives: list[Lived], lender: CashFlow) -> dict[str, dict[str, float]
     table = pa.Table.from_pylist([each for life in lives for each in life.items], INPUT)
     customers = [{"customer_id": life.name, "checked_at": AS_OF} for life in lives]
     rows = lender.features(table, pa.Table.from_pylist(customers, CUSTOMERS)).to_pylist()
+    return _both(lives, rows)
+
+
+def pulled(number: int) -> dict[str, dict[str, float]]:
+    """Return how both rules did on customers who consented, with half a year of history.
+
+    Their lists are answered by the simulator, kept in a journal and worked out at the pull's end;
+    figures are read from `cashflow.parquet`, the naive rule takes the typed transactions.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        lender = Lender(Path(folder))
+        names = [f"LIFE-{each:05d}" for each in range(number)]
+        lender.consent(names)
+        begun = time.process_time()
+        report = lender.pull()
+        cpu_s = time.process_time() - begun
+        file = lender.folder / "out" / report["run_id"] / CASHFLOW_FILE
+        rows = sorted(pq.read_table(file).to_pylist(), key=lambda row: str(row["customer_id"]))
+        items: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+        for each in lender.typed(report["run_id"]):
+            items[each["customer_id"]].append(each)
+    lives = [Lived(name, truth_of(username(name)), items[name]) for name in names]
+    customers = report["customers"]
+    print(
+        f"{customers['pulled']:,} of {customers['due']:,} lives pulled, "
+        f"{report['transactions']['written']:,} transactions, {cpu_s:.0f} CPU seconds with the "
+        "simulator's"
+    )
+    return _both(lives, rows)
+
+
+def _both(lives: list[Lived], rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     ours = [
         (bool(row["tx_salary"]), float(row["tx_income_monthly"] or 0), row["tx_repayments"])
         for row in rows
@@ -105,8 +145,12 @@ def _scores(lives: list[Lived], said: list[tuple[bool, float, int]]) -> dict[str
 
 
 def speed(number: int, lender: CashFlow) -> tuple[float, float]:
-    """Return CPU seconds for so many transactions: all figures, and six of them in pandas."""
-    lives = made(80)
+    """Return CPU seconds for so many transactions: all figures, and eight of them in pandas.
+
+    Raises:
+        ValueError: pandas came to another figure.
+    """
+    lives = made(400)
     records = pa.Table.from_pylist([each for life in lives for each in life.items], INPUT)
     copies = -(-number // records.num_rows)
     whole = pa.concat_tables(
@@ -117,26 +161,25 @@ def speed(number: int, lender: CashFlow) -> tuple[float, float]:
         )
         for copy in range(copies)
     ).slice(0, number)
+    blocks = [whole.slice(start, BLOCK) for start in range(0, number, BLOCK)]
     begun = time.process_time()
-    for start in range(0, number, BLOCK):
-        part = whole.slice(start, BLOCK)
-        names = part["customer_id"].unique().to_pylist()
+    found = []
+    for block in blocks:
+        names = block["customer_id"].unique().to_pylist()
         rows = [{"customer_id": name, "checked_at": AS_OF} for name in names]
-        lender.features(part, pa.Table.from_pylist(rows, CUSTOMERS))
+        found.append(lender.features(block, pa.Table.from_pylist(rows, CUSTOMERS)))
     ours = time.process_time() - begun
     begun = time.process_time()
-    frame = whole.to_pandas()
-    frame["month"] = frame["transaction_date"].dt.strftime("%Y-%m")
-    frame["loan"] = frame["narration"].str.contains("LOAN|OKASH|CREDITVILLE|MFB DD", regex=True)
-    frame["bet"] = frame["narration"].str.contains("BET9JA|SPORTYBET", regex=True)
-    frame["source"] = frame["narration"].str.replace(r"\W*\d+\W*", " ", regex=True).str[:12]
-    for side in ("credit", "debit"):
-        of_side = frame[frame["entry_type"] == side]
-        of_side.groupby(["customer_id", "month"])["amount"].sum().groupby("customer_id").median()
-        of_side.groupby(["customer_id", "source"])["month"].nunique()
-    frame[frame["loan"]].groupby("customer_id")["amount"].sum()
-    frame[frame["bet"]].groupby("customer_id")["amount"].sum()
-    return ours, time.process_time() - begun
+    in_pandas = [cash_flow_pandas.figures(block, lender.narrations) for block in blocks]
+    theirs = time.process_time() - begun
+    for table, other in zip(found, in_pandas, strict=True):
+        for row in table.to_pylist():
+            for name, value in other.loc[row["customer_id"]].items():
+                if abs(float(row[name] or 0) - (0 if value != value else value)) > CLOSE:  # noqa: PLR0124 - NaN
+                    raise ValueError(
+                        f"{name} of {row['customer_id']} differs: {row[name]}, {value}"
+                    )
+    return ours, theirs
 
 
 def main() -> None:
@@ -144,16 +187,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Cash flow beside a naive rule.")
     parser.add_argument("--lives", type=int, default=400)
     parser.add_argument("--speed", type=int, default=0, metavar="TRANSACTIONS")
+    parser.add_argument("--pulled", type=int, default=0, metavar="LIVES")
     given = parser.parse_args()
     lender = CashFlow.of(Settings(home=Path("no-home")))
     if given.speed:
         ours, pandas_s = speed(given.speed, lender)
         print(
-            f"{given.speed:,} transactions, CPU seconds: 45 figures {ours:.1f}, "
-            f"six in pandas {pandas_s:.1f}"
+            f"{given.speed:,} transactions, CPU seconds: {len(FEATURES)} figures {ours:.1f}; "
+            f"{len(cash_flow_pandas.FIGURES)} of them in pandas, all equal, {pandas_s:.1f}; "
+            f"ours / pandas {ours / pandas_s:.2f}"
         )
         return
-    for rule, scores in compared(made(given.lives), lender).items():
+    found = pulled(given.pulled) if given.pulled else compared(made(given.lives), lender)
+    for rule, scores in found.items():
         print(f"{rule:<11}", "  ".join(f"{name} {share:.3f}" for name, share in scores.items()))
 
 

@@ -79,9 +79,10 @@ class Lender:
 
     def consent(self, customers: Iterable[str], *scopes: str) -> list[Grant]:
         """Let customers consent, and keep what comes of it."""
-        return [self._consent(each, scopes or (LIST,)) for each in customers]
+        with self.vault() as vault:
+            return [self._consent(vault, each, scopes or (LIST,)) for each in customers]
 
-    def _consent(self, customer: str, scopes: tuple[str, ...]) -> Grant:
+    def _consent(self, vault: Vault, customer: str, scopes: tuple[str, ...]) -> Grant:
         box = self.sandbox
         code = box.grants.allow(
             username(customer),
@@ -103,9 +104,8 @@ class Lender:
             refresh_token=grant.refresh_token,
             scope=" ".join(grant.scopes),
         )
-        with self.vault() as vault:
-            evidence = {"channel": "test", "redirect_uri": CALLBACK}
-            return vault.keep(customer, token, asked_scopes=scopes, evidence=evidence)
+        evidence = {"channel": "test", "redirect_uri": CALLBACK}
+        return vault.keep(customer, token, asked_scopes=scopes, evidence=evidence)
 
     def open(
         self,
