@@ -78,7 +78,8 @@ def _settled(transactions: pa.Table) -> pd.DataFrame:
         ),
     )
     # Of equal instants the newer stands first.
-    return frame[::-1].sort_values("moment", kind="stable").reset_index(drop=True)
+    newest_last: pd.DataFrame = frame[::-1].sort_values("moment", kind="stable")
+    return newest_last.reset_index(drop=True)
 
 
 def _categories(frame: pd.DataFrame, narrations: Narrations) -> pd.Series:
@@ -98,9 +99,10 @@ def _categories(frame: pd.DataFrame, narrations: Narrations) -> pd.Series:
         for rule in narrations.rule
     ]
     found = []
-    for text in texts.itertuples():
-        plain = re.sub("[^A-Z0-9]+", " ", f"{text.form} {text.kind.upper()}")
-        padded, direction = f" {plain.strip()} ", "credit" if text.credit else "debit"
+    lists = (texts[column].tolist() for column in ("form", "kind", "credit"))
+    for text, kind, credit in zip(*lists, strict=True):
+        plain = re.sub("[^A-Z0-9]+", " ", f"{text} {kind}".upper())
+        padded, direction = f" {plain.strip()} ", "credit" if credit else "debit"
         found.append(
             next(
                 (
@@ -159,7 +161,8 @@ def _months(frame: pd.DataFrame, span: pd.DataFrame) -> pd.DataFrame:
     whole = months["max"] + pd.Timedelta(days=7) >= end - pd.Timedelta(days=1)
     late = months["month"] >= months["max"].dt.to_period("M") - 12
     months = months[enough & whole & late].sort_values("month", ascending=False)
-    return months[months.groupby("customer_id").cumcount() < 12][["customer_id", "month"]]
+    latest: pd.DataFrame = months[months.groupby("customer_id").cumcount() < 12]
+    return latest[["customer_id", "month"]]
 
 
 def _lowest(frame: pd.DataFrame, last: pd.Series) -> pd.Series:
