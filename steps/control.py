@@ -352,7 +352,14 @@ class Control:
         and each further one is paid for and of no use until the table of manners is corrected.
         """
         self.troubles[(check.value, trouble)] += 1
-        self.unreadable_run[check] += bool(cost_micro)
+        self.count_unreadable(check, self.unreadable_run[check] + bool(cost_micro))
+
+    def count_unreadable(self, check: Asked, number: int) -> None:
+        """Take note of how many answers in a row were charged and could not be read; stop at ten.
+
+        A run's own process counts them as they come; several workers go by the journal's count.
+        """
+        self.unreadable_run[check] = number
         if self.unreadable_run[check] >= UNREADABLE_AFTER and check not in self.stopped_checks:
             self.notices.append(
                 f"{check.value} was stopped: {self.unreadable_run[check]} answers in a row were "

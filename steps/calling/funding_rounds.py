@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,14 +27,14 @@ from nightscreen.steps.calling.jobs import LookupTask
 from nightscreen.steps.calling.journal_writer import JournalWriter
 from nightscreen.steps.calling.shards import ShardLayout, chains_of
 from nightscreen.steps.calling.window import RetryBudget, Window
-from nightscreen.steps.control import WITNESSES_LATER, StopReason
+from nightscreen.steps.control import UNREADABLE_AFTER, WITNESSES_LATER, StopReason
 from nightscreen.steps.planning.lookup_table import check_number, check_of
 from nightscreen.steps.planning.price import fund
 from nightscreen.steps.planning.short_circuit import ShortCircuit, Spares
 from nightscreen.steps.run import money_left
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -171,8 +172,14 @@ def open_asking(
             note=asking.note,
             sparing=asking.sparing,
             funding=asking.funding,
+            unreadable_run=_counted_for_all(run, check) if shared_caps else None,
         )
     return asking
+
+
+def _counted_for_all(run: ScreeningRun, check: Check) -> Callable[[], int]:
+    """Return what counts, over all workers, the check's answers that could not be read of late."""
+    return partial(run.journal.answers.unreadable_run, check.value, UNREADABLE_AFTER)
 
 
 def _is_proved(run: ScreeningRun) -> bool:

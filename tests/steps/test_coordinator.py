@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import Latency, fixed
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.money import to_micro
@@ -22,6 +24,7 @@ from nightscreen.steps.planning.short_circuit import Chains
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.work_queue import WHOLE_RUN
 from tests.screening import CONSENT, Night, World, customer
+from tests.steps import parts_in_a_test
 from tests.steps.parts_in_a_test import TaskCrew, open_priced, refuse_to_ask, screen_in_parts
 from tests.steps.virtual_time import run as run_virtually
 
@@ -101,6 +104,44 @@ def test_a_stop_that_one_part_meets_stops_all(tmp_path: Path) -> None:
     night, _ = screen_in_parts(world, ROWS, workers=2)
     assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "balance")
     assert money(night, world)[0] == money(night, world)[1]
+
+
+def test_charged_answers_nobody_can_read_are_counted_over_all_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten in a row stop the check whoever asked; each part has no ten of its own."""
+    world = world_under(tmp_path / "world")
+    monkeypatch.setattr(parts_in_a_test, "SLOTS", 1)
+    monkeypatch.setattr(
+        parts_in_a_test, "application", lambda sandbox: without_records(application(sandbox))
+    )
+    workers = 5
+    night, _ = screen_in_parts(world, ROWS, workers=workers, checks=["ecosystem"])
+    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "failures")
+    part = night.report["checks"]["ecosystem"]
+    assert 10 <= part["unreadable"] <= 10 + 2 * workers, "what each had under way settles"
+    assert part["pending"] > 0
+    assert money(night, world)[0] == money(night, world)[1]
+
+
+def without_records(sound: Any) -> Any:  # noqa: ANN401 - ASGI applications
+    """Return an application whose charged ecosystem answers hold a sentence for a record."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
+        parts: list[Any] = []
+
+        async def keep(message: Any) -> None:  # noqa: ANN401 - as ASGI has it
+            parts.append(message)
+
+        await sound(scope, receive, keep)
+        body = b"".join(each.get("body", b"") for each in parts)
+        if parts[0]["status"] == 200:
+            body = json.dumps({**json.loads(body), "data": "see the portal"}).encode()
+        headers = [pair for pair in parts[0]["headers"] if pair[0] != b"content-length"]
+        await send({**parts[0], "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
 
 
 def test_a_stop_met_after_the_last_exchange_is_passed_on(tmp_path: Path) -> None:

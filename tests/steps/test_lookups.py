@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
 from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
-from nightscreen.schemas.checks import Check, IdentityKind, Lookup
+from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
 from nightscreen.schemas.errors import JournalError, NightscreenError, UsageError
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.calling.funding import Funding
@@ -40,7 +41,6 @@ from tests.steps.window_in_a_test import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.client.classify import CallOutcome
     from nightscreen.schemas.calls import ReserveRequest
     from nightscreen.steps.calling.jobs import LookupTask
 
@@ -898,3 +898,28 @@ def test_the_last_check_to_end_wakes_those_that_wait_for_its_money() -> None:
         return [each.standing for jobs in asked for each in jobs]
 
     assert run(main) == [LookupStatus.PAID, LookupStatus.WAITING]
+
+
+@pytest.mark.parametrize(("elsewhere", "stopped"), [(3, False), (10, True)])
+def test_workers_that_share_a_check_go_by_their_common_count(
+    elsewhere: int, *, stopped: bool
+) -> None:
+    """A record that another worker got keeps the check going; ten of all of them end it."""
+    unreadable = CallOutcome(
+        ChargeStatus.UNREADABLE,
+        outcome=Outcome.UNREADABLE,
+        trouble=FailureReason.UNREADABLE,
+        cost_micro=PRICE,
+        body=b"{}",
+    )
+
+    async def night(loop: VirtualLoop) -> Bench:
+        made = bench(loop, lambda *_: unreadable, cap=1)
+        made.window._unreadable_run = lambda: elsewhere
+        await made.window.ask([job(number) for number in range(30)])
+        await made.window.drain()
+        return made
+
+    made = run(night)
+    assert len(made.service.sent) == (1 if stopped else 30)
+    assert made.control.stopped_checks == ({Check.KARMA: "failures"} if stopped else {})
