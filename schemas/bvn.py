@@ -6,17 +6,18 @@ request is kept (`storage/journal/bvn_consents.py`). No shape here ever holds a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import secrets
+from dataclasses import dataclass
+from datetime import date  # noqa: TC003 - pydantic reads it
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal
+from functools import partial
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.parameters import Option, refuse_identifiers
-
-if TYPE_CHECKING:
-    from datetime import date
+from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 ContactName = Literal["phone", "email"]
 
@@ -38,6 +39,8 @@ class BvnState(StrEnum):
 
 OPEN_STATES = (BvnState.REQUESTED, BvnState.AWAITING_OTP, BvnState.WRONG_OTP)
 """States in which a one-time password may still be supplied."""
+UNDER_WAY = "under_way"
+"""Stands for the state of a request with a call under way where requests are searched."""
 
 
 class Doubt(StrEnum):
@@ -78,13 +81,10 @@ class HeldCustomer:
         return self.first_name, self.middle_name, self.last_name, self.full_name
 
 
-@dataclass(frozen=True, slots=True)
-class BvnRequest:
-    """One request as the journal keeps it; instants in microseconds, money in micro-naira.
+class BvnRequest(JournalRecord):
+    """One time a customer was asked, `at`; instants in microseconds, money in micro-naira.
 
     Attributes:
-        request_id: sixteen random bytes.
-        customer: pseudonym of the customer, the same in every batch name.
         subject: pseudonym of the BVN.
         run_id: the run that asked.
         consent_ends_at: instant from which the customer's consent counts no more.
@@ -96,16 +96,15 @@ class BvnRequest:
         cost_micro: what its calls are known to have cost.
     """
 
-    request_id: bytes
-    customer: bytes
-    subject: bytes
-    batch: str
-    run_id: str
+    kind: ClassVar[RecordKind] = RecordKind.BVN_REQUEST
+    ground: ClassVar[Ground] = Ground.CONSENTS
+    everywhere: ClassVar[bool] = True
+
+    key: str = Field(default_factory=partial(secrets.token_hex, 16))
     consent_reference: str | None
     consent_ends_at: int
     state: BvnState
-    requested_at: int
-    held: HeldCustomer = field(repr=False)
+    held: HeldCustomer = Field(repr=False)
     doubt: Doubt | None = None
     trouble: str | None = None
     attempts: int = 0
@@ -113,6 +112,21 @@ class BvnRequest:
     finish_run_id: str | None = None
     finishing: str | None = None
     cost_micro: int = 0
+
+    @property
+    def request_id(self) -> bytes:
+        """Return what names the request, as its link has it."""
+        return bytes.fromhex(self.key)
+
+    @property
+    def searched_state(self) -> str:
+        """Return how it stands, or that one of its calls is under way, or was as a process died."""
+        starting = self.state is BvnState.REQUESTED and self.doubt is None
+        return UNDER_WAY if self.finishing or starting else self.state.value
+
+    def kept_from(self, written: int) -> int:  # noqa: ARG002 - from the day of consent
+        """Return when the customer was asked."""
+        return self.at
 
     @property
     def is_open(self) -> bool:

@@ -25,6 +25,7 @@ class RecordKind(StrEnum):
     REVIEW = "review"
     OFFER = "offer"
     LOAN_NEWS = "loan_news"
+    BVN_REQUEST = "bvn_request"
 
 
 class Ground(StrEnum):

@@ -44,7 +44,7 @@ def shown_request(request: BvnRequest) -> dict[str, Any]:
         "bvn": request.held.bvn,
         "contact": request.held.contact,
         "masked_contact": request.held.masked_contact,
-        "requested_at": instant_text(request.requested_at),
+        "requested_at": instant_text(request.at),
         "settled_at": instant_text(request.settled_at),
         "attempts": request.attempts,
         "consent_reference": request.consent_reference,

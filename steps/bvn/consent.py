@@ -84,17 +84,19 @@ def started(request: BvnRequest, call: LastCall | None, contact: str | None) -> 
     if call.state == CallState.ANSWERED.value:
         held = replace(request.held, masked_contact=masked(contact))
         cost_micro = request.cost_micro + (call.cost_micro or 0)
-        return replace(request, state=BvnState.AWAITING_OTP, held=held, cost_micro=cost_micro)
+        sent = {"state": BvnState.AWAITING_OTP, "held": held, "cost_micro": cost_micro}
+        return request.model_copy(update=sent)
     if call.state in _LOST:
-        return replace(request, doubt=Doubt.START, trouble=call.trouble)
+        return request.model_copy(update={"doubt": Doubt.START, "trouble": call.trouble})
     state = _NOT_SENT.get(call.trouble or "")
     if state is not None:
-        return replace(
-            request,
-            state=state,
-            held=replace(request.held, masked_contact=masked(contact)),
-            trouble=call.trouble,
-            settled_at=call.settled_at,
+        return request.model_copy(
+            update={
+                "state": state,
+                "held": replace(request.held, masked_contact=masked(contact)),
+                "trouble": call.trouble,
+                "settled_at": call.settled_at,
+            }
         )
     return None
 
@@ -104,33 +106,34 @@ def finished(request: BvnRequest, call: LastCall | None) -> BvnRequest:
 
     A wrong password is counted; one whose answer was lost may have been used up and charged.
     """
-    free = replace(request, finishing=None)
+    free = request.model_copy(update={"finishing": None})
     if call is None:
         return free
-    said = replace(free, finish_run_id=request.finishing)
+    said = free.model_copy(update={"finish_run_id": request.finishing})
     if call.state == CallState.ANSWERED.value:
-        return replace(
-            said,
-            state=BvnState.CONFIRMED,
-            doubt=None,
-            trouble=None,
-            settled_at=call.settled_at,
-            cost_micro=request.cost_micro + (call.cost_micro or 0),
+        return said.model_copy(
+            update={
+                "state": BvnState.CONFIRMED,
+                "doubt": None,
+                "trouble": None,
+                "settled_at": call.settled_at,
+                "cost_micro": request.cost_micro + (call.cost_micro or 0),
+            }
         )
     if call.state in _LOST:
-        return replace(
-            said, doubt=Doubt.FINISH, trouble=call.trouble, attempts=request.attempts + 1
-        )
+        lost = {"doubt": Doubt.FINISH, "trouble": call.trouble, "attempts": request.attempts + 1}
+        return said.model_copy(update=lost)
     state = _SAID.get(call.trouble or "")
     if state is None:
-        return replace(free, trouble=call.trouble)
-    return replace(
-        said,
-        state=state,
-        doubt=None,
-        trouble=call.trouble,
-        settled_at=call.settled_at,
-        attempts=request.attempts + 1,
+        return free.model_copy(update={"trouble": call.trouble})
+    return said.model_copy(
+        update={
+            "state": state,
+            "doubt": None,
+            "trouble": call.trouble,
+            "settled_at": call.settled_at,
+            "attempts": request.attempts + 1,
+        }
     )
 
 

@@ -141,7 +141,7 @@ def view(request: BvnRequest, settings: Settings, now: int) -> LinkView:
     left = max(0, given.otp_attempts - request.attempts)
     if request.state in _ENDED:
         return LinkView(_ENDED[request.state])
-    if now - request.requested_at >= span_micros(given.abandon_after):
+    if now - request.at >= span_micros(given.abandon_after):
         return LinkView(LinkWord.EXPIRED)
     if request.doubt is Doubt.FINISH:
         return LinkView(LinkWord.IN_DOUBT)

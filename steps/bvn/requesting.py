@@ -8,8 +8,7 @@ is written in `bvn_table`.
 from __future__ import annotations
 
 import asyncio
-import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from nightscreen.storage.clock import Clock
 
 FLOW = "request_bvns"
-_REQUEST_ID_BYTES = 16
 _NAMES = ("first_name", "middle_name", "last_name", "full_name")
 
 REPEATED = (
@@ -214,13 +212,10 @@ def plan(run: Run, asking: BvnRequests) -> int:
 
 
 def _consent_passed_on(consents: BvnConsents, earlier: BvnRequest, case: Case) -> BvnRequest:
-    consent = (case.consent_reference, case.consent_ends_at)
-    if (earlier.consent_reference, earlier.consent_ends_at) == consent:
-        return earlier
-    fresh = replace(
-        earlier, consent_reference=case.consent_reference, consent_ends_at=case.consent_ends_at
-    )
-    consents.put(fresh)
+    names = ("consent_reference", "consent_ends_at")
+    fresh = earlier.model_copy(update={name: getattr(case, name) for name in names})
+    if fresh != earlier:
+        consents.put(fresh)
     return fresh
 
 
@@ -319,7 +314,6 @@ def _new_request(run: Run, case: Case) -> BvnRequest:
     if case.held is None:
         raise ValueError("a row that cannot be asked has no request")
     return BvnRequest(
-        request_id=secrets.token_bytes(_REQUEST_ID_BYTES),
         customer=case.customer,
         subject=case.subject,
         batch=run.batch,
@@ -327,7 +321,7 @@ def _new_request(run: Run, case: Case) -> BvnRequest:
         consent_reference=case.consent_reference,
         consent_ends_at=case.consent_ends_at,
         state=BvnState.REQUESTED,
-        requested_at=run.clock(),
+        at=run.clock(),
         held=case.held,
     )
 

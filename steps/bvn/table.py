@@ -186,7 +186,7 @@ def _asked(line: BvnRecord, request: BvnRequest) -> dict[str, Any]:
         "explained": EXPLAINED[doubt or request.state.value],
         "masked_contact": request.held.masked_contact,
         "attempts": request.attempts,
-        "requested_at": request.requested_at,
+        "requested_at": request.at,
         "settled_at": request.settled_at,
         "consent_reference": request.consent_reference,
         "otp_link": line.link if request.is_open else None,

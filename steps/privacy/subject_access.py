@@ -121,7 +121,7 @@ def gather(
         "bvn_requests": [
             {
                 **shown_request(each),
-                "kept_until": _kept_until(each.requested_at, retention.decisions_days),
+                "kept_until": _kept_until(each.at, retention.consents_days),
             }
             for each in asked
         ],

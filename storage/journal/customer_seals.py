@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nightscreen.storage.journal.approvals import approvals, note_context
-from nightscreen.storage.journal.bvn_consents import bvn_requests, request_context
 from nightscreen.storage.journal.customer_tables import (
     customer_history,
     customer_states,
@@ -24,14 +23,10 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal import Journal
 
 _states, _history = customer_states.c, customer_history.c
-_requests = bvn_requests.c
 _approvals, _records = approvals.c, records.c
 _SEALED = (
     SealedColumn(_states.customer, _states.state, (_states.customer,), state_context, b""),
     SealedColumn(_history.history_id, _history.state, (_history.customer,), state_context, 0),
-    SealedColumn(
-        _requests.request_id, _requests.sealed, (_requests.customer,), request_context, b""
-    ),
     SealedColumn(_approvals.approval_id, _approvals.note, (_approvals.run_id,), note_context, 0),
     SealedColumn(
         _records.record_id, _records.sealed, (_records.kind, _records.key), record_context, 0

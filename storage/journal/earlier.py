@@ -7,10 +7,12 @@ goes with the step. Which version a step leads to is in `migrations`.
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import MetaData, Table, insert, inspect, select
 
+from nightscreen.schemas.bvn import BvnRequest, HeldCustomer
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.offers import HeldOffer, LoanNews, LoanSnapshot, Offer
@@ -106,3 +108,17 @@ def _snapshot(seen: dict[str, Any] | None) -> LoanSnapshot | None:
 
 LOAN_OFFERS = Store("loan_offers", b"loan offer\x1f", _offer)
 LOAN_HISTORY = Store("loan_history", b"loan news\x1f", _news)
+
+
+def _bvn_request(row: Mapping[str, Any], held: dict[str, Any]) -> BvnRequest:
+    born = held.pop("date_of_birth")
+    known = {name: value for name, value in row.items() if name in BvnRequest.model_fields}
+    return BvnRequest(
+        **known,
+        key=bytes(row["request_id"]).hex(),
+        at=row["requested_at"],
+        held=HeldCustomer(**held, date_of_birth=born and date.fromisoformat(born)),
+    )
+
+
+BVN_REQUESTS = Store("bvn_requests", b"bvn request\x1f", _bvn_request)

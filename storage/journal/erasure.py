@@ -16,7 +16,6 @@ from sqlalchemy import LargeBinary, delete, false, func, insert, or_, select, up
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import InputError, JournalBusyError
 from nightscreen.storage.journal.approvals import approvals_before
-from nightscreen.storage.journal.bvn_consents import bvn_requests
 from nightscreen.storage.journal.customer_tables import (
     customer_history,
     customer_states,
@@ -309,22 +308,10 @@ def _of_person(person: ErasedPseudonyms) -> _Which:
                 for table in (customer_states, customer_history)
             ),
             *records_of_person(person),
-            (bvn_requests, _asked_for_bvn(person)),
             *grants_of_person(person.anywhere),
         ),
         or_(sightings.c.identifier.in_(person.subjects), *seen),
         sightings.c.bvn.in_(person.subjects),
-    )
-
-
-def _asked_for_bvn(person: ErasedPseudonyms) -> ColumnElement[bool]:
-    asked = bvn_requests.c
-    return or_(
-        asked.subject.in_(person.subjects),
-        *(
-            (asked.customer == customer) & asked.batch.in_(batches)
-            for customer, batches in person.anywhere.items()
-        ),
     )
 
 
@@ -347,7 +334,6 @@ def _before(cutoffs: Cutoffs) -> _Which:
             (customer_states, customer_states.c.decided_at < decided),
             (customer_history, customer_history.c.replaced_at < decided),
             *records_before(cutoffs),
-            (bvn_requests, bvn_requests.c.requested_at < cutoffs.consents),
             approvals_before(cutoffs.approvals),
             *grants_before(cutoffs),
         ),

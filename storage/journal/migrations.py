@@ -17,9 +17,14 @@ from sqlalchemy import inspect, text
 from nightscreen.schemas.errors import JournalDamagedError, JournalNewerError
 from nightscreen.storage.files import atomic_write
 from nightscreen.storage.journal.approvals import make_approvals
-from nightscreen.storage.journal.bvn_consents import make_bvn_tables
 from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES, add_marks, erasures
-from nightscreen.storage.journal.earlier import LOAN_HISTORY, LOAN_OFFERS, REVIEWS, Store
+from nightscreen.storage.journal.earlier import (
+    BVN_REQUESTS,
+    LOAN_HISTORY,
+    LOAN_OFFERS,
+    REVIEWS,
+    Store,
+)
 from nightscreen.storage.journal.engine import reading, sqlite_file, writing
 from nightscreen.storage.journal.grant_tables import add_kinds, make_grant_tables
 from nightscreen.storage.journal.identifier_history import sightings
@@ -56,7 +61,6 @@ def _add_sightings(connection: Connection) -> None:
 MIGRATIONS: tuple[Migration, ...] = (
     (2, _add_sightings),
     (3, make_grant_tables),
-    (4, make_bvn_tables),
     (6, add_marks),
     (7, make_approvals),
     (8, make_grant_tables),  # cash_flows
@@ -65,6 +69,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     (11, REVIEWS),
     (12, LOAN_OFFERS),
     (13, LOAN_HISTORY),
+    (14, BVN_REQUESTS),
 )
 """The version each leads to, and the step, in order; one that made what is no more has gone."""
 

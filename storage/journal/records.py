@@ -30,6 +30,7 @@ from sqlalchemy import (
     update,
 )
 
+from nightscreen.schemas.bvn import BvnRequest
 from nightscreen.schemas.contests import (
     Confirmation,
     Contest,
@@ -58,7 +59,7 @@ R = TypeVar("R", bound=JournalRecord)
 
 KINDS: tuple[type[JournalRecord], ...] = (
     *(Review, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
-    *(Offer, LoanNews, LoanOutcome),
+    *(BvnRequest, Offer, LoanNews, LoanOutcome),
 )
 
 _Id = BigInteger().with_variant(Integer(), "sqlite")
@@ -160,7 +161,7 @@ class Records(Generic[R]):
                 other = [each for key, each in after.items() if there.get(key, each) != each]
                 self.insert(connection, fresh, at)
                 for each in other:
-                    self._update(connection, each, at)
+                    self.update(connection, each, at)
             new, changed = new + len(fresh), changed + len(other)
         return new, changed
 
@@ -168,7 +169,7 @@ class Records(Generic[R]):
         """Write records as they stand now, whatever stands under their keys."""
         with writing(self._engine) as connection:
             for record in changed:
-                self._update(connection, record, at)
+                self.update(connection, record, at)
 
     def drop(self, keys: Collection[str], *, state: str | None = None) -> None:
         """Forget records, those in a state alone where it is named."""
@@ -178,7 +179,7 @@ class Records(Generic[R]):
         with writing(self._engine) as connection:
             connection.execute(delete(records).where(mine))
 
-    # --- writing within a transaction ---
+    # --- within a transaction ---
 
     def insert(self, connection: Connection, found: Iterable[R], at: int | None = None) -> None:
         """Write new records down; they are made now, or at an instant."""
@@ -191,10 +192,11 @@ class Records(Generic[R]):
         row = next(iter(self._with_keys(connection, [before.key])), None)
         if row is None or self._read(row) != before:
             return False
-        self._update(connection, record, at)
+        self.update(connection, record, at)
         return True
 
-    def _update(self, connection: Connection, record: R, at: int) -> None:
+    def update(self, connection: Connection, record: R, at: int) -> None:
+        """Write a record as it stands now, whatever stands under its key."""
         values = self._row(record, at)
         del values["created_at"]
         mine = (records.c.key == record.key) & self._mine
@@ -242,9 +244,15 @@ class Records(Generic[R]):
 
     def select(self, *conditions: ColumnElement[bool]) -> list[R]:
         """Return the records of the kind that a search in the table finds, oldest first."""
-        query = select(records).where(self._mine, *conditions).order_by(records.c.record_id)
         with reading(self._engine) as connection:
-            return [self._read(row) for row in connection.execute(query)]
+            return self.read(connection, *conditions)
+
+    def read(self, connection: Connection, *conditions: ColumnElement[bool]) -> list[R]:
+        """Return the same within a transaction."""
+        kept = records.c
+        query = select(records).where(self._mine, *conditions)
+        rows = connection.execute(query.order_by(kept.created_at, kept.record_id))
+        return [self._read(row) for row in rows]
 
     @property
     def _mine(self) -> ColumnElement[bool]:

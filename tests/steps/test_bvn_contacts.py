@@ -123,7 +123,8 @@ def test_contact_refused_in_a_run_that_died_is_known_from_its_call(world: Regist
         consents = BvnConsents.of(journal)
         (request,) = consents.of_batches({told.rows["C1"]["batch"]})
         held = replace(request.held, masked_contact=None)
-        consents.put(replace(request, state=BvnState.REQUESTED, trouble=None, held=held))
+        earlier = {"state": BvnState.REQUESTED, "trouble": None, "held": held}
+        consents.put(request.model_copy(update=earlier))
         bring_up_to_date(journal, world.read().bvn_consent)
         (after,) = consents.of_batches({request.batch})
     assert (after.state, after.trouble) == (BvnState.WRONG_CONTACT, "wrong_contact")

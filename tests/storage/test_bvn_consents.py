@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
@@ -16,7 +15,7 @@ def request(number: int, **changes: object) -> BvnRequest:
     """Return a request of a made-up customer."""
     held = HeldCustomer(f"C{number}", f"22{number:09d}", "+2348031234567", first_name="Ada")
     made = BvnRequest(
-        request_id=bytes([number]) * 16,
+        key=(bytes([number]) * 16).hex(),
         customer=b"c" * 15 + bytes([number]),
         subject=b"s" * 15 + bytes([number]),
         batch="applicants",
@@ -24,10 +23,10 @@ def request(number: int, **changes: object) -> BvnRequest:
         consent_reference="CNS-1",
         consent_ends_at=10**15,
         state=BvnState.AWAITING_OTP,
-        requested_at=1000 + number,
+        at=1000 + number,
         held=held,
     )
-    return replace(made, **changes)  # type: ignore[arg-type]  # fields of the request
+    return made.model_copy(update=changes)
 
 
 def test_request_comes_back_as_it_was_written(journal: Journal) -> None:
@@ -71,7 +70,7 @@ def test_only_what_waits_is_abandoned(journal: Journal) -> None:
         [
             request(1),
             request(2, state=BvnState.CONFIRMED),
-            request(3, requested_at=5000),
+            request(3, at=5000),
             request(4, finishing="run-2"),
         ]
     )

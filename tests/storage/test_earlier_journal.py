@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import inspect, select
 
+from nightscreen.schemas.bvn import HeldCustomer
 from nightscreen.schemas.contests import Contest
 from nightscreen.schemas.errors import JournalKeyError
 from nightscreen.schemas.offers import LoanSnapshot
 from nightscreen.storage.files import make_private_folder, write_private
+from nightscreen.storage.journal.bvn_consents import BvnConsents
 from nightscreen.storage.journal.copying import restore
 from nightscreen.storage.journal.engine import make_engine, reading, writing
 from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
@@ -76,6 +79,7 @@ def held_as_before(journal: Journal) -> None:
     }
     assert reviews.active("people", 10**12 + 30) == {}
     _loans_as_before(journal)
+    _bvn_requests_as_before(journal)
     (contest,) = Records.of(journal, Contest).all()
     assert (contest.key, contest.said) == ("K1", "I paid in May.")
     assert verify_journal(journal) == []
@@ -100,6 +104,27 @@ def _loans_as_before(journal: Journal) -> None:
     assert (first.run_id, first.at, first.before) == ("run-3", 110, None)
     assert (second.before, second.before_at, second.now) == (first.now, 110, held.seen)
     assert sorted(store.telling()) == ["run-3", "run-4"]
+
+
+def _bvn_requests_as_before(journal: Journal) -> None:
+    store = BvnConsents.of(journal)
+    first, second, third = store.of_batches({"people"})
+    assert first == store.find(subject(71))
+    assert first.held == HeldCustomer(
+        *("C-1", "22211111111", "+2348030000001"),
+        phone="+2348030000001",
+        first_name="Ada",
+        last_name="Obi",
+        date_of_birth=date(1990, 1, 2),
+        masked_contact="0803***0001",
+    )
+    assert (first.customer, first.at, first.settled_at) == (names(journal, "C-1")[1], 201, 210)
+    assert (first.state, first.doubt, first.trouble) == ("wrong_otp", "finish", "timeout")
+    assert (first.attempts, first.cost_micro, first.finish_run_id) == (2, 5, "run-6")
+    assert (first.consent_reference, first.consent_ends_at) == ("CNS-1", 10**15)
+    assert (second.state, second.finishing) == ("awaiting_otp", "run-6")
+    assert store.under_way() == [second, third]
+    assert store.open_for([first.subject]) == [first]
 
 
 def test_every_store_of_version_10_is_one_table_of_records(place: Place) -> None:
