@@ -198,16 +198,13 @@ def hand_over(customer_id: str, *, output: Path, json_output: bool) -> None:
     from nightscreen.steps.privacy.subject_access import access_page, gather
     from nightscreen.storage.files import make_private_folder, write_private
     from nightscreen.storage.journal.customers import Customers
-    from nightscreen.storage.journal.reviews import Reviews
 
     settings = settings_of_command()
     declared = read_declarations(settings)
     with opened_journal() as journal:
         customers = Customers.of(journal)
         people = lookup_subject(journal, customers, customer_id)
-        document = gather(
-            journal, customers, Reviews.of(journal), people, settings.retention, declared
-        )
+        document = gather(journal, customers, people, settings.retention, declared)
         write_by_command(journal, "subject access handed over", customer_id=customer_id)
     folder = make_private_folder(output)
     name = f"subject-access-{people[0].pseudonym.hex()[:12]}"

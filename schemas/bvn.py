@@ -98,6 +98,7 @@ class BvnRequest(JournalRecord):
 
     kind: ClassVar[RecordKind] = RecordKind.BVN_REQUEST
     ground: ClassVar[Ground] = Ground.CONSENTS
+    section: ClassVar[str] = "bvn_requests"
     everywhere: ClassVar[bool] = True
 
     key: str = Field(default_factory=partial(secrets.token_hex, 16))

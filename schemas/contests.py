@@ -69,6 +69,7 @@ class Contest(JournalRecord):
 
     kind: ClassVar[RecordKind] = RecordKind.CONTEST
     ground: ClassVar[Ground] = Ground.NOTICES
+    section: ClassVar[str] = "contests"
     waiting: ClassVar[frozenset[str]] = frozenset({ContestState.OPEN})
 
     customer_id: str = Field(repr=False)
@@ -96,6 +97,7 @@ class ToldNotice(JournalRecord):
 
     kind: ClassVar[RecordKind] = RecordKind.TOLD
     ground: ClassVar[Ground] = Ground.NOTICES
+    section: ClassVar[str] = "notices_told"
 
     customer_id: str = Field(repr=False)
     reason_code: str
@@ -110,6 +112,7 @@ class CustomerAction(JournalRecord):
 
     kind: ClassVar[RecordKind] = RecordKind.ACTION
     ground: ClassVar[Ground] = Ground.NOTICES
+    section: ClassVar[str] = "actions"
 
     customer_id: str = Field(repr=False)
     action: str
@@ -121,6 +124,7 @@ class Confirmation(JournalRecord):
 
     kind: ClassVar[RecordKind] = RecordKind.CONFIRMATION
     ground: ClassVar[Ground] = Ground.APPROVALS
+    section: ClassVar[str] = ""
 
     by: str
     note: str = ""
@@ -147,6 +151,7 @@ class PolicyVersion(JournalRecord):
 
     kind: ClassVar[RecordKind] = RecordKind.POLICY
     ground: ClassVar[Ground] = Ground.APPROVALS
+    section: ClassVar[str] = ""
     waiting: ClassVar[frozenset[str]] = frozenset({PolicyState.PROPOSED, PolicyState.APPROVED})
 
     batch: str = ""
@@ -199,6 +204,7 @@ class Review(JournalRecord):
 
     kind: ClassVar[RecordKind] = RecordKind.REVIEW
     ground: ClassVar[Ground] = Ground.DECISIONS
+    section: ClassVar[str] = "reviews"
 
     key: str = Field(default_factory=partial(secrets.token_hex, 12))
     batch: str = ""

@@ -126,6 +126,7 @@ class Offer(JournalRecord):
 
     kind: ClassVar[RecordKind] = RecordKind.OFFER
     ground: ClassVar[Ground] = Ground.DECISIONS
+    section: ClassVar[str] = "loan_offers"
     everywhere: ClassVar[bool] = True
 
     key: str = Field(default_factory=lambda found: found["subject"].hex())
@@ -164,6 +165,7 @@ class LoanNews(JournalRecord):
 
     kind: ClassVar[RecordKind] = RecordKind.LOAN_NEWS
     ground: ClassVar[Ground] = Ground.DECISIONS
+    section: ClassVar[str] = ""
     everywhere: ClassVar[bool] = True
     part_of: ClassVar[RecordKind | None] = RecordKind.OFFER
 

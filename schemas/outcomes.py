@@ -149,6 +149,7 @@ class LoanOutcome(JournalRecord):
 
     kind: ClassVar[RecordKind] = RecordKind.OUTCOME
     ground: ClassVar[Ground] = Ground.DECISIONS
+    section: ClassVar[str] = "loan_outcomes"
     everywhere: ClassVar[bool] = True
     always_in: ClassVar[str] = OUTCOMES_BATCH
 

@@ -45,6 +45,8 @@ class JournalRecord(BaseModel):
         ground: on which ground records of the kind are kept.
         waiting: states in which a record is kept whatever its age.
         everywhere: `customer` is the pseudonym that is the same in every batch name.
+        section: under which name subject access shows records; empty where they are parts of
+            others, or about no customer.
         part_of: the kind of the records that these are parts of, by `subject`: they go with them.
         always_in: a batch name in which records go with the customer of any batch name.
         key: names the record within its kind.
@@ -64,6 +66,7 @@ class JournalRecord(BaseModel):
     waiting: ClassVar[frozenset[str]] = frozenset()
     everywhere: ClassVar[bool] = False
     always_in: ClassVar[str] = ""
+    section: ClassVar[str]
     part_of: ClassVar[RecordKind | None] = None
     customer: bytes = Field(b"", repr=False)
     subject: bytes = Field(b"", repr=False)

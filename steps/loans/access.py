@@ -9,45 +9,31 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.schemas.outcomes import LoanOutcome
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.journal.loan_offers import LoanOffers
-from nightscreen.storage.journal.records import Records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nightscreen.schemas.offers import LoanNews, Offer
+    from nightscreen.schemas.outcomes import LoanOutcome
     from nightscreen.storage.journal import Journal
 
 _UNTIL_ENDED = "while the loan is followed, then as long as decisions"
 
 
-def outcome_data(journal: Journal, customer_id: str) -> list[dict[str, Any]]:
-    """Return what a lender's loan books said of a customer's loans."""
-    name = journal.pseudonyms.customers_anywhere([customer_id])
-    return [
-        {
-            "loan_id": each.loan_id,
-            "disbursed_at": instant_text(each.disbursed_at),
-            **each.last.model_dump(mode="json"),
-            "past_due": [times.model_dump(mode="json") for times in each.arrears],
-            "decision": None if each.stood is None else each.stood.decision,
-        }
-        for each in Records.of(journal, LoanOutcome).of_customers([name])
-    ]
+def shown_outcome(outcome: LoanOutcome) -> dict[str, Any]:
+    """Return what a lender's loan books said of a customer's loan, as JSON has it."""
+    return {
+        "loan_id": outcome.loan_id,
+        "disbursed_at": instant_text(outcome.disbursed_at),
+        **outcome.last.model_dump(mode="json"),
+        "past_due": [times.model_dump(mode="json") for times in outcome.arrears],
+        "decision": None if outcome.stood is None else outcome.stood.decision,
+    }
 
 
-def offered_data(journal: Journal, customer_id: str) -> list[dict[str, Any]]:
-    """Return offers to a customer, with all that was ever seen of their loans, as JSON has them."""
-    store = LoanOffers.of(journal)
-    customer = journal.pseudonyms.customers_anywhere([customer_id])
-    offers = store.of_customers([customer])
-    history = store.history([each.offer_id for each in offers])
-    return [_offer(each, history.get(each.offer_id, [])) for each in offers]
-
-
-def _offer(offer: Offer, history: Sequence[LoanNews]) -> dict[str, Any]:
+def shown_offer(journal: Journal, offer: Offer) -> dict[str, Any]:
+    """Return an offer, with all that was ever seen of its loan, as JSON has it."""
+    history = LoanOffers.of(journal).history([offer.offer_id]).get(offer.offer_id, [])
     held = offer.held
     return {
         "batch": offer.batch,

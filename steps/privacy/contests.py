@@ -23,7 +23,6 @@ from nightscreen.schemas.contests import (
     ContestState,
     CustomerAction,
     Review,
-    ToldNotice,
 )
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.errors import InputError
@@ -42,7 +41,7 @@ from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.sealed_file import RESUMABLE_DAYS, SUFFIX, sealed_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from nightscreen.schemas.settings import ContestClocks, Settings
@@ -261,37 +260,6 @@ def list_contests(journal: Journal, *, answered: bool = False) -> list[dict[str,
     found = store.all() if answered else store.all(state=ContestState.OPEN)
     found.sort(key=lambda each: (each.state != ContestState.OPEN, each.due_at))
     return [contest_document(each, now) for each in found]
-
-
-def told_and_contested(journal: Journal, customers: Sequence[bytes]) -> dict[str, Any]:
-    """Return what a customer contested and was told, and what was done against them."""
-    now = journal.clock()
-    return {
-        "contests": [
-            contest_document(each, now)
-            for each in Records.of(journal, Contest).of_customers(customers)
-        ],
-        "notices_told": [
-            {
-                "batch": each.batch,
-                "run_id": each.run_id,
-                "reason_code": each.reason_code,
-                "told_at": instant_text(each.told_at),
-                "told_how": each.told_how,
-                "told_by": each.told_by or None,
-            }
-            for each in Records.of(journal, ToldNotice).of_customers(customers)
-        ],
-        "actions": [
-            {
-                "batch": each.batch,
-                "at": instant_text(each.at),
-                "by": each.by,
-                "action": each.action,
-            }
-            for each in Records.of(journal, CustomerAction).of_customers(customers)
-        ],
-    }
 
 
 def ask_again(

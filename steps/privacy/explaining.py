@@ -9,21 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.checks import Check
+from nightscreen.schemas.contests import Contest, CustomerAction, ToldNotice
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.declarations import NOTHING_DECLARED, Declarations, basis_words
 from nightscreen.schemas.enriched import ACCOUNT_BVNS, RING, SIGNALS
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.policy import Policy, PolicyRule
-from nightscreen.steps.privacy.contests import told_and_contested
 from nightscreen.steps.privacy.lookup_subject import (
     changes_of,
     newest_row,
     row_table,
     subjects_of,
 )
+from nightscreen.steps.privacy.record_views import review_document, shown_records
 from nightscreen.steps.results.decide import applied_rules
 from nightscreen.steps.results.decision_list import missing_checks
-from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED, Compare, evidence_digest
+from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED, Compare
 from nightscreen.storage.clock import MICROS, instant_text, to_micros
 from nightscreen.storage.journal.subject_data import Held
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from nightscreen.schemas.contests import Review
     from nightscreen.schemas.decisions import KnownCustomer
     from nightscreen.steps.privacy.lookup_subject import Subject
     from nightscreen.storage.journal import Journal
@@ -95,7 +95,7 @@ def explain(
         "reviews": [
             review_document(each, known, now) for each in reviews.of_customer(person.pseudonym)
         ],
-        **told_and_contested(journal, [person.pseudonym]),
+        **shown_records(journal, [person], (Contest, ToldNotice, CustomerAction)),
     }
 
 
@@ -259,20 +259,4 @@ def last_answered(known: KnownCustomer | None) -> dict[str, Any] | None:
             for name, part in known.state.items()
             if name != LISTED_PART
         },
-    }
-
-
-def review_document(review: Review, known: KnownCustomer | None, now: int) -> dict[str, Any]:
-    """Return a review and whether it still stands."""
-    unchanged = known is not None and evidence_digest(known.state) == review.evidence
-    return {
-        "run_id": review.run_id,
-        "listed": review.listed,
-        "decision": review.decision,
-        "overrides": review.overrides,
-        "reviewer": review.reviewer,
-        "note": review.note,
-        "reviewed_at": instant_text(review.reviewed_at),
-        "until": instant_text(review.until),
-        "stands": unchanged and review.until > now,
     }

@@ -7,7 +7,6 @@ both are meant for the customer, so the customer's own data stand in clear.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.client.response_parser import parse_answer
@@ -20,16 +19,14 @@ from nightscreen.schemas.answers import (
     Record,
 )
 from nightscreen.schemas.checks import HITS, Operation, Outcome
+from nightscreen.schemas.contests import Review
 from nightscreen.schemas.declarations import NOTHING_DECLARED, Declarations
-from nightscreen.steps.bvn.access import PERSONAL, is_theirs, requests_of, shown_request
+from nightscreen.steps.bvn.access import PERSONAL, is_theirs, requests_of
 from nightscreen.steps.consents.access import consented_data
-from nightscreen.steps.loans.access import offered_data, outcome_data
-from nightscreen.steps.privacy.contests import told_and_contested
 from nightscreen.steps.privacy.explaining import (
     last_answered,
     lookup,
     plain,
-    review_document,
     told_changes,
 )
 from nightscreen.steps.privacy.lookup_subject import (
@@ -40,10 +37,12 @@ from nightscreen.steps.privacy.lookup_subject import (
     quarantined_rows,
     subjects_of,
 )
+from nightscreen.steps.privacy.record_views import kept_until, shown_records
 from nightscreen.steps.report.page import templates
 from nightscreen.steps.results.judge import CONTRADICTS, dob_agrees, history_name, judge_account
-from nightscreen.storage.clock import instant_text, to_instant, to_micros
+from nightscreen.storage.clock import instant_text
 from nightscreen.storage.journal.identifier_history import Sightings
+from nightscreen.storage.journal.records import KINDS
 from nightscreen.storage.journal.subject_data import Held
 
 if TYPE_CHECKING:
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from nightscreen.steps.privacy.lookup_subject import Subject
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.customers import Customers
-    from nightscreen.storage.journal.reviews import Reviews
     from nightscreen.storage.journal.runs import RunRecord
     from nightscreen.storage.journal.subject_data import HeldAnswer, HeldCall
 
@@ -67,13 +65,14 @@ _PERSONAL = (
 )
 """Fields of a history that say who the borrower is."""
 _HISTORY = tuple(f"ecosystem_{name}" for name in ("bvn", *_PERSONAL))
+_OF_CUSTOMERS = tuple(model for model in KINDS if model is not Review)
+"""Kinds that are shown beside the batch names; reviews stand under theirs."""
 _JUDGED = ("first_name", "middle_name", "last_name", "full_name", "date_of_birth")
 
 
 def gather(
     journal: Journal,
     customers: Customers,
-    reviews: Reviews,
     people: Sequence[Subject],
     retention: Retention,
     declared: Declarations = NOTHING_DECLARED,
@@ -95,7 +94,13 @@ def gather(
     return {
         "customer_id": people[0].customer_id,
         "made_at": instant_text(now),
-        "batches": [_batch(customers, reviews, person, now) for person in people],
+        "batches": [
+            {
+                **_batch(customers, person),
+                **shown_records(journal, [person], [Review], retention=retention),
+            }
+            for person in people
+        ],
         "rows": [
             {**_of_run(run, retention.enriched_days), "row": own_row(row)} for run, row in rows
         ],
@@ -114,20 +119,11 @@ def gather(
             for person, run in runs
             for row in quarantined_rows(run, person.customer_id)
         ],
-        **told_and_contested(journal, [person.pseudonym for person in people]),
+        **shown_records(journal, people, _OF_CUSTOMERS, retention=retention),
         "lookups": [own_lookup(call, own, days, declared) for call in held.calls(subjects)],
         "answers": [own_answer(answer, own, days) for answer in held.answers(subjects)],
         "sightings": _sightings(journal, people, retention.decisions_days),
-        "bvn_requests": [
-            {
-                **shown_request(each),
-                "kept_until": _kept_until(each.at, retention.consents_days),
-            }
-            for each in asked
-        ],
         **consented_data(journal, people[0].customer_id),
-        "loan_offers": offered_data(journal, people[0].customer_id),
-        "loan_outcomes": outcome_data(journal, people[0].customer_id),
         "changes": [
             {**_of_run(run, retention.decisions_days), "changes": told_changes(changes)}
             for person, run in runs
@@ -146,16 +142,13 @@ def _asked_row(request: BvnRequest) -> dict[str, Any]:
     }
 
 
-def _batch(customers: Customers, reviews: Reviews, person: Subject, now: int) -> dict[str, Any]:
+def _batch(customers: Customers, person: Subject) -> dict[str, Any]:
     known = customers.known([person.pseudonym]).get(person.pseudonym)
     return {
         "batch": person.batch,
         "pseudonym": person.pseudonym.hex(),
         "last_answered": last_answered(known),
         "earlier_states": [last_answered(each) for each in customers.history(person.pseudonym)],
-        "reviews": [
-            review_document(each, known, now) for each in reviews.of_customer(person.pseudonym)
-        ],
     }
 
 
@@ -170,7 +163,7 @@ def _sightings(journal: Journal, people: Sequence[Subject], days: int) -> list[d
             "batch": each.batch,
             "first_seen_at": instant_text(each.first_at),
             "last_written_at": instant_text(each.last_at),
-            "kept_until": _kept_until(each.last_at, days),
+            "kept_until": kept_until(each.last_at, days),
         }
         for each in seen
     ]
@@ -183,12 +176,8 @@ def _of_run(run: RunRecord, days: int) -> dict[str, Any]:
         "batch": run.batch,
         "purpose": run.purpose,
         "at": instant_text(at),
-        "kept_until": _kept_until(at, days),
+        "kept_until": kept_until(at, days),
     }
-
-
-def _kept_until(at: int, days: int) -> str | None:
-    return instant_text(to_micros(to_instant(at) + timedelta(days=days)))
 
 
 def own_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,7 +226,7 @@ def own_lookup(
     own = {row.get("consent_reference") for row in rows}
     if call.consent_reference is not None and call.consent_reference not in own:
         found["consent_reference"] = WITHHELD
-    return {**found, "kept_until": _kept_until(call.intent_at, days)}
+    return {**found, "kept_until": kept_until(call.intent_at, days)}
 
 
 def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]], days: int) -> dict[str, Any]:
@@ -247,7 +236,7 @@ def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]], days: int)
         "outcome": answer.outcome,
         "answered_at": instant_text(answer.answered_at),
         "run_id": answer.run_id,
-        "kept_until": _kept_until(answer.answered_at, days),
+        "kept_until": kept_until(answer.answered_at, days),
     }
     if answer.outcome == Outcome.UNREADABLE:
         return {**document, "said": WITHHELD}

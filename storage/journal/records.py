@@ -227,6 +227,17 @@ class Records(Generic[R]):
         blocks = _blocks(sorted(customers))
         return [each for block in blocks for each in self.select(records.c.customer.in_(block))]
 
+    def with_periods(self, customers: Collection[bytes]) -> list[tuple[R, int]]:
+        """Return the records of a customer's few pseudonyms, oldest first.
+
+        Each comes with the instant from which its period counts.
+        """
+        kept = records.c
+        query = select(records).where(self._mine, kept.customer.in_(customers))
+        with reading(self._engine) as connection:
+            rows = connection.execute(query.order_by(kept.created_at, kept.record_id))
+            return [(self._read(row), row.updated_at) for row in rows]
+
     def of_subjects(self, subjects: Collection[bytes]) -> list[R]:
         """Return the records about some identifiers, those about one oldest first."""
         blocks = _blocks(sorted(subjects))

@@ -24,7 +24,6 @@ from nightscreen.storage.clock import LAGOS, MICROS, system_clock
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 from nightscreen.storage.journal.customers import Customers
-from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.journal.rotation import rotate_key
 from nightscreen.storage.journal.verify import verify_journal
 from tests.screening import days_ago
@@ -472,11 +471,11 @@ def test_subject_access_shows_requests_and_the_record(world: BvnWorld) -> None:
     world.request(rows)
     world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows})
     with open_journal(world.folder / "home") as journal:
-        customers, reviews = Customers.of(journal), Reviews.of(journal)
+        customers = Customers.of(journal)
 
         def held(customer_id: str) -> dict[str, Any]:
             people = lookup_subject(journal, customers, customer_id)
-            return gather(journal, customers, reviews, people, Retention())
+            return gather(journal, customers, people, Retention())
 
         mine, theirs = held("C1"), held("C2")
         access_page(mine)

@@ -196,7 +196,7 @@ def test_files_that_are_gone_leave_what_the_journal_knows(nights: Nights) -> Non
 
 def gathered(nights: Nights) -> dict[str, Any]:
     """Return all that is held of the declined customer."""
-    return gather(nights.journal, nights.customers, nights.reviews, people(nights), Retention())
+    return gather(nights.journal, nights.customers, people(nights), Retention())
 
 
 def test_all_that_is_held_is_handed_over(nights: Nights) -> None:

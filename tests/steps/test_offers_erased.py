@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.schemas.settings import Retention
-from nightscreen.steps.loans.access import offered_data
 from nightscreen.steps.privacy.erasure import Whom, erase, look
 from nightscreen.steps.privacy.lookup_subject import lookup_subject
 from nightscreen.steps.privacy.purging import due, purge
@@ -16,7 +15,6 @@ from nightscreen.storage.clock import DAY_MICROS, system_clock
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.loan_offers import LoanOffers
-from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.journal.verify import verify_journal
 from tests.steps.offers_in_a_test import Lender, Offered, borrower
 
@@ -73,7 +71,8 @@ def test_erasure_in_one_batch_name_leaves_offers_of_another(lender: Lender) -> N
     with open_journal(lender.world.folder / "home") as journal:
         whom = Whom(customer_id="C1", batch="other")
         erase(journal, look(journal, Customers.of(journal), whom))
-        assert offered_data(journal, "C1")
+        anywhere = journal.pseudonyms.customers_anywhere(["C1"])
+        assert LoanOffers.of(journal).of_customers([anywhere])
     assert "C1" in offered.offers
 
 
@@ -83,7 +82,7 @@ def test_subject_access_shows_offers(lender: Lender) -> None:
     with open_journal(lender.world.folder / "home") as journal:
         customers = Customers.of(journal)
         people = lookup_subject(journal, customers, "C1")
-        found = gather(journal, customers, Reviews.of(journal), people, Retention())
+        found = gather(journal, customers, people, Retention())
         (shown,) = found["loan_offers"]
         assert shown["url"] == offered.offers["C1"]["url"]
         assert shown["told_email"] == "c1@mail.example.com"

@@ -438,7 +438,7 @@ def test_outcomes_are_shown_to_the_customer_and_go_with_them(book: Book) -> None
     report = book.take([loan("A", book.today), loan("B", book.today), loan("A", book.today)])
     journal, customers = book.nights.journal, book.nights.customers
     people = lookup_subject(journal, customers, "A")
-    shown = gather(journal, customers, book.nights.reviews, people, Retention())
+    shown = gather(journal, customers, people, Retention())
     (seen,) = shown["loan_outcomes"]
     assert seen["loan_id"] == "LN-A"
     whom = Whom(customer_id="A")

@@ -220,7 +220,7 @@ def test_subject_access_names_sightings_and_nobody_else(world: World) -> None:
     with open_journal(world.folder / "home") as journal:
         customers = Customers.of(journal)
         people = lookup_subject(journal, customers, "C1")
-        held = gather(journal, customers, Reviews.of(journal), people, Retention())
+        held = gather(journal, customers, people, Retention())
         other_one = journal.pseudonyms.customers_anywhere(["C2"]).hex()
     assert sorted(each["kind"] for each in held["sightings"]) == ["bvn", "nuban", "phone"]
     assert {each["batch"] for each in held["sightings"]} == {"salaried"}

@@ -16,6 +16,7 @@ from nightscreen.schemas.outcomes import (
 )
 from nightscreen.schemas.records import RecordKind
 from nightscreen.schemas.settings import Cutoffs
+from nightscreen.steps.privacy.record_views import VIEWS
 from nightscreen.storage.journal.copying import back_up
 from nightscreen.storage.journal.engine import writing
 from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
@@ -170,8 +171,21 @@ def test_every_kind_has_its_model_and_says_how_long_it_is_kept() -> None:
     """A kind that is not listed, or lacks a ground with a period of its own choice, is noticed."""
     assert sorted(model.kind for model in KINDS) == sorted(RecordKind)
     for model in KINDS:
-        assert "ground" in vars(model), model
+        assert {"ground", "section"} <= vars(model).keys(), model
         assert model.ground.value in Cutoffs._fields
+
+
+def test_every_kind_is_shown_to_the_customer_or_is_about_none() -> None:
+    """A kind has a name and a view in subject access, or is shown within another kind."""
+    shown = {model.kind for model in KINDS if model.section}
+    assert shown == {*VIEWS}
+    assert len({model.section for model in KINDS if model.section}) == len(shown)
+    about_no_customer = {RecordKind.CONFIRMATION, RecordKind.POLICY}
+    assert all(
+        model.part_of in shown
+        for model in KINDS
+        if model.kind not in shown and model.kind not in about_no_customer
+    )
 
 
 def _key(journal: Journal) -> str:
