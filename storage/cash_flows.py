@@ -18,8 +18,7 @@ from sqlalchemy import delete, insert, select
 
 from nightscreen.schemas.cashflow import FEATURES
 from nightscreen.storage.journal.engine import reading, writing
-from nightscreen.storage.journal.grant_seals import flow_context
-from nightscreen.storage.journal.grant_tables import cash_flows, consent_grants
+from nightscreen.storage.journal.grant_tables import cash_flows, consent_grants, flow_context
 from nightscreen.storage.vault import GrantState
 
 if TYPE_CHECKING:

@@ -22,8 +22,11 @@ from nightscreen.schemas.pulls import (
     TransactionChange,
 )
 from nightscreen.storage.journal.engine import reading, writing
-from nightscreen.storage.journal.grant_seals import transaction_context
-from nightscreen.storage.journal.grant_tables import transaction_pulls, transaction_records
+from nightscreen.storage.journal.grant_tables import (
+    transaction_context,
+    transaction_pulls,
+    transaction_records,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -19,8 +19,13 @@ from sqlalchemy import delete, insert, select, update
 from nightscreen.schemas.errors import ConsentStateError, StateRefusal, UsageError
 from nightscreen.storage.clock import DAY_MICROS, span_micros
 from nightscreen.storage.journal.engine import reading, writing
-from nightscreen.storage.journal.grant_seals import grant_context, state_context, token_context
-from nightscreen.storage.journal.grant_tables import consent_grants, consent_states
+from nightscreen.storage.journal.grant_tables import (
+    consent_grants,
+    consent_states,
+    grant_context,
+    link_context,
+    token_context,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -322,7 +327,7 @@ class Vault:
             "created_at": now,
             "expires_at": now + span_micros(valid_for),
             "sealed": self._seal(
-                {"customer_id": customer_id, "scopes": wanted}, state_context(hashed)
+                {"customer_id": customer_id, "scopes": wanted}, link_context(hashed)
             ),
         }
         with writing(self._journal.engine) as connection:
@@ -365,7 +370,7 @@ class Vault:
             raise ConsentStateError(StateRefusal.USED)
         if self._journal.clock() >= row.expires_at:
             raise ConsentStateError(StateRefusal.EXPIRED)
-        held = self._open(row.sealed, state_context(hashed))
+        held = self._open(row.sealed, link_context(hashed))
         return str(held["customer_id"]), tuple(held["scopes"])
 
     # --- sealing ---

@@ -29,8 +29,8 @@ from nightscreen.steps.api_runs.call_session import NEVER
 from nightscreen.steps.calling.jobs import ApiCall, LookupTask, outcome_of
 from nightscreen.steps.run import caps_of, known_prices, require_service
 from nightscreen.storage.clock import instant_text, spending_day
-from nightscreen.storage.journal.grant_seals import reseal_grants
 from nightscreen.storage.journal.keyring import follow_rotation
+from nightscreen.storage.journal.seals import BROUGHT_BY_CONSENT, reseal
 from nightscreen.storage.vault import Vault
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class CodeExchange:
             evidence={**consent.evidence, "redeemed_at": instant_text(self._journal.clock())},
         )
         if follow_rotation(self._journal):  # in this very moment: the rotation may have passed it
-            reseal_grants(self._journal)
+            reseal(self._journal, BROUGHT_BY_CONSENT)
         missing = tuple(scope for scope in consent.scopes if scope not in grant.scopes)
         return Redeemed(ExchangeEnd.KEPT, grant, missing=missing)
 

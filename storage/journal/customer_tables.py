@@ -2,8 +2,8 @@
 
 Legal holds, and what was erased or purged and when, stand here too, without anything personal.
 
-They stand on the metadata of `tables`, so that a new journal is made with them; `ensure` adds them
-to a journal that was made before there were any. Nothing here reads or writes rows.
+They stand on the metadata of `tables`, so that a new journal is made with them; a migration adds
+them to an older one. Nothing here reads or writes rows.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, inspect, text
 
-from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.tables import metadata
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
 
 _OLD_INDEX = "customer_states_by_batch"
 _Id = BigInteger().with_variant(Integer(), "sqlite")
@@ -146,11 +145,6 @@ def _blob(connection: Connection) -> str:
     return str(LargeBinary().compile(dialect=connection.dialect))
 
 
-def ensure(engine: Engine) -> None:
+def make_customer_tables(connection: Connection) -> None:
     """Make the tables where a journal lacks any of them."""
-    with reading(engine) as connection:
-        there = set(inspect(connection).get_table_names())
-    if all(table.name in there for table in CUSTOMER_TABLES):
-        return
-    with writing(engine) as connection:
-        metadata.create_all(connection, tables=list(CUSTOMER_TABLES), checkfirst=True)
+    metadata.create_all(connection, tables=list(CUSTOMER_TABLES), checkfirst=True)

@@ -20,7 +20,6 @@ from nightscreen.storage.journal.customer_tables import (
     customer_commits,
     customer_history,
     customer_states,
-    ensure,
 )
 from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.statements import Many, fetched, insert_into
@@ -144,7 +143,6 @@ class Customers:
     @classmethod
     def of(cls, journal: Journal) -> Customers:
         """Return the customers of an open journal."""
-        ensure(journal.engine)
         return cls(journal.engine, journal.sealer, journal.clock)
 
     def seal(self, customer: bytes, state: State) -> bytes:

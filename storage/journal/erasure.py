@@ -19,7 +19,6 @@ from nightscreen.storage.journal.approvals import approvals_before
 from nightscreen.storage.journal.customer_tables import (
     customer_history,
     customer_states,
-    ensure,
     erasures,
     holds,
 )
@@ -145,7 +144,6 @@ class Erasures:
     @classmethod
     def of(cls, journal: Journal) -> Erasures:
         """Return the erasures of an open journal."""
-        ensure(journal.engine)
         return cls(journal.engine, journal.holders, journal.clock)
 
     def held_of(self, person: ErasedPseudonyms) -> Removed:

@@ -1,7 +1,7 @@
 """The journal's tables of who consented: grants, links, transactions, pulls, cash flow.
 
 They stand on the metadata of `tables`, so that a new journal is made with them; a migration adds
-them to an older one. What is personal or secret is sealed. Nothing here reads or writes rows.
+them to an older one. What is personal or secret is sealed, and bound to its row.
 """
 
 from __future__ import annotations
@@ -204,3 +204,28 @@ def grants_before(cutoffs: Cutoffs) -> tuple[tuple[Table, ColumnElement[bool]], 
         (transaction_pulls, pulls.settled_at < ended),
         (cash_flows, old),
     )
+
+
+def grant_context(grant_id: str) -> bytes:
+    """Return what binds a sealed grant to its row."""
+    return f"consent grant\x1f{grant_id}".encode()
+
+
+def token_context(grant_id: str) -> bytes:
+    """Return what binds sealed tokens to their grant."""
+    return f"consent tokens\x1f{grant_id}".encode()
+
+
+def link_context(state_hash: bytes) -> bytes:
+    """Return what binds a sealed consent link to its row."""
+    return b"consent state\x1f" + state_hash
+
+
+def transaction_context(customer: bytes, record_key: bytes) -> bytes:
+    """Return what binds a sealed transaction to its customer and its key."""
+    return b"transaction\x1f" + customer + record_key
+
+
+def flow_context(customer: bytes, run_id: str) -> bytes:
+    """Return what binds sealed figures to their customer and pull."""
+    return b"cash flow\x1f" + customer + run_id.encode()

@@ -17,7 +17,7 @@ from sqlalchemy import inspect, text
 from nightscreen.schemas.errors import JournalDamagedError, JournalNewerError
 from nightscreen.storage.files import atomic_write
 from nightscreen.storage.journal.approvals import make_approvals
-from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES, add_marks, erasures
+from nightscreen.storage.journal.customer_tables import add_marks, erasures, make_customer_tables
 from nightscreen.storage.journal.earlier import (
     BVN_REQUESTS,
     LOAN_HISTORY,
@@ -51,7 +51,8 @@ def _add_sightings(connection: Connection) -> None:
 
     A backup of version 1 is restored into tables of the present version: then both are there.
     """
-    metadata.create_all(connection, tables=[*CUSTOMER_TABLES, sightings], checkfirst=True)
+    make_customer_tables(connection)
+    metadata.create_all(connection, tables=[sightings], checkfirst=True)
     there = {column["name"] for column in inspect(connection).get_columns(erasures.name)}
     if "sightings" not in there:
         added = "ALTER TABLE erasures ADD COLUMN sightings BIGINT DEFAULT 0 NOT NULL"
@@ -70,6 +71,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     (12, LOAN_OFFERS),
     (13, LOAN_HISTORY),
     (14, BVN_REQUESTS),
+    (15, make_customer_tables),
 )
 """The version each leads to, and the step, in order; one that made what is no more has gone."""
 

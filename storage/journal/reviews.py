@@ -14,7 +14,6 @@ from sqlalchemy import func, insert, select, update
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.policy import PolicyApproval
 from nightscreen.storage.journal.customer_tables import (
-    ensure,
     erasures,
     policies,
     policy_approvals,
@@ -44,7 +43,6 @@ class Reviews:
     @classmethod
     def of(cls, journal: Journal) -> Reviews:
         """Return the reviews of an open journal."""
-        ensure(journal.engine)
         return cls(journal.engine, Records.of(journal, Review), journal.clock)
 
     def active(self, batch: str, at: int) -> dict[bytes, Review]:

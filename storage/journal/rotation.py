@@ -13,11 +13,10 @@ from sqlalchemy import bindparam, select, update
 
 from nightscreen.storage.evidence import drop_evidence
 from nightscreen.storage.journal.calls import SEAL_KEY, answer_context
-from nightscreen.storage.journal.customer_seals import reseal_customers
 from nightscreen.storage.journal.engine import reading, told, writing
-from nightscreen.storage.journal.grant_seals import reseal_grants
 from nightscreen.storage.journal.keyring import begin_rotation, end_rotation, read_meta, under_way
 from nightscreen.storage.journal.runs import RUNNING
+from nightscreen.storage.journal.seals import reseal
 from nightscreen.storage.journal.statements import Many
 from nightscreen.storage.journal.tables import answers, runs
 from nightscreen.storage.keys import decode_key, new_key, replace_key
@@ -79,7 +78,7 @@ def rotate_key(
             begin_rotation(connection, journal.sealer.key, fresh, journal.clock())
         wanted = read_meta(connection)[SEAL_KEY]
     journal.sealer.switch(wanted)
-    resealed = _reseal(journal) + reseal_customers(journal) + reseal_grants(journal)
+    resealed = _reseal(journal) + reseal(journal)
     resealed += beside(journal)
     drop_evidence(journal.home)
     if not configured:

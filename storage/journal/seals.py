@@ -1,7 +1,7 @@
-"""Sealed columns of the journal's tables: sealed anew under another key, and verified.
+"""Every sealed column of the journal but answers: sealed anew under another key, and verified.
 
-What binds each is said where it is sealed; which columns there are, in `customer_seals` and
-`grant_seals`. Answers are the business of `rotation` and `verify` themselves.
+What binds each is said where it is sealed. Answers are the business of `rotation` and `verify`
+themselves.
 """
 
 from __future__ import annotations
@@ -11,11 +11,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import select, update
 
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
+from nightscreen.storage.journal.approvals import approvals, note_context
+from nightscreen.storage.journal.customer_tables import customer_history, customer_states
+from nightscreen.storage.journal.customers import state_context
 from nightscreen.storage.journal.engine import writing
+from nightscreen.storage.journal.grant_tables import (
+    cash_flows,
+    consent_grants,
+    consent_states,
+    flow_context,
+    grant_context,
+    link_context,
+    token_context,
+    transaction_context,
+    transaction_records,
+)
+from nightscreen.storage.journal.records import record_context, records
 from nightscreen.storage.sealing import KEY_ID_BYTES, key_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Column, Connection, Row
 
@@ -57,7 +72,41 @@ class SealedColumn(NamedTuple):
         return self.context(*parts)
 
 
-def reseal(journal: Journal, columns: Iterable[SealedColumn]) -> int:
+_states, _history = customer_states.c, customer_history.c
+_approvals, _records = approvals.c, records.c
+_grants, _links = consent_grants.c, consent_states.c
+_moves, _flows = transaction_records.c, cash_flows.c
+_KEPT_OF_CUSTOMERS = (
+    SealedColumn(_states.customer, _states.state, (_states.customer,), state_context, b""),
+    SealedColumn(_history.history_id, _history.state, (_history.customer,), state_context, 0),
+    SealedColumn(_approvals.approval_id, _approvals.note, (_approvals.run_id,), note_context, 0),
+    SealedColumn(
+        _records.record_id, _records.sealed, (_records.kind, _records.key), record_context, 0
+    ),
+)
+BROUGHT_BY_CONSENT = (
+    SealedColumn(_grants.grant_id, _grants.sealed, (_grants.grant_id,), grant_context, ""),
+    SealedColumn(_grants.grant_id, _grants.tokens, (_grants.grant_id,), token_context, ""),
+    SealedColumn(_links.state_hash, _links.sealed, (_links.state_hash,), link_context, b""),
+    SealedColumn(
+        _moves.record_id,
+        _moves.sealed,
+        (_moves.customer, _moves.record_key),
+        transaction_context,
+        0,
+    ),
+    SealedColumn(_flows.flow_id, _flows.sealed, (_flows.customer, _flows.run_id), flow_context, 0),
+)
+_SEALED = {
+    "states, reviews, requests, offers, records or notes": _KEPT_OF_CUSTOMERS,
+    "grants, transactions or cash flows": BROUGHT_BY_CONSENT,
+}
+"""The columns under what verification calls them."""
+
+
+def reseal(
+    journal: Journal, columns: Sequence[SealedColumn] = (*_KEPT_OF_CUSTOMERS, *BROUGHT_BY_CONSENT)
+) -> int:
     """Seal columns under the journal's present key, in blocks; return how many values."""
     current = key_id(journal.sealer.key)
     done = 0
@@ -81,16 +130,27 @@ def reseal(journal: Journal, columns: Iterable[SealedColumn]) -> int:
     return done
 
 
-def count_broken(journal: Journal, connection: Connection, columns: Iterable[SealedColumn]) -> int:
-    """Return how many sealed values do not open under the data key."""
+def broken_seals(journal: Journal, connection: Connection) -> list[str]:
+    """Return a sentence where what is sealed does not open under the data key."""
+    counted = {
+        kinds: sum(_broken(journal, connection, sealed) for sealed in columns)
+        for kinds, columns in _SEALED.items()
+    }
+    return [
+        f"{number} {kinds} do not open under the data key"
+        for kinds, number in counted.items()
+        if number
+    ]
+
+
+def _broken(journal: Journal, connection: Connection, sealed: SealedColumn) -> int:
     broken = 0
-    for sealed in columns:
-        last = sealed.first
-        while rows := sealed.after(connection, last):
-            for row in rows:
-                try:
-                    journal.sealer.open(bytes(row[1]), sealed.binding(row))
-                except (JournalDamagedError, JournalKeyError):
-                    broken += 1
-            last = rows[-1][0]
+    last = sealed.first
+    while rows := sealed.after(connection, last):
+        for row in rows:
+            try:
+                journal.sealer.open(bytes(row[1]), sealed.binding(row))
+            except (JournalDamagedError, JournalKeyError):
+                broken += 1
+        last = rows[-1][0]
     return broken

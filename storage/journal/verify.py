@@ -12,12 +12,11 @@ from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
 from nightscreen.storage.audit_chain import broken_audit
 from nightscreen.storage.clock import DAY_MICROS, NOON_MICROS
 from nightscreen.storage.journal.calls import answer_context
-from nightscreen.storage.journal.customer_seals import broken_customer_seals
 from nightscreen.storage.journal.engine import snapshot
 from nightscreen.storage.journal.erasure import TOMBSTONE
-from nightscreen.storage.journal.grant_seals import broken_grant_seals
 from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.money import scopes_of
+from nightscreen.storage.journal.seals import broken_seals
 from nightscreen.storage.journal.tables import answers, calls, spend, tallies
 from nightscreen.storage.sealing import SUBJECT_BYTES
 
@@ -39,8 +38,7 @@ def verify_journal(journal: Journal) -> list[str]:
         found = [
             *_database(connection),
             *_seals(journal, connection),
-            *broken_customer_seals(journal, connection),
-            *broken_grant_seals(journal, connection),
+            *broken_seals(journal, connection),
             *_answers(connection),
             *_sightings(connection),
             *_tallies(connection),

@@ -12,8 +12,7 @@ from sqlalchemy import inspect, text
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.decisions import CheckState, State
 from nightscreen.schemas.errors import JournalDamagedError
-from nightscreen.storage.journal.customer_seals import broken_customer_seals, reseal_customers
-from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES, ensure
+from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES
 from nightscreen.storage.journal.customers import (
     SCAN_BLOCK,
     BatchMembership,
@@ -21,11 +20,16 @@ from nightscreen.storage.journal.customers import (
     Marks,
     StateWrite,
 )
+from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.storage.journal.keyring import put_meta
+from nightscreen.storage.journal.migrations import VERSION
 from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.journal.seals import broken_seals, reseal
 from nightscreen.storage.sealing import Sealer
 
 if TYPE_CHECKING:
     from nightscreen.storage.journal import Journal
+    from tests.storage.conftest import Place
 
 BATCH = "borrowers"
 A, B = b"a" * 16, b"b" * 16
@@ -180,13 +184,13 @@ def test_a_policy_is_kept_once_under_its_digest(journal: Journal) -> None:
     assert reviews.policy_text("default@2") is None
 
 
-def test_a_journal_from_before_gets_its_tables(journal: Journal) -> None:
+def test_a_journal_from_before_gets_its_tables(place: Place) -> None:
     """A journal that was made without them can be used without ado."""
-    with journal.engine.begin() as connection:
+    with writing(place.open().engine) as connection:
         for table in CUSTOMER_TABLES:
             connection.execute(text(f"DROP TABLE IF EXISTS {table.name}"))
-    ensure(journal.engine)
-    with journal.engine.connect() as connection:
+        put_meta(connection, VERSION, "14")
+    with reading(place.open().engine) as connection:
         there = set(inspect(connection).get_table_names())
     assert {table.name for table in CUSTOMER_TABLES} <= there
 
@@ -200,8 +204,8 @@ def test_states_and_reviews_are_sealed_anew(journal: Journal) -> None:
     fresh = b"n" * 32
     rotating = Sealer(fresh, (journal.sealer.key,))
     turned = replace(journal, sealer=rotating)
-    assert reseal_customers(turned) == 4
-    assert reseal_customers(turned) == 0
+    assert reseal(turned) == 4
+    assert reseal(turned) == 0
     alone = replace(journal, sealer=Sealer(fresh))
     assert words(Customers.of(alone)) == {A: "listed", B: "clear"}
     assert len(Customers.of(alone).history(A)) == 1
@@ -214,8 +218,8 @@ def test_seals_that_do_not_open_are_counted(journal: Journal) -> None:
     keep(customers, "run-1", "clear", A, B)
     stranger = replace(journal, sealer=Sealer(b"x" * 32))
     with journal.engine.connect() as connection:
-        assert broken_customer_seals(journal, connection) == []
-        assert "2 states" in broken_customer_seals(stranger, connection)[0]
+        assert broken_seals(journal, connection) == []
+        assert "2 states" in broken_seals(stranger, connection)[0]
 
 
 def test_customers_are_found_whose_pseudonyms_begin_alike() -> None:
