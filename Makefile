@@ -21,12 +21,12 @@ setup: $(STAMP) ## make the virtual environment, with all that checks and tests 
 $(RUNTIME): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -r requirements.lock
+	$(PIP) --no-deps -r requirements.lock
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(STAMP): $(RUNTIME) requirements-dev.lock
-	$(PIP) -r requirements-dev.lock
+	$(PIP) --no-deps -r requirements-dev.lock
 	@touch $@
 
 demo: $(RUNTIME) ## screen 10,000 made-up customers twice against the embedded simulator

@@ -90,7 +90,7 @@ def opened(browser: Browser, path: Path, look: str) -> tuple[Page, list[str]]:
     return page, [each for each in noise if each != path.as_uri()]
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", [pytest.param("desktop", marks=pytest.mark.long), "phone", "dark"])
 def test_every_report_is_quiet_and_fits(
     browser: Browser, reports: dict[str, Path], look: str
 ) -> None:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.client.fakes import Canned
 from nightscreen.client.response_rules import MANNERS
-from tests.cli.command import SERVICE, nightscreen, surroundings
 from tests.money.service_in_memory import Bureau
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
+
+    from tests.cli.conftest import Here
 
 RULE = (
     '[[rules]]\nname = "another word"\noperations = ["ecosystem"]\nstatus = ["2xx"]\n'
@@ -19,7 +22,9 @@ RULE = (
 )
 
 
-def test_kept_bodies_are_read_by_the_table_under_home(tmp_path: Path) -> None:
+def test_kept_bodies_are_read_by_the_table_under_home(
+    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two in three stay, since the table knows one form only; a mistake is named with its line."""
     desk = Bureau(tmp_path, rows=60)
     odd: list[str] = []
@@ -34,17 +39,17 @@ def test_kept_bodies_are_read_by_the_table_under_home(tmp_path: Path) -> None:
 
     desk.service.rewrite = rewrite
     desk.night(checks=["ecosystem"])
-    env = surroundings(tmp_path, **SERVICE, NIGHTSCREEN_HOME=str(tmp_path / "home"))
-    before = nightscreen("journal", "reread", "--json", cwd=tmp_path, env=env)
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
+    before = here("journal", "reread", "--json")
     assert (before.status, before.document["read"]) == (0, 0)
     assert before.document["table"] is None
     table = tmp_path / "home" / "manners.toml"
     table.write_text(RULE.replace('"found"', '"seen"') + MANNERS.read_text("utf-8"), "utf-8")
-    wrong = nightscreen("journal", "reread", cwd=tmp_path, env=env)
+    wrong = here("journal", "reread")
     assert wrong.status == 2
     assert "manners.toml, line 8" in wrong.err
     table.write_text(RULE + MANNERS.read_text("utf-8"), "utf-8")
-    after = nightscreen("journal", "reread", "--json", cwd=tmp_path, env=env).document
+    after = here("journal", "reread", "--json").document
     assert after["checks"]["ecosystem"] == {
         "kept": 8,
         "read": 2,
@@ -54,7 +59,7 @@ def test_kept_bodies_are_read_by_the_table_under_home(tmp_path: Path) -> None:
     }
     assert (after["kept"], after["read"], after["left"]) == (8, 2, 6)
     assert json.loads(json.dumps(after)) == after
-    words = nightscreen("journal", "reread", cwd=tmp_path, env=env)
+    words = here("journal", "reread")
     assert words.status == 0
     assert "6 kept" in words.out
-    assert nightscreen("journal", "verify", cwd=tmp_path, env=env).status == 0
+    assert here("journal", "verify").status == 0

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.command import SERVICE, nightscreen, surroundings
+from nightscreen.storage.journal import open_journal
+from tests.cli.command import SERVICE, surroundings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,12 +39,12 @@ finally:
 """
 
 
-def _loaded(folder: Path, *arguments: str) -> set[str]:
+def _loaded(folder: Path, *arguments: str, **settings: str) -> set[str]:
     """Return the modules that a command had loaded at its end."""
     done = subprocess.run(
         [sys.executable, "-c", RUN, *arguments],
         cwd=folder,
-        env={**os.environ, **surroundings(folder, **SERVICE)},
+        env={**os.environ, **surroundings(folder, **SERVICE, **settings)},
         capture_output=True,
         text=True,
         timeout=180,
@@ -60,15 +61,14 @@ def _loaded(folder: Path, *arguments: str) -> set[str]:
     [
         (),
         ("screen",),
-        ("quote",),
-        ("inspect",),
-        ("demo",),
-        ("sandbox",),
-        ("runs",),
         ("runs", "list"),
-        ("runs", "show"),
-        ("journal",),
-        ("journal", "spend"),
+        *(
+            pytest.param(arguments, marks=pytest.mark.long)
+            for arguments in (
+                *(("quote",), ("inspect",), ("demo",), ("sandbox",), ("runs",)),
+                *(("runs", "show"), ("journal",), ("journal", "spend")),
+            )
+        ),
     ],
     ids=" ".join,
 )
@@ -79,7 +79,11 @@ def test_help_loads_nothing_heavy(arguments: tuple[str, ...], tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "arguments",
-    [("inspect", "batch.csv"), ("quote", "batch.csv"), ("screen", "batch.csv", "--quote-only")],
+    [
+        ("screen", "batch.csv", "--quote-only"),
+        pytest.param(("inspect", "batch.csv"), marks=pytest.mark.long),
+        pytest.param(("quote", "batch.csv"), marks=pytest.mark.long),
+    ],
     ids=" ".join,
 )
 def test_commands_without_a_flow_start_without_the_engine(
@@ -101,10 +105,19 @@ def test_the_first_lookup_waits_for_nothing_that_ends_a_run() -> None:
     assert not names & AT_THE_END
 
 
-def test_the_journal_is_looked_into_without_engine_or_network(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("runs", "list"),
+        pytest.param(("journal", "spend"), marks=pytest.mark.long),
+        pytest.param(("journal", "in-doubt"), marks=pytest.mark.long),
+    ],
+    ids=" ".join,
+)
+def test_the_journal_is_looked_into_without_engine_or_network(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
     """`runs` and `journal` need the database alone."""
-    (tmp_path / "batch.csv").write_text(TABLE)
-    env = surroundings(tmp_path, **SERVICE)
-    assert nightscreen("quote", "batch.csv", cwd=tmp_path, env=env).status == 0
-    for arguments in (("runs", "list"), ("journal", "spend"), ("journal", "in-doubt")):
-        assert not _loaded(tmp_path, *arguments) & (set(HEAVY) - {"sqlalchemy", "numpy"})
+    open_journal(tmp_path / "home").close()
+    loaded = _loaded(tmp_path, *arguments, NIGHTSCREEN_HOME=str(tmp_path / "home"))
+    assert not loaded & (set(HEAVY) - {"sqlalchemy", "numpy"})

@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 import uvicorn
 
 from nightscreen.portal.middleware import BODY_S
@@ -94,6 +95,7 @@ async def test_slow_upload_is_taken_and_a_drip_without_end_is_cut_off() -> None:
     assert UploadProtocol.within_s < BODY_S
 
 
+@pytest.mark.long
 def test_desk_that_others_reach_warns(tmp_path: Path) -> None:
     """Without a proxy that brings https, passwords would cross the network in clear."""
     with socket.create_server(("0.0.0.0", 0)) as taken:  # noqa: S104 - so that it ends at once

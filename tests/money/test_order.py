@@ -111,7 +111,7 @@ def test_misses_that_are_free_pay_for_the_next_in_the_same_round(tmp_path: Path)
 
 def test_hits_within_a_round_end_it_where_the_money_ends(tmp_path: Path) -> None:
     """What is listed is paid for, so that only the first in rank are asked; nothing waits on."""
-    bureau = Bureau(tmp_path)
+    bureau = Bureau(tmp_path, rows=60)
     bureau.service.before = lambda _, __, number: NOT_LISTED if number % 3 else None
     driven = bureau.night(max_spend="300", checks=("karma",))
     assert driven.report["stop_reason"] in {"budget", None}

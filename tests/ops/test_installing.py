@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.cli.command import nightscreen, surroundings
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ def test_without_a_server_it_is_said_what_to_set(tmp_path: Path) -> None:
     assert "PREFECT_API_URL is not set" in ended.err
 
 
+@pytest.mark.long
 def test_a_server_that_is_down_is_said(tmp_path: Path) -> None:
     """One line, no traceback."""
     env = {**surroundings(tmp_path), "PREFECT_API_URL": "http://127.0.0.1:9/api"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tarfile
@@ -97,9 +98,14 @@ def test_installed_beside_folders_of_the_same_names(built: Path, tmp_path: Path)
 def test_nothing_is_imported_under_a_second_name() -> None:
     """With a checkout on the path, `schemas` would be another `nightscreen.schemas`."""
     found: list[str] = []
+    names = "|".join(FOLDERS)
+    imported = re.compile(rf"^\s*(?:from\s+(?:{names})\b|import\s.*\b(?:{names})\b)", re.MULTILINE)
     for folder in [*FOLDERS, "tests", "benchmarks"]:
         for file in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            text = file.read_text("utf-8")
+            if not imported.search(text):
+                continue
+            for node in ast.walk(ast.parse(text)):
                 modules = []
                 if isinstance(node, ast.Import):
                     modules = [alias.name for alias in node.names]

@@ -202,6 +202,7 @@ async def test_a_connection_that_brings_no_whole_request_is_closed() -> None:
         await serving
 
 
+@pytest.mark.long
 def test_a_portal_that_others_reach_warns(tmp_path: Path) -> None:
     """Without https the link in an address is everybody's on the way."""
     assert is_open_to_others("0.0.0.0")  # noqa: S104 - the address in question

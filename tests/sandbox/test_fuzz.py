@@ -29,6 +29,7 @@ from nightscreen.sandbox.openapi import document
 from nightscreen.sandbox.people import contacts_of, otp_of
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.sandbox.transactions import LinkedAccounts
+from tests.how_many import examples
 from tests.sandbox.consented import CALLBACK, KEY
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from schemathesis import Case, Response
     from starlette.applications import Starlette
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0")) or examples(20)
 CUSTOMER = "ada@customers.example"
 OTHER_CUSTOMER = "bola@customers.example"
 THIRD_CUSTOMER = "chidi@customers.example"

@@ -64,6 +64,7 @@ def spent(world: BvnWorld) -> str:
         return f"{journal.money.today().spent_micro / MICROS:.2f}"
 
 
+@pytest.mark.long
 def test_five_hundred_customers_each_in_the_right_state(world: BvnWorld) -> None:
     """Wrong, late, missing and right passwords; ledger, journal and report agree."""
     rows = [asked(number) for number in range(1, ALL - 1)]

@@ -597,7 +597,7 @@ asyncio.run(whole())
 
 def test_two_processes_at_once_make_one_link_each(lender: Lender) -> None:
     """Real processes on one journal, started together, over sockets."""
-    night = lender.screen([borrower(number) for number in range(1, 61)])
+    night = lender.screen([borrower(number) for number in range(1, 21)])
     folder = lender.world.folder
     with SandboxProcess("calm", api_key="sandbox-key") as sandbox:
         sandbox.post("/_sandbox/latency", {"kind": "none"})

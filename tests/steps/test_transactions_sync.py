@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from nightscreen.steps.transactions.sync import TransactionSync
 
 
+@pytest.fixture(autouse=True)
+def no_cash_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the figures of cash flow, which take longer than a pull here."""
+    monkeypatch.setattr("nightscreen.steps.transactions.report.write_cash_flow", lambda *_: None)
+
+
 @pytest.fixture
 def lender(tmp_path: Path) -> Lender:
     """A lender with nobody's consent yet."""
