@@ -46,7 +46,7 @@ from tests.kill.drive import screen, settings_for
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
-    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.steps.calling.funding_rounds import FundingRounds
 
 LATENCY_S = 0.1
 MAXIMUM = 80
@@ -181,7 +181,7 @@ class Moves:
 
 
 def run(
-    service: Service, rows: int, maximum: int, steer: Callable[[Asking], Awaitable[None]]
+    service: Service, rows: int, maximum: int, steer: Callable[[FundingRounds], Awaitable[None]]
 ) -> list[dict[str, Any]]:
     """Screen a batch for karma; return the calls as the service saw them."""
     with tempfile.TemporaryDirectory() as folder:
@@ -233,9 +233,9 @@ def moving_limit(view: str, rows: int, every_s: float, cap: int | None) -> Seen:
     with VIEWS[view]() as service:
         moves = Moves(service, every_s)
 
-        async def steer(asking: Asking) -> None:
+        async def steer(asking: FundingRounds) -> None:
             if cap is not None:
-                asking.windows[Check.KARMA]._cap = FixedCap(cap)  # noqa: SLF001 - in its place
+                asking.session.windows[Check.KARMA]._cap = FixedCap(cap)  # noqa: SLF001 - in its place
             await service.post("latency", LATENCY)
             await moves.go_on()
 
@@ -255,7 +255,7 @@ def any_load(view: str, rows: int, cap: int, failing: float) -> Seen:
     """Run against a service that fails as often at any load."""
     with VIEWS[view]() as service:
 
-        async def steer(_: Asking) -> None:
+        async def steer(_: FundingRounds) -> None:
             await service.post("latency", LATENCY)
             await service.post("faults", {"rates": {"http_503": failing}})
 

@@ -35,8 +35,8 @@ from nightscreen.schemas.calls import (
 )
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps.calling.jobs import LookupTask
 from nightscreen.steps.calling.journal_writer import JournalWriter
+from nightscreen.steps.calling.lookup_task import LookupTask
 from nightscreen.steps.calling.window import RetryBudget, Window
 from nightscreen.steps.control import CheckProgress, Control
 from nightscreen.storage.clock import system_clock
@@ -46,7 +46,7 @@ from tests.kill.drive import screen, settings_for
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.steps.calling.funding_rounds import FundingRounds
     from nightscreen.steps.calling.journal_writer import CallStore
 
 CAP = 50
@@ -110,9 +110,9 @@ def line(sandbox: SandboxProcess, calls: int, *, journal: bool) -> Measured:
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
     found: list[Measured] = []
 
-    async def forget(asking: Asking) -> None:
+    async def forget(asking: FundingRounds) -> None:
         if not journal:
-            asking.book._store = MemoryStore()  # noqa: SLF001 - in place of the journal
+            asking.session.writer._store = MemoryStore()  # noqa: SLF001 - in place of the journal
 
     with tempfile.TemporaryDirectory() as folder:
         below = Path(folder)
@@ -143,7 +143,7 @@ def window(store: CallStore, calls: int) -> Measured:
         asked = Window(
             Check.KARMA,
             send=send,
-            book=book,
+            writer=book,
             cap=AdaptiveCap(CAP, start=CAP),
             control=control,
             pace=RetryBudget(5, random.Random()),

@@ -49,14 +49,14 @@ async def run(url: str, key: str, file: Path, folder: Path) -> dict[str, object]
     stations.mark("plan")
     screening_run.make_price(under_way)
     stations.mark("price")
-    open_ = asking.open_asking(under_way)
-    await asking.open_books(open_)
+    open_ = asking.open_rounds(under_way)
+    await asking.take_opening_balance(open_)
     while shards := asking.next_round(open_):
         async with asyncio.TaskGroup() as group:
             for names in shards.values():
                 for name in names:
                     group.create_task(_ask(open_, name))
-    await asking.close_books(open_)
+    await asking.take_closing_balance(open_)
     await open_.close()
     stations.mark("lookups")
     rows = finalize.write_rows(under_way)
@@ -73,7 +73,7 @@ async def run(url: str, key: str, file: Path, folder: Path) -> dict[str, object]
     }
 
 
-async def _ask(open_: asking.Asking, name: str) -> None:
+async def _ask(open_: asking.FundingRounds, name: str) -> None:
     await asking.ask_shard(open_, name)
 
 

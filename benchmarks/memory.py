@@ -73,7 +73,7 @@ def _stations(
     run: screening_run.ScreeningRun, *, quote_only: bool
 ) -> list[tuple[str, Callable[[], object]]]:
     def ask() -> None:
-        open_ = asking.open_asking(run)
+        open_ = asking.open_rounds(run)
         while shards := asking.next_round(open_):
             for name in next(iter(shards.values())):
                 open_.layout.space.get(name)

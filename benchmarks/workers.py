@@ -166,8 +166,8 @@ async def run_part(place: dict[str, str]) -> None:
     part = worker.open_part(place["run_id"], int(place["part"]), settings_of(place))
     if part is None:
         return
-    open_ = part.open_asking()
-    for cap in open_.allotted.values():
+    open_ = part.open_rounds()
+    for cap in open_.session.leased.values():
         cap.allotted = CAP // int(place["workers"])
 
     async def ask(_check: Check, name: str) -> None:
@@ -196,7 +196,7 @@ async def ask_all(run: ScreeningRun, place: dict[str, str], pids: list[int]) -> 
         await asking.ask_shard(open_, name)
 
     if run.parameters.workers == 1:
-        open_ = asking.open_asking(run)
+        open_ = asking.open_rounds(run)
         while shards := asking.next_round(open_):
             async with asyncio.TaskGroup() as group:
                 for check, names in shards.items():
@@ -205,7 +205,7 @@ async def ask_all(run: ScreeningRun, place: dict[str, str], pids: list[int]) -> 
         await open_.close()
         return
     gathered = coordinator.open_gathering(run, 1, crew, ask)
-    gathered.asking = open_ = asking.open_asking(run, layout=gathered.layout())
+    gathered.rounds = open_ = asking.open_rounds(run, layout=gathered.layout())
     await coordinator.call_parts(gathered)
     while shards := asking.next_round(open_):
         await coordinator.ask_round(gathered, shards)

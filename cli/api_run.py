@@ -83,7 +83,7 @@ async def _keep_telling() -> None:
             sys.stderr.flush()
 
 
-def progress_line(run: OpenRun[Any, Any]) -> str:
+def progress_line(run: OpenRun[Any]) -> str:
     """Return the state of a run in one line; numbers only."""
     each = list(run.control.progress.values())
     done, wanted = sum(one.done for one in each), sum(one.wanted for one in each)

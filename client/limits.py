@@ -21,6 +21,12 @@ FAMILIES: Mapping[str, tuple[Operation, ...]] = {
 }
 """Settings name the operations of one family by one word."""
 
+
+def family_of(operation: str) -> str:
+    """Return the word by which settings name an operation: its family's, or its own."""
+    return next((word for word, each in FAMILIES.items() if operation in each), str(operation))
+
+
 _TIMEOUT_S: Mapping[str, float] = {
     "bank_account": 45.0,
     "karma": 30.0,

@@ -16,7 +16,12 @@ from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.calling.coordinator import ask_round, let_go
-from nightscreen.steps.calling.funding_rounds import Asking, ask_again, next_round, open_asking
+from nightscreen.steps.calling.funding_rounds import (
+    FundingRounds,
+    ask_again,
+    next_round,
+    open_rounds,
+)
 from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.quoting import quote_document
@@ -89,11 +94,11 @@ async def _screen(run: OpenScreening) -> dict[str, Any]:
 
 async def _ask(run: OpenScreening) -> None:
     """Ask what is funded, between an opening and a closing call."""
-    async with called(run), _asking(run) as asking, show_progress(run):
-        await stations.open_books(run)
-        while shards := await _next_round(run, asking):
+    async with called(run), _asking(run) as rounds, show_progress(run):
+        await stations.take_opening_balance(run)
+        while shards := await _next_round(run, rounds):
             await _ask_all(run, shards)
-        await stations.close_books(run)
+        await stations.take_closing_balance(run)
 
 
 def quote_report(run: OpenScreening) -> dict[str, Any]:
@@ -126,20 +131,21 @@ async def _opened(parameters: ScreenBatch) -> AsyncIterator[OpenScreening]:
 
 
 @asynccontextmanager
-async def _asking(run: OpenScreening) -> AsyncIterator[Asking]:
+async def _asking(run: OpenScreening) -> AsyncIterator[FundingRounds]:
     """Open the windows; when cancelled, let in-flight calls settle before going on."""
     gathering, settings = run.gathering, run.run.settings
     run.called = True
-    asking = run.session = open_asking(
+    rounds = run.rounds = open_rounds(
         run.run,
         layout=None if gathering is None else gathering.layout(),
         shared_caps=settings.share_caps or run.run.parameters.workers > 1,
     )
+    run.session = rounds.session
     if gathering is not None:
-        gathering.asking = asking
+        gathering.rounds = rounds
     try:
-        async with sharing_caps(asking), _settling(run):
-            yield asking
+        async with sharing_caps(rounds.session), _settling(run):
+            yield rounds
     finally:
         await shield_until_done(_settle(run))
 
@@ -158,12 +164,12 @@ async def _settling(run: OpenScreening) -> AsyncIterator[None]:
 
 
 async def _settle(run: OpenScreening) -> None:
-    """Let what is in flight settle, and close what is open for asking."""
+    """Let what is in flight settle, and close what is open for calls."""
     if run.gathering is not None:
         await let_go(run.gathering)
     if run.session is not None:
         await run.session.close()
-        run.session = None
+        run.session = run.rounds = None
 
 
 async def _close_cancelled(run: OpenScreening) -> None:
@@ -175,11 +181,11 @@ async def _close_cancelled(run: OpenScreening) -> None:
     await asyncio.to_thread(finalize.write_report, run.run, rows)
 
 
-async def _next_round(run: OpenScreening, asking: Asking) -> dict[Check, list[str]]:
+async def _next_round(run: OpenScreening, rounds: FundingRounds) -> dict[Check, list[str]]:
     """Fund the next round; what parts are to read is laid out beside the loop."""
     if run.gathering is None:
-        return next_round(asking)
-    return await asyncio.to_thread(next_round, asking)
+        return next_round(rounds)
+    return await asyncio.to_thread(next_round, rounds)
 
 
 async def _ask_all(run: OpenScreening, shards: dict[Check, list[str]]) -> None:

@@ -1,4 +1,4 @@
-"""What flows beside screening share: a run opened for their tasks, and a desk for its calls.
+"""What flows beside screening share: a run opened for their tasks, and a session for its calls.
 
 What is asked, and what answers mean, is each line's own (`steps/`).
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from prefect.runtime import flow_run
 
 from nightscreen.schemas.errors import UsageError
-from nightscreen.steps.api_runs.call_session import open_desk
+from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.control import StopReason
 from nightscreen.tasks.artifacts import ending_tags, tag_run
@@ -106,7 +106,7 @@ async def make_calls(
 
 async def _in_a_session(run: OpenApiRun, ask: Callable[[], Awaitable[object]]) -> None:
     """Open what calls need, make them, and let what is in flight settle."""
-    run.session, run.called = open_desk(run.run), True
+    run.session, run.called = open_call_session(run.run), True
     try:
         await ask()
     except asyncio.CancelledError:

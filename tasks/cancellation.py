@@ -34,7 +34,7 @@ PATIENCE_S = 15.0
 class SignalStop:
     """Stops one run at the first signal, and gives up on calls that outlast the patience."""
 
-    def __init__(self, run: OpenRun[Any, Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, run: OpenRun[Any], loop: asyncio.AbstractEventLoop) -> None:
         self._run = run
         self._loop = loop
         self._giving_up: asyncio.Task[None] | None = None
@@ -61,7 +61,7 @@ class SignalStop:
 
 
 @contextmanager
-def handle_sigterm(run: OpenRun[Any, Any]) -> Iterator[None]:
+def handle_sigterm(run: OpenRun[Any]) -> Iterator[None]:
     """Let SIGTERM stop a run in good order while the body runs; a second one changes nothing."""
     stop = SignalStop(run, asyncio.get_running_loop())
     try:
@@ -77,7 +77,7 @@ def handle_sigterm(run: OpenRun[Any, Any]) -> Iterator[None]:
 
 
 async def to_prefect_state(
-    run: OpenRun[Any, Any], report: dict[str, Any]
+    run: OpenRun[Any], report: dict[str, Any]
 ) -> dict[str, Any] | State[Any]:
     """Return a run's report, or Cancelled where a worker was told to cancel the run.
 

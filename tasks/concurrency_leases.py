@@ -1,6 +1,7 @@
 """Slots: caps on calls in flight that hold over all processes, by the engine's global limits.
 
-Each check has a limit on the Prefect server, `nightscreen-<check>`. A process holds blocks of its
+Each check, and each family of operations beside screening, has a limit on the Prefect server, such
+as `nightscreen-karma` or `nightscreen-bvn`. A process holds blocks of its
 slots by leases, gives back what is above its share when others want some, and all of it when it has
 nothing left to ask. No slot, no call: a limit that is missing is made, one that is switched off
 stops the check. What a share is, is in `steps/calling/fair_share.py`.
@@ -26,6 +27,7 @@ from prefect.settings import (
     temporary_settings,
 )
 
+from nightscreen.client.limits import family_of
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.steps.calling.fair_share import blocks, share_of
 from nightscreen.storage.clock import MICROS
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
 
     from nightscreen.client.limiter import LeasedCap
-    from nightscreen.schemas.checks import Check
-    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.schemas.checks import Asked
+    from nightscreen.steps.calling.call_session import CallSession
 
 LEASE_S = 60.0
 """How long a killed process keeps its slots; the engine allows no less."""
@@ -54,9 +56,9 @@ TURN_S = 10
 _UNREACHABLE = "the Prefect server cannot be reached; slots are kept as long as their leases last"
 
 
-def limit_name(check: Check) -> str:
-    """Return the name of a check's global concurrency limit."""
-    return f"nightscreen-{check.value.replace('_', '-')}"
+def limit_name(family: str) -> str:
+    """Return the name of the global concurrency limit of a check, or a family of operations."""
+    return f"nightscreen-{family.replace('_', '-')}"
 
 
 @dataclass(slots=True)
@@ -71,22 +73,28 @@ class Lease:
 
 @dataclass(slots=True)
 class Holding:
-    """What this process holds of one check's slots.
+    """What this process holds of one limit's slots.
 
     Attributes:
+        family: the check, or the family of operations, as settings name it.
         limit: calls that may be in flight over all processes.
         leases: what is held and used.
         leaving: what goes back as soon as the calls that rest on it have settled.
         claimed: others know that this process wants some.
     """
 
-    name: str
+    family: str
     cap: LeasedCap
     most: int
     limit: int = 0
     leases: list[Lease] = field(default_factory=list)
     leaving: list[Lease] = field(default_factory=list)
     claimed: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the name of the limit."""
+        return limit_name(self.family)
 
     @property
     def held(self) -> int:
@@ -97,16 +105,18 @@ class Holding:
 class LeaseManager:
     """Keeps the slots of one process while it asks."""
 
-    def __init__(self, asking: Asking, client: PrefectClient, claims: Claims) -> None:
-        self._asking = asking
+    def __init__(self, session: CallSession, client: PrefectClient, claims: Claims) -> None:
+        self._session = session
         self._client = client
         self._claims = claims
         self._read_at = 0.0
         self._over = asyncio.Event()
-        settings = asking.run.settings
+        settings = session.run.settings
         self._holdings = {
-            check: Holding(limit_name(check), cap, getattr(settings.max_in_flight, check.value))
-            for check, cap in asking.allotted.items()
+            operation: Holding(
+                family_of(operation), cap, getattr(settings.max_in_flight, family_of(operation))
+            )
+            for operation, cap in session.leased.items()
         }
 
     async def open(self) -> None:
@@ -156,18 +166,18 @@ class LeaseManager:
             self._read_at = now
         await asyncio.to_thread(self._claim)
         claimants = await asyncio.to_thread(self._claims.claimants)
-        turn = self._asking.run.clock() // (TURN_S * MICROS)
+        turn = self._session.run.clock() // (TURN_S * MICROS)
         eager = False
-        for check, holding in self._holdings.items():
+        for operation, holding in self._holdings.items():
             due = share_of(
-                self._claims.name, claimants.get(check.value, []), max(0, holding.limit), turn
+                self._claims.name, claimants.get(holding.family, []), max(0, holding.limit), turn
             )
             await self._renew(holding)
-            self._lower(check, holding, due)
-            await self._give_back(check, holding)
+            self._lower(operation, holding, due)
+            await self._give_back(operation, holding)
             if due > holding.held and not holding.leaving:
                 await self._take(holding, due - holding.held)
-            self._allot(check, holding)
+            self._allot(operation, holding)
             eager = eager or (holding.claimed and not holding.held)
         return eager
 
@@ -179,12 +189,12 @@ class LeaseManager:
 
     def _claim(self) -> None:
         """Tell the others whether this process wants slots."""
-        for check, holding in self._holdings.items():
-            wants = self._asking.windows[check].open > 0
+        for operation, holding in self._holdings.items():
+            wants = self._session.windows[operation].open > 0
             if wants and not holding.claimed:
-                self._claims.claim(check.value)
+                self._claims.claim(holding.family)
             elif holding.claimed and not wants:
-                self._claims.drop(check.value)
+                self._claims.drop(holding.family)
             holding.claimed = wants
 
     # --- leases ---
@@ -205,19 +215,19 @@ class LeaseManager:
         for leases in (holding.leases, holding.leaving):
             leases[:] = [lease for lease in leases if loop.time() < lease.until]
 
-    def _lower(self, check: Check, holding: Holding, due: int) -> None:
+    def _lower(self, operation: Asked, holding: Holding, due: int) -> None:
         """Put aside what is above the share; new calls do not rest on it any more."""
         for lease in sorted(holding.leases, key=lambda each: each.slots):
             if holding.held <= due:
                 break
             holding.leases.remove(lease)
             holding.leaving.append(lease)
-        self._allot(check, holding)
+        self._allot(operation, holding)
 
-    async def _give_back(self, check: Check, holding: Holding) -> None:
+    async def _give_back(self, operation: Asked, holding: Holding) -> None:
         """Give back what was put aside, once no call in flight needs it."""
         for lease in list(holding.leaving):
-            needed = self._asking.windows[check].in_flight - holding.held
+            needed = self._session.windows[operation].in_flight - holding.held
             rest = sum(each.slots for each in holding.leaving) - lease.slots
             if rest < needed:
                 continue
@@ -260,10 +270,10 @@ class LeaseManager:
             return None
         return lease
 
-    def _allot(self, check: Check, holding: Holding) -> None:
+    def _allot(self, operation: Asked, holding: Holding) -> None:
         if holding.cap.allotted != holding.held:
             holding.cap.allotted = holding.held
-            self._asking.windows[check].nudge()
+            self._session.windows[operation].nudge()
 
     async def _tried(self, asked: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - whatever is asked for
         """Ask the server; None where it refuses or cannot be reached."""
@@ -289,9 +299,9 @@ class LeaseManager:
         await asyncio.to_thread(self._drop_claims)
 
     def _drop_claims(self) -> None:
-        for check, holding in self._holdings.items():
+        for holding in self._holdings.values():
             if holding.claimed:
-                self._claims.drop(check.value)
+                self._claims.drop(holding.family)
 
 
 def _holder() -> ConcurrencyLeaseHolder | None:
@@ -313,18 +323,18 @@ def require_server(wish: str) -> None:
 
 
 @asynccontextmanager
-async def sharing_caps(asking: Asking) -> AsyncIterator[None]:
+async def sharing_caps(session: CallSession) -> AsyncIterator[None]:
     """Hold slots for the calls of the body, and give them back afterwards."""
-    if not asking.allotted:
+    if not session.leased:
         yield
         return
     require_server("sharing caps with other processes")
-    claims = await asyncio.to_thread(Claims.of, asking.run.journal)
+    claims = await asyncio.to_thread(Claims.of, session.run.journal)
     async with get_client() as client:
-        keeper = LeaseManager(asking, client, claims)
+        keeper = LeaseManager(session, client, claims)
         await keeper.open()
         keeping = asyncio.get_running_loop().create_task(keeper.keep())
-        keeping.add_done_callback(lambda task: _tell(asking, task))
+        keeping.add_done_callback(lambda task: _tell(session, task))
         try:
             yield
         finally:
@@ -337,10 +347,10 @@ async def _close(keeper: LeaseManager, keeping: asyncio.Task[None]) -> None:
     await keeper.close()
 
 
-def _tell(asking: Asking, keeping: asyncio.Task[None]) -> None:
+def _tell(session: CallSession, keeping: asyncio.Task[None]) -> None:
     """Let a run know that nobody keeps its slots any more: the journal failed."""
     fault = None if keeping.cancelled() else keeping.exception()
     if isinstance(fault, Exception):
-        asking.book.breaks(fault)
-        for window in asking.windows.values():
+        session.writer.breaks(fault)
+        for window in session.windows.values():
             window.nudge()

@@ -62,7 +62,7 @@ class Minutes:
 class RunMonitor:
     """Looks at one run; keeps what it has told."""
 
-    def __init__(self, run: OpenRun[Any, Any]) -> None:
+    def __init__(self, run: OpenRun[Any]) -> None:
         self._run = run
         self._pace = RecentSpeed()
         self._alarms = Alarms()
@@ -103,7 +103,7 @@ class RunMonitor:
 
 
 @asynccontextmanager
-async def watching(run: OpenRun[Any, Any]) -> AsyncIterator[None]:
+async def watching(run: OpenRun[Any]) -> AsyncIterator[None]:
     """Watch over a run of any flow while the body runs; one that is only quoted needs none."""
     if run.run.only_quotes:
         yield

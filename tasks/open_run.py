@@ -6,38 +6,36 @@ of one process share nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nightscreen.schemas.errors import NightscreenError
-from nightscreen.steps.api_runs.call_session import CallSession
-from nightscreen.steps.calling.funding_rounds import Asking
 from nightscreen.steps.ops.heartbeat import ASKING, PAUSED, PLANNING, READING, WRITING
 from nightscreen.steps.run import Run
 from nightscreen.steps.screening_run import ScreeningRun
 from nightscreen.tasks.terminal import AT_TERMINAL
 
 if TYPE_CHECKING:
-    from nightscreen.client.api import Client
+    from nightscreen.steps.calling.call_session import CallSession
     from nightscreen.steps.calling.coordinator import Gathering
+    from nightscreen.steps.calling.funding_rounds import FundingRounds
     from nightscreen.steps.control import Control
     from nightscreen.steps.report.report_json import RowTally
 
 
-class Session(Protocol):
-    """What is open while a run makes its calls."""
-
-    client: Client
-
-
 R = TypeVar("R", bound=Run)
-S = TypeVar("S", bound=Session)
 
 
 class NotCallingError(NightscreenError):
     """A task that calls was started while its run has nothing open for calls."""
 
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"run {run_id} makes no calls now: tasks belong to the flow run that opened it; resume "
+            "the run with --run"
+        )
 
-class OpenRun(Generic[R, S]):
+
+class OpenRun(Generic[R]):
     """One open run; a plain object, so that the engine does not walk through what it holds.
 
     Attributes:
@@ -50,7 +48,7 @@ class OpenRun(Generic[R, S]):
 
     def __init__(self, run: R) -> None:
         self.run = run
-        self.session: S | None = None
+        self.session: CallSession | None = None
         self.called = False
         self.work: Any = None
         self.signalled = False
@@ -70,17 +68,14 @@ class OpenRun(Generic[R, S]):
         return self.run.control
 
     @property
-    def calls(self) -> S:
+    def calls(self) -> CallSession:
         """Return what is open for calls.
 
         Raises:
             NotCallingError: nothing is.
         """
         if self.session is None:
-            raise NotCallingError(
-                f"run {self.run_id} makes no calls now: tasks belong to the flow run that opened "
-                "it; resume the run with --run"
-            )
+            raise NotCallingError(self.run_id)
         return self.session
 
     @property
@@ -102,11 +97,12 @@ class OpenRun(Generic[R, S]):
             await self.session.client.aclose()
 
 
-class OpenScreening(OpenRun[ScreeningRun, Asking]):
+class OpenScreening(OpenRun[ScreeningRun]):
     """One open screening run.
 
     Attributes:
         rows: its rows, once they are written.
+        rounds: what pays for its calls, while it makes them.
         gathering: the parts it called, while they ask.
         sessions: how often it has called parts.
     """
@@ -114,8 +110,20 @@ class OpenScreening(OpenRun[ScreeningRun, Asking]):
     def __init__(self, run: ScreeningRun) -> None:
         super().__init__(run)
         self.rows: RowTally | None = None
+        self.rounds: FundingRounds | None = None
         self.gathering: Gathering | None = None
         self.sessions = 0
+
+    @property
+    def funded(self) -> FundingRounds:
+        """Return what pays for its calls.
+
+        Raises:
+            NotCallingError: it makes none now.
+        """
+        if self.rounds is None:
+            raise NotCallingError(self.run_id)
+        return self.rounds
 
     @property
     def _before_calls(self) -> str:
@@ -126,7 +134,7 @@ class OpenScreening(OpenRun[ScreeningRun, Asking]):
         return PAUSED if self.control.stop is None else WRITING
 
 
-OpenApiRun = OpenRun[Run, CallSession]
+OpenApiRun = OpenRun[Run]
 
 
 def open_screening() -> ScreeningRun | None:

@@ -13,7 +13,7 @@ from prefect.cache_policies import NO_CACHE
 
 from nightscreen.schemas.money import naira_words
 from nightscreen.steps import screening_run
-from nightscreen.steps.calling import funding_rounds as asking
+from nightscreen.steps.calling import funding_rounds
 from nightscreen.tasks.artifacts import ending_tags, show_quote, show_report, tag_run
 from nightscreen.tasks.error_boundary import guard_task
 from nightscreen.tasks.events import tell_events
@@ -67,17 +67,17 @@ async def price(run: OpenScreening) -> int:
 
 @task(name="open books", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def open_books(run: OpenScreening) -> None:
+async def take_opening_balance(run: OpenScreening) -> None:
     """Ask one lookup alone, for an exact opening balance."""
-    await asking.open_books(run.calls)
+    await funding_rounds.take_opening_balance(run.funded)
     await asyncio.to_thread(load_last_stations)
 
 
 @task(name="close books", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def close_books(run: OpenScreening) -> None:
+async def take_closing_balance(run: OpenScreening) -> None:
     """Ask the lookup that was held back, for an exact closing balance."""
-    await asking.close_books(run.calls)
+    await funding_rounds.take_closing_balance(run.funded)
 
 
 @task(name="write rows", cache_policy=NO_CACHE, persist_result=False)

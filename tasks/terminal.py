@@ -29,7 +29,7 @@ class Terminal:
     """
 
     def __init__(self) -> None:
-        self.run: OpenRun[Any, Any] | None = None
+        self.run: OpenRun[Any] | None = None
         self.ask: Callable[[Approval], bool] | None = None
         self.is_asking = False
         self.interrupted = False
@@ -40,7 +40,7 @@ AT_TERMINAL: ContextVar[Terminal | None] = ContextVar("at_terminal", default=Non
 
 
 @contextmanager
-def shown_at_terminal(run: OpenRun[Any, Any]) -> Iterator[None]:
+def shown_at_terminal(run: OpenRun[Any]) -> Iterator[None]:
     """Let whoever typed the command see the run and stop it while the body runs."""
     terminal = AT_TERMINAL.get()
     if terminal is None:

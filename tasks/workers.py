@@ -213,17 +213,18 @@ async def part_opened(
         return
     run = OpenScreening(part.run)
     try:
-        asking = run.session = part.open_asking()
+        rounds = run.rounds = part.open_rounds()
+        run.session = rounds.session
         with handle_sigterm(run):
-            async with sharing_caps(asking):
+            async with sharing_caps(rounds.session):
                 try:
                     async with _heeding(part, run):
                         yield part, run
                 finally:
-                    await shield_until_done(asking.close())
+                    await shield_until_done(rounds.close())
     finally:
         part.leaves = part.leaves or run.signalled
-        run.session = None
+        run.session = run.rounds = None
         await asyncio.to_thread(part.close)
 
 
@@ -249,7 +250,7 @@ async def _heed(part: WorkerPart, run: OpenScreening) -> None:
         await asyncio.wait([look])
         fault = None if look.cancelled() else look.exception()
         if isinstance(fault, Exception) and run.session is not None:
-            run.session.book.breaks(fault)
+            run.session.writer.breaks(fault)
             part.leaves = True
             part.run.control.stop_run(StopReason.CANCELLED)
             return

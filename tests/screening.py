@@ -101,14 +101,14 @@ class World:
             screening_run.make_plan(run)
             screening_run.make_price(run)
             transport = httpx.ASGITransport(application(self.sandbox))
-            open_ = asking.open_asking(run, transport=transport)
-            await asking.open_books(open_)
+            open_ = asking.open_rounds(run, transport=transport)
+            await asking.take_opening_balance(open_)
             while shards := asking.next_round(open_):
                 async with asyncio.TaskGroup() as group:
                     for names in shards.values():
                         for name in names:
                             group.create_task(_ask(open_, name))
-            await asking.close_books(open_)
+            await asking.take_closing_balance(open_)
             await open_.close()
             rows = finalize.write_rows(run)
             report = finalize.write_report(run, rows)
@@ -126,7 +126,7 @@ class World:
         return self.sandbox.ledger.read(0, operation)[0]
 
 
-async def _ask(open_: asking.Asking, name: str) -> None:
+async def _ask(open_: asking.FundingRounds, name: str) -> None:
     await asking.ask_shard(open_, name)
 
 

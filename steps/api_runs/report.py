@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.checks import Operation
     from nightscreen.schemas.plan import LookupStatus
-    from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.calling.lookup_task import LookupTask
     from nightscreen.steps.report.call_log import CallLog
     from nightscreen.steps.run import Run
 
 
-def standings_of(jobs: Iterable[LookupTask]) -> Counter[LookupStatus]:
+def standings_of(tasks: Iterable[LookupTask]) -> Counter[LookupStatus]:
     """Return how many calls came to which end."""
-    return Counter(job.standing for job in jobs)
+    return Counter(task.standing for task in tasks)
 
 
 def operation_report(

@@ -43,7 +43,7 @@ def close_request(run: Run, asking: BvnRequests) -> dict[str, Any]:
         request = newest.get(case.customer)
         if request is not None and request.subject != case.subject:
             request = None
-        if case.job is None:
+        if case.task is None:
             case.request = request
         why = case.why
         if request is None and not why:

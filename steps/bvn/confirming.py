@@ -16,7 +16,6 @@ from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.rows import Action, Problem, RefusedRow
-from nightscreen.steps.api_runs.call_session import ASKED_AGAIN
 from nightscreen.steps.bvn.consent import (
     Transitions,
     bring_up_to_date,
@@ -27,6 +26,7 @@ from nightscreen.steps.bvn.consent import (
 from nightscreen.steps.bvn.opening import batch_asked, keyed_digest, remembered
 from nightscreen.steps.bvn.otps import QUARANTINED, OtpFile, Supplied, read_otps, tidy_otp
 from nightscreen.steps.bvn.requesting import quote
+from nightscreen.steps.calling.call_session import ASKED_AGAIN
 from nightscreen.steps.run import open_run, require_service
 from nightscreen.steps.screening_run import PROBLEMS
 from nightscreen.steps.values.file_names import batch_of
@@ -40,8 +40,8 @@ from nightscreen.storage.quarantine import ProblemsWriter, QuarantineWriter
 
 if TYPE_CHECKING:
     from nightscreen.schemas.settings import BvnConsent, Settings
-    from nightscreen.steps.api_runs.call_session import CallSession
-    from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.calling.call_session import CallSession
+    from nightscreen.steps.calling.lookup_task import LookupTask
     from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
 
@@ -98,7 +98,7 @@ class Given:
     line: int
     request: BvnRequest
     otp: str = field(repr=False)
-    job: LookupTask | None = None
+    task: LookupTask | None = None
 
 
 @dataclass(slots=True)
@@ -268,7 +268,7 @@ def price(run: Run, confirming: Confirming) -> int:
     return wanted
 
 
-async def send(desk: CallSession, confirming: Confirming) -> int:
+async def send(session: CallSession, confirming: Confirming) -> int:
     """Send every password on, once; return how many customers are confirmed now.
 
     One that was not sent, or surely did not arrive, is kept in memory for another session.
@@ -277,54 +277,54 @@ async def send(desk: CallSession, confirming: Confirming) -> int:
         async with asyncio.TaskGroup() as group:
             for each in confirming.given:
                 if each.otp:
-                    group.create_task(_send_one(desk, confirming, each))
+                    group.create_task(_send_one(session, confirming, each))
     except BaseException:
         confirming.forget()
         raise
     return sum(each.request.state is BvnState.CONFIRMED for each in confirming.given)
 
 
-async def _send_one(desk: CallSession, confirming: Confirming, given: Given) -> None:
+async def _send_one(session: CallSession, confirming: Confirming, given: Given) -> None:
     before = given.request.state.value
-    given.job, given.request = await supply(desk, given.request, given.otp)
-    if given.job is None or given.job.standing not in ASKED_AGAIN:
+    given.task, given.request = await supply(session, given.request, given.otp)
+    if given.task is None or given.task.standing not in ASKED_AGAIN:
         given.otp = ""
     confirming.moved.note(before, given.request)
 
 
 def send_again(run: Run, confirming: Confirming) -> None:
     """Let passwords that were not sent, or surely did not arrive, be sent after all."""
-    jobs = [each.job for each in confirming.given if each.otp and each.job is not None]
-    run.control.progress[Operation.BVN_FINISH].take_back(job.standing for job in jobs)
+    tasks = [each.task for each in confirming.given if each.otp and each.task is not None]
+    run.control.progress[Operation.BVN_FINISH].take_back(task.standing for task in tasks)
 
 
 async def supply(
-    desk: CallSession, request: BvnRequest, otp: str
+    session: CallSession, request: BvnRequest, otp: str
 ) -> tuple[LookupTask | None, BvnRequest]:
     """Send one password on and write down what came of it; it is not kept anywhere.
 
     Returns:
         The call, and the request as it stands then; no call where another process was quicker.
     """
-    consents = BvnConsents.of(desk.run.journal)
-    if not await asyncio.to_thread(consents.claim, request, desk.run.run_id):
+    consents = BvnConsents.of(session.run.journal)
+    if not await asyncio.to_thread(consents.claim, request, session.run.run_id):
         return None, request
-    job = desk.job(
+    task = session.task(
         wire.bvn_finish(request.held.bvn, otp),
         kind=SubjectKind.BVN,
         subject=request.subject,
         consent_reference=request.consent_reference,
         consent_ends_at=request.consent_ends_at,
     )
-    job = await desk.one(job)
-    return job, await asyncio.to_thread(_learn, desk.run, consents, request, job)
+    task = await session.one(task)
+    return task, await asyncio.to_thread(_learn, session.run, consents, request, task)
 
 
-def _learn(run: Run, consents: BvnConsents, request: BvnRequest, job: LookupTask) -> BvnRequest:
+def _learn(run: Run, consents: BvnConsents, request: BvnRequest, task: LookupTask) -> BvnRequest:
     claimed = consents.find(request.request_id)
     if claimed is None:  # erased meanwhile
         return request
-    after = finished(claimed, call_of(job, run.clock()))
+    after = finished(claimed, call_of(task, run.clock()))
     consents.put(after)
     return after
 
@@ -340,8 +340,8 @@ def standings(run: Run, confirming: Confirming) -> list[LookupStatus]:
     """Return how the run's calls ended, those of its earlier sessions included."""
     found = [standing_of(each, Doubt.FINISH) for each in confirming.earlier]
     for each in confirming.given:
-        if each.job is not None:
-            found.append(each.job.standing)
+        if each.task is not None:
+            found.append(each.task.standing)
         elif each.request.finish_run_id == run.run_id:
             found.append(standing_of(each.request, Doubt.FINISH))
         else:

@@ -18,14 +18,14 @@ from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.calling.jobs import CALL_STATES
+from nightscreen.steps.calling.lookup_task import CALL_STATES
 from nightscreen.storage.clock import span_micros
 from nightscreen.storage.journal.bvn_consents import BvnConsents, LastCall
 from nightscreen.storage.journal.runs import RUNNING
 
 if TYPE_CHECKING:
     from nightscreen.schemas.settings import BvnConsent
-    from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.calling.lookup_task import LookupTask
     from nightscreen.storage.journal import Journal
 
 _LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value})
@@ -62,10 +62,10 @@ class Transitions:
             self.rows.append((after, before, after.state.value))
 
 
-def call_of(job: LookupTask, now: int) -> LastCall | None:
+def call_of(task: LookupTask, now: int) -> LastCall | None:
     """Return how a call that has just come back ended; None where it never left."""
-    reading = job.reading
-    if reading is None or job.standing is LookupStatus.LAPSED:
+    reading = task.reading
+    if reading is None or task.standing is LookupStatus.LAPSED:
         return None
     trouble = None if reading.trouble is None else reading.trouble.value
     return LastCall(CALL_STATES[reading.verdict].value, trouble, reading.cost_micro, now)

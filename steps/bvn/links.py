@@ -21,11 +21,11 @@ from itsdangerous import BadSignature, Signer
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
 from nightscreen.schemas.checks import Operation
-from nightscreen.steps.api_runs.call_session import open_desk
 from nightscreen.steps.api_runs.report import errand_report, finish, operation_report, standings_of
 from nightscreen.steps.bvn.confirming import refusal, supply
 from nightscreen.steps.bvn.consent import bring_up_to_date
 from nightscreen.steps.bvn.otps import tidy_otp
+from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.report.call_log import write_call_sheet
 from nightscreen.steps.run import open_run
 from nightscreen.storage.clock import span_micros, system_clock
@@ -36,7 +36,7 @@ from nightscreen.storage.journal.keyring import link_keys
 if TYPE_CHECKING:
     from nightscreen.client.transport import Transport
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.calling.lookup_task import LookupTask
     from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.journal import Journal
@@ -213,15 +213,15 @@ async def _send(run: Run, request: BvnRequest, otp: str, transport: Transport | 
     """Make the one call of a run and write the run's report."""
     run.batch = request.batch
     run.control.progress[Operation.BVN_FINISH].wanted = 1
-    desk = open_desk(run, transport=transport)
-    job: LookupTask | None = None
+    session = open_call_session(run, transport=transport)
+    task: LookupTask | None = None
     after = request
     try:
-        job, after = await supply(desk, request, otp)
+        task, after = await supply(session, request, otp)
     finally:
-        await desk.close()
-        await asyncio.to_thread(_close, run, job)
-    if job is None:
+        await session.close()
+        await asyncio.to_thread(_close, run, task)
+    if task is None:
         return LinkView(LinkWord.BUSY, request.held.masked_contact)
     untouched = (after.state, after.attempts) == (request.state, request.attempts)
     if untouched and after.doubt is not Doubt.FINISH:
@@ -229,13 +229,13 @@ async def _send(run: Run, request: BvnRequest, otp: str, transport: Transport | 
     return view(after, run.settings, run.clock())
 
 
-def _close(run: Run, job: LookupTask | None) -> None:
-    if job is None:
+def _close(run: Run, task: LookupTask | None) -> None:
+    if task is None:
         run.withdraw()
         return
     sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
     part = operation_report(
-        sheet, Operation.BVN_FINISH, standings_of([job]), answers={}, test_mode=False
+        sheet, Operation.BVN_FINISH, standings_of([task]), answers={}, test_mode=False
     )
     rows = {"read": 1, "screened": 1, "quarantined": 0}
     checks = {Operation.BVN_FINISH.value: part}

@@ -18,7 +18,6 @@ from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.quote import CheckQuote, Quote
 from nightscreen.schemas.rows import Action, Flaw, Problem
-from nightscreen.steps.api_runs.call_session import ASKED_AGAIN
 from nightscreen.steps.bvn.consent import (
     Transitions,
     bring_up_to_date,
@@ -28,6 +27,7 @@ from nightscreen.steps.bvn.consent import (
     started,
 )
 from nightscreen.steps.bvn.opening import remembered
+from nightscreen.steps.calling.call_session import ASKED_AGAIN
 from nightscreen.steps.intake import Intake
 from nightscreen.steps.planning.consent import consent_column, consent_ends
 from nightscreen.steps.run import known_prices, open_run
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.bvn import RequestBvns
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.api_runs.call_session import CallSession
-    from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.calling.call_session import CallSession
+    from nightscreen.steps.calling.lookup_task import LookupTask
     from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
 
@@ -72,7 +72,7 @@ class Case:
         why: why it is not asked (`ineligible`, `invalid`, `refused`, `failed`, `pending`); empty
             where it has a request.
         request: the request that counts for the row.
-        job: the call made for it in this session.
+        task: the call made for it in this session.
     """
 
     line: int
@@ -84,7 +84,7 @@ class Case:
     held: HeldCustomer | None = field(default=None, repr=False)
     why: str = ""
     request: BvnRequest | None = None
-    job: LookupTask | None = None
+    task: LookupTask | None = None
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class BvnRequests:
     @property
     def asked(self) -> list[Case]:
         """Return the rows that are asked in this session."""
-        return [case for case in self.cases if case.job is not None]
+        return [case for case in self.cases if case.task is not None]
 
 
 def open_request(
@@ -282,13 +282,13 @@ def quote(run: Run, operation: Operation, calls: int) -> Quote:
     return Quote((line,), cap_micro=run.caps.run_micro)
 
 
-async def ask(desk: CallSession, asking: BvnRequests) -> int:
+async def ask(session: CallSession, asking: BvnRequests) -> int:
     """Send every wanted customer a password; return how many calls were made.
 
     A request is written down before its call, and its state as soon as the call has come back, so
     that a customer can supply the password while others are still being asked.
     """
-    run = desk.run
+    run = session.run
     consents = BvnConsents.of(run.journal)
     wanted = [case for case in asking.cases if _is_wanted(case)]
     for case in wanted:
@@ -296,7 +296,7 @@ async def ask(desk: CallSession, asking: BvnRequests) -> int:
     await asyncio.to_thread(consents.add, [case.request for case in wanted if case.request])
     async with asyncio.TaskGroup() as group:
         for case in wanted:
-            group.create_task(_ask_one(desk, consents, asking, case))
+            group.create_task(_ask_one(session, consents, asking, case))
     return len(wanted)
 
 
@@ -304,9 +304,9 @@ def ask_again(run: Run, asking: BvnRequests) -> None:
     """Let customers whose call failed or was not made wait to be asked; one in doubt never is."""
     taken_back = []
     for case in asking.asked:
-        if case.request is None and case.job is not None and case.job.standing in ASKED_AGAIN:
-            taken_back.append(case.job.standing)
-            case.why, case.job = "", None
+        if case.request is None and case.task is not None and case.task.standing in ASKED_AGAIN:
+            taken_back.append(case.task.standing)
+            case.why, case.task = "", None
     run.control.progress[Operation.BVN_START].take_back(taken_back)
 
 
@@ -327,33 +327,33 @@ def _new_request(run: Run, case: Case) -> BvnRequest:
 
 
 async def _ask_one(
-    desk: CallSession, consents: BvnConsents, asking: BvnRequests, case: Case
+    session: CallSession, consents: BvnConsents, asking: BvnRequests, case: Case
 ) -> None:
     request = case.request
     if request is None or case.held is None:
         return
-    job = desk.job(
+    task = session.task(
         wire.bvn_start(case.held.bvn, case.held.contact),
         kind=SubjectKind.BVN,
         subject=case.subject,
         consent_reference=case.consent_reference,
         consent_ends_at=case.consent_ends_at,
     )
-    case.job = await desk.one(job)
-    await asyncio.to_thread(_learn, desk.run, consents, asking, case, request)
+    case.task = await session.one(task)
+    await asyncio.to_thread(_learn, session.run, consents, asking, case, request)
 
 
 def _learn(
     run: Run, consents: BvnConsents, asking: BvnRequests, case: Case, request: BvnRequest
 ) -> None:
     """Write down what came of a call; a request for which nothing was sent is forgotten."""
-    job = case.job
-    if job is None:
+    task = case.task
+    if task is None:
         return
-    call = call_of(job, run.clock())
+    call = call_of(task, run.clock())
     contact = None
-    if job.reading is not None:
-        contact = contact_said(job.reading.body) if job.reading.body else job.reading.contact
+    if task.reading is not None:
+        contact = contact_said(task.reading.body) if task.reading.body else task.reading.contact
     case.request = started(request, call, contact)
     if case.request is not None:
         consents.put(case.request)
@@ -363,15 +363,15 @@ def _learn(
     case.why = {
         LookupStatus.FAILED: NoAnswer.FAILED.value,
         LookupStatus.LAPSED: NoAnswer.REFUSED.value,
-    }.get(job.standing, NoAnswer.PENDING.value)
+    }.get(task.standing, NoAnswer.PENDING.value)
 
 
 def standings(run: Run, asking: BvnRequests) -> list[LookupStatus]:
     """Return how the run's calls ended, those of its earlier sessions included."""
-    found = [case.job.standing for case in asking.asked if case.job is not None]
+    found = [case.task.standing for case in asking.asked if case.task is not None]
     for case in asking.cases:
-        if case.job is None and case.request is not None and case.request.run_id == run.run_id:
+        if case.task is None and case.request is not None and case.request.run_id == run.run_id:
             found.append(standing_of(case.request, Doubt.START))
-        elif case.job is None and _is_wanted(case):
+        elif case.task is None and _is_wanted(case):
             found.append(LookupStatus.WAITING)
     return found

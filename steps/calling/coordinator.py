@@ -1,9 +1,9 @@
 """Gathering: the run's own process offers shards to its parts and gathers what becomes of them.
 
-It alone opens and closes the books, funds rounds, and counts. A part is lost as soon as the lock of
-its process is free, whatever the engine says of it: its shards are then taken by others, and it is
-started again. Where nobody takes part at all, the run's own process asks. What a part does is in
-`parts`; how one is started is the engine's (`Crew`).
+It alone takes the opening and closing balance, funds rounds, and counts. A part is lost as soon as
+the lock of its process is free, whatever the engine says of it: its shards are then taken by
+others, and it is started again. Where nobody takes part at all, the run's own process asks. What a
+part does is in `worker`; how one is started is the engine's (`Crew`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.steps.calling.funding_rounds import FundingRounds
     from nightscreen.steps.calling.worker import Ask
     from nightscreen.steps.screening_run import ScreeningRun
     from nightscreen.storage.journal.work_queue import PartState, ShardState, WorkState
@@ -74,7 +74,7 @@ class Gathering:
         run: the run.
         session: names this session and the place it shares with its parts.
         space: that place.
-        asking: what the run's own process has open.
+        rounds: what the run's own process has open.
         crew: starts parts.
         ask: asks one shard in the run's own process.
         starts: how often each part was started.
@@ -91,7 +91,7 @@ class Gathering:
     work: SharedWork
     crew: Crew
     ask: Ask
-    asking: Asking | None = None
+    rounds: FundingRounds | None = None
     totals: Totals = field(default_factory=Totals)
     starts: dict[int, int] = field(default_factory=dict)
     gathered: set[str] = field(default_factory=set)
@@ -124,7 +124,7 @@ def is_worth_it(run: ScreeningRun) -> bool:
 
 
 def open_gathering(run: ScreeningRun, number: int, crew: Crew, ask: Ask) -> Gathering:
-    """Call the parts of a run to a session of asking.
+    """Call the parts of a run to a session of calls.
 
     Args:
         run: the run, priced.
@@ -191,9 +191,9 @@ async def ask_round(gathering: Gathering, shards: Mapping[Check, list[str]]) -> 
 
 
 def _offer(gathering: Gathering, shards: Mapping[Check, list[str]]) -> None:
-    run, asking = gathering.run, gathering.asking
+    run, rounds = gathering.run, gathering.rounds
     names = [(name, check.value) for check, each in shards.items() for name in each]
-    caps = run.caps if asking is None else asking.book.caps
+    caps = run.caps if rounds is None else rounds.session.writer.caps
     highest = {check.value: price for check, price in run.control.highest_micro.items()}
     gathering.space.note(
         terms_of_round(names[0][0]), {"caps": caps_document(caps), "highest_micro": highest}
@@ -277,15 +277,15 @@ def _gather(
     listed: NDArray[np.bool_],
 ) -> None:
     """Take over what became of a shard's lookups."""
-    run, asking = gathering.run, gathering.asking
+    run, rounds = gathering.run, gathering.rounds
     run.standing[indexes] = standing
     run.listed[indexes] |= listed
-    if asking is None:
+    if rounds is None:
         return
-    asking.attempts[indexes] = np.maximum(asking.attempts[indexes], attempts)
-    if asking.sparing is not None:
+    rounds.attempts[indexes] = np.maximum(rounds.attempts[indexes], attempts)
+    if rounds.sparing is not None:
         for place in np.flatnonzero(standing != LookupStatus.WAITING.value):
-            asking.sparing.end(int(indexes[place]), listed=bool(listed[place]))
+            rounds.sparing.end(int(indexes[place]), listed=bool(listed[place]))
 
 
 def _is_over(gathering: Gathering, state: WorkState) -> bool:
@@ -363,7 +363,7 @@ async def _ask_alone(gathering: Gathering, check: Check) -> None:
         await gathering.ask(check, name)
         indexes = gathering.space.get(name)["index"].to_numpy()
         await asyncio.to_thread(
-            put_ended, gathering.space, name, indexes, gathering.run, gathering.asking
+            put_ended, gathering.space, name, indexes, gathering.run, gathering.rounds
         )
         await asyncio.to_thread(gathering.work.done, run_id, name)
 

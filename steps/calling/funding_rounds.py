@@ -1,46 +1,39 @@
-"""Asking: the funded lookups of a run, round by round, between an opening and a closing call.
+"""Funding rounds: the lookups of a run that are paid for, between an opening and a closing call.
 
 A round hands out the next lookups in rank; what settles below its reservation pays for more of it
 at once (`funding`), and another round follows only where a cap or a wallet moved meanwhile. The
-calls themselves are made by `lookups`.
+calls themselves are made by `call_session`.
 """
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.client.api import Client
-from nightscreen.client.limiter import AdaptiveCap, Cap, LeasedCap
-from nightscreen.client.network import Network
 from nightscreen.client.response_rules import FailureReason
-from nightscreen.client.wire import lookup_request
 from nightscreen.schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Outcome
 from nightscreen.schemas.plan import LookupStatus
+from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.calling.funding import Funding
-from nightscreen.steps.calling.jobs import LookupTask
-from nightscreen.steps.calling.journal_writer import JournalWriter
+from nightscreen.steps.calling.lookup_task import LookupTask
 from nightscreen.steps.calling.shards import ShardLayout, chains_of
-from nightscreen.steps.calling.window import RetryBudget, Window
-from nightscreen.steps.control import UNREADABLE_AFTER, WITNESSES_LATER, StopReason
+from nightscreen.steps.control import WITNESSES_LATER, StopReason
 from nightscreen.steps.planning.lookup_table import check_number, check_of
 from nightscreen.steps.planning.price import fund
 from nightscreen.steps.planning.short_circuit import ShortCircuit, Spares
 from nightscreen.steps.run import money_left
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from nightscreen.client.classify import CallOutcome
     from nightscreen.client.transport import Transport
     from nightscreen.schemas.calls import Caps
+    from nightscreen.steps.calling.call_session import CallSession
     from nightscreen.steps.screening_run import ScreeningRun
 
 
@@ -51,15 +44,15 @@ _NONE = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
-class Asking:
-    """What is open while a run asks.
+class FundingRounds:
+    """What a screening run has open while it asks.
 
     Attributes:
         layout: where the shards of a round lie.
-        allotted: the caps that are shared with other processes; empty where they are our own.
+        session: makes the calls.
         round: number of the round under way.
         waiting: lookups that waited when the last round was funded; -1 before the first.
-        closing: the lookup held back to close the books with, as a row of the needed lookups.
+        closing: the lookup held back for the closing balance, as a row of the needed lookups.
         short: lookups are left that the money did not reach in rounds.
         attempts: attempts made at each needed lookup in this session.
         sparing: what waits for what, where karma stops at the first listing.
@@ -67,11 +60,8 @@ class Asking:
     """
 
     run: ScreeningRun
-    client: Client
-    book: JournalWriter
     layout: ShardLayout
-    windows: dict[Check, Window] = field(default_factory=dict)
-    allotted: dict[Check, LeasedCap] = field(default_factory=dict)
+    session: CallSession = field(init=False)
     round: int = 0
     waiting: int = -1
     closing: int | None = None
@@ -80,133 +70,76 @@ class Asking:
     sparing: Spares | None = None
     funding: Funding = field(default_factory=Funding)
 
-    def note(self, job: LookupTask) -> None:
+    def note(self, task: LookupTask) -> None:
         """Write down what became of a lookup, whoever waits for it."""
-        outcome = job.outcome
-        if job.standing is LookupStatus.REUSED:
-            outcome = self._said_to_another(job)
+        outcome = task.outcome
+        if task.standing is LookupStatus.REUSED:
+            outcome = self._outcome_elsewhere(task)
             if outcome is Outcome.UNREADABLE:
-                job.standing = LookupStatus.UNREADABLE
-        self.run.standing[job.index] = job.standing.value
-        self.attempts[job.index] = job.attempts
-        self.funding.end(job.index)
-        if self.sparing is not None and job.standing is not LookupStatus.WAITING:
+                task.standing = LookupStatus.UNREADABLE
+        self.run.standing[task.index] = task.standing.value
+        self.attempts[task.index] = task.attempts
+        self.funding.end(task.index)
+        if self.sparing is not None and task.standing is not LookupStatus.WAITING:
             listed = outcome is Outcome.LISTED
-            self.run.listed[job.index] = listed
-            self.sparing.end(job.index, listed=listed)
+            self.run.listed[task.index] = listed
+            self.sparing.end(task.index, listed=listed)
 
-    def _said_to_another(self, job: LookupTask) -> Outcome | None:
+    def _outcome_elsewhere(self, task: LookupTask) -> Outcome | None:
         """Return what another run was answered meanwhile."""
-        check = job.lookup.check
-        found = self.run.journal.answers.latest(check, [job.subject], bodies=False)
-        answer = found.get(job.subject)
+        check = task.lookup.check
+        found = self.run.journal.answers.latest(check, [task.subject], bodies=False)
+        answer = found.get(task.subject)
         return None if answer is None else Outcome(answer.outcome)
 
     async def close(self) -> None:
-        """Let everything in flight settle, then close connections and the journal's thread.
-
-        Where lookups are still under way, since whoever asked for them failed, nothing new is sent.
-        """
-        if any(window.open for window in self.windows.values()):
-            self.run.control.stop_run(StopReason.CANCELLED)
-        for window in self.windows.values():
-            await window.drain()
-        await self.book.drain()
-        await self.client.aclose()
-        self.book.close()
+        """Let everything in flight settle, and close the session."""
+        await self.session.close()
 
 
-def open_asking(
+def open_rounds(
     run: ScreeningRun,
     *,
     transport: Transport | None = None,
     layout: ShardLayout | None = None,
     sparing: Spares | None = None,
     shared_caps: bool = False,
-) -> Asking:
-    """Open the client, the call book and a window for each check.
+) -> FundingRounds:
+    """Open the calls of a screening run.
 
     Args:
         run: the run.
         transport: carries calls in place of sockets.
         layout: where shards lie; None is the run's own workspace.
         sparing: what waits for what; None is what the run's chains say.
-        shared_caps: nothing is sent before the caps were allotted, since others share them.
+        shared_caps: nothing is sent before the caps were leased, since others share them.
     """
-    settings = run.settings
-    client = _client(run, transport)
-    book = JournalWriter(
-        run.journal.calls,
-        run_id=run.run_id,
-        purpose=run.purpose,
-        caps=run.caps,
-        since=run.freshness.since,
-    )
-    layout = layout or ShardLayout(run.workspace, settings.shard_rows)
+    layout = layout or ShardLayout(run.workspace, run.settings.shard_rows)
     attempts = np.zeros(len(run.standing), np.int16)
-    asking = Asking(run, client, book, layout, attempts=attempts, sparing=sparing)
+    rounds = FundingRounds(run, layout, attempts=attempts, sparing=sparing)
     if run.chains is not None:
         ended = run.standing != LookupStatus.WAITING.value
-        asking.sparing = ShortCircuit(run.chains, ended=ended, listed=run.listed)
-    pace = RetryBudget(settings.attempts, random.Random())  # noqa: S311 - jitter, not a secret
-
-    async def send(lookup: Lookup) -> CallOutcome:
-        return await client.send(lookup_request(lookup))
-
-    run.control.proved_before = _is_proved(run)
-    for check in run.wanted.checks:
-        cap: Cap = AdaptiveCap(
-            getattr(settings.max_in_flight, check.value),
-            paused_until=run.control.paused_until.get(check, 0.0),
-        )
-        if shared_caps:
-            cap = asking.allotted[check] = LeasedCap(cap)
-        asking.windows[check] = Window(
-            check,
-            send=send,
-            book=book,
-            cap=cap,
-            control=run.control,
-            pace=pace,
-            clock=run.clock,
-            note=asking.note,
-            sparing=asking.sparing,
-            funding=asking.funding,
-            unreadable_run=_counted_for_all(run, check) if shared_caps else None,
-        )
-    return asking
-
-
-def _counted_for_all(run: ScreeningRun, check: Check) -> Callable[[], int]:
-    """Return what counts, over all workers, the check's answers that could not be read of late."""
-    return partial(run.journal.answers.unreadable_run, check.value, UNREADABLE_AFTER)
-
-
-def _is_proved(run: ScreeningRun) -> bool:
-    """Return whether anything the run shows was answered before: by this run, or an earlier one."""
+        rounds.sparing = ShortCircuit(run.chains, ended=ended, listed=run.listed)
     reused = () if run.plan is None else run.plan.checks.values()
-    return any(each.reused for each in reused) or run.journal.runs.has_answers(run.run_id)
-
-
-def _client(run: ScreeningRun, transport: Transport | None) -> Client:
-    """Return a client with connections for the checks of the run."""
-    settings = run.settings
-    in_flight = settings.max_in_flight.model_dump()
-    wanted = {check.value for check in run.wanted.checks}
-    return Client(
-        settings.base_url,
-        settings.api_key.get_secret_value(),
-        timeouts_s=settings.timeout_s.model_dump(),
-        max_in_flight={name: cap if name in wanted else 1 for name, cap in in_flight.items()},
-        manners=run.response_rules,
-        network=Network.of(settings),
+    run.control.proved_before = any(each.reused for each in reused)
+    rounds.session = open_call_session(
+        run,
         transport=transport,
+        shared_caps=shared_caps,
+        since=run.freshness.since,
+        note=rounds.note,
+        sparing=rounds.sparing,
+        funding=rounds.funding,
     )
+    rounds.session.concludes = False  # `take_closing_balance` does, in the run's own process
+    return rounds
 
 
-def make_jobs(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> list[LookupTask]:
-    """Return one job for each lookup of a table in the shape of `schemas.plan.NEEDED`."""
-    run = asking.run
+def make_tasks(
+    rounds: FundingRounds, table: pa.Table, indexes: NDArray[np.int64]
+) -> list[LookupTask]:
+    """Return one task for each lookup of a table in the shape of `schemas.plan.NEEDED`."""
+    run = rounds.run
     return [
         LookupTask(
             lookup=Lookup(
@@ -218,52 +151,52 @@ def make_jobs(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> li
             consent_ends_at=row["consent_ends_at"],
             index=int(index),
             row=row["row"],
-            attempts=int(asking.attempts[index]),
+            attempts=int(rounds.attempts[index]),
         )
         for index, row in zip(indexes, table.to_pylist(), strict=True)
     ]
 
 
-async def ask_indexes(asking: Asking, table: pa.Table, indexes: NDArray[np.int64]) -> None:
+async def ask_indexes(rounds: FundingRounds, table: pa.Table, indexes: NDArray[np.int64]) -> None:
     """Ask lookups of one check, but for those that came to an end before; each end is noted."""
-    open_ = asking.run.standing[indexes] == LookupStatus.WAITING.value
+    open_ = rounds.run.standing[indexes] == LookupStatus.WAITING.value
     if not open_.any():
         return
-    jobs = make_jobs(asking, table.filter(pa.array(open_)), indexes[open_])
-    await asking.windows[Check(table["check"][0].as_py())].ask(jobs)
+    tasks = make_tasks(rounds, table.filter(pa.array(open_)), indexes[open_])
+    await rounds.session.windows[Check(table["check"][0].as_py())].ask(tasks)
 
 
-async def _ask_one(asking: Asking, index: int) -> None:
+async def _ask_one(rounds: FundingRounds, index: int) -> None:
     one = np.array([index], dtype=np.int64)
-    await ask_indexes(asking, asking.run.needed.one(index), one)
+    await ask_indexes(rounds, rounds.run.needed.one(index), one)
 
 
 # --- opening ---
 
 
-async def open_books(asking: Asking) -> None:
+async def take_opening_balance(rounds: FundingRounds) -> None:
     """Ask one lookup alone, so that the opening balance is exact and the service is known.
 
     Raises:
         ServiceAddressError: the address answers, but not as the service does.
     """
-    run = asking.run
+    run = rounds.run
     for check, candidates in _openers(run):
-        if await _opens(asking, check, candidates):
+        if await _opens(rounds, check, candidates):
             break
     run.refuse_wrong_address()
 
 
-async def _opens(asking: Asking, check: Check, candidates: NDArray[np.int64]) -> bool:
+async def _opens(rounds: FundingRounds, check: Check, candidates: NDArray[np.int64]) -> bool:
     """Return whether one of a check's lookups opened the books, or nothing may be asked any more.
 
     Where the first is refused, another is asked alone: one row tells nothing of the service.
     """
-    run, control = asking.run, asking.run.control
+    run, control = rounds.run, rounds.run.control
     for index in candidates[:WITNESSES_LATER]:
         if control.stop is not None:
             return True
-        await _ask_one(asking, int(index))
+        await _ask_one(rounds, int(index))
         if run.standing[index] in {LookupStatus.PAID, LookupStatus.FREE, LookupStatus.UNREADABLE}:
             return True
         if control.answered == 0 and _no_sign_of_the_service(run):
@@ -312,53 +245,55 @@ def _follow_prices(run: ScreeningRun) -> None:
         run.worst[mine] = np.maximum(run.worst[mine], highest)
 
 
-def next_round(asking: Asking) -> dict[Check, list[str]]:
+def next_round(rounds: FundingRounds) -> dict[Check, list[str]]:
     """Fund the next lookups in rank and lay them out as shards in the workspace.
 
     Returns:
         Names of the shards of each check; empty where nothing more is needed or can be funded.
     """
-    run = asking.run
+    run = rounds.run
     run.control.renew_quotas(run.clock())
-    asking.funding.begin(_NONE, _NONE, None)
+    rounds.funding.begin(_NONE, _NONE, None)
     if run.control.stop is not None:
         return {}
     _follow_prices(run)
     waiting = _waiting(run)
-    asking.closing = _still_closing(asking, waiting)
-    waiting = waiting[waiting != asking.closing] if asking.closing is not None else waiting
-    funded, room_micro = _funded(asking, waiting)
-    if asking.closing is None and len(funded):
-        asking.closing = _closer(run, funded)
-        if asking.closing is not None:
-            funded, waiting = funded[funded != asking.closing], waiting[waiting != asking.closing]
-            room_micro = None if room_micro is None else room_micro - int(run.worst[asking.closing])
-    stuck = len(waiting) == asking.waiting
-    asking.waiting = len(waiting)
+    rounds.closing = _still_closing(rounds, waiting)
+    waiting = waiting[waiting != rounds.closing] if rounds.closing is not None else waiting
+    funded, room_micro = _funded(rounds, waiting)
+    if rounds.closing is None and len(funded):
+        rounds.closing = _closer(run, funded)
+        if rounds.closing is not None:
+            funded, waiting = funded[funded != rounds.closing], waiting[waiting != rounds.closing]
+            room_micro = None if room_micro is None else room_micro - int(run.worst[rounds.closing])
+    stuck = len(waiting) == rounds.waiting
+    rounds.waiting = len(waiting)
     if stuck or not len(funded):
-        asking.short = len(waiting) > 0
+        rounds.short = len(waiting) > 0
         return {}
-    asking.round += 1
-    asking.book.caps = _keeping_back(asking)
-    if not asking.layout.is_shared:
+    rounds.round += 1
+    rounds.session.writer.caps = _keeping_back(rounds)
+    if not rounds.layout.is_shared:
         funded = waiting[: len(funded) + AHEAD]
-        asking.funding.begin(funded, run.worst[funded], room_micro)
-    return _lay_out(asking, funded)
+        rounds.funding.begin(funded, run.worst[funded], room_micro)
+    return _lay_out(rounds, funded)
 
 
-def _still_closing(asking: Asking, waiting: NDArray[np.int64]) -> int | None:
+def _still_closing(rounds: FundingRounds, waiting: NDArray[np.int64]) -> int | None:
     """Return the lookup held back, unless its check has stopped meanwhile."""
-    closing = asking.closing
+    closing = rounds.closing
     return closing if closing is not None and closing in waiting else None
 
 
-def _funded(asking: Asking, waiting: NDArray[np.int64]) -> tuple[NDArray[np.int64], int | None]:
+def _funded(
+    rounds: FundingRounds, waiting: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], int | None]:
     """Return the next lookups that caps and wallet pay for, and that money; None where none binds.
 
     A wallet that seems too low does not end a run: the service knows better and says so (402).
     """
-    run = asking.run
-    kept_back = 0 if asking.closing is None else int(run.worst[asking.closing])
+    run = rounds.run
+    kept_back = 0 if rounds.closing is None else int(run.worst[rounds.closing])
     money = money_left(run)
     room = None if money is None else max(0, money - kept_back)
     capped = fund(waiting, run.worst, room)
@@ -371,12 +306,12 @@ def _funded(asking: Asking, waiting: NDArray[np.int64]) -> tuple[NDArray[np.int6
     return (within, left if room is None else min(left, room)) if len(within) else (capped, room)
 
 
-def _keeping_back(asking: Asking) -> Caps:
+def _keeping_back(rounds: FundingRounds) -> Caps:
     """Return the caps less what the closing call may cost, so that no resend takes its money."""
-    run = asking.run
-    if asking.closing is None:
+    run = rounds.run
+    if rounds.closing is None:
         return run.caps
-    kept = int(run.worst[asking.closing])
+    kept = int(run.worst[rounds.closing])
     names = ("run_micro", "day_micro", "month_micro")
     limits = {name: getattr(run.caps, name) for name in names}
     lower = {name: max(0, cap - kept) for name, cap in limits.items() if cap is not None}
@@ -390,8 +325,8 @@ def _closer(run: ScreeningRun, funded: NDArray[np.int64]) -> int | None:
     return int(bearing[-1]) if len(bearing) else None
 
 
-def _lay_out(asking: Asking, funded: NDArray[np.int64]) -> dict[Check, list[str]]:
-    run, layout = asking.run, asking.layout
+def _lay_out(rounds: FundingRounds, funded: NDArray[np.int64]) -> dict[Check, list[str]]:
+    run, layout = rounds.run, rounds.layout
     shards: dict[Check, list[str]] = {}
     names: list[str] = []
     cut: list[NDArray[np.int64]] = []
@@ -399,7 +334,7 @@ def _lay_out(asking: Asking, funded: NDArray[np.int64]) -> dict[Check, list[str]
     for check in run.wanted.checks:
         mine = funded[checks == check_number(check.value)]
         for number, places in enumerate(layout.cut(mine)):
-            name = f"lookups-{check.value}-{asking.round:03d}-{number:05d}"
+            name = f"lookups-{check.value}-{rounds.round:03d}-{number:05d}"
             names.append(name)
             cut.append(mine[places])
             shards.setdefault(check, []).append(name)
@@ -415,12 +350,12 @@ def _lay_out(asking: Asking, funded: NDArray[np.int64]) -> dict[Check, list[str]
     return shards
 
 
-async def ask_shard(asking: Asking, name: str) -> Mapping[str, int]:
+async def ask_shard(rounds: FundingRounds, name: str) -> Mapping[str, int]:
     """Ask one shard's lookups; return how many came to which end."""
-    table = asking.layout.space.get(name)
+    table = rounds.layout.space.get(name)
     indexes = table["index"].to_numpy()
-    await ask_indexes(asking, table, indexes)
-    ends, counts = np.unique(asking.run.standing[indexes], return_counts=True)
+    await ask_indexes(rounds, table, indexes)
+    ends, counts = np.unique(rounds.run.standing[indexes], return_counts=True)
     return {
         LookupStatus(int(end)).name.lower(): int(number)
         for end, number in zip(ends, counts, strict=True)
@@ -430,28 +365,28 @@ async def ask_shard(asking: Asking, name: str) -> Mapping[str, int]:
 # --- closing ---
 
 
-async def close_books(asking: Asking) -> None:
+async def take_closing_balance(rounds: FundingRounds) -> None:
     """Ask the lookup that was held back, once all else has settled, for an exact closing.
 
     Where money ran short and this call cost less than was held back for it, the next in rank that
     can be paid for is asked as well, one at a time, until nothing fits.
     """
-    run = asking.run
-    asking.book.caps = run.caps
-    last = asking.closing
-    while run.control.stop is None and (last is not None or asking.short):
+    run = rounds.run
+    rounds.session.writer.caps = run.caps
+    last = rounds.closing
+    while run.control.stop is None and (last is not None or rounds.short):
         if last is None or not _is_affordable(run, last):
-            asking.short, last = True, _next_affordable(run)
+            rounds.short, last = True, _next_affordable(run)
         if last is None:
             run.control.stop_run(StopReason.BUDGET)
             break
-        for window in asking.windows.values():
+        for window in rounds.session.windows.values():
             await window.drain()
-        await _ask_one(asking, last)
+        await _ask_one(rounds, last)
         stopped = check_of(run.ranked.check[last]) in run.control.stopped_checks
         if run.standing[last] == LookupStatus.WAITING.value and not stopped:
             run.control.stop_run(StopReason.BUDGET)
-        asking.closing = last = None
+        rounds.closing = last = None
     run.control.conclude()
     run.refuse_wrong_address()
 

@@ -1,4 +1,4 @@
-"""The call book: the journal as the window sees it, from an event loop.
+"""The journal as a window writes it, from an event loop.
 
 One thread of its own writes; outcomes that arrive while it writes go into the next group, and no
 call waits for the disk. An outcome that comes after a quiet moment is committed at once; where they
@@ -26,7 +26,7 @@ GROUP_EVERY_S = 0.01
 
 
 class CallStore(Protocol):
-    """What the call book needs of the journal."""
+    """What it needs of the journal."""
 
     def reserve(
         self, run_id: str, purpose: str, asks: Sequence[ReserveRequest], caps: Caps, *, since: int

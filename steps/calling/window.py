@@ -3,7 +3,7 @@
 Intents are committed a block ahead, a call waiting to retry holds no slot, the cap adapts. A shard
 hands in its lookups and waits for them; the window outlives it, so that a shard that is cancelled
 or re-entered never leaves or repeats a call. How a call is written, read and retried is the
-client's; what was funded is `price`'s; a lookup on its way is `jobs`'.
+client's; what was funded is `price`'s; a lookup on its way is `tasks`'.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nightscreen.client.retry import next_attempt
 from nightscreen.schemas.calls import Reservation, ReservationStatus
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.calling.jobs import (
+from nightscreen.steps.calling.lookup_task import (
     ApiCall,
     Barrier,
     LookupTask,
@@ -54,7 +54,7 @@ _FREE = frozenset({ChargeStatus.NOT_SENT, ChargeStatus.NOT_CHARGED})
 
 
 Sender = Callable[[Any], "Awaitable[CallOutcome]"]
-"""Makes one attempt at what a job asks; never raises for what the network or the service does."""
+"""Makes one attempt at what a task asks; never raises for what the network or the service does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Window:
     Args:
         check: the check.
         send: makes one attempt.
-        book: where intents and outcomes go.
+        writer: where intents and outcomes go.
         cap: how many calls may be in flight now.
         control: the run's stops and numbers.
         pace: attempts and jitter.
@@ -93,7 +93,7 @@ class Window:
         check: Asked,
         *,
         send: Sender,
-        book: JournalWriter,
+        writer: JournalWriter,
         cap: Cap,
         control: Control,
         pace: RetryBudget,
@@ -105,7 +105,7 @@ class Window:
     ) -> None:
         self._check = check
         self._send = send
-        self._book = book
+        self._writer = writer
         self._cap = cap
         self._control = control
         self._progress = control.progress[check]
@@ -149,13 +149,13 @@ class Window:
         """Look again at what may be sent: the cap was changed from outside."""
         self._wake.set()
 
-    async def ask(self, jobs: Iterable[LookupTask]) -> list[LookupTask]:
+    async def ask(self, tasks: Iterable[LookupTask]) -> list[LookupTask]:
         """Make the lookups and wait until each has come to an end or the run has stopped.
 
         A lookup that is already under way is joined, not repeated.
 
         Returns:
-            The jobs as they stand; those still `WAITING` were not reached.
+            The tasks as they stand; those still `WAITING` were not reached.
 
         Raises:
             NightscreenError: the journal could not be written, or a call could not be made; what
@@ -163,22 +163,22 @@ class Window:
         """
         loop = asyncio.get_running_loop()
         batch = Barrier(loop.create_future())
-        mine = [self._enter(job, batch) for job in jobs]
+        mine = [self._enter(task, batch) for task in tasks]
         if not mine:
             return mine
         if self._runner is None or self._runner.done():
             self._runner = loop.create_task(self._run())
         self._wake.set()
         await asyncio.shield(batch.done)
-        if self._book.broken is not None:
-            raise self._book.broken
+        if self._writer.broken is not None:
+            raise self._writer.broken
         return mine
 
-    def _enter(self, job: LookupTask, batch: Barrier) -> LookupTask:
+    def _enter(self, task: LookupTask, batch: Barrier) -> LookupTask:
         """Queue a lookup, or join it where it is under way."""
-        known = self._open.setdefault(job.subject, job)
-        if known is job:
-            self._queue.append(job)
+        known = self._open.setdefault(task.subject, task)
+        if known is task:
+            self._queue.append(task)
         known.waiters.append(batch)
         batch.left += 1
         return known
@@ -188,7 +188,7 @@ class Window:
         while self._runner is not None and not self._runner.done():
             self._wake.set()
             await asyncio.wait([self._runner])
-        await self._book.drain()
+        await self._writer.drain()
 
     # --- the loop ---
 
@@ -212,15 +212,15 @@ class Window:
                 if self._open:
                     await self._wait(None if halted else self._until_due())
         except Exception as error:  # noqa: BLE001 - callers would wait for ever: each is told of it
-            self._book.breaks(error)
-            for job in list(self._open.values()):
-                self._end(job, LookupStatus.WAITING, 0)
+            self._writer.breaks(error)
+            for task in list(self._open.values()):
+                self._end(task, LookupStatus.WAITING, 0)
         finally:
             if self._funding is not None:
                 self._funding.is_over()  # another check's lookups may wait for money from here
 
     def _halted(self) -> bool:
-        if self._book.broken is not None:
+        if self._writer.broken is not None:
             return True
         if self._is_used_up() and not (self._ready or self._flights or self._intending):
             self._control.stop_check(self._check, StopReason.QUOTA)
@@ -293,45 +293,45 @@ class Window:
         highest, now = self._highest(), self._clock()
         block: list[LookupTask] = []
         while self._queue and len(block) < size:
-            job = self._queue[0]
-            if job.consent_ends_at is not None and now >= job.consent_ends_at:
+            task = self._queue[0]
+            if task.consent_ends_at is not None and now >= task.consent_ends_at:
                 self._end(self._queue.popleft(), LookupStatus.LAPSED, 0)
                 continue
-            if self._set_aside(job):
+            if self._set_aside(task):
                 continue
-            job.bound_micro = max(job.worst_micro, highest)
-            if not self._control.bind(job.bound_micro):
+            task.bound_micro = max(task.worst_micro, highest)
+            if not self._control.bind(task.bound_micro):
                 break
             block.append(self._queue.popleft())
         return block
 
-    def _set_aside(self, job: LookupTask) -> bool:
+    def _set_aside(self, task: LookupTask) -> bool:
         """Take the next lookup out of the queue where it must wait, or is spared.
 
         What has been sent before is neither: it may have been charged, and wants its answer.
         """
-        if job.attempts:
+        if task.attempts:
             return False
-        step = Step.ASK if self._sparing is None else self._sparing.step(job.index)
-        is_paid_for = self._funding is None or self._funding.pays_for(job.index)
+        step = Step.ASK if self._sparing is None else self._sparing.step(task.index)
+        is_paid_for = self._funding is None or self._funding.pays_for(task.index)
         if step is Step.ASK and is_paid_for:
             return False
         self._queue.popleft()
         if step is Step.SPARE:
-            self._end(job, LookupStatus.SPARED, 0)
+            self._end(task, LookupStatus.SPARED, 0)
             return True
-        self._held[job.index] = job
+        self._held[task.index] = task
         if step is Step.WAIT and self._sparing is not None:
-            self._sparing.hold(job.index, lambda: self._release(job.index))
+            self._sparing.hold(task.index, lambda: self._release(task.index))
         elif self._funding is not None:
-            self._funding.park(job.index, lambda: self._release(job.index))
+            self._funding.park(task.index, lambda: self._release(task.index))
         return True
 
     def _release(self, index: int) -> None:
         """Put a lookup first in the queue, now that it is known what is to be done about it."""
-        job = self._held.pop(index, None)
-        if job is not None:
-            self._queue.appendleft(job)
+        task = self._held.pop(index, None)
+        if task is not None:
+            self._queue.appendleft(task)
             self._wake.set()
 
     def _leave_stranded(self) -> None:
@@ -341,8 +341,8 @@ class Window:
         if self._funding is None or self._funding.is_over():
             held = list(self._held.values())
             self._held.clear()
-            for job in held:
-                self._end(job, LookupStatus.WAITING, 0)
+            for task in held:
+                self._end(task, LookupStatus.WAITING, 0)
 
     def _highest(self) -> int:
         return self._control.highest_micro.get(self._check, 0)
@@ -350,35 +350,35 @@ class Window:
     async def _commit(self, block: list[LookupTask]) -> None:
         asked_at = self._clock()
         try:
-            grants = await self._book.reserve([job.ask() for job in block])
+            grants = await self._writer.reserve([task.ask() for task in block])
         except Exception as error:  # noqa: BLE001 - handed to every waiter; nothing was sent
-            self._book.breaks(error)
+            self._writer.breaks(error)
             grants = [Reservation(ReservationStatus.HELD)] * len(block)
         self._intending = None
-        for job, grant in zip(block, grants, strict=True):
-            self._take(job, grant, asked_at)
+        for task, grant in zip(block, grants, strict=True):
+            self._take(task, grant, asked_at)
         self._wake.set()
 
-    def _take(self, job: LookupTask, grant: Reservation, asked_at: int) -> None:
+    def _take(self, task: LookupTask, grant: Reservation, asked_at: int) -> None:
         if grant.kind is not ReservationStatus.GRANTED:
-            self._control.unbind(job.bound_micro)
+            self._control.unbind(task.bound_micro)
         match grant.kind:
             case ReservationStatus.GRANTED:
-                self._ready.append((job, grant))
+                self._ready.append((task, grant))
             case ReservationStatus.ANSWERED:
                 self._control.silence.ends()
-                self._end(job, LookupStatus.REUSED, 0)
+                self._end(task, LookupStatus.REUSED, 0)
             case ReservationStatus.HELD:
                 self._waits_for(f"an answer that {grant.holder or 'another process'} asks for")
-                self._put_off(job, _HELD_POLL_S)
+                self._put_off(task, _HELD_POLL_S)
             case ReservationStatus.LATER:
                 self._waits_for("a call under way that will confirm the price of others")
-                self._put_off(job, _UNCONFIRMED_POLL_S)
+                self._put_off(task, _UNCONFIRMED_POLL_S)
             case ReservationStatus.UNAFFORDABLE:
-                self._end(job, LookupStatus.IN_DOUBT if job.doubted else LookupStatus.WAITING, 0)
+                self._end(task, LookupStatus.IN_DOUBT if task.doubted else LookupStatus.WAITING, 0)
             case ReservationStatus.QUOTA:
                 self._control.quota_until[self._check] = next_day(asked_at)
-                self._put_off(job, 0.0)
+                self._put_off(task, 0.0)
 
     # --- pauses ---
 
@@ -421,12 +421,12 @@ class Window:
         """Send what is ready; what was reserved at a price since risen is reserved anew."""
         loop = asyncio.get_running_loop()
         while self._ready and len(self._flights) < self._limit() and not self._is_paused():
-            job, grant = self._ready.popleft()
-            if job.bound_micro < self._highest():
-                self._give_back(job, grant, self._requeue)
+            task, grant = self._ready.popleft()
+            if task.bound_micro < self._highest():
+                self._give_back(task, grant, self._requeue)
                 continue
             begun = self._cap.begin(len(self._flights) + 1)
-            flight = loop.create_task(self._fly(job, grant, begun))
+            flight = loop.create_task(self._fly(task, grant, begun))
             self._flights.add(flight)
             self._progress.in_flight = len(self._flights)
             flight.add_done_callback(self._landed)
@@ -436,19 +436,19 @@ class Window:
         self._progress.in_flight = len(self._flights)
         self._wake.set()
 
-    async def _fly(self, job: LookupTask, grant: Reservation, begun: CallStart) -> None:
+    async def _fly(self, task: LookupTask, grant: Reservation, begun: CallStart) -> None:
         """Make one attempt and hand in its outcome."""
         mark, witness_mark = self._control.wallet.settled_micro, self._evidence.mark
         sent_at = self._clock()
-        job.attempts += 1
-        if job.answered_before < 0:
-            job.answered_before = self._control.answered
+        task.attempts += 1
+        if task.answered_before < 0:
+            task.answered_before = self._control.answered
         try:
-            reading = await self._send(job.lookup)
+            reading = await self._send(task.lookup)
         except Exception as error:  # noqa: BLE001 - a fault of ours: told to every waiter; in doubt
-            self._book.breaks(error)
-            self._control.unbind(job.bound_micro)
-            self._end(job, LookupStatus.WAITING, 0)
+            self._writer.breaks(error)
+            self._control.unbind(task.bound_micro)
+            self._end(task, LookupStatus.WAITING, 0)
             return
         now = self._clock()
         if self._control.heard is not None:
@@ -461,53 +461,53 @@ class Window:
         )
         self._control.paused_until[self._check] = self._cap.paused_until
         stops = reading.stop is not None and self._control.heard_stop(
-            self._check, job.witness, reading, mark=witness_mark, price_micro=job.bound_micro
+            self._check, task.witness, reading, mark=witness_mark, price_micro=task.bound_micro
         )
         if reading.foreign:
-            stops = self._control.heard_sample(self._check, job.witness, reading.foreign)
-        self._note(job, reading, mark, now)
+            stops = self._control.heard_sample(self._check, task.witness, reading.foreign)
+        self._note(task, reading, mark, now)
         if reading.fault:
             at = asyncio.get_running_loop().time()
             self._control.heard_fault(
-                self._check, job.witness, reading.fault, mark=witness_mark, at=at
+                self._check, task.witness, reading.fault, mark=witness_mark, at=at
             )
-        delay = self._delay(job, reading)
-        ended = job.ends_as(reading, delay, stops=stops)
-        settled = outcome_of(job, grant, reading, ended=ended, sent_at=sent_at, now=now)
-        self._book.settle(settled, lambda: self._settled(job, ended, delay, reading))
+        delay = self._delay(task, reading)
+        ended = task.ends_as(reading, delay, stops=stops)
+        settled = outcome_of(task, grant, reading, ended=ended, sent_at=sent_at, now=now)
+        self._writer.settle(settled, lambda: self._settled(task, ended, delay, reading))
 
-    def _delay(self, job: LookupTask, reading: CallOutcome) -> float | None:
+    def _delay(self, task: LookupTask, reading: CallOutcome) -> float | None:
         """Return seconds until a lookup is tried again; None where its attempts are used up.
 
         While the service answers nobody, free attempts for at least three customers tell of the
         service and use up nothing: they go on, one at a time, until the silence is given up.
         """
         attempts, random = self._pace.attempts, self._pace.random
-        delay = next_attempt(reading, job.attempts, attempts, random=random)
+        delay = next_attempt(reading, task.attempts, attempts, random=random)
         if delay is not None or not reading.retry or reading.verdict not in _FREE:
             return delay
-        is_silent = self._control.answered == job.answered_before
-        if not is_silent or job.doubted:
+        is_silent = self._control.answered == task.answered_before
+        if not is_silent or task.doubted:
             return None
         if len({each.witness for each in self._open.values()}) < WITNESSES_LATER:
             return None
         at = asyncio.get_running_loop().time()
         self._evidence.not_before = at + self._control.breaker.probe_every
-        return next_attempt(reading, job.attempts, job.attempts + 1, random=random)
+        return next_attempt(reading, task.attempts, task.attempts + 1, random=random)
 
-    def _note(self, job: LookupTask, reading: CallOutcome, mark: int, now: int) -> None:
+    def _note(self, task: LookupTask, reading: CallOutcome, mark: int, now: int) -> None:
         """Bring the run's numbers up to date."""
         control = self._control
         self._progress.attempts += 1
         balance = None if reading.stop is not None else reading.balance_micro
-        cost_micro = most_charged(job, reading)
+        cost_micro = most_charged(task, reading)
         control.came_back(cost_micro, balance, mark)
         if self._funding is not None:
             self._funding.spend(cost_micro)
-        control.saw_cost(self._check, job.subject, reading.cost_micro, absurd=reading.absurd_cost)
+        control.saw_cost(self._check, task.subject, reading.cost_micro, absurd=reading.absurd_cost)
         if reading.verdict in BODY_KEPT:
-            job.outcome = reading.outcome
-            control.saw_answer(self._check, reading.cost_micro, job.bound_micro)
+            task.outcome = reading.outcome
+            control.saw_answer(self._check, reading.cost_micro, task.bound_micro)
         if reading.verdict is ChargeStatus.UNREADABLE:
             counted = reading.cost_micro if self._unreadable_run is None else None
             control.saw_unreadable(self._check, str(reading.trouble), counted)
@@ -516,7 +516,7 @@ class Window:
             self._evidence.answered_about_its_own()
             if reading.outcome in HITS:
                 control.saw_record(self._check)
-            if not isinstance(job.lookup, ApiCall):  # answers to errands may well be alike
+            if not isinstance(task.lookup, ApiCall):  # answers to API calls may well be alike
                 hit = reading.outcome in HITS
                 control.saw_body(self._check, reading.body, reading.cost_micro, hit=hit)
             return
@@ -529,24 +529,28 @@ class Window:
     # --- outcomes ---
 
     def _settled(
-        self, job: LookupTask, ended: LookupStatus | None, delay: float | None, reading: CallOutcome
+        self,
+        task: LookupTask,
+        ended: LookupStatus | None,
+        delay: float | None,
+        reading: CallOutcome,
     ) -> None:
         """Go on with a lookup once its outcome is committed."""
-        self._control.unbind(job.bound_micro)
+        self._control.unbind(task.bound_micro)
         self._wake.set()
         if self._unreadable_run is not None and reading.verdict is ChargeStatus.UNREADABLE:
             self._flights.add(counting := asyncio.create_task(self._count(self._unreadable_run)))
             counting.add_done_callback(self._landed)
-        if isinstance(job.lookup, ApiCall):
-            job.reading = reading
-        if self._book.broken is not None:
-            self._end(job, LookupStatus.WAITING, 0)
+        if isinstance(task.lookup, ApiCall):
+            task.reading = reading
+        if self._writer.broken is not None:
+            self._end(task, LookupStatus.WAITING, 0)
         elif ended is not None:
-            self._end(job, ended, reading.cost_micro or 0)
+            self._end(task, ended, reading.cost_micro or 0)
         elif delay is not None:
-            self._put_off(job, delay)
+            self._put_off(task, delay)
         else:
-            self._end(job, LookupStatus.WAITING, 0)
+            self._end(task, LookupStatus.WAITING, 0)
 
     async def _count(self, unreadable_run: Callable[[], int]) -> None:
         """Count what could not be read over all workers of the run.
@@ -556,26 +560,26 @@ class Window:
         try:
             self._control.count_unreadable(self._check, await asyncio.to_thread(unreadable_run))
         except Exception as error:  # noqa: BLE001 - told to every caller: what is not known may cost
-            self._book.breaks(error)
+            self._writer.breaks(error)
 
-    def _put_off(self, job: LookupTask, delay_s: float) -> None:
+    def _put_off(self, task: LookupTask, delay_s: float) -> None:
         due = asyncio.get_running_loop().time() + delay_s
-        heapq.heappush(self._later, (due, next(self._order), job))
+        heapq.heappush(self._later, (due, next(self._order), task))
 
-    def _requeue(self, job: LookupTask) -> None:
-        self._control.unbind(job.bound_micro)
-        self._put_off(job, 0.0)
+    def _requeue(self, task: LookupTask) -> None:
+        self._control.unbind(task.bound_micro)
+        self._put_off(task, 0.0)
         self._wake.set()
 
-    def _end(self, job: LookupTask, standing: LookupStatus, cost_micro: int) -> None:
-        job.standing = standing
-        self._open.pop(job.subject, None)
+    def _end(self, task: LookupTask, standing: LookupStatus, cost_micro: int) -> None:
+        task.standing = standing
+        self._open.pop(task.subject, None)
         self._control.ended(self._check, standing, cost_micro)
         if self._tell is not None:
-            self._tell(job)
-        for batch in job.waiters:
+            self._tell(task)
+        for batch in task.waiters:
             batch.count()
-        job.waiters.clear()
+        task.waiters.clear()
 
     # --- stops ---
 
@@ -583,20 +587,20 @@ class Window:
         """Give back what was not sent; what is in flight settles by itself."""
         while self._ready:
             self._give_back(*self._ready.popleft(), self._released)
-        waiting = [*self._queue, *(job for _, _, job in self._later), *self._held.values()]
+        waiting = [*self._queue, *(task for _, _, task in self._later), *self._held.values()]
         self._queue.clear()
         self._held.clear()
         self._later.clear()
-        for job in waiting:
-            self._end(job, LookupStatus.WAITING, 0)
+        for task in waiting:
+            self._end(task, LookupStatus.WAITING, 0)
 
     def _give_back(
-        self, job: LookupTask, grant: Reservation, then: Callable[[LookupTask], None]
+        self, task: LookupTask, grant: Reservation, then: Callable[[LookupTask], None]
     ) -> None:
         """Give an intent back unsent."""
-        self._book.settle(released(job, grant, self._clock()), lambda: then(job))
+        self._writer.settle(released(task, grant, self._clock()), lambda: then(task))
 
-    def _released(self, job: LookupTask) -> None:
-        self._control.unbind(job.bound_micro)
-        self._end(job, LookupStatus.WAITING, 0)
+    def _released(self, task: LookupTask) -> None:
+        self._control.unbind(task.bound_micro)
+        self._end(task, LookupStatus.WAITING, 0)
         self._wake.set()

@@ -23,7 +23,7 @@ from nightscreen.schemas.errors import JournalError, OutputError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.settings import max_ages
-from nightscreen.steps.calling.funding_rounds import open_asking
+from nightscreen.steps.calling.funding_rounds import open_rounds
 from nightscreen.steps.calling.shards import ShardLayout, SparingOfShards
 from nightscreen.steps.calling.worker_stats import numbers_of
 from nightscreen.steps.control import CheckProgress, Control, StopReason
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from nightscreen.client.transport import Transport
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.steps.calling.funding_rounds import FundingRounds
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.runs import RunRecord
 
@@ -85,7 +85,7 @@ class WorkerPart:
     number: int
     space: Workspace
     work: SharedWork
-    asking: Asking | None = None
+    rounds: FundingRounds | None = None
     taken: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     wanted: bool = True
     leaves: bool = False
@@ -104,20 +104,20 @@ class WorkerPart:
         finally:
             self.run.close()
 
-    def open_asking(self, *, transport: Transport | None = None) -> Asking:
+    def open_rounds(self, *, transport: Transport | None = None) -> FundingRounds:
         """Open the client and the windows.
 
         Args:
             transport: carries calls in place of sockets.
         """
-        self.asking = open_asking(
+        self.rounds = open_rounds(
             self.run,
             transport=transport,
             layout=ShardLayout(self.space, self.run.settings.shard_rows),
             sparing=SparingOfShards(),
             shared_caps=True,
         )
-        return self.asking
+        return self.rounds
 
     @property
     def is_over(self) -> bool:
@@ -262,26 +262,26 @@ async def _next_shard(part: WorkerPart, check: Check) -> str | None:
 
 def _take_up(part: WorkerPart, name: str) -> None:
     """Read what a shard is asked under."""
-    run, asking = part.run, part.asking
-    if asking is None:
+    run, rounds = part.run, part.rounds
+    if rounds is None:
         raise JournalError(f"shard {name} of run {run.run_id} was taken before asking began")
     table = part.space.get(name)
     indexes = table["index"].to_numpy()
     run.worst[indexes] = table["worst"].to_numpy()
     run.standing[indexes] = LookupStatus.WAITING.value
-    asking.attempts[indexes] = 0
+    rounds.attempts[indexes] = 0
     part.taken[name] = indexes
     terms = terms_of_round(name)
     if terms != part.terms:
         noted = part.space.noted(terms)
-        asking.book.caps = run.caps = caps_of_document(noted["caps"])
+        rounds.session.writer.caps = run.caps = caps_of_document(noted["caps"])
         part.terms = terms
         run.control.price_limits = dict(run.caps.price_limits)
         part.run.control.highest_micro.update(
             {Check(check): price for check, price in noted["highest_micro"].items()}
         )
     if noted_chains := _chains(part, name):
-        sparing = asking.sparing
+        sparing = rounds.sparing
         if isinstance(sparing, SparingOfShards):
             sparing.add(noted_chains)
 
@@ -295,7 +295,7 @@ def _chains(part: WorkerPart, name: str) -> pa.Table | None:
 
 def _hand_in(part: WorkerPart, name: str) -> None:
     """Write down what became of a shard's lookups."""
-    put_ended(part.space, name, part.taken.pop(name), part.run, part.asking)
+    put_ended(part.space, name, part.taken.pop(name), part.run, part.rounds)
     part.work.done(part.run.run_id, name)
 
 
@@ -304,10 +304,10 @@ def put_ended(
     name: str,
     indexes: NDArray[np.int64],
     run: ScreeningRun,
-    asking: Asking | None,
+    rounds: FundingRounds | None,
 ) -> None:
     """Leave what became of a shard's lookups at the shared place."""
-    attempts = np.zeros(len(indexes), np.int16) if asking is None else asking.attempts[indexes]
+    attempts = np.zeros(len(indexes), np.int16) if rounds is None else rounds.attempts[indexes]
     ends = (indexes, run.standing[indexes], attempts, run.listed[indexes])
     space.put(f"ended-{name}", pa.table([pa.array(each) for each in ends], schema=ENDED))
 

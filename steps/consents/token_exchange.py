@@ -25,8 +25,8 @@ from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.calls import Reservation as Reserved
 from nightscreen.schemas.calls import ReservationStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
-from nightscreen.steps.api_runs.call_session import NEVER
-from nightscreen.steps.calling.jobs import ApiCall, LookupTask, outcome_of
+from nightscreen.steps.calling.call_session import NEVER
+from nightscreen.steps.calling.lookup_task import ApiCall, LookupTask, outcome_of
 from nightscreen.steps.run import caps_of, known_prices, require_service
 from nightscreen.storage.clock import instant_text, spending_day
 from nightscreen.storage.journal.keyring import follow_rotation
@@ -151,48 +151,48 @@ class CodeExchange:
             JournalError: the journal could not be written; an answer that came is in doubt there.
         """
         request = exchange(consent.code, self._redirect_uri)
-        job = LookupTask(
+        task = LookupTask(
             ApiCall(request.operation, SubjectKind.CUSTOMER, request, keeps_body=False),
             subject=self._vault.customer(consent.customer_id),
             worst_micro=known_prices(self._journal, self._settings)[1][request.operation.value],
             consent_reference=consent.reference,
         )
-        job.bound_micro = job.worst_micro
+        task.bound_micro = task.worst_micro
         run_id = f"{PURPOSE}-{spending_day(self._journal.clock())}"
         waited_s = 0.0
         while True:
-            reserved = await asyncio.to_thread(self._reserve, run_id, job)
+            reserved = await asyncio.to_thread(self._reserve, run_id, task)
             if reserved.kind in (ReservationStatus.UNAFFORDABLE, ReservationStatus.QUOTA):
                 return Redeemed(ExchangeEnd.CAPPED, trouble=reserved.kind.value)
             pause_s: float | None = _HELD_S
             ended = Redeemed(ExchangeEnd.BUSY, trouble="held")
             if reserved.kind is ReservationStatus.GRANTED:
-                ended, pause_s = await self._attempt(run_id, job, request, reserved, consent)
+                ended, pause_s = await self._attempt(run_id, task, request, reserved, consent)
             if pause_s is None or waited_s + pause_s > PATIENCE_S:
                 return ended
             waited_s += pause_s
             await self._sleep(pause_s)
 
-    def _reserve(self, run_id: str, job: LookupTask) -> Reserved:
+    def _reserve(self, run_id: str, task: LookupTask) -> Reserved:
         """Write the intent down; calls of a day share the name `consent-DATE`, and are no run."""
         calls = self._journal.calls
-        return calls.reserve(run_id, PURPOSE, [job.ask()], self._caps, since=NEVER)[0]
+        return calls.reserve(run_id, PURPOSE, [task.ask()], self._caps, since=NEVER)[0]
 
     async def _attempt(
-        self, run_id: str, job: LookupTask, request: Request, reserved: Reserved, consent: Consent
+        self, run_id: str, task: LookupTask, request: Request, reserved: Reserved, consent: Consent
     ) -> tuple[Redeemed, float | None]:
         """Make one attempt; return what it came to, and seconds to wait for another, if any."""
         sent_at = self._journal.clock()
-        job.attempts += 1
+        task.attempts += 1
         reading = await self._client.send(request)
-        pause_s = next_attempt(reading, job.attempts, self._attempts, random=self._random)
+        pause_s = next_attempt(reading, task.attempts, self._attempts, random=self._random)
         if reading.verdict in _NOT_KNOWN:
             pause_s = None
         settled = outcome_of(
-            job,
+            task,
             reserved,
             reading,
-            ended=job.ends_as(reading, pause_s, stops=reading.stop is not None),
+            ended=task.ends_as(reading, pause_s, stops=reading.stop is not None),
             sent_at=sent_at,
             now=self._journal.clock(),
         )

@@ -30,7 +30,7 @@ from nightscreen.schemas.offers import (
     OfferWord,
 )
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.api_runs.call_session import ASKED_AGAIN
+from nightscreen.steps.calling.call_session import ASKED_AGAIN
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.loans.offer_links import bring_up_to_date, linked
 from nightscreen.steps.loans.offer_source import candidates, read_source
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.loans import LoanProduct
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.api_runs.call_session import CallSession
-    from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.calling.call_session import CallSession
+    from nightscreen.steps.calling.lookup_task import LookupTask
     from nightscreen.steps.loans.offer_source import Candidate, OfferSource
     from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
@@ -227,7 +227,7 @@ def _look_up(store: LoanOffers, product_id: str, rows: Sequence[Row], run_id: st
     return others
 
 
-async def check_product(offering: Offering, desk: CallSession) -> bool:
+async def check_product(offering: Offering, session: CallSession) -> bool:
     """Find the product on the list; False where the run goes no further.
 
     Raises:
@@ -236,8 +236,8 @@ async def check_product(offering: Offering, desk: CallSession) -> bool:
     run, wanted = offering.run, offering.parameters.product
     if offering.product is not None:
         return True
-    listed, job = await fetch_products(desk)
-    offering.ended[Operation.LOAN_PRODUCTS][job.standing] += 1
+    listed, task = await fetch_products(session)
+    offering.ended[Operation.LOAN_PRODUCTS][task.standing] += 1
     if listed is None:
         if run.control.stop is None:
             run.control.stop_run(StopReason.OUTAGE)
@@ -269,7 +269,7 @@ def learn_rest(offering: Offering) -> None:
 # --- making links ---
 
 
-async def make_links(offering: Offering, desk: CallSession) -> int:
+async def make_links(offering: Offering, session: CallSession) -> int:
     """Make a link for each row that has none; return how many were made.
 
     Rows that another process is making wait for it: it may yet give them back.
@@ -280,9 +280,9 @@ async def make_links(offering: Offering, desk: CallSession) -> int:
         while left and _may_go_on(offering):
             size = _room(offering)
             block, left = left[:size], left[size:]
-            later += await _make_block(offering, desk, block)
+            later += await _make_block(offering, session, block)
         left = later
-        if left and _room(offering) and desk.waits_for(_who_makes(left)):
+        if left and _room(offering) and session.waits_for(_who_makes(left)):
             await asyncio.sleep(WAIT_S)
             await asyncio.to_thread(bring_up_to_date, offering.run.journal)
     return offering.made
@@ -320,13 +320,13 @@ def _may_go_on(offering: Offering) -> bool:
     return run.control.may_send(_START, run.clock(), at) and _room(offering) > 0
 
 
-async def _make_block(offering: Offering, desk: CallSession, rows: Sequence[Row]) -> list[Row]:
+async def _make_block(offering: Offering, session: CallSession, rows: Sequence[Row]) -> list[Row]:
     """Write a block down, send it, and note what came; return the rows others are making."""
     mine, others = await asyncio.to_thread(_claim, offering, rows)
-    jobs = await desk.make([_job(offering, desk, row) for row in mine])
-    for job in jobs:
-        offering.ended[_START][job.standing] += 1
-    await asyncio.to_thread(_note, offering, list(zip(mine, jobs, strict=True)))
+    tasks = await session.make([_task(offering, session, row) for row in mine])
+    for task in tasks:
+        offering.ended[_START][task.standing] += 1
+    await asyncio.to_thread(_note, offering, list(zip(mine, tasks, strict=True)))
     return others
 
 
@@ -376,13 +376,13 @@ def _offer_id(journal: Journal, candidate: Candidate, product_id: str, number: i
     return journal.pseudonyms.subject("loan offer", identity)
 
 
-def _job(offering: Offering, desk: CallSession, row: Row) -> LookupTask:
+def _task(offering: Offering, session: CallSession, row: Row) -> LookupTask:
     assert row.offer is not None  # noqa: S101 - claimed in the lines above
     held = row.offer.held
     request = loans.initialize(
         offering.parameters.product, email=held.email or "", phone_number=held.phone or ""
     )
-    return desk.job(request, kind=SubjectKind.CUSTOMER, subject=row.offer.offer_id)
+    return session.task(request, kind=SubjectKind.CUSTOMER, subject=row.offer.offer_id)
 
 
 def _give_back(offering: Offering, rows: Sequence[Row]) -> None:
@@ -396,19 +396,19 @@ def _note(offering: Offering, made: Sequence[tuple[Row, LookupTask]]) -> None:
     journal, now = offering.run.journal, offering.run.clock()
     kept: list[Offer] = []
     unmade: list[Row] = []
-    for row, job in made:
+    for row, task in made:
         assert row.offer is not None  # noqa: S101 - it was sent
-        reading = job.reading
+        reading = task.reading
         if reading is not None and reading.verdict is ChargeStatus.ANSWERED:
             row.offer = linked(journal, row.offer, reading.body, now)
             kept.append(row.offer)
-        elif job.standing is LookupStatus.IN_DOUBT or (
+        elif task.standing is LookupStatus.IN_DOUBT or (
             reading is not None and reading.verdict is ChargeStatus.IN_DOUBT
         ):
             row.offer = row.offer.model_copy(update={"state": LinkState.IN_DOUBT})
             kept.append(row.offer)
         else:
-            failed = job.standing is LookupStatus.FAILED
+            failed = task.standing is LookupStatus.FAILED
             row.word = OfferWord.FAILED if failed else OfferWord.PENDING
             unmade.append(row)
         row.problem = None if reading is None or reading.trouble is None else str(reading.trouble)

@@ -15,30 +15,32 @@ from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import StoppedError
 from nightscreen.schemas.loans import LoanProducts
-from nightscreen.steps.api_runs.call_session import open_desk
+from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.run import open_run
 from nightscreen.storage.clock import system_clock
 
 if TYPE_CHECKING:
     from nightscreen.client.transport import Transport
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.api_runs.call_session import CallSession
-    from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.calling.call_session import CallSession
+    from nightscreen.steps.calling.lookup_task import LookupTask
     from nightscreen.steps.control import Control
     from nightscreen.storage.clock import Clock
 
 
-async def fetch_products(desk: CallSession) -> tuple[LoanProducts | None, LookupTask]:
+async def fetch_products(session: CallSession) -> tuple[LoanProducts | None, LookupTask]:
     """Ask for the list of active products; None where it did not come."""
-    run = desk.run
+    run = session.run
     subject = run.journal.pseudonyms.subject(SubjectKind.PRODUCT.value, "list")
-    job = await desk.one(desk.job(loans.products(), kind=SubjectKind.PRODUCT, subject=subject))
-    reading = job.reading
+    task = await session.one(
+        session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=subject)
+    )
+    reading = task.reading
     if reading is None or reading.verdict is not ChargeStatus.ANSWERED:
         run.control.conclude()
-        return None, job
+        return None, task
     found = parse_answer(Operation.LOAN_PRODUCTS, reading.body)
-    return (found if isinstance(found, LoanProducts) else None), job
+    return (found if isinstance(found, LoanProducts) else None), task
 
 
 def unknown_product(listed: LoanProducts) -> str:
@@ -69,26 +71,26 @@ async def list_products(
             clock=clock,
         )
         try:
-            desk = open_desk(run, transport=transport)
+            session = open_call_session(run, transport=transport)
             try:
-                listed, job = await fetch_products(desk)
+                listed, task = await fetch_products(session)
             finally:
-                await desk.close()
+                await session.close()
             if listed is None:
                 run.refuse_wrong_address()
-                raise StoppedError(_why(run.control, job))
+                raise StoppedError(_why(run.control, task))
             return listed
         finally:
             run.journal.runs.withdraw(run.run_id)
             run.close()
 
 
-def _why(control: Control, job: LookupTask) -> str:
+def _why(control: Control, task: LookupTask) -> str:
     refused = control.refusals()
     if refused:
         return "; ".join(refused)
     _, reason = control.ending()
-    trouble = "" if job.reading is None or job.reading.trouble is None else job.reading.trouble
+    trouble = "" if task.reading is None or task.reading.trouble is None else task.reading.trouble
     return (
         f"the list of products did not come ({reason or trouble or 'no answer'}); try again later, "
         "and see: nightscreen doctor"

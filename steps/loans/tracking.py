@@ -30,7 +30,7 @@ from nightscreen.schemas.offers import (
     TrackLoans,
 )
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.api_runs.call_session import ASKED_AGAIN
+from nightscreen.steps.calling.call_session import ASKED_AGAIN
 from nightscreen.steps.loans.offer_links import bring_up_to_date
 from nightscreen.steps.run import open_run
 from nightscreen.storage.clock import system_clock
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.api_runs.call_session import CallSession
-    from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.calling.call_session import CallSession
+    from nightscreen.steps.calling.lookup_task import LookupTask
     from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
 
@@ -118,34 +118,34 @@ def _is_dead(run: Run, run_id: str) -> bool:
     return found is None or found.state == KILLED
 
 
-async def follow_loans(tracking: Tracking, desk: CallSession) -> int:
+async def follow_loans(tracking: Tracking, session: CallSession) -> int:
     """Ask about every open loan and write down what was seen; return how many answered.
 
     The first is asked about alone: a key that may not ask is reported by one call. Where it gets no
     answer it is asked about again among the others, who tell whether it is the service that fails.
     """
     due = tracking.due
-    for job in await _follow(tracking, desk, due[:1]):
-        is_failing = job.reading is not None and job.reading.retry
-        if is_failing and job.standing is LookupStatus.FAILED and len(due) > 1:
+    for task in await _follow(tracking, session, due[:1]):
+        is_failing = task.reading is not None and task.reading.retry
+        if is_failing and task.standing is LookupStatus.FAILED and len(due) > 1:
             follow_again(tracking)
         else:
             due = due[1:]
     for start in range(0, len(due), BLOCK):
         if tracking.run.control.stop is not None:
             break
-        await _follow(tracking, desk, due[start : start + BLOCK])
+        await _follow(tracking, session, due[start : start + BLOCK])
     answered = {LoanWord.FOLLOWED, LoanWord.UNKNOWN_REFERENCE}
     return sum(each.word in answered for each in tracking.loans)
 
 
 async def _follow(
-    tracking: Tracking, desk: CallSession, block: Sequence[Followed]
+    tracking: Tracking, session: CallSession, block: Sequence[Followed]
 ) -> list[LookupTask]:
-    jobs = await desk.make([_job(desk, each.offer) for each in block])
-    tracking.ended.update(job.standing for job in jobs)
-    await asyncio.to_thread(_note, tracking, list(zip(block, jobs, strict=True)))
-    return jobs
+    tasks = await session.make([_task(session, each.offer) for each in block])
+    tracking.ended.update(task.standing for task in tasks)
+    await asyncio.to_thread(_note, tracking, list(zip(block, tasks, strict=True)))
+    return tasks
 
 
 def follow_again(tracking: Tracking) -> None:
@@ -160,20 +160,20 @@ def follow_again(tracking: Tracking) -> None:
         del tracking.ended[standing]
 
 
-def _job(desk: CallSession, offer: Offer) -> LookupTask:
+def _task(session: CallSession, offer: Offer) -> LookupTask:
     assert offer.loan is not None  # noqa: S101 - it has a reference
     request = loans.loan(offer.held.reference or "")
-    return desk.job(request, kind=SubjectKind.LOAN, subject=offer.loan)
+    return session.task(request, kind=SubjectKind.LOAN, subject=offer.loan)
 
 
 def _note(tracking: Tracking, made: Sequence[tuple[Followed, LookupTask]]) -> None:
     """Write down what was seen in a block, and what is new."""
     now = tracking.run.clock()
     views: list[tuple[Offer, Offer, LoanNews | None]] = []
-    for each, job in made:
-        seen = _seen(each.offer, job)
+    for each, task in made:
+        seen = _seen(each.offer, task)
         if seen is None:
-            if job.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
+            if task.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
                 each.word = LoanWord.FAILED
             continue
         each.word = LoanWord.FOLLOWED if seen.known else LoanWord.UNKNOWN_REFERENCE
@@ -189,9 +189,9 @@ def _note(tracking: Tracking, made: Sequence[tuple[Followed, LookupTask]]) -> No
                 each.offer = fresh.get(each.offer.offer_id, each.offer)
 
 
-def _seen(offer: Offer, job: LookupTask) -> LoanSnapshot | None:
+def _seen(offer: Offer, task: LookupTask) -> LoanSnapshot | None:
     """Return what an answer says of a loan; None where none came."""
-    reading = job.reading
+    reading = task.reading
     if reading is None or reading.verdict is not ChargeStatus.ANSWERED:
         return None
     before = offer.held.seen

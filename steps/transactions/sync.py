@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from nightscreen.client.wire import Request
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.api_runs.call_session import CallSession
-    from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.calling.call_session import CallSession
+    from nightscreen.steps.calling.lookup_task import LookupTask
     from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.vault import Grant, Tokens
@@ -207,7 +207,7 @@ def _key_worked(run: Run) -> bool:
     )
 
 
-async def pull_shard(pull: TransactionSync, desk: CallSession, number: int) -> dict[str, int]:
+async def pull_shard(pull: TransactionSync, session: CallSession, number: int) -> dict[str, int]:
     """Pull the customers of a shard; return how many came to which end.
 
     One customer's trouble never stops another's. Those not reached stay due.
@@ -217,14 +217,14 @@ async def pull_shard(pull: TransactionSync, desk: CallSession, number: int) -> d
     """
     left = [each for each in pull.due[number] if each.customer not in pull.settled]
     async with asyncio.TaskGroup() as group:
-        turns = [group.create_task(_pull_one(pull, desk, each)) for each in left]
+        turns = [group.create_task(_pull_one(pull, session, each)) for each in left]
     return dict(Counter(turn.result().value for turn in turns))
 
 
-async def _pull_one(pull: TransactionSync, desk: CallSession, due: Pulled) -> PullOutcome:
+async def _pull_one(pull: TransactionSync, session: CallSession, due: Pulled) -> PullOutcome:
     """Pull one customer and write down how it went."""
     async with pull.turns:
-        done = await _Turn(pull, desk, due).take()
+        done = await _Turn(pull, session, due).take()
     if done is not None:
         pull.settled[due.customer] = done.outcome
         _watch(pull)
@@ -268,7 +268,7 @@ class _Turn:
     """One customer's turn in a pull."""
 
     pull: TransactionSync
-    desk: CallSession
+    session: CallSession
     due: Pulled
 
     async def take(self) -> Pulled | None:
@@ -280,26 +280,26 @@ class _Turn:
         if tokens is None:
             return await self._ended(PullEnd(PullOutcome.ENDED))
         self.due = replace(self.due, grant_id=grant.grant_id)
-        jobs: dict[PulledKind, LookupTask] = {}
+        tasks: dict[PulledKind, LookupTask] = {}
         for kind in BESIDE[self.pull.kind]:
             if not grant.allows(scope_of(kind)):
                 continue
-            job = await self._list(kind, grant, tokens)
-            if _refused(job):
+            task = await self._list(kind, grant, tokens)
+            if _refused(task):
                 fresh = await self._fresh(grant, tokens)
                 if isinstance(fresh, PullEnd):
                     return await self._ended(fresh)
                 if fresh is None:
                     return None
                 tokens = fresh
-                job = await self._list(kind, grant, tokens)
-                if _refused(job) and not jobs:
+                task = await self._list(kind, grant, tokens)
+                if _refused(task) and not tasks:
                     refused = PullEnd(PullOutcome.TOKEN_REFUSED, LookupStatus.FAILED)
                     return await self._ended(refused)
-            jobs[kind] = job
-            if job.standing not in {LookupStatus.PAID, LookupStatus.FREE}:
+            tasks[kind] = task
+            if task.standing not in {LookupStatus.PAID, LookupStatus.FREE}:
                 break
-        return await self._keep(jobs)
+        return await self._keep(tasks)
 
     def _live_grant(self) -> Grant | None:
         """Return the customer's live grant that has the scope: a newer consent may be there."""
@@ -319,14 +319,14 @@ class _Turn:
 
     async def _call(self, grant: Grant, request: Request) -> LookupTask:
         """Make a call in the customer's name, under their consent; the journal keeps no body."""
-        job = self.desk.job(
+        task = self.session.task(
             request,
             kind=SubjectKind.CUSTOMER,
             subject=grant.customer,
             keeps_body=False,
             consent_reference=grant.grant_id,
         )
-        return await self.desk.one(job)
+        return await self.session.one(task)
 
     # --- refreshing ---
 
@@ -337,7 +337,7 @@ class _Turn:
             lease = await to_thread(vault.take_lease, grant.grant_id)
             if lease is None:
                 who = await to_thread(vault.who_refreshes, grant.grant_id)
-                if not self.desk.waits_for(f"an access that {who or 'another task'} renews"):
+                if not self.session.waits_for(f"an access that {who or 'another task'} renews"):
                     return None
                 await asyncio.sleep(_LEASE_POLL_S)
             now = await to_thread(vault.tokens, grant.grant_id)
@@ -363,13 +363,13 @@ class _Turn:
         request = aggregator.refresh(
             tokens.refresh_token, redirect_uri or self.pull.run.settings.redirect_uri
         )
-        job = await self._call(grant, request)
-        if job.standing is LookupStatus.WAITING:
+        task = await self._call(grant, request)
+        if task.standing is LookupStatus.WAITING:
             return None
-        if job.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
-            return PullEnd(_without_token(job), job.standing)
+        if task.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
+            return PullEnd(_without_token(task), task.standing)
         answer = parse_answer(
-            Operation.AGGREGATOR_REFRESH, job.reading.body if job.reading else b""
+            Operation.AGGREGATOR_REFRESH, task.reading.body if task.reading else b""
         )
         if answer is None:
             return PullEnd(PullOutcome.FAILED, LookupStatus.FAILED)
@@ -384,29 +384,29 @@ class _Turn:
         await to_thread(self.pull.store.settle, done)
         return done
 
-    async def _keep(self, jobs: dict[PulledKind, LookupTask]) -> Pulled | None:
+    async def _keep(self, tasks: dict[PulledKind, LookupTask]) -> Pulled | None:
         """Keep the records that were answered, or write down why there are none.
 
         What comes beside the first list never spoils it: how it failed stands in the summary.
         """
-        if any(job.standing is LookupStatus.WAITING for job in jobs.values()):
+        if any(task.standing is LookupStatus.WAITING for task in tasks.values()):
             return None
         answered_at = self.pull.run.clock()
         bodies: dict[PulledKind, bytes] = {}
         beside: dict[str, dict[str, str]] = {}
-        for kind, job in jobs.items():
-            if job.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
-                lost = job.standing is LookupStatus.IN_DOUBT
+        for kind, task in tasks.items():
+            if task.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
+                lost = task.standing is LookupStatus.IN_DOUBT
                 outcome = PullOutcome.IN_DOUBT if lost else PullOutcome.FAILED
                 if kind is self.pull.kind:
-                    return await self._ended(PullEnd(outcome, job.standing))
+                    return await self._ended(PullEnd(outcome, task.standing))
                 beside[kind] = {"outcome": outcome.value}
-            elif job.reading is None:
+            elif task.reading is None:
                 return None
             else:
-                bodies[kind] = job.reading.body
-                job.reading = None
-        first = jobs[self.pull.kind]
+                bodies[kind] = task.reading.body
+                task.reading = None
+        first = tasks[self.pull.kind]
         summary = {"beside": beside} if beside else {}
         due = replace(
             self.due, standing=int(first.standing), answered_at=answered_at, summary=summary
@@ -414,17 +414,17 @@ class _Turn:
         return await to_thread(keep_lists, self.pull, due, bodies)
 
 
-def _refused(job: LookupTask) -> bool:
+def _refused(task: LookupTask) -> bool:
     """Return whether the access token was refused, and nothing else stands in the way."""
-    reading = job.reading
-    failed = job.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}
+    reading = task.reading
+    failed = task.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}
     return failed and reading is not None and reading.trouble is FailureReason.TOKEN
 
 
-def _without_token(job: LookupTask) -> PullOutcome:
+def _without_token(task: LookupTask) -> PullOutcome:
     """Return what a refresh that brought nothing means; one in doubt proves nothing."""
-    reading = job.reading
-    if job.standing is LookupStatus.IN_DOUBT:
+    reading = task.reading
+    if task.standing is LookupStatus.IN_DOUBT:
         return PullOutcome.IN_DOUBT
     refused = reading is not None and reading.trouble is FailureReason.GRANT
     return PullOutcome.REFRESH_REFUSED if refused else PullOutcome.FAILED

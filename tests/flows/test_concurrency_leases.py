@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from prefect.client.orchestration import PrefectClient
 
-    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.steps.calling.call_session import CallSession
     from nightscreen.storage.journal.slot_demand import Claims
 
 LIMIT = 8
 CALL_S = 0.4
-NAME = limit_name(Check.KARMA)
+NAME = limit_name("karma")
 
 
 @dataclass
@@ -144,13 +144,13 @@ class Process:
         """Return what keeps this process's slots."""
         settings = SimpleNamespace(max_in_flight=MaxInFlight(karma=LIMIT))
         loop = cast("VirtualLoop", asyncio.get_running_loop())
-        asking = SimpleNamespace(
-            line=SimpleNamespace(settings=settings, clock=loop.micros),
-            allotted={Check.KARMA: self.cap},
+        session = SimpleNamespace(
+            run=SimpleNamespace(settings=settings, clock=loop.micros),
+            leased={Check.KARMA: self.cap},
             windows={Check.KARMA: self},
         )
         return LeaseManager(
-            cast("Asking", asking),
+            cast("CallSession", session),
             cast("PrefectClient", self.world.server),
             cast("Claims", Wishes(self.name, self.world.wishes)),
         )

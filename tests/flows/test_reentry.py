@@ -47,7 +47,7 @@ async def test_reentered_task_joins_and_pays_nothing_twice(
     entries: Counter[str] = Counter()
     real = asking.ask_shard
 
-    async def faulty(run: asking.Asking, name: str) -> Any:  # noqa: ANN401 - as the real one
+    async def faulty(run: asking.FundingRounds, name: str) -> Any:  # noqa: ANN401 - as the real one
         entries[name] += 1
         if entries[name] > 1:
             return await real(run, name)
@@ -74,7 +74,7 @@ async def test_fault_of_ours_is_not_tried_again(
     """What somebody must mend is reported once, as itself, from whichever task it comes."""
     entries: Counter[str] = Counter()
 
-    async def broken(run: asking.Asking, name: str) -> Any:  # noqa: ANN401 - as the real one
+    async def broken(run: asking.FundingRounds, name: str) -> Any:  # noqa: ANN401 - as the real one
         entries[name] += 1
         raise JournalError("the journal's disk is full: make room, then resume the run")
 

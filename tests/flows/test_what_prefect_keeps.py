@@ -111,7 +111,7 @@ async def fail_in_every_way(
         await screen_batch(ScreenBatch(**{**asked, "input": str(folder / "missing.csv")}))
     with monkeypatch.context() as patch:
         patch.setattr("nightscreen.tasks.checks.RE_ENTRY_DELAYS_S", [0.0])
-        patch.setattr(asking, "open_books", break_asking)
+        patch.setattr(asking, "take_opening_balance", break_asking)
         with pytest.raises(UnexpectedFault):
             await screen_batch(ScreenBatch(**asked))
     with monkeypatch.context() as patch:

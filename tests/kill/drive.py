@@ -20,10 +20,10 @@ from nightscreen.steps.approval import may_spend
 from nightscreen.steps.calling.funding_rounds import (
     ask_again,
     ask_shard,
-    close_books,
     next_round,
-    open_asking,
-    open_books,
+    open_rounds,
+    take_closing_balance,
+    take_opening_balance,
 )
 from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.finalize import write_report, write_rows
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     import httpx
 
     from nightscreen.schemas.approvals import Approval
-    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.steps.calling.funding_rounds import FundingRounds
     from nightscreen.steps.screening_run import ScreeningRun
     from nightscreen.storage.clock import Clock
 
-    Steer = Callable[[Asking], Awaitable[None]]
+    Steer = Callable[[FundingRounds], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -56,15 +56,15 @@ def settings_for(home: Path, url: str, api_key: str, **more: object) -> Settings
     return read_settings(home=home, base_url=url, api_key=api_key, **more)
 
 
-async def ask_everything(asking: Asking) -> None:
+async def ask_everything(asking: FundingRounds) -> None:
     """Open the books, ask round by round, close the books."""
-    await open_books(asking)
+    await take_opening_balance(asking)
     while shards := next_round(asking):
         async with asyncio.TaskGroup() as group:
             for names in shards.values():
                 for name in names:
                     group.create_task(ask_shard(asking, name))
-    await close_books(asking)
+    await take_closing_balance(asking)
 
 
 async def _asked(
@@ -72,7 +72,7 @@ async def _asked(
 ) -> None:
     """Ask until nothing is left, trying again after stops that may pass."""
     while True:
-        asking = open_asking(run, transport=transport)
+        asking = open_rounds(run, transport=transport)
         steering = None if steer is None else asyncio.ensure_future(steer(asking))
         try:
             await ask_everything(asking)

@@ -22,8 +22,8 @@ from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.offers import HeldOffer, LinkState, Offer, OfferLoans, TrackLoans
 from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.schemas.settings import Settings, read_settings
-from nightscreen.steps.api_runs.call_session import open_desk
 from nightscreen.steps.bvn import closing, confirming, requesting
+from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.loans import offering, tracking
 from nightscreen.steps.loans.offer_report import close_offering
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from nightscreen.steps.api_runs.call_session import CallSession
+    from nightscreen.steps.calling.call_session import CallSession
     from nightscreen.steps.run import Run
 
 NUMBER = 12
@@ -142,11 +142,11 @@ class Office:
 
         async def sessions() -> None:
             while True:
-                desk = open_desk(run, transport=FakeTransport(self.service))
+                session = open_call_session(run, transport=FakeTransport(self.service))
                 try:
-                    await ask(desk)
+                    await ask(session)
                 finally:
-                    await desk.close()
+                    await session.close()
                 if not await wait_and_resume(run, again):
                     return
 
@@ -165,7 +165,7 @@ class Office:
             requesting.plan(run, work)
             self.calls(
                 run,
-                lambda desk: requesting.ask(desk, work),
+                lambda session: requesting.ask(session, work),
                 partial(requesting.ask_again, run, work),
             )
             return closing.close_request(run, work)
@@ -186,7 +186,7 @@ class Office:
             confirming.price(run, work)
             self.calls(
                 run,
-                lambda desk: confirming.send(desk, work),
+                lambda session: confirming.send(session, work),
                 partial(confirming.send_again, run, work),
             )
             return closing.close_confirm(run, work)
@@ -240,7 +240,7 @@ class Office:
             work = tracking.take_loans(run)
             self.calls(
                 run,
-                lambda desk: tracking.follow_loans(work, desk),
+                lambda session: tracking.follow_loans(work, session),
                 partial(tracking.follow_again, work),
             )
             return close_tracking(work)
@@ -250,15 +250,15 @@ class Office:
         return str(World(self.folder, clock=self.clock).write(rows))
 
 
-async def _pull(work: sync.TransactionSync, desk: CallSession) -> None:
+async def _pull(work: sync.TransactionSync, session: CallSession) -> None:
     async with asyncio.TaskGroup() as group:
         for number in range(len(work.due)):
-            group.create_task(sync.pull_shard(work, desk, number))
+            group.create_task(sync.pull_shard(work, session, number))
 
 
-async def _offer(work: offering.Offering, desk: CallSession) -> None:
-    if await offering.check_product(work, desk):
-        await offering.make_links(work, desk)
+async def _offer(work: offering.Offering, session: CallSession) -> None:
+    if await offering.check_product(work, session):
+        await offering.make_links(work, session)
 
 
 def _offered(journal: Any, number: int, at: int) -> Offer:  # noqa: ANN401 - a journal

@@ -25,10 +25,10 @@ from tests.steps.window_in_a_test import (
     FakeService,
     bench,
     hit,
-    job,
     lost,
     miss,
     refused,
+    task,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def test_no_cap_is_ever_passed(till: Till, cap: int, in_flight: int) -> None:
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, till, cap=in_flight, caps=Caps(run_micro=cap))
-        await made.window.ask([job(each, worst=till.price) for each in range(60)])
+        await made.window.ask([task(each, worst=till.price) for each in range(60)])
         assert till.charged <= cap
         assert made.control.bound_micro == 0
         assert not made.store.open
@@ -114,7 +114,7 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
 
     async def main(loop: VirtualLoop) -> None:
         control = Control()
-        lookup = job(0).lookup
+        lookup = task(0).lookup
         control.progress = {lookup.check: CheckProgress()}
         with open_journal(home, clock=loop.micros) as journal:
             caps = Caps(day_micro=cap)
@@ -125,13 +125,13 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
             window = Window(
                 lookup.check,
                 send=service,
-                book=book,
+                writer=book,
                 cap=bench(loop, cap=in_flight).window._cap,
                 control=control,
                 pace=RetryBudget(5, random.Random(1)),
                 clock=loop.micros,
             )
-            await window.ask([job(each, worst=till.price) for each in range(40)])
+            await window.ask([task(each, worst=till.price) for each in range(40)])
             await window.drain()
             assert till.charged <= cap
             assert journal.money.today().bound_micro <= cap
@@ -169,20 +169,20 @@ def test_where_the_price_list_is_out_of_date_one_call_may_pass_the_cap(
         limits = (("karma", 20 * PRICE),)
         caps = Caps(day_micro=cap * NAIRA, price_limits=limits)
         control = Control(price_limits=dict(limits))
-        control.progress = {job(0).lookup.check: CheckProgress()}
+        control.progress = {task(0).lookup.check: CheckProgress()}
         book = JournalWriter(
             journal.calls, run_id="run", purpose="portfolio", caps=caps, since=loop.micros()
         )
         window = Window(
-            job(0).lookup.check,
+            task(0).lookup.check,
             send=FakeService(loop, reply),
-            book=book,
+            writer=book,
             cap=bench(loop, cap=in_flight).window._cap,
             control=control,
             pace=RetryBudget(5, random.Random(1)),
             clock=loop.micros,
         )
-        await window.ask([job(each) for each in numbers])
+        await window.ask([task(each) for each in numbers])
         await window.drain()
         book.close()
 

@@ -16,7 +16,7 @@ from tests.money.service_in_memory import LOST, Bureau
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.steps.calling.funding_rounds import FundingRounds
     from tests.kill.drive import Driven
 
 
@@ -95,9 +95,9 @@ def test_what_is_left_at_the_end_buys_nothing_more(tmp_path: Path) -> None:
 
 def test_misses_that_are_free_pay_for_the_next_in_the_same_round(tmp_path: Path) -> None:
     """A cap of a call and a half asks a whole batch of people who are not listed, in rank."""
-    opened: list[Asking] = []
+    opened: list[FundingRounds] = []
 
-    async def steer(asking: Asking) -> None:
+    async def steer(asking: FundingRounds) -> None:
         opened.append(asking)
 
     bureau = Bureau(tmp_path, rows=300)

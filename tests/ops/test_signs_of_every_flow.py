@@ -12,7 +12,7 @@ from nightscreen.client import loans
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.checks import Operation, SubjectKind
-from nightscreen.steps.api_runs.call_session import open_desk
+from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.ops.diagnostics import diagnose
 from nightscreen.storage.heartbeat import read_vitals
 from nightscreen.tasks.monitoring import RunMonitor
@@ -32,10 +32,12 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
     async def lived() -> None:
         watch = RunMonitor(live)
         seen.append(await watch.look())
-        desk = open_desk(run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
-        live.session, live.called = desk, True
-        job = desk.job(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
-        await desk.make([job])
+        session = open_call_session(
+            run, transport=httpx.ASGITransport(application(Sandbox(Opening())))
+        )
+        live.session, live.called = session, True
+        task = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
+        await session.make([task])
         seen.append(await watch.look())
         ask = partial(diagnose, run.settings, run.run_id, reaching=lambda _: None)
         found = await asyncio.to_thread(ask)
@@ -43,7 +45,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
         assert (found.run["flow"], found.run["phase"]) == ("a_flow", "asking")
         assert found.run["deadline_at"] == run.control.deadline_at
         assert found.run["checks"]["loan_products"]["answered"] == 1
-        await desk.close()
+        await session.close()
         live.session = None
         seen.append(await watch.look())
 

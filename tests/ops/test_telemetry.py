@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.steps.calling.funding_rounds import FundingRounds
 
 ROWS = 30
 
@@ -58,11 +58,11 @@ def kept() -> Iterator[Kept]:
     telemetry.use(None)
 
 
-def night(bureau: Bureau) -> tuple[dict[str, Any], list[Asking]]:
+def night(bureau: Bureau) -> tuple[dict[str, Any], list[FundingRounds]]:
     """Spend a night whose run is measured."""
-    askings: list[Asking] = []
+    askings: list[FundingRounds] = []
 
-    async def measure(asking: Asking) -> None:
+    async def measure(asking: FundingRounds) -> None:
         askings.append(asking)
         assert telemetry.begin(asking.run)
 

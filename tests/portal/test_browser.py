@@ -12,8 +12,8 @@ from playwright.sync_api import ViewportSize, expect
 
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.api_runs.call_session import open_desk
 from nightscreen.steps.bvn.links import link_for
+from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 from tests.browser.chromium import chromium
@@ -221,12 +221,12 @@ def asked_for_bvn(portal: Served, sandbox: SandboxProcess) -> tuple[str, str]:
             """Return its settings."""
             return read_settings(api_key=sandbox.api_key, home=self.folder / "home", **settings)
 
-        async def _at_the_desk(self, run: Any, ask: Any, work: Any) -> None:  # noqa: ANN401
-            desk = open_desk(run)
+        async def _in_a_session(self, run: Any, ask: Any, work: Any) -> None:  # noqa: ANN401
+            session = open_call_session(run)
             try:
-                await ask(desk, work)
+                await ask(session, work)
             finally:
-                await desk.close()
+                await session.close()
 
     town = Town(portal.folder)
     with ThreadPoolExecutor(1) as thread:

@@ -19,11 +19,11 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.settings import Settings, read_settings
-from nightscreen.steps.api_runs.call_session import open_desk
 from nightscreen.steps.bvn import closing as bvn_closing
 from nightscreen.steps.bvn import confirming as bvn_confirming
 from nightscreen.steps.bvn import requesting as bvn_requesting
 from nightscreen.steps.bvn.links import LinkView, accept_otp, look_at_link
+from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.control import StopReason
 from nightscreen.storage.journal import open_journal
 from tests.screening import CONSENT, World, customer
@@ -98,7 +98,7 @@ class BvnWorld(World):
         try:
             bvn_requesting.take_in(run, work)
             bvn_requesting.plan(run, work)
-            asyncio.run(self._at_the_desk(run, bvn_requesting.ask, work))
+            asyncio.run(self._in_a_session(run, bvn_requesting.ask, work))
             return Told(run.folder.path, bvn_closing.close_request(run, work))
         finally:
             run.close()
@@ -113,7 +113,7 @@ class BvnWorld(World):
         try:
             bvn_confirming.take_in(run, work)
             bvn_confirming.price(run, work)
-            asyncio.run(self._at_the_desk(run, bvn_confirming.send, work))
+            asyncio.run(self._in_a_session(run, bvn_confirming.send, work))
             return Told(run.folder.path, bvn_closing.close_confirm(run, work))
         finally:
             run.close()
@@ -122,12 +122,12 @@ class BvnWorld(World):
         """Return what carries the calls."""
         return httpx.ASGITransport(application(self.sandbox))
 
-    async def _at_the_desk(self, run: Run, ask: Any, work: Any) -> None:  # noqa: ANN401
-        desk = open_desk(run, transport=self.transport())
+    async def _in_a_session(self, run: Run, ask: Any, work: Any) -> None:  # noqa: ANN401
+        session = open_call_session(run, transport=self.transport())
         try:
-            await ask(desk, work)
+            await ask(session, work)
         finally:
-            await desk.close()
+            await session.close()
 
     def cancelled(self, otps: Mapping[str, str], *, after: int) -> Told:
         """Send passwords on and cancel the run once the sandbox has seen some calls."""
@@ -137,7 +137,7 @@ class BvnWorld(World):
         )
 
         async def cancel() -> None:
-            sending = asyncio.create_task(self._at_the_desk(run, bvn_confirming.send, work))
+            sending = asyncio.create_task(self._in_a_session(run, bvn_confirming.send, work))
             while len(self.calls("bvn_finish")) < after:  # noqa: ASYNC110 - the sandbox tells nobody
                 await asyncio.sleep(0.005)
             run.control.stop_run(StopReason.CANCELLED)

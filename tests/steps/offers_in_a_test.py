@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.api_runs.call_session import open_desk
+from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.loans import offering, tracking
 from nightscreen.steps.loans.offer_report import close_offering
 from nightscreen.steps.loans.tracking_report import close_tracking
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.api_runs.call_session import CallSession
+    from nightscreen.steps.calling.call_session import CallSession
     from nightscreen.steps.run import Run
     from nightscreen.storage.clock import Clock
 
@@ -156,11 +156,11 @@ class Lender:
         """Make the links of an open run."""
         work = offering.take_rows(run)
 
-        async def links(desk: CallSession) -> None:
-            if await offering.check_product(work, desk):
-                await offering.make_links(work, desk)
+        async def links(session: CallSession) -> None:
+            if await offering.check_product(work, session):
+                await offering.make_links(work, session)
 
-        await self.at_the_desk(run, links)
+        await self.in_a_session(run, links)
         return close_offering(work)
 
     def track(self, **options: Any) -> Offered:  # noqa: ANN401 - parameters of following
@@ -173,20 +173,20 @@ class Lender:
         """Follow the loans of an open run."""
         work = tracking.take_loans(run)
 
-        async def ask(desk: CallSession) -> None:
-            await tracking.follow_loans(work, desk)
+        async def ask(session: CallSession) -> None:
+            await tracking.follow_loans(work, session)
 
-        await self.at_the_desk(run, ask)
+        await self.in_a_session(run, ask)
         return close_tracking(work)
 
-    async def at_the_desk(self, run: Run, work: Callable[[CallSession], Awaitable[None]]) -> None:
-        """Do something at an open desk, with the sandbox at the other end."""
+    async def in_a_session(self, run: Run, work: Callable[[CallSession], Awaitable[None]]) -> None:
+        """Do something at an open session, with the sandbox at the other end."""
         here = Between(httpx.ASGITransport(self.app), self.instead)
-        desk = open_desk(run, transport=here if self.url == NOWHERE else None)
+        session = open_call_session(run, transport=here if self.url == NOWHERE else None)
         try:
-            await work(desk)
+            await work(session)
         finally:
-            await desk.close()
+            await session.close()
 
     def _done(self, run: Run, work: Callable[[], Awaitable[dict[str, Any]]]) -> Offered:
         async def whole() -> dict[str, Any]:

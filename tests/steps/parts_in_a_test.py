@@ -68,9 +68,9 @@ class TaskCrew:
             return
         self.open[number] = part
         transport = httpx.ASGITransport(application(self.world.sandbox))
-        open_ = part.open_asking(transport=transport)
-        self.books[number] = open_.book
-        for cap in open_.allotted.values():
+        open_ = part.open_rounds(transport=transport)
+        self.books[number] = open_.session.writer
+        for cap in open_.session.leased.values():
             cap.allotted = SLOTS
 
         async def ask(_check: Check, name: str) -> None:
@@ -162,13 +162,13 @@ async def _ask(
         crew = TaskCrew(run, world, group, on_shard)
         gathered = coordinator.open_gathering(run, 1, crew, refuse_to_ask)
         transport = httpx.ASGITransport(application(world.sandbox))
-        open_ = asking.open_asking(run, transport=transport, layout=gathered.layout())
-        gathered.asking = open_
+        open_ = asking.open_rounds(run, transport=transport, layout=gathered.layout())
+        gathered.rounds = open_
         await coordinator.call_parts(gathered)
-        await asking.open_books(open_)
+        await asking.take_opening_balance(open_)
         while shards := asking.next_round(open_):
             await coordinator.ask_round(gathered, shards)
-        await asking.close_books(open_)
+        await asking.take_closing_balance(open_)
         await coordinator.let_go(gathered)
     await open_.close()
     tally = finalize.write_rows(run)

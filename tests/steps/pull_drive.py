@@ -13,7 +13,7 @@ from typing import Any
 
 from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.api_runs.call_session import open_desk
+from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.transactions.report import close_pull
 from nightscreen.steps.transactions.sync import (
     TransactionSync,
@@ -25,11 +25,11 @@ from nightscreen.steps.transactions.sync import (
 
 async def ask(pull: TransactionSync) -> None:
     """Pull every shard at once."""
-    desk = open_desk(pull.run)
+    session = open_call_session(pull.run)
     try:
-        await asyncio.gather(*(pull_shard(pull, desk, n) for n in range(len(pull.due))))
+        await asyncio.gather(*(pull_shard(pull, session, n) for n in range(len(pull.due))))
     finally:
-        await desk.close()
+        await session.close()
 
 
 def drive(settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:

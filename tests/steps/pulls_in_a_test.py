@@ -20,7 +20,7 @@ from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.pulls import PullAccounts, PullOutcome, PullTransactions
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.api_runs.call_session import open_desk
+from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.transactions.report import close_pull
 from nightscreen.steps.transactions.sync import (
@@ -142,15 +142,17 @@ class Lender:
 
     async def ask(self, pull: TransactionSync, *, until: int | None = None) -> None:
         """Pull every shard; send nothing more once so many customers are done."""
-        desk = open_desk(pull.run, transport=httpx.ASGITransport(application(self.sandbox)))
+        session = open_call_session(
+            pull.run, transport=httpx.ASGITransport(application(self.sandbox))
+        )
         if until is not None:
             pull.settled = _Until(pull, until)
         try:
             async with asyncio.TaskGroup() as group:
                 for number in range(len(pull.due)):
-                    group.create_task(_shard(pull, desk, number))
+                    group.create_task(_shard(pull, session, number))
         finally:
-            await desk.close()
+            await session.close()
 
     def kept(self, customer: str) -> list[list[Version]]:
         """Return every version that is kept of a customer's records."""
@@ -188,8 +190,8 @@ class _Until(dict[bytes, PullOutcome]):
             self._pull.run.control.stop_run(StopReason.CANCELLED)
 
 
-async def _shard(pull: TransactionSync, desk: Any, number: int) -> None:  # noqa: ANN401 - a desk
-    await pull_shard(pull, desk, number)
+async def _shard(pull: TransactionSync, session: Any, number: int) -> None:  # noqa: ANN401 - a session
+    await pull_shard(pull, session, number)
 
 
 def username(customer: str) -> str:

@@ -18,7 +18,7 @@ from tests.money.service_in_memory import DENIED, LOST, Bureau
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.steps.calling.funding_rounds import Asking
+    from nightscreen.steps.calling.funding_rounds import FundingRounds
 
 BEARING = {"bank_account", "ecosystem"}
 
@@ -101,7 +101,7 @@ def test_a_shard_entered_again_asks_nothing_anew(tmp_path: Path) -> None:
     bureau = Bureau(tmp_path, rows=60)
     found: dict[str, Any] = {}
 
-    async def cancel_and_return(asking: Asking) -> None:
+    async def cancel_and_return(asking: FundingRounds) -> None:
         while not asking.round:  # noqa: ASYNC110 - nothing tells of a round
             await asyncio.sleep(0.1)
         name = f"lookups-karma-{asking.round:03d}-00000"
@@ -134,10 +134,10 @@ def test_a_broken_journal_reaches_the_caller_and_a_resume_does_the_rest(tmp_path
             """Refuse."""
             raise JournalError("the disk of the journal is full")
 
-    async def fill(asking: Asking) -> None:
+    async def fill(asking: FundingRounds) -> None:
         await asyncio.sleep(8)
         runs.append(asking.run.run_id)
-        asking.book._store = Full()
+        asking.session.writer._store = Full()
 
     with pytest.raises((JournalError, ExceptionGroup)):
         bureau.night(steer=fill)
@@ -154,7 +154,7 @@ def test_closing_after_a_failure_sends_nothing_more(tmp_path: Path) -> None:
     bureau = Bureau(tmp_path, rows=80)
     sent: list[int] = []
 
-    async def fail(asking: Asking) -> None:
+    async def fail(asking: FundingRounds) -> None:
         await asyncio.sleep(8.5)
         sent.append(len(bureau.service.ledger))
         (asked,) = [task for task in asyncio.all_tasks() if "_asked" in repr(task.get_coro())]
@@ -181,7 +181,7 @@ def test_nothing_is_funded_after_a_stop(tmp_path: Path) -> None:
     bureau = Bureau(tmp_path, rows=30)
     laid_out: list[Any] = []
 
-    async def stop(asking: Asking) -> None:
+    async def stop(asking: FundingRounds) -> None:
         asking.run.control.stop_run("cancelled")
         laid_out.append(next_round(asking))
 

@@ -233,7 +233,7 @@ def test_a_part_that_is_stopped_and_lives_ends_the_run(tmp_path: Path) -> None:
 
     def suspend(crew: TaskCrew, part: int, _: str) -> None:
         if part == 1 and part in crew.books:
-            for cap in crew.open[part].asking.allotted.values():  # type: ignore[union-attr]
+            for cap in crew.open[part].rounds.session.leased.values():  # type: ignore[union-attr]
                 cap.allotted = 0
             crew.open[part].run.control.silence.give_up_after_s = None
 

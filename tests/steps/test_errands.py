@@ -17,13 +17,13 @@ from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.api_runs.call_session import CallSession, open_desk
 from nightscreen.steps.api_runs.report import (
     errand_report,
     finish,
     operation_report,
     standings_of,
 )
+from nightscreen.steps.calling.call_session import CallSession, open_call_session
 from nightscreen.steps.report.call_log import write_call_sheet
 from nightscreen.steps.run import Run, open_run
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.calling.lookup_task import LookupTask
 
 CUSTOMER = b"customer of ours"
 
@@ -48,44 +48,44 @@ def opened(folder: Path, operation: Operation, **options: Any) -> Run:  # noqa: 
 def made(
     run: Run, sandbox: Sandbox, work: Callable[[CallSession], Awaitable[list[LookupTask]]]
 ) -> list[LookupTask]:
-    """Make calls at the run's desk against a sandbox in the same process."""
+    """Make calls at the run's session against a sandbox in the same process."""
 
-    async def at_the_desk() -> list[LookupTask]:
-        desk = open_desk(run, transport=httpx.ASGITransport(application(sandbox)))
+    async def in_a_session() -> list[LookupTask]:
+        session = open_call_session(run, transport=httpx.ASGITransport(application(sandbox)))
         try:
-            return await work(desk)
+            return await work(session)
         finally:
-            await desk.close()
+            await session.close()
 
-    return asyncio.run(at_the_desk())
+    return asyncio.run(in_a_session())
 
 
-def reported(run: Run, jobs: list[LookupTask], operation: Operation) -> dict[str, Any]:
+def reported(run: Run, tasks: list[LookupTask], operation: Operation) -> dict[str, Any]:
     """Close a run with its report."""
     sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
-    part = operation_report(sheet, operation, standings_of(jobs), answers={}, test_mode=False)
-    rows = {"read": len(jobs), "screened": len(jobs), "quarantined": 0}
+    part = operation_report(sheet, operation, standings_of(tasks), answers={}, test_mode=False)
+    rows = {"read": len(tasks), "screened": len(tasks), "quarantined": 0}
     report = errand_report(run, sheet, rows=rows, checks={operation.value: part}, more={})
     return finish(run, report)
 
 
-async def _products(desk: CallSession) -> list[LookupTask]:
-    job = desk.job(loans.products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER)
-    return await desk.make([job])
+async def _products(session: CallSession) -> list[LookupTask]:
+    task = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER)
+    return await session.make([task])
 
 
 def test_errand_is_journaled_and_brings_its_reading(tmp_path: Path) -> None:
     """A call leaves a row in the journal and its answer with whoever asked."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS)
-    (job,) = made(run, Sandbox(Opening()), _products)
-    assert job.standing in {LookupStatus.FREE, LookupStatus.PAID}
-    assert job.reading is not None
-    assert b"product_id" in job.reading.body
+    (task,) = made(run, Sandbox(Opening()), _products)
+    assert task.standing in {LookupStatus.FREE, LookupStatus.PAID}
+    assert task.reading is not None
+    assert b"product_id" in task.reading.body
     (rows,) = run.journal.runs.calls(run.run_id)
     assert [(row.check, row.kind, row.state) for row in rows] == [
         ("loan_products", "product", "answered")
     ]
-    report = reported(run, [job], Operation.LOAN_PRODUCTS)
+    report = reported(run, [task], Operation.LOAN_PRODUCTS)
     assert (report["state"], report["cost"]["total"]) == ("completed", "0.00")
     assert (run.folder.path / "manifest.json").exists()
     page = (run.folder.path / "report.html").read_text("utf-8")
@@ -100,12 +100,12 @@ def test_finish_is_charged_and_capped(tmp_path: Path) -> None:
     sandbox = Sandbox(Opening())
     run = opened(tmp_path, Operation.BVN_FINISH, max_spend="19.99")
 
-    async def finish_one(desk: CallSession) -> list[LookupTask]:
+    async def finish_one(session: CallSession) -> list[LookupTask]:
         request = wire.bvn_finish("22200000001", "123456")
-        return await desk.make([desk.job(request, kind=SubjectKind.BVN, subject=CUSTOMER)])
+        return await session.make([session.task(request, kind=SubjectKind.BVN, subject=CUSTOMER)])
 
-    (job,) = made(run, sandbox, finish_one)
-    assert (job.standing, job.reading) == (LookupStatus.WAITING, None)
+    (task,) = made(run, sandbox, finish_one)
+    assert (task.standing, task.reading) == (LookupStatus.WAITING, None)
     assert sandbox.ledger.count == 0
     run.close()
 
@@ -114,11 +114,11 @@ def test_answer_that_is_a_secret_is_not_kept(tmp_path: Path) -> None:
     """The journal knows of the call, not of what it brought."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS)
 
-    async def secret(desk: CallSession) -> list[LookupTask]:
-        job = desk.job(
+    async def secret(session: CallSession) -> list[LookupTask]:
+        task = session.task(
             loans.products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER, keeps_body=False
         )
-        return await desk.make([job])
+        return await session.make([task])
 
     made(run, Sandbox(Opening()), secret)
     found = run.journal.answers.latest("loan_products", [CUSTOMER])
@@ -130,13 +130,13 @@ def test_two_operations_share_one_window(tmp_path: Path) -> None:
     """Calls of a family go through one cap, each counted under its own name."""
     run = opened(tmp_path, Operation.LOAN_VIEW)
 
-    async def both(desk: CallSession) -> list[LookupTask]:
-        first = desk.job(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
-        second = desk.job(loans.loan("LN-NONE"), kind=SubjectKind.LOAN, subject=b"l" * 16)
-        return await desk.make([first, second])
+    async def both(session: CallSession) -> list[LookupTask]:
+        first = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
+        second = session.task(loans.loan("LN-NONE"), kind=SubjectKind.LOAN, subject=b"l" * 16)
+        return await session.make([first, second])
 
-    jobs = made(run, Sandbox(Opening()), both)
-    assert all(job.reading is not None for job in jobs)
+    tasks = made(run, Sandbox(Opening()), both)
+    assert all(task.reading is not None for task in tasks)
     (rows,) = run.journal.runs.calls(run.run_id)
     assert sorted(row.check for row in rows) == ["loan_products", "loan_view"]
     run.close()
@@ -145,16 +145,16 @@ def test_two_operations_share_one_window(tmp_path: Path) -> None:
 def test_wrong_key_stops_the_run(tmp_path: Path) -> None:
     """A refused key is a stop, told once, and the run can be resumed."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS)
-    (job,) = made(run, Sandbox(Opening(api_key="another")), _products)
-    report = reported(run, [job], Operation.LOAN_PRODUCTS)
+    (task,) = made(run, Sandbox(Opening(api_key="another")), _products)
+    report = reported(run, [task], Operation.LOAN_PRODUCTS)
     assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
     page = (run.folder.path / "report.html").read_text("utf-8")
     assert "the service refused the API key" in page
     run.close()
     again = opened(tmp_path, Operation.LOAN_PRODUCTS, run=run.run_id)
     assert again.run_id == run.run_id
-    (job,) = made(again, Sandbox(Opening()), _products)
-    assert reported(again, [job], Operation.LOAN_PRODUCTS)["state"] == "completed"
+    (task,) = made(again, Sandbox(Opening()), _products)
+    assert reported(again, [task], Operation.LOAN_PRODUCTS)["state"] == "completed"
     assert (run.folder.path / "report-1.json").exists()
     again.close()
 

@@ -20,7 +20,7 @@ from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps import finalize, screening_run
-from nightscreen.steps.calling.funding_rounds import open_asking
+from nightscreen.steps.calling.funding_rounds import open_rounds
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.engine import writing
 from nightscreen.storage.journal.tables import answers
@@ -262,7 +262,7 @@ def planned(world: World, **options: Any) -> Iterator[ScreeningRun]:  # noqa: AN
 
 async def asked_to_the_end(run: ScreeningRun, world: World) -> Night:
     """Ask what a run needs, and close it."""
-    open_ = open_asking(run, transport=httpx.ASGITransport(application(world.sandbox)))
+    open_ = open_rounds(run, transport=httpx.ASGITransport(application(world.sandbox)))
     await ask_everything(open_)
     await open_.close()
     return Night(run.folder.path, finalize.write_report(run, finalize.write_rows(run)))

@@ -19,7 +19,7 @@ from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
 from nightscreen.schemas.errors import JournalError, NightscreenError, UsageError
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.calling.funding import Funding
-from nightscreen.steps.calling.jobs import RELEASED
+from nightscreen.steps.calling.lookup_task import RELEASED
 from nightscreen.steps.control import Control, StopReason
 from nightscreen.steps.detectors import CircuitBreaker, Silence
 from nightscreen.storage.clock import next_day
@@ -30,26 +30,26 @@ from tests.steps.window_in_a_test import (
     Bench,
     bench,
     hit,
-    job,
     lost,
     miss,
     refused,
     rejected,
     stopping,
+    task,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nightscreen.schemas.calls import ReserveRequest
-    from nightscreen.steps.calling.jobs import LookupTask
+    from nightscreen.steps.calling.lookup_task import LookupTask
 
 MICROS = 1_000_000
 
 
 async def ask_all(made: Bench, number: int, check: Check = Check.KARMA) -> list[LookupTask]:
     """Ask so many lookups and return them as they stand."""
-    return await made.windows[check].ask([job(each, check) for each in range(number)])
+    return await made.windows[check].ask([task(each, check) for each in range(number)])
 
 
 @pytest.mark.parametrize("cap", [1, 4, 16, 64, 256])
@@ -58,10 +58,10 @@ def test_the_cap_is_never_passed_and_the_window_stays_full(cap: int) -> None:
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, cap=cap)
-        jobs = await ask_all(made, 20 * cap)
+        tasks = await ask_all(made, 20 * cap)
         assert made.service.peak == cap
         assert made.service.busy_s / (cap * loop.time()) > 0.98
-        assert {each.standing for each in jobs} == {LookupStatus.FREE}
+        assert {each.standing for each in tasks} == {LookupStatus.FREE}
 
     run(main)
 
@@ -113,7 +113,7 @@ def test_two_shards_with_the_same_lookup_share_one_call() -> None:
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda *_: hit())
         both = await asyncio.gather(ask_all(made, 10), ask_all(made, 10))
-        assert all(each.standing is LookupStatus.PAID for jobs in both for each in jobs)
+        assert all(each.standing is LookupStatus.PAID for tasks in both for each in tasks)
         assert len(made.service.sent) == 10
         assert made.store.spent == 10 * PRICE
 
@@ -125,8 +125,8 @@ def test_a_lookup_twice_in_one_shard_is_one_call() -> None:
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop)
-        jobs = await made.window.ask([job(1), job(1), job(2)])
-        assert [each.standing for each in jobs] == [LookupStatus.FREE] * 3
+        tasks = await made.window.ask([task(1), task(1), task(2)])
+        assert [each.standing for each in tasks] == [LookupStatus.FREE] * 3
         assert len(made.service.sent) == 2
 
     run(main)
@@ -142,9 +142,9 @@ def test_reentering_a_cancelled_shard_joins_its_calls() -> None:
         first.cancel()
         await asyncio.wait([first])
         assert first.cancelled()
-        unfinished = [job(each) for each in range(10) if each not in made.ended]
-        jobs = await made.window.ask(unfinished)
-        assert all(each.standing is LookupStatus.PAID for each in jobs)
+        unfinished = [task(each) for each in range(10) if each not in made.ended]
+        tasks = await made.window.ask(unfinished)
+        assert all(each.standing is LookupStatus.PAID for each in tasks)
         assert len(made.service.sent) == 10
         assert sorted(made.ended) == list(range(10))
 
@@ -173,9 +173,9 @@ def test_attempts_are_bounded_resends_included() -> None:
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda *_: lost(), attempts=3)
-        jobs = await ask_all(made, 5)
+        tasks = await ask_all(made, 5)
         assert set(made.service.attempts.values()) == {3}
-        assert {each.standing for each in jobs} == {LookupStatus.IN_DOUBT}
+        assert {each.standing for each in tasks} == {LookupStatus.IN_DOUBT}
         assert made.store.reserved == 15 * PRICE
         finals = [each.final for each in made.store.settled]
         assert finals.count(True) == 5
@@ -201,8 +201,8 @@ def test_a_rejected_lookup_fails_at_once() -> None:
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda *_: rejected())
-        jobs = await ask_all(made, 3)
-        assert {each.standing for each in jobs} == {LookupStatus.FAILED}
+        tasks = await ask_all(made, 3)
+        assert {each.standing for each in tasks} == {LookupStatus.FAILED}
         assert len(made.service.sent) == 3
 
     run(main)
@@ -294,11 +294,11 @@ def test_nothing_is_sent_after_the_deadline_and_nothing_spins() -> None:
     async def main(loop: VirtualLoop) -> None:
         control = Control(deadline_at=loop.micros() + 10 * MICROS)
         made = bench(loop, cap=4, latency_s=3, control=control)
-        jobs = await ask_all(made, 100)
+        tasks = await ask_all(made, 100)
         assert control.stop == StopReason.DEADLINE
         assert max(at for at, _ in made.service.sent) < 10
         assert len(made.service.sent) == 16
-        assert sum(each.standing is LookupStatus.FREE for each in jobs) == 16
+        assert sum(each.standing is LookupStatus.FREE for each in tasks) == 16
         assert loop.steps < 500
 
     run(main)
@@ -314,8 +314,8 @@ def test_the_breaker_opens_probes_one_at_a_time_and_closes_on_an_answer() -> Non
 
         control = Control(breaker=CircuitBreaker(after=10))
         made = bench(loop, reply, cap=8, attempts=1000, control=control)
-        jobs = await ask_all(made, 50)
-        assert {each.standing for each in jobs} == {LookupStatus.FREE}
+        tasks = await ask_all(made, 50)
+        assert {each.standing for each in tasks} == {LookupStatus.FREE}
         probes = [at for at, _ in made.service.sent if 5 < at < back_at]
         gaps = [late - early for early, late in itertools.pairwise(probes)]
         assert probes
@@ -370,10 +370,10 @@ def test_the_quota_stops_its_check() -> None:
     async def main(loop: VirtualLoop) -> None:
         caps = Caps(day_calls=(("karma", 20),))
         made = bench(loop, caps=caps)
-        jobs = await ask_all(made, 50)
+        tasks = await ask_all(made, 50)
         assert len(made.service.sent) == 20
         assert made.control.stopped_checks == {Check.KARMA: "quota"}
-        assert sum(each.standing is LookupStatus.WAITING for each in jobs) == 30
+        assert sum(each.standing is LookupStatus.WAITING for each in tasks) == 30
 
     run(main)
 
@@ -384,7 +384,7 @@ def test_a_lookup_held_by_another_run_waits_and_takes_its_answer() -> None:
 
     async def main(loop: VirtualLoop) -> None:
         def grants(ask: ReserveRequest) -> ReservationStatus | None:
-            if ask.subject != job(0).subject:
+            if ask.subject != task(0).subject:
                 return None
             return (
                 ReservationStatus.ANSWERED if loop.time() >= answered_at else ReservationStatus.HELD
@@ -392,8 +392,8 @@ def test_a_lookup_held_by_another_run_waits_and_takes_its_answer() -> None:
 
         made = bench(loop)
         made.store.grants = grants
-        jobs = await ask_all(made, 3)
-        standings = [each.standing for each in jobs]
+        tasks = await ask_all(made, 3)
+        standings = [each.standing for each in tasks]
         assert standings == [LookupStatus.REUSED, LookupStatus.FREE, LookupStatus.FREE]
         assert len(made.service.sent) == 2
         assert answered_at <= loop.time() < answered_at + 1
@@ -406,10 +406,10 @@ def test_what_the_cap_does_not_afford_is_not_sent() -> None:
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda *_: hit(), caps=Caps(run_micro=7 * PRICE + 1), cap=3)
-        jobs = await ask_all(made, 20)
+        tasks = await ask_all(made, 20)
         assert made.store.spent == 7 * PRICE
-        assert [each.standing for each in jobs[:7]] == [LookupStatus.PAID] * 7
-        assert {each.standing for each in jobs[7:]} == {LookupStatus.WAITING}
+        assert [each.standing for each in tasks[:7]] == [LookupStatus.PAID] * 7
+        assert {each.standing for each in tasks[7:]} == {LookupStatus.WAITING}
 
     run(main)
 
@@ -510,11 +510,11 @@ def test_the_balance_floor_is_never_broken() -> None:
     async def main(loop: VirtualLoop) -> None:
         control = Control(balance_floor_micro=305 * NAIRA)
         made = bench(loop, reply, cap=16, control=control)
-        jobs = await ask_all(made, 200)
+        tasks = await ask_all(made, 200)
         assert min(lowest) >= 305 * NAIRA
         assert min(lowest) < 305 * NAIRA + 3 * PRICE
         assert control.stop == StopReason.BALANCE
-        assert sum(each.standing is LookupStatus.WAITING for each in jobs) >= 131
+        assert sum(each.standing is LookupStatus.WAITING for each in tasks) >= 131
 
     run(main)
 
@@ -526,8 +526,8 @@ def test_free_answers_do_not_end_a_run_at_the_floor() -> None:
         control = Control(balance_floor_micro=100 * NAIRA)
         control.wallet.least_micro = 125 * NAIRA
         made = bench(loop, lambda *_: miss(), cap=8, control=control)
-        jobs = await ask_all(made, 40)
-        assert {each.standing for each in jobs} == {LookupStatus.FREE}
+        tasks = await ask_all(made, 40)
+        assert {each.standing for each in tasks} == {LookupStatus.FREE}
         assert made.service.peak == 2
         assert control.stop is None
 
@@ -640,10 +640,10 @@ def test_single_refusals_among_answers_stop_nothing(stop: StopSignal) -> None:
             return stopping(stop, scope) if int(lookup.identity) % 10 == 7 else hit()
 
         made = bench(loop, reply, cap=8)
-        jobs = await ask_all(made, 200)
+        tasks = await ask_all(made, 200)
         assert made.control.stop is None
         assert not made.control.stopped_checks
-        assert [each.index for each in jobs if each.standing is LookupStatus.FAILED] == [
+        assert [each.index for each in tasks if each.standing is LookupStatus.FAILED] == [
             *range(7, 200, 10)
         ]
         assert made.service.peak == 8
@@ -660,9 +660,9 @@ def test_a_burst_of_refusals_is_one_witness() -> None:
             return stopping(StopSignal.AUTH, StopScope.CHECK) if bad else hit()
 
         made = bench(loop, reply, cap=8)
-        jobs = await ask_all(made, 200)
+        tasks = await ask_all(made, 200)
         assert made.control.stop is None
-        assert 8 <= sum(each.standing is LookupStatus.FAILED for each in jobs) <= 10
+        assert 8 <= sum(each.standing is LookupStatus.FAILED for each in tasks) <= 10
 
     run(main)
 
@@ -695,10 +695,10 @@ def test_the_same_fault_from_the_start_stops_a_check_after_a_handful(cap: int) -
         same = replace(lost(FailureReason.OVERLOAD), status=500, fault="the same")
         made = bench(loop, lambda *_: same, cap=cap)
         made.windows[Check.KARMA]._cap = AdaptiveCap(cap)
-        jobs = await ask_all(made, 300)
+        tasks = await ask_all(made, 300)
         assert made.control.stopped_checks == {Check.KARMA: "outage"}
         assert len(made.service.sent) <= 5 + max(4, cap // 4)
-        assert sum(each.attempts for each in jobs) == len(made.service.sent)
+        assert sum(each.attempts for each in tasks) == len(made.service.sent)
         assert 60 < loop.time() < 120
         assert any("same fault" in each for each in made.control.notices)
 
@@ -714,8 +714,8 @@ def test_faults_that_differ_and_faults_after_an_answer_are_tried_again() -> None
             return bad if attempt == 1 and int(lookup.identity) else miss()
 
         made = bench(loop, reply, cap=4)
-        jobs = await ask_all(made, 60)
-        assert {each.standing for each in jobs} == {LookupStatus.FREE}
+        tasks = await ask_all(made, 60)
+        assert {each.standing for each in tasks} == {LookupStatus.FREE}
 
     run(main)
 
@@ -736,10 +736,10 @@ def test_a_service_that_only_asks_to_wait_is_given_up(retry_after_s: float | Non
 
     async def main(loop: VirtualLoop) -> None:
         made = waiting_bench(loop, lambda *_: refused(retry_after_s))
-        jobs = await ask_all(made, 297)
+        tasks = await ask_all(made, 297)
         assert made.control.stop == StopReason.OUTAGE
         assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 70
-        assert sum(each.standing is LookupStatus.WAITING for each in jobs) > 100
+        assert sum(each.standing is LookupStatus.WAITING for each in tasks) > 100
         (notice,) = made.control.notices
         assert "the service" in notice
         assert made.store.reserved == 0
@@ -760,9 +760,9 @@ def test_lookups_that_are_never_answered_leave_the_others_to_be_asked(attempts: 
 
         control = Control(silence=Silence(GIVE_UP_S))
         made = bench(loop, reply, control=control, attempts=attempts, cap=4)
-        jobs = await ask_all(made, 200)
+        tasks = await ask_all(made, 200)
         assert control.stop is None
-        standings = [each.standing for each in jobs]
+        standings = [each.standing for each in tasks]
         assert standings[20:40] == [LookupStatus.FAILED] * 20
         assert {*standings[:20], *standings[40:]} == {LookupStatus.FREE}
 
@@ -778,10 +778,10 @@ def test_the_last_customer_who_is_never_answered_is_no_outage() -> None:
 
         control = Control(silence=Silence(GIVE_UP_S))
         made = bench(loop, reply, control=control, attempts=2, cap=4)
-        asked = [replace(job(each), row=min(each, 96)) for each in range(100)]
-        jobs = await made.windows[Check.KARMA].ask(asked)
+        asked = [replace(task(each), row=min(each, 96)) for each in range(100)]
+        tasks = await made.windows[Check.KARMA].ask(asked)
         assert control.stop is None
-        assert [each.standing for each in jobs[96:]] == [LookupStatus.FAILED] * 4
+        assert [each.standing for each in tasks[96:]] == [LookupStatus.FAILED] * 4
 
     run(main)
 
@@ -793,11 +793,11 @@ def test_a_lookup_that_a_stopped_process_holds_is_given_up_by_name() -> None:
         made = waiting_bench(loop, lambda *_: miss())
         made.store.holder = "process 4711 on somewhere (since yesterday)"
         made.store.grants = lambda ask: (
-            ReservationStatus.HELD if ask.subject == job(3).subject else None
+            ReservationStatus.HELD if ask.subject == task(3).subject else None
         )
-        jobs = await ask_all(made, 50)
+        tasks = await ask_all(made, 50)
         assert made.control.stop == StopReason.OUTAGE
-        assert sum(each.standing is LookupStatus.FREE for each in jobs) == 49
+        assert sum(each.standing is LookupStatus.FREE for each in tasks) == 49
         assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 10
         assert "process 4711 on somewhere (since yesterday)" in made.control.notices[0]
 
@@ -817,9 +817,9 @@ def test_answers_now_and_then_keep_a_run_going() -> None:
             return miss()
 
         made = waiting_bench(loop, reply)
-        jobs = await ask_all(made, 6)
+        tasks = await ask_all(made, 6)
         assert made.control.stop is None
-        assert {each.standing for each in jobs} <= {LookupStatus.FREE, LookupStatus.FAILED}
+        assert {each.standing for each in tasks} <= {LookupStatus.FREE, LookupStatus.FAILED}
         assert loop.time() > GIVE_UP_S
 
     run(main)
@@ -853,8 +853,8 @@ def test_a_paused_check_gives_its_intents_back() -> None:
         assert made.store.reserved == 0
         assert not made.store.open
         assert made.control.bound_micro == 0
-        jobs = await asked
-        assert {each.standing for each in jobs} == {LookupStatus.FREE}
+        tasks = await asked
+        assert {each.standing for each in tasks} == {LookupStatus.FREE}
 
     run(main)
 
@@ -867,7 +867,7 @@ def test_the_quota_comes_back_with_the_next_day() -> None:
         made = bench(loop, caps=caps, checks=(Check.KARMA, Check.ECOSYSTEM))
         first = await ask_all(made, 50)
         assert made.control.stopped_checks == {Check.KARMA: "quota"}
-        left = [job(each.index) for each in first if each.standing is LookupStatus.WAITING]
+        left = [task(each.index) for each in first if each.standing is LookupStatus.WAITING]
         made.store.calls = 0
         made.control.renew_quotas(loop.micros())
         assert made.control.stopped_checks
@@ -891,11 +891,11 @@ def test_the_last_check_to_end_wakes_those_that_wait_for_its_money() -> None:
         funding.begin(np.array([0, 1]), np.array([PRICE, PRICE]), PRICE)
         asked = await asyncio.gather(
             *(
-                made.windows[check].ask([job(place, check)])
+                made.windows[check].ask([task(place, check)])
                 for place, check in enumerate(made.windows)
             )
         )
-        return [each.standing for jobs in asked for each in jobs]
+        return [each.standing for tasks in asked for each in tasks]
 
     assert run(main) == [LookupStatus.PAID, LookupStatus.WAITING]
 
@@ -916,7 +916,7 @@ def test_workers_that_share_a_check_go_by_their_common_count(
     async def night(loop: VirtualLoop) -> Bench:
         made = bench(loop, lambda *_: unreadable, cap=1)
         made.window._unreadable_run = lambda: elsewhere
-        await made.window.ask([job(number) for number in range(30)])
+        await made.window.ask([task(number) for number in range(30)])
         await made.window.drain()
         return made
 

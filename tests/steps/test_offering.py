@@ -40,7 +40,7 @@ from tests.steps.offers_in_a_test import PRODUCT, Lender, borrower
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.steps.api_runs.call_session import CallSession
+    from nightscreen.steps.calling.call_session import CallSession
 
 NUMBERS = range(1, 13)
 
@@ -508,18 +508,18 @@ async def _die(lender: Lender, night: Night, how: str) -> None:
     try:
         work = offering.take_rows(run)
 
-        async def begin(desk: CallSession) -> None:
-            await offering.check_product(work, desk)
+        async def begin(session: CallSession) -> None:
+            await offering.check_product(work, session)
             mine, _ = offering._claim(work, work.rows[:2])
-            jobs = [offering._job(work, desk, row) for row in mine]
+            tasks = [offering._task(work, session, row) for row in mine]
             if how == "answered":
-                await desk.make(jobs)
+                await session.make(tasks)
             if how == "sent":
                 run.journal.calls.reserve(
-                    run.run_id, run.flow, [job.ask() for job in jobs], run.caps, since=2**62
+                    run.run_id, run.flow, [task.ask() for task in tasks], run.caps, since=2**62
                 )
 
-        await lender.at_the_desk(run, begin)
+        await lender.in_a_session(run, begin)
     finally:
         run.close()
 
@@ -575,7 +575,7 @@ import asyncio, json, sys
 from nightscreen.schemas.offers import OfferLoans
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.loans import offering
-from nightscreen.steps.api_runs.call_session import open_desk
+from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.loans.offer_report import close_offering
 
 async def whole():
@@ -584,10 +584,10 @@ async def whole():
     asked = OfferLoans(run_dir=run_dir, product="LP1001", output=out)
     run = offering.open_offering(asked, settings)
     work = offering.take_rows(run)
-    desk = open_desk(run)
-    if await offering.check_product(work, desk):
-        await offering.make_links(work, desk)
-    await desk.close()
+    session = open_call_session(run)
+    if await offering.check_product(work, session):
+        await offering.make_links(work, session)
+    await session.close()
     print(json.dumps(close_offering(work)["offers"]))
     run.close()
 

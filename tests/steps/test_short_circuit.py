@@ -297,12 +297,12 @@ async def _shard_by_shard(world: World, rows: list[dict[str, str]]) -> tuple[int
         screening_run.make_plan(run)
         screening_run.make_price(run)
         transport = httpx.ASGITransport(application(world.sandbox))
-        open_ = asking.open_asking(run, transport=transport)
-        await asking.open_books(open_)
+        open_ = asking.open_rounds(run, transport=transport)
+        await asking.take_opening_balance(open_)
         while shards := asking.next_round(open_):
             for name in shards[Check.KARMA]:
                 await asyncio.wait_for(asking.ask_shard(open_, name), 20)
-        await asking.close_books(open_)
+        await asking.take_closing_balance(open_)
         await open_.close()
         return open_.round, run.standing.tolist()
     finally:

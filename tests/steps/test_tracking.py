@@ -24,7 +24,7 @@ from tests.steps.offers_in_a_test import Between, Lender, Offered, borrower
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.steps.api_runs.call_session import CallSession
+    from nightscreen.steps.calling.call_session import CallSession
 
 DAYS = (0, 1, 2, 3, 4, 5, 6, 20, 35, 70, 130)
 
@@ -201,10 +201,10 @@ async def _die(lender: Lender) -> str:
     try:
         work = tracking.take_loans(run)
 
-        async def ask(desk: CallSession) -> None:
-            await tracking.follow_loans(work, desk)
+        async def ask(session: CallSession) -> None:
+            await tracking.follow_loans(work, session)
 
-        await lender.at_the_desk(run, ask)
+        await lender.in_a_session(run, ask)
         return run.run_id
     finally:
         run.close()

@@ -23,8 +23,8 @@ from nightscreen.schemas.calls import (
     ReserveRequest,
 )
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
-from nightscreen.steps.calling.jobs import LookupTask
 from nightscreen.steps.calling.journal_writer import JournalWriter
+from nightscreen.steps.calling.lookup_task import LookupTask
 from nightscreen.steps.calling.window import RetryBudget, Window
 from nightscreen.steps.control import CheckProgress, Control
 
@@ -90,7 +90,7 @@ def stopping(stop: StopSignal, scope: StopScope) -> CallOutcome:
     )
 
 
-def job(number: int, check: Check = Check.KARMA, worst: int = PRICE) -> LookupTask:
+def task(number: int, check: Check = Check.KARMA, worst: int = PRICE) -> LookupTask:
     """Return a lookup of its own for each number."""
     lookup = Lookup(check, IdentityKind.BVN, f"{number:011d}")
     return LookupTask(lookup, number.to_bytes(16, "big"), worst, index=number)
@@ -239,16 +239,16 @@ def bench(
     book = JournalWriter(store, run_id="run", purpose="portfolio", caps=caps or Caps(), since=0)
     made = Bench(loop, service, store, control, book, {})
 
-    def note(job: LookupTask) -> None:
-        made.ended.append(job.index)
+    def note(task: LookupTask) -> None:
+        made.ended.append(task.index)
         if funding is not None:
-            funding.end(job.index)
+            funding.end(task.index)
 
     for check in checks:
         made.windows[check] = Window(
             check,
             send=service,
-            book=book,
+            writer=book,
             cap=AdaptiveCap(cap, start=cap),
             control=control,
             pace=RetryBudget(attempts, random.Random(7)),

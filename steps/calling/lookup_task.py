@@ -77,7 +77,7 @@ class LookupTask:
         consent_reference: the consent that authorises it.
         consent_ends_at: instant from which it does not any more; None where none is needed.
         index: its row among the needed lookups of the run.
-        row: the batch's row in whose name it is asked; None for an errand.
+        row: the batch's row in whose name it is asked; None for an API call.
         standing: what became of it.
         attempts: attempts made in this session.
         answered_before: answers the run had when it was first sent in this session; -1 before.
@@ -85,7 +85,7 @@ class LookupTask:
         bound_micro: worst cost the attempt under way is reserved with.
         waiters: the batches that wait for it.
         outcome: what was answered, once it was.
-        reading: what the last attempt of an errand came to; of a lookup the journal tells.
+        reading: what the last attempt of an API call came to; of a lookup the journal tells.
     """
 
     lookup: Question
@@ -148,7 +148,7 @@ class LookupTask:
         if reading.verdict is ChargeStatus.ANSWERED:
             return LookupStatus.FREE if reading.cost_micro == 0 else LookupStatus.PAID
         if reading.verdict is ChargeStatus.UNREADABLE:
-            # of an errand nobody knows what it did, as where its answer was lost; its cost is known
+            # nobody knows what an API call did, as where its answer was lost; its cost is known
             return (
                 LookupStatus.IN_DOUBT
                 if isinstance(self.lookup, ApiCall)
@@ -178,17 +178,17 @@ class Barrier:
             self.done.set_result(None)
 
 
-def most_charged(job: LookupTask, reading: CallOutcome) -> int:
+def most_charged(task: LookupTask, reading: CallOutcome) -> int:
     """Return the most an attempt can have cost, in micro-naira."""
     if reading.verdict is ChargeStatus.IN_DOUBT:
-        return job.bound_micro
+        return task.bound_micro
     if reading.cost_micro is None and reading.verdict is ChargeStatus.ANSWERED:
-        return job.bound_micro
+        return task.bound_micro
     return reading.cost_micro or 0
 
 
 def outcome_of(
-    job: LookupTask,
+    task: LookupTask,
     grant: Reservation,
     reading: CallOutcome,
     *,
@@ -199,7 +199,7 @@ def outcome_of(
     """Return an attempt as the journal keeps it."""
     return CallResult(
         call_id=grant.call_id,
-        ask=job.ask(),
+        ask=task.ask(),
         intent_at=grant.intent_at,
         state=CALL_STATES[reading.verdict],
         trouble=None if reading.trouble is None else reading.trouble.value,
@@ -210,16 +210,16 @@ def outcome_of(
         sent_at=None if reading.verdict is ChargeStatus.NOT_SENT else sent_at,
         settled_at=now,
         final=ended in _ENDS,
-        body=reading.body if job.keeps_body else b"",
-        asked=job.asked if reading.verdict is ChargeStatus.UNREADABLE else "",
+        body=reading.body if task.keeps_body else b"",
+        asked=task.asked if reading.verdict is ChargeStatus.UNREADABLE else "",
     )
 
 
-def released(job: LookupTask, grant: Reservation, now: int) -> CallResult:
+def released(task: LookupTask, grant: Reservation, now: int) -> CallResult:
     """Return an intent that is given back unsent, as the journal keeps it."""
     return CallResult(
         call_id=grant.call_id,
-        ask=job.ask(),
+        ask=task.ask(),
         intent_at=grant.intent_at,
         state=CallState.NOT_SENT,
         trouble=RELEASED,
