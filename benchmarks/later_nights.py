@@ -42,7 +42,7 @@ def answers(night: Night) -> dict[str, tuple[str, ...]]:
     rows = (
         duckdb.read_parquet(f"{night.folder}/enriched/*.parquet")
         .project(
-            "customer_id, concat(karma_status, karma_listings), concat(ecosystem_status, "
+            "customer_id, concat(karma_status, karma_listings::VARCHAR), concat(ecosystem_status, "
             "ecosystem_past_due_loans, ecosystem_past_due_loan_amount_due, ecosystem_name_match), "
             "bank_account_status"
         )

@@ -197,9 +197,12 @@ class LoanOutcome(JournalRecord):
         for each in new.earlier:
             earlier = add_arrears(earlier, each)
         found = self.model_copy(update={"earlier": earlier}).told(new.last)
+        restructured = found.ever_restructured or new.ever_restructured
+        found = found.model_copy(update={"ever_restructured": restructured})
         if found.last is not new.last:
             return found
-        known = self.stood is not None and self.disbursed_at == new.disbursed_at
+        same = (self.customer, self.disbursed_at) == (new.customer, new.disbursed_at)
+        known = self.stood is not None and same
         names = ("customer", "customer_id", "source", "disbursed_at")
         changed = {name: getattr(new, name) for name in names}
         if not known:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,6 +97,7 @@ class LoanDayIntake:
         self._header = header
         self._now = now
         self._seen = SeenIds()
+        self._disguises: dict[str, Finding | None] = {}  # a customer has a row for each day
 
     def take(self, batch: SourceBatch) -> LoanBatch:
         """Judge some rows: those that are sound, those refused, and all that was found."""
@@ -148,7 +149,7 @@ class LoanDayIntake:
         self, row: Mapping[str, Any], number: int, notes: Notes
     ) -> GivenLoan | tuple[str, Finding]:
         """Return what a row says, or the column and the finding it is refused for."""
-        wrong = _names_wrong(row) or self._day_wrong(row["as_of"])
+        wrong = self._names_wrong(row) or self._day_wrong(row["as_of"])
         if wrong is not None:
             return wrong
         customer, as_of = row["customer_id"], row["as_of"]
@@ -164,22 +165,25 @@ class LoanDayIntake:
             return "as_of", DAY_TOO_EARLY
         return GivenLoan(row["loan_id"], customer, to_micros(disbursed), day)
 
+    def _names_wrong(self, row: Mapping[str, Any]) -> tuple[str, Finding] | None:
+        """Return why a row does not say whose loan it is, and which."""
+        customer = row["customer_id"]
+        if customer is None:
+            return "customer_id", ID_MISSING
+        if customer not in self._disguises:
+            self._disguises[customer] = judge_customer_id(
+                customer, bvn=None, bank_code=None, account=None, phone=None
+            )
+        disguise = self._disguises[customer]
+        if disguise is not None:
+            return "customer_id", disguise
+        return ("loan_id", LOAN_MISSING) if row["loan_id"] is None else None
+
     def _day_wrong(self, as_of: date | None) -> tuple[str, Finding] | None:
         if as_of is None:
             return "as_of", DAY_MISSING
         ahead = as_of > self._now + timedelta(days=_AHEAD_DAYS)
         return ("as_of", DAY_AHEAD) if ahead else None
-
-
-def _names_wrong(row: Mapping[str, Any]) -> tuple[str, Finding] | None:
-    """Return why a row does not say whose loan it is, and which."""
-    customer = row["customer_id"]
-    if customer is None:
-        return "customer_id", ID_MISSING
-    disguise = judge_customer_id(customer, bvn=None, bank_code=None, account=None, phone=None)
-    if disguise is not None:
-        return "customer_id", disguise
-    return ("loan_id", LOAN_MISSING) if row["loan_id"] is None else None
 
 
 def _undated(trouble: InstantProblem) -> Finding:
@@ -191,7 +195,8 @@ def _day(row: Mapping[str, Any], number: int, notes: Notes) -> LoanDay:
     """Return how a loan stood, and what follows where the row does not say it."""
     days = _days(row["days_past_due"], number, notes)
     standing = _standing(row, days, number, notes)
-    restructured = fold(row["restructured"] or "") in _YES
+    word = row["restructured"]
+    restructured = word is not None and fold(word) in _YES
     if days is None:
         days = _days_since_maturity(row, standing)
     return LoanDay(
@@ -223,7 +228,7 @@ def _days(text: str | None, number: int, notes: Notes) -> int | None:
 def _standing(row: Mapping[str, Any], days: int | None, number: int, notes: Notes) -> LoanStanding:
     """Return how a loan stands by its status word, else by its amounts and days."""
     word = row["status"]
-    known = None if word is None else loan_standings().get(fold(word))
+    known = None if word is None else _standing_of(word)
     if word is not None and known is None:
         notes.add(number, "status", STATUS_UNKNOWN)
     if known is not None:
@@ -233,6 +238,11 @@ def _standing(row: Mapping[str, Any], days: int | None, number: int, notes: Note
     if row["outstanding"] is not None and not row["outstanding"] and row["paid"]:
         return LoanStanding.CLOSED
     return LoanStanding.PAST_DUE if days else LoanStanding.OPEN
+
+
+@lru_cache(maxsize=1000)
+def _standing_of(word: str) -> LoanStanding | None:
+    return loan_standings().get(fold(word))
 
 
 def _days_since_maturity(row: Mapping[str, Any], standing: LoanStanding) -> int:

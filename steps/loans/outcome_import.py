@@ -18,6 +18,7 @@ from nightscreen.schemas.outcomes import (
     OUTCOMES_FLOW,
     LoanOutcome,
     OutcomeSource,
+    with_arrears,
 )
 from nightscreen.schemas.parameters import new_run_id
 from nightscreen.schemas.rows import LOAN_DAYS
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from nightscreen.schemas.outcomes import Arrears
     from nightscreen.steps.loans.loan_days import GivenLoan
     from nightscreen.storage.journal import Journal
     from nightscreen.storage.tables import TableSource
@@ -138,20 +140,16 @@ class _Taken:
 
     def add(self, given: Sequence[GivenLoan]) -> None:
         """Write down what some rows say; of one loan a later day replaces an earlier one."""
-        if not given:
-            return
+        loans: dict[str, list[GivenLoan]] = {}
+        for each in given:
+            loans.setdefault(each.loan_id, []).append(each)
+        newest = [max(days, key=lambda each: each.day.as_of) for days in loans.values()]
+        customers = customers_of(self._journal, [each.customer_id for each in newest])
         found = [
-            self._outcome(each, customer)
-            for each, customer in zip(
-                given,
-                customers_of(self._journal, [each.customer_id for each in given]),
-                strict=True,
-            )
+            self._outcome(days, last, customer)
+            for days, last, customer in zip(loans.values(), newest, customers, strict=True)
         ]
-        asked = [(each.customer_id, each.disbursed_at) for each in found]
-        once = list(dict.fromkeys(asked))  # a loan has a row for each of its days
-        known = dict(zip(once, self._decisions.find(once), strict=True))
-        stood = [known[each] for each in asked]
+        stood = self._decisions.find([(each.customer_id, each.disbursed_at) for each in found])
         tied = [
             each
             if decision is None
@@ -166,16 +164,22 @@ class _Taken:
         self.counts["decided"] = sum(self._tied.values())
         self.counts["never_decided"] = len(self._tied) - self.counts["decided"]
 
-    def _outcome(self, given: GivenLoan, customer: bytes) -> LoanOutcome:
+    def _outcome(self, days: list[GivenLoan], last: GivenLoan, customer: bytes) -> LoanOutcome:
+        """Return what the days of one loan come to, as the newest of them has it."""
+        earlier: tuple[Arrears, ...] = ()
+        for each in days:
+            if each is not last:
+                earlier = with_arrears(earlier, each.day)
         return LoanOutcome(
-            key=loan_key(self._journal, given.loan_id),
+            key=loan_key(self._journal, last.loan_id),
             customer=customer,
             batch=OUTCOMES_BATCH,
             at=self._now,
-            customer_id=given.customer_id,
-            loan_id=given.loan_id,
+            customer_id=last.customer_id,
+            loan_id=last.loan_id,
             source=OutcomeSource.FILE,
-            disbursed_at=given.disbursed_at,
-            last=given.day,
-            ever_restructured=given.day.restructured,
+            disbursed_at=last.disbursed_at,
+            last=last.day,
+            earlier=earlier,
+            ever_restructured=any(each.day.restructured for each in days),
         )

@@ -263,6 +263,21 @@ def test_the_same_book_again_changes_nothing(book: Book) -> None:
     assert (again["loans"]["new"], again["loans"]["changed"]) == (0, 0)
 
 
+def test_a_loan_booked_under_another_customer_is_tied_to_that_ones_decision(book: Book) -> None:
+    """A corrected customer id brings its own decision, in one file as in a later one."""
+    rows = [enriched_row("A", decision="approve"), enriched_row("B", decision="review")]
+    book.night("20260301-220000-aaaaaa", rows)
+    wrong = loan("A", book.today)
+    later = {"loan_id": wrong["loan_id"], "as_of": book.today + timedelta(days=20)}
+    right = loan("B", book.today, **later)
+    for number, takes in enumerate(([[wrong, right]], [[wrong], [right]])):
+        for file in takes:
+            book.take({**each, "loan_id": f"LN-{number}"} for each in file)
+    found = known_outcomes(book.nights.journal)
+    assert [each.customer_id for each in found] == ["B", "B"]
+    assert [each.stood and each.stood.decision for each in found] == ["review", "review"]
+
+
 def test_loans_followed_here_count_without_a_book(book: Book) -> None:
     """Settled is good, past due is counted from the day it was first seen, rejected is none."""
     after(book, "approve", "approve", "approve")
