@@ -48,6 +48,7 @@ _HOLDS: Final = {
     "quarantine.csv": "rows to fix, each with its line and a hint",
     "report.html": "the report below",
     "report.json": "the report, for programs",
+    "shadow.csv": "whom the policy tried beside would decide otherwise",
 }
 
 

@@ -52,7 +52,7 @@ from nightscreen.steps.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.steps.results.overrides import overrides_of
 from nightscreen.steps.results.publish_results import tell, withdraw
 from nightscreen.steps.results.replay import PURPOSE_KEY
-from nightscreen.steps.results.shadow import exposure_of, with_shadow
+from nightscreen.steps.results.shadow import exposure_of, with_shadow, write_shadow
 from nightscreen.steps.screening_run import CHUNK_ROWS, PROBLEMS, read_chunk
 from nightscreen.storage.clock import instant_text, spending_day, spending_month
 from nightscreen.storage.journal.repeat_outcomes import earlier_outcomes
@@ -280,6 +280,8 @@ def _tell(run: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -> R
         return None
     if run.settings.rings and run.workspace.has_note(RINGS):
         run.folder.write_parquet(RINGS_FILE, RINGS_SCHEMA, [run.workspace.get(RINGS)])
+    if run.shadow is not None:
+        write_shadow(run.folder, enriched_parts(run.folder.path))
     return tell(
         run.folder,
         run_id=run.run_id,

@@ -30,6 +30,7 @@ from nightscreen.steps.privacy.erasure_files import is_in, of_hex, rewrite_calls
 from nightscreen.steps.privacy.erasure_loans import loan_rows, loan_subjects, rewrite_loans
 from nightscreen.steps.privacy.lookup_subject import subjects_of
 from nightscreen.steps.results.changes import CHANGES_FILE
+from nightscreen.steps.results.shadow import SHADOW_FILE
 from nightscreen.steps.values.file_names import forget_names, handle_of
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
@@ -289,8 +290,8 @@ def _ids(run: RunRecord, found: Found) -> set[str]:
 
 
 def _listed(folder: Path, ids: Collection[str]) -> Iterator[Sequence[str]]:
-    """Yield the person's records of a decision list and of notices."""
-    for path in (folder / CSV_FILE, folder / NOTICES_FILE):
+    """Yield the person's records of a run's lists."""
+    for path in (folder / name for name in (CSV_FILE, NOTICES_FILE, SHADOW_FILE)):
         if path.exists():
             goes = _of_ids(path, ids)
             yield from (cells for cells, _ in records(path) if goes(cells))
@@ -531,6 +532,6 @@ def _rewrite_lists(folder: RunFiles, run: RunRecord, found: Found, journal: Jour
         folder.drop_rows(rings, ["customer"], of_hex("customer", tied))
     if workbook.exists():
         folder.drop_from_workbook(workbook, ids)
-    for path in (listed, folder.path / NOTICES_FILE):
+    for path in (listed, folder.path / NOTICES_FILE, folder.path / SHADOW_FILE):
         if path.exists():
             folder.drop_records(path, _of_ids(path, ids))

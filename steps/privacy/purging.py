@@ -20,6 +20,7 @@ from nightscreen.steps.privacy.contests import AGAIN
 from nightscreen.steps.privacy.declined import Declined, drop_declined, find_declined
 from nightscreen.steps.privacy.erasure_files import CALLS_FILE
 from nightscreen.steps.results.changes import CHANGES_FILE
+from nightscreen.steps.results.shadow import SHADOW_FILE
 from nightscreen.steps.values.file_names import forget_names
 from nightscreen.storage import outputs
 from nightscreen.storage.audit_chain import audit_before, forget_audit
@@ -49,7 +50,7 @@ KINDS = {
         *("enriched/part-*.parquet", "bvn/part-*.parquet", f"{INPUT}/*"),
         *(OFFERS_FILE, OFFERS_CSV, LOANS_FILE, CASHFLOW_FILE),
     ),
-    DECISIONS: (CSV_FILE, WORKBOOK_FILE, CHANGES_FILE, CALLS_FILE, RINGS_FILE),
+    DECISIONS: (CSV_FILE, WORKBOOK_FILE, CHANGES_FILE, CALLS_FILE, RINGS_FILE, SHADOW_FILE),
     NOTICES: (NOTICES_FILE,),
 }
 """The files of each kind in a run's folder."""

@@ -49,7 +49,7 @@ def _shadow(report: Mapping[str, Any]) -> list[str]:
     moved = shadow["moved"]
     said = (
         f"Under {shadow['policy']}, tried beside it, {count(moved['rows'])} customers would be "
-        f"decided otherwise: {_weight(moved)}."
+        f"decided otherwise: {_weight(moved)}. They are listed in shadow.csv."
     )
     return [said]
 

@@ -26,6 +26,7 @@ from nightscreen.steps.results.decision_list import (
     write_decisions,
 )
 from nightscreen.steps.results.reviews import active_reviews, reviewed_evidence
+from nightscreen.steps.results.shadow import SHADOW_FILE
 from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.identifier_history import Sightings
@@ -139,6 +140,6 @@ def tell(
 
 def withdraw(folder: RunFolder) -> None:
     """Remove what an earlier attempt of a run told, where it is in test mode now."""
-    for name in (CHANGES_FILE, CSV_FILE, WORKBOOK_FILE, RINGS_FILE):
+    for name in (CHANGES_FILE, CSV_FILE, WORKBOOK_FILE, RINGS_FILE, SHADOW_FILE):
         (folder.path / name).unlink(missing_ok=True)
         folder.rows.pop(name, None)

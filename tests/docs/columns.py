@@ -19,6 +19,7 @@ from nightscreen.steps.loans.tracking_report import LOANS
 from nightscreen.steps.planning.rings import RINGS_SCHEMA
 from nightscreen.steps.report.call_log import CALLS
 from nightscreen.steps.results.decision_list import list_schema
+from nightscreen.steps.results.shadow import SHADOW_COLUMNS
 from nightscreen.steps.transactions.record_fields import load_fields
 from nightscreen.storage.notice_file import NOTICE_COLUMNS
 from tests.docs.pages import code, meaning, page, table
@@ -38,6 +39,10 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
         "notices": (
             "`notices.csv`",
             pa.schema([pa.field(name, pa.string()) for name in NOTICE_COLUMNS]),
+        ),
+        "shadow": (
+            "`shadow.csv`",
+            pa.schema([pa.field(name, pa.string()) for name in SHADOW_COLUMNS]),
         ),
         "changes": ("`changes.parquet`", CHANGES),
         "calls": ("`calls.parquet`", CALLS),
@@ -60,6 +65,7 @@ _NOTES = {
     "decisions": "Types are those of the workbook. The CSV is text: read it as text "
     "([in pandas](../analyse.md#the-decision-list)).",
     "notices": "Text throughout; of identifiers the customer's id alone.",
+    "shadow": "Only where a second policy is tried. Customers' ids are here in clear.",
     "changes": "There is no identifier here.",
     "calls": "There is no identifier here.",
     "rings": "Only where `NIGHTSCREEN_RINGS` is on. There is no identifier here.",

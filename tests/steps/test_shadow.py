@@ -14,9 +14,11 @@ from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.policy import PolicyApproval
 from nightscreen.steps.policy.loading import load_policy
+from nightscreen.steps.privacy.erasure import Whom, erase, look
 from nightscreen.steps.results.decide import decide
 from nightscreen.steps.results.replay import past_run, rows_of
 from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.reviews import Reviews
 from tests.screening import CONSENT, World, customer
 
@@ -105,6 +107,44 @@ def test_the_report_says_who_would_move_in_naira(world: World, strict: Path) -> 
     would = {row["customer_id"]: row["shadow_decision"] for row in night.rows}
     assert listed
     assert all(would[name] == word for name, word in listed.items())
+
+
+def test_whom_the_second_policy_decides_otherwise_stands_in_a_file_of_its_own(
+    world: World, strict: Path
+) -> None:
+    """Approved customers too, each once with both decisions; the page names the file."""
+    night = world.screen(ROWS, shadow=str(strict))
+    with (night.folder / "shadow.csv").open(encoding="utf-8", newline="") as file:
+        found = {row["customer_id"]: row for row in csv.DictReader(file)}
+    moved = {
+        row["customer_id"]: row for row in night.rows if row["decision"] != row["shadow_decision"]
+    }
+    assert found.keys() == moved.keys()
+    assert any(row["decision"] == "approve" for row in found.values())
+    for name, row in found.items():
+        assert (row["decision"], row["shadow_decision"]) == (
+            moved[name]["decision"],
+            moved[name]["shadow_decision"],
+        )
+        assert row["shadow_reasons"] == "; ".join(moved[name]["shadow_reasons"])
+        assert Decimal(row["exposure"]) == moved[name]["exposure"]
+    assert night.report["files"]["shadow.csv"] == len(found)
+    assert "shadow.csv" in (night.folder / "report.html").read_text(encoding="utf-8")
+    half = [{**row, "exposure": "300"} for row in ROWS[:4]]
+    merged = world.screen([*half, *half], shadow=str(strict), merge_rows=True)
+    assert len((merged.folder / "shadow.csv").read_text("utf-8").splitlines()) == 5
+
+
+def test_an_erased_customer_leaves_the_file_of_a_second_policy(world: World, strict: Path) -> None:
+    """The other lines stay as they are."""
+    night = world.screen(ROWS, shadow=str(strict))
+    path = night.folder / "shadow.csv"
+    before = path.read_text("utf-8").splitlines()
+    gone = before[1].partition(",")[0]
+    with open_journal(world.folder / "home") as journal:
+        erase(journal, look(journal, Customers.of(journal), Whom(customer_id=gone)))
+    after = path.read_text("utf-8").splitlines()
+    assert after == [line for line in before if not line.startswith(f"{gone},")]
 
 
 def test_merged_customers_move_once_with_all_they_owe(world: World, strict: Path) -> None:
