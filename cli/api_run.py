@@ -1,6 +1,6 @@
-"""Flows beside screening by hand: the engine made ready, progress told, and the right exit status.
+"""Flows beside screening by hand: prepare the engine, show progress, return the right exit status.
 
-What a command asks of its user, and how it tells the result, is in each command's module.
+Each command's module has its options and prints the result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run_errand(
     """Run a flow by hand and return the exit status.
 
     Args:
-        make: imports the flow and starts it; called once the engine is made ready.
+        make: imports the flow and starts it; called once the engine is ready.
         tell: prints the report for people.
         json_output: print the report as JSON instead, and nothing else.
     """

@@ -1,7 +1,7 @@
 """Approval of spending on the terminal: a question, an answer, and a time after which it is no.
 
-Whether it is needed is decided in `steps.approval`; without a terminal, or after a no, the run ends
-and waits for `nightscreen approve`.
+`steps.approval` decides whether it is needed. Without a terminal, or after a no, the run ends and
+waits for `nightscreen approve`.
 """
 
 from __future__ import annotations

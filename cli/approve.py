@@ -320,7 +320,7 @@ def _resume(
 def hand_to_deployment(
     approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool
 ) -> str | None:
-    """Have the deployment that started the run resume it; None where none did, or it is gone."""
+    """Have the deployment that started the run resume it; None if none did, or it is gone."""
     if approval.deployment_id is None:
         return None
     from nightscreen.cli.screen import set_engine_defaults
@@ -335,7 +335,5 @@ def _handed_over(approval: Approval, to: str, *, json_output: bool) -> int:
     if json_output:
         print_json({"approval": approval_document(approval), "resumed_by": to})
     else:
-        typer.echo(
-            f"It is resumed by {to}. To see how it stands: nightscreen doctor {approval.run_id}"
-        )
+        typer.echo(f"It is resumed by {to}. To see its state: nightscreen doctor {approval.run_id}")
     return 0

@@ -47,6 +47,6 @@ def install_automations(block: str, summary_block: str, *, json_output: bool) ->
         typer.echo(f"  {'made' if each.made else 'brought up to date':<20}{each.name}")
     if not block:
         typer.echo(
-            "Nobody is told of anything yet: make a notification block in the Prefect UI, then\n"
+            "Nobody is notified yet: make a notification block in the Prefect UI, then\n"
             "  nightscreen automations install --block slack-webhook/NAME"
         )

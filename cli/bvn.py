@@ -100,7 +100,7 @@ def _quoted(parameters: RequestBvns | ConfirmBvns, settings: Settings) -> dict[s
 
 
 def _check_input(parameters: RequestBvns | ConfirmBvns) -> None:
-    """Tell a file that cannot be read at once, before the engine starts."""
+    """Report an unreadable file at once, before the engine starts."""
     from nightscreen.schemas.errors import InputError
     from nightscreen.steps.bvn.otps import open_otps
     from nightscreen.storage.mapping import read_mapping

@@ -1,7 +1,7 @@
 """`nightscreen consent`: links for customers, codes redeemed by hand, grants listed and taken back.
 
-What a link or a code comes to is decided in `steps/`; the pages behind a link are `portal/`'s. A
-customer's id is shown to whoever runs the command, tokens and codes to nobody.
+`steps/` decides what a link or a code allows; `portal/` has the pages behind a link. The user of
+the command sees a customer's id; nobody sees tokens and codes.
 """
 
 from __future__ import annotations
@@ -105,8 +105,9 @@ def _print_link(
         return
     typer.echo(address)
     sys.stderr.write(
-        f"It works until {lagos_time(instant_text(made.expires_at))} in Lagos, or until it has "
-        f"brought a consent; its reference is {made.reference}. Give it to this customer only.\n"
+        f"It works until {lagos_time(instant_text(made.expires_at))} in Lagos, or until the "
+        f"customer has consented; its reference is {made.reference}. Give it to this customer "
+        "only.\n"
     )
 
 
@@ -134,7 +135,7 @@ def redeem(
     ],
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="What was asked for, where only the code is at hand; may be repeated."),
+        typer.Option(help="The scopes you asked for, if you have only the code; may be repeated."),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -169,7 +170,7 @@ async def _redeemed(
         await redeemer.aclose()
 
 
-_AGAIN = "have the customer consent anew"
+_AGAIN = "ask the customer to consent again"
 _SAYINGS = {
     "nothing_granted": (2, "the customer granted nothing of what was asked; nothing was kept"),
     "code_refused": (2, f"the code was used, has expired or is for another address; {_AGAIN}"),

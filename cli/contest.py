@@ -1,6 +1,6 @@
 """`nightscreen contest`: customers' objections, their clocks, and asking once more.
 
-What follows from them is in `steps.privacy.contests`.
+The rules are in `steps.privacy.contests`.
 """
 
 from __future__ import annotations
@@ -87,16 +87,16 @@ def answer(
     by: Annotated[
         str, typer.Option(metavar="NAME", help="Who answers: nobody who decided before.")
     ],
-    outcome: Annotated[ContestOutcome, typer.Option(help="What becomes of the decision.")],
+    outcome: Annotated[ContestOutcome, typer.Option(help="What happens to the decision.")],
     text: Annotated[
-        str, typer.Option("--answer", metavar="TEXT", help="What the customer is told.")
+        str, typer.Option("--answer", metavar="TEXT", help="The answer to the customer.")
     ],
     decision: Annotated[
         str, typer.Option(help="The new decision: approve, review or decline.")
     ] = "",
     json_output: JsonOption = False,
 ) -> None:
-    """Answer a contest; a changed decision stands as a review of who answers."""
+    """Answer a contest; a changed decision counts as a review by the person who answers."""
     from nightscreen.desk.audit import write_by_command
     from nightscreen.schemas.errors import InputError
     from nightscreen.steps.privacy.contests import answer_contest

@@ -1,4 +1,4 @@
-"""Commands about decisions: their options and help. What they do is in `review` and `explain`."""
+"""Commands about decisions: their options and help. Their code is in `review` and `explain`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _review() -> None:
 @review_app.command("import", epilog="Example: nightscreen review import decisions.xlsx")
 def review_import(
     file: ListArgument,
-    days: Annotated[int, typer.Option(min=1, max=365, help="How long a review stands.")] = 30,
+    days: Annotated[int, typer.Option(min=1, max=365, help="How long a review is valid.")] = 30,
     partial: Annotated[
         bool, typer.Option("--partial", help="Take in the sound rows even if others are mistaken.")
     ] = False,

@@ -1,7 +1,7 @@
 """`nightscreen demo`: the product at work on made-up people, against the simulator; no key needed.
 
-Two nights of the same batch: the second costs nothing. Everything lies under one folder, which each
-demo begins afresh unless it is told to go on from an earlier one.
+Two nights of the same batch: the second costs nothing. Everything is under one folder, which each
+demo clears unless it continues an earlier one.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def point_at(url: str, api_key: str, folder: Path) -> None:
 
 
 async def _two_nights(file: Path, out: Path, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Screen the batch twice, and tell how each night went as soon as it is over."""
+    """Screen the batch twice, and report each night as soon as it is over."""
     from nightscreen.cli.screen import run_flow
     from nightscreen.schemas.parameters import ScreenBatch
 

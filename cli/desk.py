@@ -32,7 +32,9 @@ desk_app = typer.Typer(help="The pages for analysts, approvers and auditors.")
 user_app = typer.Typer(help="Users of the desk.", no_args_is_help=True)
 desk_app.add_typer(user_app, name="user")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="As it stands in the audit.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The name as it appears in the audit.")
+]
 RoleOption = Annotated[
     list[str],
     typer.Option(
@@ -50,12 +52,14 @@ def register(app: typer.Typer) -> None:
 def desk(
     context: typer.Context,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; leave it to a proxy to bring https.")
+        str, typer.Option(help="Address to listen on; https is added by a proxy in front.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = PORT,
     output: Annotated[
         Path | None,
-        typer.Option(help="Where runs started here put their results. Default: OUTPUT, or out."),
+        typer.Option(
+            help="Where runs started at the desk put their results. Default: OUTPUT, or out."
+        ),
     ] = None,
 ) -> None:
     """Serve the desk until stopped; the first start prints the link that makes the first user."""
@@ -75,8 +79,9 @@ def desk(
             "keep this port behind it" if settings.desk_url else "name it in NIGHTSCREEN_DESK_URL"
         )
         typer.echo(
-            f"Other machines reach {host}, and the desk speaks no https: passwords and customers "
-            f"would cross the network in clear. Let them reach only a proxy, and {behind}.",
+            f"Other machines reach {host}, and the desk does not serve https: passwords and "
+            "customer data would cross the network in clear. Let them reach only a proxy, and "
+            f"{behind}.",
             err=True,
         )
     keep_at = (output or settings.output).absolute()
@@ -104,7 +109,7 @@ def desk(
 
 
 class EngineStarter:
-    """Starts runs by the deployment of the engine's server, or in a process of their own.
+    """Starts runs by the deployment of the engine's server, or in a separate process.
 
     Args:
         settings: those of the desk.
@@ -315,4 +320,4 @@ def audit_command(
             f"{each['action']:<20} {about}".rstrip()
         )
     if not entries:
-        typer.echo("Nothing is written down for that.")
+        typer.echo("Nothing is recorded for that.")

@@ -1,6 +1,6 @@
 """A run that the desk started where no engine server is configured: parameters on stdin.
 
-A process of its own, so that the desk can be stopped and started while it goes on.
+A separate process, so that the desk can be stopped and started while it goes on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`nightscreen doctor`: what is wrong, and what to type next.
 
-What is found out lives in `steps.ops.diagnostics` and `tasks.prefect_health`; here it becomes
-words.
+`steps.ops.diagnostics` and `tasks.prefect_health` examine; this module prints the result in words.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _MARKS = {"ok": "", "warning": "! ", "wrong": "!! "}
 
 
 def doctor(run_id: str, *, json_output: bool) -> int:
-    """Print how a run and its surroundings stand; return the exit status."""
+    """Print the state of a run and its surroundings; return the exit status."""
     from nightscreen.steps.ops.diagnostics import Diagnosis, diagnose
     from nightscreen.steps.ops.health_checks import WRONG, HealthFinding
     from nightscreen.steps.ops.suggestions import DOCTOR, Remedy
@@ -41,7 +40,7 @@ def doctor(run_id: str, *, json_output: bool) -> int:
         found = Diagnosis(
             findings=[wrong, *_engine()],
             safe=False,
-            why_not="no run can begin: settings must be mended",
+            why_not="no run can start: settings must be fixed",
             remedy=mend,
             exit_status=2,
         )
@@ -166,7 +165,7 @@ def _run_lines(run: Mapping[str, Any]) -> list[str]:
     if approval is not None:
         asked = f"by {approval['asked_by']}, {_lagos(approval['asked_at'])}"
         most = naira_words(approval["ceiling_micro"])
-        lines.append(_line("approval", f"asked {asked}; its quote comes to {most} at most"))
+        lines.append(_line("approval", f"asked {asked}; its quote is {most} at most"))
     if run["phase"]:
         lines.append(_line("at", f"{run['phase']}, last sign {_ago(now, run['signs_at'])}"))
     lines.append(_line("last answer", _ago(now, run["last_answer_at"])))

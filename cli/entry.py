@@ -1,4 +1,7 @@
-"""Where the console command begins: Ctrl-C is answered in one line while the rest still loads."""
+"""The entry point of the console command.
+
+Ctrl-C is answered in one line while the rest still loads.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What surrounds a command: settings from the environment and `.env`, read with care for typos.
+"""The settings of a command, from the environment and `.env`, with a check for typos.
 
-What each setting means is in `schemas.settings`; the checks that need a file or the journal are in
-`beforehand`. Names are told to users, values never.
+`schemas.settings` has the meaning of each setting; the checks that need a file or the journal are
+in `preflight`. Messages name settings, never their values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nightscreen.schemas.settings import PREFIX, Settings, read_settings, settin
 
 DOTENV = Path(".env")
 _SURELY_MEANT = 0.85
-"""How alike an unknown name and a setting must be for the one to be the other misspelt."""
+"""How similar an unknown name and a setting must be to count as a typo."""
 
 
 def settings_of_command() -> Settings:

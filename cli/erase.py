@@ -1,7 +1,7 @@
 """`nightscreen erase` and `purge`: one person removed, and what is too old; both say it in numbers.
 
-What is found and removed is decided in `steps.privacy.erasure` and `steps.privacy.purging`; nothing
-printed here holds an identifier.
+`steps.privacy.erasure` and `steps.privacy.purging` decide what is found and removed; the output
+holds no identifier.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def erase(
 
 
 def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_output: bool) -> None:
-    """Erase everyone whom standard input names, so that no identifier is in a command's history.
+    """Erase everybody named on standard input, so that no identifier is in a command's history.
 
     Raises:
         UsageError: it names nobody, or too much is left open.

@@ -1,7 +1,7 @@
 """`nightscreen explain` and `subject-access`: one customer's decision, and all that is held.
 
-What is said is made in `steps.privacy.explaining` and `steps.privacy.subject_access`; here it is
-only shown.
+`steps.privacy.explaining` and `steps.privacy.subject_access` make the content; this module only
+shows it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def told(document: Mapping[str, Any]) -> list[str]:
     lines += ["", f"Lookups, {naira(document['cost'])} in all"]
     lines += [_lookup_line(each) for each in document["lookups"]]
     if document["changes"]:
-        lines += ["", "Changes told by this run"]
+        lines += ["", "Changes reported by this run"]
         lines += [_change_line(each) for each in document["changes"]]
     if document["reviews"]:
         lines += ["", "Reviews"]
@@ -177,7 +177,7 @@ def _change_line(each: Mapping[str, Any]) -> str:
 
 
 def _review_line(each: Mapping[str, Any]) -> str:
-    state = "stands" if each["stands"] else "no longer stands"
+    state = "stands" if each["stands"] else "no longer valid"
     return (
         f"  {lagos_time(each['reviewed_at'])}  {each['reviewer']}: {each['decision']} (listed as "
         f"{each['listed']}), until {lagos_time(each['until'])}, {state}: {each['note'] or '-'}"

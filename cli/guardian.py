@@ -1,10 +1,10 @@
 """Ends the processes that one has started, once it is gone in whatever way, `kill -9` included.
 
-`begin` starts a small process beside the present one, and marks the environment: whatever is
-started from then on bears the mark, children of children included, whatever group they are in.
-The small one waits until its standard input ends, which the system sees to when this process ends,
-and then ends every process that bears the mark. It runs this file by its path, with the standard
-library alone. Without /proc (other systems than Linux) only the process group is ended.
+`begin` starts a small process beside the present one, and marks the environment: every process
+started from then on has the mark, children of children included, in any process group. The small
+one waits until its standard input ends, which the system sees to when this process ends, and then
+ends every process with the mark. It runs this file by its path, with the standard library alone.
+Without /proc (other systems than Linux) only the process group is ended.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 
 MARK = "STARTED_BY_NIGHTSCREEN"
-"""Not one of the settings' names, which the demo takes out of the environment."""
+"""Not one of the settings' names, which the demo removes from the environment."""
 _PROCESSES = Path("/proc")
 _PATIENCE_S = 20.0
-"""A run's calls in flight settle within this; its journal bears the end in any case."""
+"""A run's calls in flight settle within this; its journal survives the end in any case."""
 _LOOK_S = 0.1
 
 _guardians: list[subprocess.Popen[bytes]] = []
@@ -32,7 +32,8 @@ def begin() -> int:
     """Have everything that is started from now on end with this process.
 
     Returns:
-        The process group to start children in, so that a Ctrl-C at the terminal is not theirs.
+        The process group to start children in, so that a Ctrl-C at the terminal does not reach
+        them.
     """
     mark = secrets.token_hex(8)
     environment = {name: value for name, value in os.environ.items() if name != MARK}
@@ -50,7 +51,7 @@ def begin() -> int:
 
 
 def marked(mark: str) -> set[int]:
-    """Return the processes that bear a mark in the environment they began with."""
+    """Return the processes with a mark in the environment they started with."""
     wanted = os.fsencode(f"{MARK}={mark}")
     found = set()
     for process in _PROCESSES.iterdir() if _PROCESSES.is_dir() else ():
@@ -62,7 +63,7 @@ def marked(mark: str) -> set[int]:
 
 
 def end_marked(mark: str, patience_s: float = _PATIENCE_S) -> None:
-    """End what bears a mark: in good order, and what does not heed that by force."""
+    """End the processes with a mark: by SIGTERM first, then by force."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         until = time.monotonic() + patience_s
         asked: set[int] = set()

@@ -1,4 +1,4 @@
-"""`nightscreen inbox`: watch the inbox by hand or as a service; each file is a run of its own.
+"""`nightscreen inbox`: watch the inbox by hand or as a service; each file is a separate run.
 
 The same watch runs on a worker as the deployment `watch-inbox/inbox`.
 """
@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 def inbox(
     options: Options,
     once: Annotated[
-        bool, typer.Option("--once", help="Screen what lies there now, and end.")
+        bool, typer.Option("--once", help="Screen the files there now, and end.")
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
@@ -42,7 +42,7 @@ def inbox(
 
 
 def watch(given: Mapping[str, object], *, once: bool) -> dict[str, int]:
-    """Watch the inbox, and return how many files came to what."""
+    """Watch the inbox, and return the number of files by result."""
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.preflight import check_service
     from nightscreen.cli.screen import graceful_sigint, prepare_engine

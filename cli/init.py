@@ -16,7 +16,7 @@ FILES = {
     "prefect.yaml": "prefect.yaml",
     "work_pool.json": "flows/work_pool.json",
 }
-"""Files of the folder, and where each lies in the package."""
+"""Files of the folder, and their place in the package."""
 
 
 def register(app: typer.Typer) -> None:

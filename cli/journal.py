@@ -182,7 +182,7 @@ def rotate_links(*, at_once: bool, json_output: bool) -> None:
 
 
 def restore(folder: Path, passphrase_file: Path | None, *, json_output: bool) -> None:
-    """Bring a backup back as the journal of the settings, where there is none."""
+    """Restore a backup as the journal of the settings, if there is none."""
     from nightscreen.storage.journal.copying import restore as restore_journal
 
     settings = read_settings()

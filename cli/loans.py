@@ -1,7 +1,7 @@
 """`nightscreen loans`: products listed, links offered, loans followed, by hand.
 
 The flows themselves are `flows.offer_loans` and `flows.track_loans`. Customers named with `--again`
-are noted in the journal here, since what the engine is told it stores in clear.
+are recorded in the journal here, because the engine stores its parameters in clear.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def offer(
 
 
 def _settings() -> Settings:
-    """Read the settings and set the log up; whoever has no key is reported at once."""
+    """Read the settings and set the log up; a missing key is reported at once."""
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.steps.run import require_service
     from nightscreen.tasks.logs import set_up_logs
@@ -175,7 +175,7 @@ def _quote(parameters: OfferLoans, settings: Settings, *, json_output: bool) -> 
 @loans_app.command("track", epilog="Example: nightscreen loans track --json")
 @options_of(TrackLoans)
 def track(options: Options, json_output: JsonOption = False) -> None:
-    """Ask about every open loan; report where each stands and what has changed."""
+    """Ask about every open loan; report its state and what has changed."""
     from nightscreen.cli.api_run import run_errand
 
     _settings()
@@ -243,7 +243,7 @@ def _counts(offers: Mapping[str, int]) -> str:
 
 
 def tell_loans(report: Mapping[str, Any], output: Path) -> None:
-    """Print where loans stand, and what changed."""
+    """Print the state of loans, and what changed."""
     _tell_end("Loans", report)
     statuses = (f"{word} {number:,}" for word, number in report["statuses"].items())
     show("statuses", ", ".join(statuses) or "there is no loan to follow yet")

@@ -1,6 +1,6 @@
 """The console command `nightscreen` and how it ends.
 
-What commands do is in the modules beside this one; each is imported when its command is called.
+The commands are in the modules beside this one; each is imported when its command is called.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ register_desk(app)
 register_up(app)
 
 _INTERRUPTED = 130
-"""What Typer makes of Ctrl-C; a run that is open ends by itself instead, with a report."""
+"""Typer turns Ctrl-C into this; a run that is open ends by itself instead, with a report."""
 LogFormatOption = Annotated[
     Literal["text", "json"] | None, typer.Option(help="json writes one object a line on stderr.")
 ]
@@ -169,7 +169,7 @@ def sandbox(
     ] = "127.0.0.1",
     api_key: Annotated[str, typer.Option(help="The only key that is right.")] = "sandbox-key",
     balance: Annotated[
-        str, typer.Option(metavar="NAIRA", help="What the wallet opens with.")
+        str, typer.Option(metavar="NAIRA", help="The wallet's opening balance.")
     ] = "1000000",
     seed: Annotated[int, typer.Option(help="Chooses faults and latencies.")] = 0,
     ledger_limit: Annotated[
@@ -240,7 +240,7 @@ def journal_verify(json_output: JsonOption = False) -> None:
 def journal_reread(json_output: JsonOption = False) -> None:
     """Read kept answers again that could not be read, once the table of manners was corrected.
 
-    Costs nothing and asks nothing. What can be read by now is used by the next run.
+    Costs nothing and asks nothing. The next run uses the answers that can now be read.
     """
     from nightscreen.cli.journal import read_again
 
@@ -269,11 +269,13 @@ def journal_backup(
 
 @journal_app.command("restore", epilog="Example: nightscreen journal restore backups/2026-03-01")
 def journal_restore(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What backup made.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A backup made by `journal backup`.")
+    ],
     passphrase_file: PassphraseOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Bring a backup back as the journal of the settings, where there is none."""
+    """Restore a backup as the journal of the settings, if there is none."""
     from nightscreen.cli.journal import restore
 
     restore(folder, passphrase_file, json_output=json_output)

@@ -1,6 +1,6 @@
-"""`nightscreen notices`: what customers are told of decisions, by whose word, and that they were.
+"""`nightscreen notices`: notices of decisions to customers: write, confirm, record as given.
 
-Who is told what is decided in `steps.results.notices`.
+`steps.results.notices` decides who gets which notice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nightscreen.cli.common_options import (
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import print_json
 
-notices_app = typer.Typer(help="What customers are told of decisions.", no_args_is_help=True)
+notices_app = typer.Typer(help="Notices of decisions to customers.", no_args_is_help=True)
 RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of the run.")]
 MOST_SHOWN = 50
 
@@ -30,7 +30,7 @@ def write(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Write a run's notices.csv anew, after what people decided, contested and told since."""
+    """Write a run's notices.csv again, with what was decided, contested and told since."""
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.steps.policy.declarations import read_declarations
     from nightscreen.steps.results.notices import rewrite_notices
@@ -50,7 +50,7 @@ def confirm(
     note: Annotated[str, typer.Option(metavar="TEXT", help="Why; no personal data.")] = "",
     json_output: JsonOption = False,
 ) -> None:
-    """Decide all of an origination run's proposals to decline as they stand, under a name."""
+    """Confirm all proposals of an origination run to decline, under a name."""
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.steps.policy.declarations import read_declarations
     from nightscreen.steps.results.notices import confirm_proposals, rewrite_notices
@@ -74,11 +74,13 @@ def action(
     by: Annotated[str, typer.Option(metavar="NAME", help="Who did it.")],
     what: Annotated[
         str,
-        typer.Option("--action", metavar="TEXT", help="What was done, as the customer is told."),
+        typer.Option(
+            "--action", metavar="TEXT", help="What was done, in the words for the customer."
+        ),
     ],
     json_output: JsonOption = False,
 ) -> None:
-    """Record an action against a portfolio's customer; the next notices tell them of it."""
+    """Record an action against a portfolio's customer; the next notices include it."""
     from nightscreen.steps.results.notices import record_action
 
     with opened_journal() as journal:
@@ -92,7 +94,7 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="notices.csv, filled in.")],
     json_output: JsonOption = False,
 ) -> None:
-    """Take in that customers were told, when (told_at) and how (told_how)."""
+    """Import that customers were told, when (told_at) and how (told_how)."""
     from nightscreen.steps.results.notices import import_told
 
     with opened_journal() as journal:
@@ -107,7 +109,9 @@ def import_(
     if json_output:
         _show(document, json_output=True)
     else:
-        typer.echo(f"{added:,} notices told, {known:,} known already, {len(mistakes):,} mistaken.")
+        typer.echo(
+            f"{added:,} notices recorded, {known:,} known already, {len(mistakes):,} with mistakes."
+        )
     raise typer.Exit(2 if mistakes else 0)
 
 

@@ -1,4 +1,4 @@
-"""The commands of whoever is on call: `doctor` and `automations install`.
+"""The commands for the person on call: `doctor` and `automations install`.
 
 Registered here, carried out in the modules they import.
 """
@@ -15,7 +15,7 @@ RunArgument = Annotated[
     str, typer.Argument(metavar="[RUN_ID]", help="Id of the run; the newest by default.")
 ]
 
-automations_app = typer.Typer(help="What a Prefect server does by itself.", no_args_is_help=True)
+automations_app = typer.Typer(help="The Prefect automations.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:

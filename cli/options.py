@@ -1,6 +1,6 @@
 """Options of the command line, made from the parameters of a flow; mistakes name the option.
 
-What parameters there are is in `schemas/`. A list may be given with commas or by repeating the
+The parameters are declared in `schemas/`. A list may be given with commas or by repeating the
 option: both add up.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Parameters = TypeVar("Parameters", bound=BaseModel)
 Options = dict[str, Any]
-"""What was typed, by the parameter's name; what was not typed is not there."""
+"""The options that were typed, by the parameter's name; others are left out."""
 
 _WRITE = {
     "max_spend": "write naira such as 250000 or 99.50, without sign or commas",
@@ -76,7 +76,7 @@ def options_of(
 
 
 def _parameter(name: str, field: FieldInfo, *, needed: bool) -> inspect.Parameter:
-    """Return the argument or option of a field; None as its default shows that it was not typed."""
+    """Return the argument or option of a field; Its default None shows that it was not typed."""
     option = _option(field)
     said = option.help or field.description or ""
     default = field.get_default()

@@ -1,6 +1,6 @@
-"""`nightscreen outcomes`: what became of loans, taken in from the lender's books and reported.
+"""`nightscreen outcomes`: outcomes of loans, imported from the lender's loan books and reported.
 
-What follows from it is in `steps.loans.outcome_import` and `steps.results.outcomes`.
+The rules are in `steps.loans.outcome_import` and `steps.results.outcomes`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from nightscreen.cli.output import print_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-outcomes_app = typer.Typer(help="What became of loans, and so of decisions.", no_args_is_help=True)
+outcomes_app = typer.Typer(help="Outcomes of loans, and so of decisions.", no_args_is_help=True)
 _LABEL = 26
 _PARTS = (
-    ("decisions", "decision", "By the decision that stood when the money went out"),
+    ("decisions", "decision", "By the decision that was valid when the money was paid out"),
     ("decided_by", "decided_by", "By who decided"),
     ("policies", "policy", "By policy"),
     ("vintages", "vintage", "By month of disbursal"),
@@ -29,7 +29,7 @@ _PARTS = (
 
 @outcomes_app.callback()
 def _outcomes() -> None:
-    """What became of loans, and so of decisions."""
+    """Outcomes of loans, and so of decisions."""
 
 
 @outcomes_app.command("import", epilog="Example: nightscreen outcomes import loan-book.csv")
@@ -43,7 +43,7 @@ def import_(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Take a loan book in; a later day of a loan replaces an earlier one."""
+    """Import a loan book; a later day of a loan replaces an earlier one."""
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.journal_context import opened_journal
     from nightscreen.steps.loans.outcome_import import import_outcomes
@@ -59,9 +59,7 @@ def import_(
 
 @outcomes_app.command("report", epilog="Example: nightscreen outcomes report --json")
 def report_(
-    batch: Annotated[
-        str, typer.Option(help="Only loans that a decision of this batch name stood behind.")
-    ] = "",
+    batch: Annotated[str, typer.Option(help="Only loans that this batch name decided on.")] = "",
     json_output: JsonOption = False,
 ) -> None:
     """Say who paid, by decision, reason, policy and month; what each rule catches and costs."""
@@ -75,7 +73,7 @@ def report_(
     if json_output:
         print_json({"outcomes": found})
     elif found is None:
-        typer.echo("Nothing is known of any loan yet; see: nightscreen outcomes import")
+        typer.echo("No loan is known yet; see: nightscreen outcomes import")
     else:
         print_outcomes(found)
 
@@ -166,7 +164,7 @@ def _share(part: float | None) -> str:
 
 
 def print_paid(paid: Mapping[str, Any], policies: tuple[str, str]) -> None:
-    """Print how those paid whom two ways of deciding part, and whether that says anything."""
+    """Print how the customers paid on whom two policies differ, and whether that shows anything."""
     from nightscreen.steps.results.outcomes import verdict_in_words
 
     before, after = policies

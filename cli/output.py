@@ -1,7 +1,7 @@
-"""What commands print, in one form: JSON for programs, fields and instants for people.
+"""The output of commands, in one form: JSON for programs, fields and instants for people.
 
-People read instants on the clock of Lagos, like the report and a run's id. What programs read is
-UTC and stays as it is.
+People read instants on the clock of Lagos, like the report and a run's id. Output for programs is
+in UTC.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def show(label: str, text: str) -> None:
 
 
 def lagos_time(instant: str | None, *, seconds: bool = False) -> str:
-    """Return an ISO 8601 instant such as `2026-03-01 22:00`; where it stands the zone is named."""
+    """Return an ISO 8601 instant such as `2026-03-01 22:00`; the text around it names the zone."""
     if not instant:
         return "-"
     at = datetime.fromisoformat(instant).astimezone(LAGOS)

@@ -115,7 +115,10 @@ def backtest(
 
 
 def _paid() -> "PaidAfterwards | None":
-    """Return what the journal knows of loans; None where there is no journal, or none is known."""
+    """Return what the journal knows of loans.
+
+    None if there is no journal, or no version is known.
+    """
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.journal_context import made_journal
     from nightscreen.steps.results.outcomes import PaidAfterwards

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 def portal(
     host: Annotated[
-        str, typer.Option(help="Address to listen on; leave it to a proxy to bring https.")
+        str, typer.Option(help="Address to listen on; https is added by a proxy in front.")
     ] = "127.0.0.1",
     port: Annotated[
         int | None,
@@ -39,8 +39,8 @@ def portal(
     settings = settings_of_command()
     if is_open_to_others(host):
         typer.echo(
-            f"Other machines reach {host}, and the portal speaks no https: let them reach only a "
-            "proxy that does, and keep this port behind it.",
+            f"Other machines reach {host}, and the portal does not serve https: let them reach "
+            "only a proxy that does, and keep this port behind it.",
             err=True,
         )
     if settings.redirect_uri or settings.consent_url or settings.client_id:

@@ -1,7 +1,7 @@
-"""What is found out before the engine starts: a mistake is reported at once and costs nothing.
+"""Checks before the engine starts: a mistake is reported at once and costs nothing.
 
-Cheapest first, and nothing is made on disk before everything given has been looked at. The line
-checks again what it needs, because a deployment comes to it without this module.
+Cheapest first, and nothing is made on disk before everything given has been looked at. The flow
+checks again what it needs, because a deployment starts it without this module.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LASTING = (
     "freshness",
     *_PATHS,
 )
-"""What a run keeps from its beginning to its end."""
+"""What a run holds from start to end."""
 
 
 def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
@@ -84,7 +84,7 @@ def check_service(settings: Settings) -> None:
 
 
 def _check_choices(parameters: ScreenBatch) -> None:
-    """Check what needs neither file nor journal."""
+    """Make the checks that need neither file nor journal."""
     overridden(FreshnessOverrides(), parameters.freshness)
     now = system_clock()
     deadline = deadline_instant(parameters.deadline, now)

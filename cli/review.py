@@ -1,7 +1,7 @@
 """`nightscreen review import` and `nightscreen runs release`: what people decided comes back in.
 
-What a returned row means is judged in `steps.results.reviews`, what is plausible in
-`steps.report.anomaly_check`.
+`steps.results.reviews` interprets a returned row; `steps.report.anomaly_check` says what is
+plausible.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _say(document: dict[str, Any], judged: Judged) -> None:
         f"already, {mistakes:,} mistaken."
     )
     if mistakes and not document["imported"]:
-        typer.echo("Nothing was imported; correct these rows, or take the others with --partial.")
+        typer.echo("Nothing was imported; correct these rows, or import the others with --partial.")
 
 
 def release_run(run_id: str, *, reason: str, json_output: bool) -> None:

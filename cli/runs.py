@@ -114,7 +114,7 @@ def show_run(run_id: str, *, json_output: bool) -> None:
 
 
 def _tell(run: RunRecord, report: dict[str, Any]) -> None:
-    """Tell a run as its own command told it at its end."""
+    """Print a run as its own command did at its end."""
     output = run.folder.rstrip("/").rpartition("/")[0]
     match run.flow:
         case "pull_transactions" | "pull_accounts":

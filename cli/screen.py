@@ -100,7 +100,9 @@ def set_engine_defaults() -> None:
         from nightscreen.schemas.settings import read_settings
         from nightscreen.storage.local_engine import running_engine
 
-        with suppress(SettingsError):  # whoever needs the settings says what is wrong with them
+        with suppress(
+            SettingsError
+        ):  # code that needs the settings reports what is wrong with them
             url = running_engine(read_settings().home)
             if url is not None:
                 os.environ["PREFECT_API_URL"] = url
@@ -109,7 +111,7 @@ def set_engine_defaults() -> None:
 def prepare_engine() -> None:
     """Set what the engine reads at import, and announce the wait for a temporary server.
 
-    That server ends with this process, in whatever way this ends.
+    That server ends with this process, however it ends.
 
     Raises:
         SettingsError: the server that is named cannot be reached.
@@ -160,8 +162,8 @@ def graceful_sigint() -> Iterator[None]:
     """Let Ctrl-C stop the run in an orderly way, and outright where no run is open yet.
 
     It is a handler of the process, not of the loop, because the engine's start keeps the loop busy.
-    Libraries that are being imported may turn the interrupt into an error of theirs, or swallow it:
-    a run that opens nevertheless asks nothing.
+    Libraries that are being imported may turn the interrupt into their own error, or swallow it: a
+    run that opens anyway makes no call.
     """
     from nightscreen.tasks.terminal import AT_TERMINAL, Terminal
 

@@ -1,6 +1,6 @@
 """The summary at the end of a run, for people, on stdout.
 
-It is made from the report alone, so that `runs show` can say again what a run said at its end.
+It is made from the report alone, so that `runs show` can print again what a run printed at its end.
 """
 
 from __future__ import annotations
@@ -92,4 +92,4 @@ def _ending(report: Mapping[str, Any]) -> str:
             "Switch it to live in the service's console, then run again."
         )
     why = WHY.get(report["stop_reason"] or "", "it was stopped")
-    return f"Run {run_id} stopped early: {why}. What was answered is kept."
+    return f"Run {run_id} stopped early: {why}. Answers are stored."

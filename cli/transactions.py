@@ -117,7 +117,8 @@ def _grants(model: type[PullTransactions], customers: Sequence[str]) -> list[str
     """Return the customers' live grants.
 
     Raises:
-        InputError: one of them has none; told by its place, since an id may be personal.
+        InputError: one of them has none; it is named by its position, because an id may be
+            personal.
     """
     from nightscreen.cli.journal_context import opened_journal
     from nightscreen.schemas.errors import InputError

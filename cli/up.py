@@ -39,7 +39,7 @@ _ENDS_WITHIN_S = 60.0
 _AGAIN_AFTER_S = 5.0
 _MOST_STARTS = 5
 _SOUND_AFTER_S = 600.0
-"""What ran for so long did start: its end counts as the first one."""
+"""A process that ran for this long did start: its end counts as the first one."""
 _LOOK_S = 0.2
 _DEMO_ROWS = 500
 _ENGINE = {
@@ -59,7 +59,7 @@ def register(app: typer.Typer) -> None:
 
 def up(
     demo: Annotated[
-        bool, typer.Option("--demo", help="Bring the simulator and made-up customers.")
+        bool, typer.Option("--demo", help="Start the simulator with made-up customers.")
     ] = False,
     output: Annotated[
         Path, typer.Option(help="Folder of the demo; emptied of what an earlier demo left.")

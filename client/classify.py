@@ -78,10 +78,10 @@ class CallOutcome:
         retry: the lookup may be tried again; whether that is affordable is not decided here.
         strain: a sign of overload, for the adaptive cap.
         stop: what makes further calls useless, with `stop_scope`.
-        retry_after_s: seconds the service asks us to wait. cost_micro: micro-naira the service says
-        it charged, zero where the table says that nothing was; None where it is not known. It holds
-        whatever the verdict, but in test
-            mode: the cost there is the sample's, and nothing was charged.
+        retry_after_s: seconds the service asks us to wait.
+        cost_micro: micro-naira the service says it charged, zero where the table says that nothing
+            was; None where it is not known. It holds whatever the verdict, but in test mode: the
+            cost there is the sample's, and nothing was charged.
         absurd_cost: the service named a cost that no counter could hold; `cost_micro` is None.
         balance_micro: micro-naira left in the wallet, where the answer said so.
         status: HTTP status, where there was one.
@@ -90,7 +90,7 @@ class CallOutcome:
         foreign: digest of a record about somebody else, the same for the same record.
         rule: the name of the rule that decided, for the person who corrects the table.
         fault: of a server fault that may have been charged, a digest that groups faults with the
-        same text; empty otherwise.
+            same text; empty otherwise.
     """
 
     verdict: ChargeStatus

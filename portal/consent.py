@@ -69,9 +69,12 @@ class ConsentPages:
     """Answers the addresses of consent.
 
     Args:
-        place: the portal's configuration. pages: writes pages. browsers: identifies browsers.
-        links: checks links and states. redeemer: exchanges codes. lasting: finishes an exchange in
-        the background. clock: gives the present instant.
+        place: the portal's configuration.
+        pages: writes pages.
+        browsers: identifies browsers.
+        links: checks links and states.
+        redeemer: exchanges codes.
+        lasting: finishes an exchange in the background. clock: gives the present instant.
     """
 
     def __init__(

@@ -99,7 +99,8 @@ def policy(forms_lead_to: str = "") -> str:
 
     Args:
         forms_lead_to: origin a form may be redirected to, besides our own. That origin may redirect
-        the browser again, to sign in elsewhere; browsers check each redirect against the policy.
+            the browser again, to sign in elsewhere; browsers check each redirect against the
+            policy.
     """
     onward_to = f" {forms_lead_to} https:" if forms_lead_to else ""
     return (

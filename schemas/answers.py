@@ -1,4 +1,4 @@
-"""What the service says about a person, typed: one model for the record of each operation.
+"""The service's data about a person, typed: one model for the record of each operation.
 
 Readings are lenient, for money has been paid for the answer: null, numbers as text and dates with a
 time are understood; a specified field that cannot be read is None and stays, as it came, in `extra`
@@ -154,7 +154,7 @@ ACCOUNT_STATUSES = (
     "frozen",
     "other",
 )
-"""How a bank account stands; the service sends each as its number, counted from 1."""
+"""The state of a bank account; the service sends each as its number, counted from 1."""
 
 
 def read_account_status(value: object) -> str | None:
@@ -175,7 +175,7 @@ Day = Annotated[date | None, BeforeValidator(read_date)]
 
 
 class Record(BaseModel):
-    """What all records share: frozen, masked, and nothing that came is lost.
+    """The base of all records: frozen, masked, and no received field is lost.
 
     Attributes:
         extra: what the specification does not name, and what could not be read as specified.

@@ -16,21 +16,21 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
 
 
 class ApiRunParameters(BaseModel):
-    """Where results go, and how far a run may go."""
+    """Where results go, and the limits of a run."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     max_spend: Annotated[str, Field(pattern=r"^(\d{1,12}(\.\d{1,6})?)?$")] = Field(
         "",
         title="Spend at most (naira)",
-        description="The run never passes it. Empty: no cap of its own.",
+        description="The run never passes it. Empty: no cap for this run.",
         examples=["5000"],
     )
     deadline: Annotated[str, Field(pattern=r"^(\d{2}:\d{2}|\d{4}-\d{2}-\d{2}T[\d:.+Z-]+)?$")] = (
         Field(
             "",
             title="Deadline",
-            description="Nothing is asked after it: a time of day in Lagos such as 06:00, or an "
+            description="No call is made after it: a time of day in Lagos such as 06:00, or an "
             "ISO instant.",
             examples=["06:00"],
         )

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class ApprovalDecision(StrEnum):
-    """What an approver decided."""
+    """An approver's decision."""
 
     APPROVED = "approved"
     REFUSED = "refused"
 
 
 class ApprovalState(StrEnum):
-    """How an approval stands."""
+    """The state of an approval."""
 
     WAITING = "waiting"
     APPROVED = "approved"
@@ -41,11 +41,10 @@ class Approval:
         quote: the quote that is shown, as `nightscreen quote --json` prints it.
         ceiling_micro: the most the whole run may cost by that quote, what it has spent included.
         cap_micro: the cap the run had when it asked.
-        deployment_id: the deployment that started the run; None where no deployment did.
-        decision: None while it waits.
-        max_spend_micro: what the approver lets the whole run spend; None unless approved.
-        note: why; empty where the data key does not fit.
-        used_at: when a run began to spend on it.
+        deployment_id: the deployment that started the run; None if no deployment did. decision:
+            None while it waits.
+        max_spend_micro: the most that the whole run may spend; None unless approved. note: why;
+            empty where the data key does not fit. used_at: when a run began to spend on it.
     """
 
     approval_id: int
@@ -72,7 +71,7 @@ class Approval:
         return min(self.cap_micro, self.ceiling_micro)
 
     def state(self, at: int, *, valid_micros: int) -> ApprovalState:
-        """Return how the approval stands at an instant.
+        """Return the state of the approval at an instant.
 
         An approval that no run used in time is void. One that was used holds for the run as a
         whole, which it caps; a refusal holds until somebody approves.

@@ -1,7 +1,7 @@
 """BVN consent in two calls: its states, its parameters, and one request as the journal keeps it.
 
 What does not belong here: how a state follows from an answer (`steps/bvn/consent.py`), and how a
-request is kept (`storage/journal/bvn_consents.py`). No shape here ever holds a one-time password.
+request is stored (`storage/journal/bvn_consents.py`). No shape here ever holds a one-time password.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ContactName = Literal["phone", "email"]
 
 
 class BvnState(StrEnum):
-    """How far one customer's request has come."""
+    """The progress of one customer's request."""
 
     REQUESTED = "requested"
     """The first call is being made, or its answer was lost: the customer may have a password."""
@@ -44,7 +44,7 @@ UNDER_WAY = "under_way"
 
 
 class Doubt(StrEnum):
-    """Which of the two calls was sent while its answer was lost."""
+    """Which of the two calls was sent and its answer lost."""
 
     START = "start"
     FINISH = "finish"
@@ -52,7 +52,7 @@ class Doubt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HeldCustomer:
-    """What the lender holds of a customer, sealed with the request.
+    """The lender's data about a customer, sealed with the request.
 
     Attributes:
         contact: phone number or email that the service was given.
@@ -87,13 +87,13 @@ class BvnRequest(JournalRecord):
     Attributes:
         subject: pseudonym of the BVN.
         run_id: the run that asked.
-        consent_ends_at: instant from which the customer's consent counts no more.
+        consent_ends_at: instant from which the customer's consent is no longer valid.
         doubt: the call whose answer was lost, if one was.
-        trouble: why the last call brought no answer.
+        trouble: why the last call has no answer.
         attempts: passwords that were sent on and not accepted.
-        finish_run_id: the run whose password the service last said something about.
+        finish_run_id: the run whose password the service last answered about.
         finishing: the run that makes the second call now, or did when its process died.
-        cost_micro: what its calls are known to have cost.
+        cost_micro: the known cost of its calls.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.BVN_REQUEST
@@ -136,7 +136,7 @@ class BvnRequest(JournalRecord):
 
 
 class RequestBvns(ApiRunParameters):
-    """Whom to ask for BVN consent."""
+    """The customers to ask for BVN consent."""
 
     input: Annotated[
         str, Option(argument="INPUT", help="CSV, XLSX, Parquet or JSON Lines file.")
@@ -175,7 +175,7 @@ class RequestBvns(ApiRunParameters):
 
 
 class ConfirmBvns(ApiRunParameters):
-    """Which passwords customers supplied."""
+    """The passwords that customers supplied."""
 
     input: Annotated[
         str, Option(argument="OTPS", help="File with customer_id,otp; remove it afterwards.")

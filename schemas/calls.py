@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class CallState(StrEnum):
-    """How a call stands in the journal."""
+    """The state of a call in the journal."""
 
     INTENT = "intent"
     ANSWERED = "answered"
@@ -23,11 +23,11 @@ class CallState(StrEnum):
 
 
 KEPT_STATES = frozenset({CallState.ANSWERED, CallState.UNREADABLE})
-"""Calls that brought an answer whose body the journal keeps."""
+"""Calls with an answer whose body the journal stores."""
 
 
 class ReservationStatus(StrEnum):
-    """What became of the wish to make a call."""
+    """The answer to a request to make a call."""
 
     GRANTED = "granted"
     HELD = "held"
@@ -89,14 +89,13 @@ class CallResult:
         trouble: stable word for what went wrong, None where it was answered.
         status: HTTP status, where there was one.
         outcome: what was answered.
-        cost_micro: what the service says it charged; None where it did not say.
-        balance_micro: the balance the answer bore.
-        sent_at: instant before sending; None where it was never sent.
-        settled_at: instant of the outcome.
-        final: True where the lookup is not tried again in this run.
-        body: the answer as received, to be sealed; empty where there is none.
-        asked: the identifier that was asked about, sealed with the body of an unreadable answer: to
-            read it again one must know whom it should be about.
+        cost_micro: what the service says it charged; None if it did not say.
+        balance_micro: the balance in the answer.
+        sent_at: instant before sending; None if it was never sent.
+        settled_at: instant of the outcome. final: True where the lookup is not tried again in this
+            run. body: the answer as received, to be sealed; empty where there is none. asked: the
+            identifier that was asked about, sealed with the body of an unreadable answer: reading
+            it again needs the identity it should be about.
     """
 
     call_id: int

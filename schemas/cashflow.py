@@ -1,6 +1,6 @@
 """Cash flow: the columns that say what a customer earns, owes and has left, and their types.
 
-How each is worked out stands in `data/features.sql`; which of them a screening run shows, here.
+`data/features.sql` computes them; this module says which of them a screening run shows.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ FEATURES: Final[dict[str, pa.DataType]] = {
     "tx_disposable_monthly": NAIRA,
     "tx_instalment_most": NAIRA,
 }
-"""What is worked out at a pull, in the order of the columns."""
+"""The figures of a pull, in the order of the columns."""
 
 CHECKED_AT: Final = "tx_checked_at"
 AFFORDABLE: Final = "tx_affordable"

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Check(StrEnum):
-    """What a run can ask about a customer."""
+    """A question that a run can ask about a customer."""
 
     BANK_ACCOUNT = "bank_account"
     KARMA = "karma"
@@ -22,7 +22,7 @@ CONSENT_GATED = frozenset({Check.ECOSYSTEM, Check.SELFIE})
 """Checks that are lawful only with the customer's consent (specification, area B, rule 3)."""
 
 BALANCE_ON_EVERY_ANSWER = (Check.BANK_ACCOUNT, Check.ECOSYSTEM)
-"""Checks whose hits and misses both bear a balance, so that one can open and close the books."""
+"""Checks whose hits and misses both report a balance, so that one call gives the opening one."""
 
 
 class Operation(StrEnum):
@@ -57,11 +57,11 @@ class Operation(StrEnum):
 
 
 Asked = Check | Operation
-"""What a window of calls is about: a check of a screening run, or an operation beside them."""
+"""The subject of a window of calls: a check of a screening run, or another operation."""
 
 
 class IdentityKind(StrEnum):
-    """What kind of identifier a lookup is made with (specification, karma identifier kinds)."""
+    """The kind of identifier of a lookup (specification, karma identifier kinds)."""
 
     BVN = "bvn"
     PHONE = "phone"
@@ -72,7 +72,7 @@ class IdentityKind(StrEnum):
 
 
 class SubjectKind(StrEnum):
-    """What the subject of a call stands for that is no lookup of an identifier."""
+    """The subject of a call that is not a lookup of an identifier."""
 
     BVN = "bvn"
     CUSTOMER = "customer"
@@ -94,7 +94,7 @@ DEFAULT_KARMA_IDENTITIES = {
 
 
 class Outcome(StrEnum):
-    """What the service answered, as far as it can be told without the row."""
+    """The service's answer, as far as it is known without the row."""
 
     FOUND = "found"
     NOT_FOUND = "not_found"
@@ -106,7 +106,7 @@ class Outcome(StrEnum):
 
 
 HITS = frozenset({Outcome.FOUND, Outcome.LISTED, Outcome.SCORED})
-"""Outcomes that bring a record and are charged: no hit, no charge."""
+"""Outcomes with a record, which are charged: no hit, no charge."""
 
 
 class NoAnswer(StrEnum):
@@ -125,7 +125,7 @@ class NoAnswer(StrEnum):
 
 
 class Source(StrEnum):
-    """Where a row's answer came from."""
+    """The source of a row's answer."""
 
     ASKED = "asked"
     SHARED = "shared"

@@ -1,4 +1,4 @@
-"""What area A says of a customer who consented: tokens, and records of which no field is promised.
+"""Data of area A about a customer who consented: tokens, and records without any guaranteed field.
 
 The fields of transactions, bank accounts and profiles are not in the specification: a record is
 kept as it came, and typed views are made of it where fields are known (`steps/`).
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ELSEWHERE = ("transactions", "records", "items", "accounts")
-"""Where a list may lie should the envelope go: area A is in beta and may change."""
+"""Where a list may be if the envelope changes: area A is in beta."""
 
 
 class TokenAnswer(Record):
     """An access token (specification, access-token response).
 
     Attributes:
-        refresh_token: only after the exchange of a code; a refresh brings none.
+        refresh_token: only after the exchange of a code; a refresh returns none.
         scope: what was granted, separated by blanks.
     """
 
@@ -38,8 +38,8 @@ class RawRecords:
     """Records as they came, numbers exact; what is no JSON object is kept among them.
 
     Attributes:
-        shape: where in the document they lay, such as `data` or `data.transactions`; a change of
-            it is worth telling.
+        shape: where in the document they were, such as `data` or `data.transactions`; a change is
+            reported.
     """
 
     records: tuple[object, ...] = field(repr=False)

@@ -1,8 +1,8 @@
-"""What the customer and the lender say to each other about a decision, as records of the journal.
+"""Messages between customer and lender about a decision, as records of the journal.
 
 A review is a person's decision on a customer; a contest is a customer's objection; a told notice
 says that a notice reached the customer; an action is what somebody did against a customer; a
-confirmation is a person's word for all proposals of a run; a policy version is a policy that
+confirmation is a person's approval of all proposals of a run; a policy version is a policy that
 somebody proposed, and who decided about it. Each is a kind of `storage/journal/records.py`, sealed
 as a whole.
 """
@@ -21,7 +21,7 @@ from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 
 class ContestAbout(StrEnum):
-    """What is contested; each has its own clock."""
+    """The subject of a contest; each has its own deadline."""
 
     DECISION = "decision"
     DATA_PROTECTION = "data_protection"
@@ -59,10 +59,10 @@ class Contest(JournalRecord):
 
     Attributes:
         about: the decision, or how the customer's data are handled.
-        is_complex: the longer clock counts.
+        is_complex: the longer deadline applies.
         decision: what was decided where it was contested.
-        said: what the customer says, as it was taken down.
-        opened_by: who took it down.
+        said: the customer's objection, as recorded.
+        opened_by: who recorded it.
         due_at: when the answer is due, microseconds.
         asked_again: lookups that were repeated for it.
     """
@@ -108,7 +108,7 @@ class ToldNotice(JournalRecord):
 
 
 class CustomerAction(JournalRecord):
-    """Something that was done against a customer, which they must be told of."""
+    """An action against a customer, of which the customer must get a notice."""
 
     kind: ClassVar[RecordKind] = RecordKind.ACTION
     ground: ClassVar[Ground] = Ground.NOTICES
@@ -131,7 +131,7 @@ class Confirmation(JournalRecord):
 
 
 class PolicyState(StrEnum):
-    """How a policy stands that was proposed."""
+    """The state of a proposed policy."""
 
     PROPOSED = "proposed"
     APPROVED = "approved"
@@ -173,7 +173,7 @@ class PolicyVersion(JournalRecord):
 
     @property
     def approval(self) -> PolicyApproval | None:
-        """Return who signed it off; None where nobody has."""
+        """Return who signed it off; None if nobody has."""
         if self.decision is not PolicyState.APPROVED:
             return None
         return PolicyApproval(

@@ -1,7 +1,6 @@
 """Decisions, changes, returned lists: the words, columns and shapes of their files and tables.
 
-How a decision is made is the policy's; how two states are compared is in
-`steps/results/changes.py`.
+The policy makes decisions; `steps/results/changes.py` compares states.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ REVIEWED = {
 
 
 class ChangeKind(StrEnum):
-    """How a customer differs from the last answered state, most telling first."""
+    """How a customer differs from the last answered state, most important first."""
 
     NEW_LISTING = "new_listing"
     WORSE = "worse"
@@ -62,7 +61,7 @@ CHANGES = pa.schema(
 """One row per field that differs; `customer` is a pseudonym in hexadecimal."""
 
 DIFFERS = "(differs)"
-"""Stands for the new value of a field that identifies; the old one is left out."""
+"""Replaces the new value of an identifying field; the old one is left out."""
 
 DECISION_COLUMNS = (
     "customer_id",
@@ -97,11 +96,11 @@ REVIEW_COLUMNS = ("reviewer_decision", "reviewer", "review_note", "reviewed_at")
 """Left empty for the reviewer."""
 
 QUARANTINE_COLUMNS = ("line", "column", "code", "hint")
-"""Stand behind those of the file, on each row that is refused."""
+"""Columns added after those of the file, on each refused row."""
 
 
 class CheckState(NamedTuple):
-    """What one check last answered about a customer.
+    """The last answer of one check about a customer.
 
     Attributes:
         at: when it was answered, microseconds.
@@ -129,7 +128,7 @@ class KnownCustomer:
         state: the last answers.
         run_id: the run that last changed it.
         decided_at: when that was.
-        gone_run_id: the run that told the customer gone, if it has not come back since.
+        gone_run_id: the run that reported the customer gone, if they have not come back since.
     """
 
     state: State
@@ -165,7 +164,7 @@ class ReviewRow:
 
 @dataclass(frozen=True, slots=True)
 class ReviewFinding:
-    """What is wrong with a row of a returned list, or worth knowing; holds no value of the row."""
+    """A mistake in a row of a returned list, or a note about it; holds no value of the row."""
 
     line: int
     sheet: str

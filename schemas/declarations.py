@@ -1,6 +1,6 @@
 """What the lender declares: lawful bases of checks, and whether the policy decides alone.
 
-Nothing is prefilled: what is not declared is `undeclared`. What is right, counsel says.
+Nothing is prefilled: what is not declared is `undeclared`. Counsel decides what is right.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Declarations(BaseModel):
         """Return the basis of a check or operation for a purpose, else that for every purpose.
 
         Args:
-            check: a check or an operation, as calls bear it.
-            purpose: as calls bear it: a flow's name beside screening.
+            check: a check or an operation, as in a call.
+            purpose: as in a call; outside screening, the flow's name.
         """
         mine = [each for each in self.lawful_basis if _covers(each.check, check)]
         for wanted in (purpose, None):

@@ -1,6 +1,6 @@
 """The enriched table: its columns and their types, in the order of the output.
 
-How they are filled is the business of `steps/results/assemble.py`.
+`steps/results/assemble.py` fills them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RING, RING_SIZE = "ring", "ring_size"
 RING_COLUMNS = (RING, RING_SIZE)
 """The ring that a row's customer is tied into, and how many customers it has."""
 SIGNALS = (*SAME_IDENTIFIER, ACCOUNT_BVNS, *RING_COLUMNS)
-"""What other rows of the batch share with a row, in the order of the columns."""
+"""The identifiers that other rows of the batch share with a row, in the order of the columns."""
 
 WORD = pa.dictionary(pa.int32(), pa.string())
 AMOUNT = pa.decimal128(24, 6)
@@ -115,7 +115,7 @@ BVN_FIELDS: list[tuple[str, pa.DataType]] = [
     ("bvn_account_statuses", pa.list_(pa.string())),
     ("bvn_checked_at", INSTANT),
 ]
-"""Of BVN details that were confirmed before and that the row's consent allows to be seen."""
+"""From BVN details that were confirmed before and that the row's consent allows to be shown."""
 DECISION_FIELDS: list[tuple[str, pa.DataType]] = [
     ("cost", COST),
     ("decision", WORD),
@@ -127,14 +127,14 @@ SHADOW_FIELDS: list[tuple[str, pa.DataType]] = [
     ("shadow_decision", WORD),
     ("shadow_reasons", pa.list_(pa.string())),
 ]
-"""What a second policy would have decided, where one was tried beside the one in force."""
+"""The decision of a shadow policy, if there is one."""
 
 
 def input_columns(columns: Sequence[SourceColumn]) -> list[tuple[str, str]]:
     """Return output name and row column of each input column, in input order, each once.
 
-    Where a file names banks and has no codes, the code each name was translated to stands beside
-    it: the account was asked for by it.
+    If a file has bank names and no codes, this column has the code of each name, with which the
+    lookup was made.
     """
     found: dict[str, str] = {}
     known = {column.known for column in columns}
@@ -159,8 +159,8 @@ def enriched_schema(
     Args:
         columns: the input's.
         merged: the rows of one customer id are one customer: `customer_row` numbers them, and
-            `customer_exposure` is what its open loans come to, where the input has exposures.
-        shadow: a second policy was tried beside the one in force.
+            `customer_exposure` is the sum of its open loans, where the input has exposures.
+        shadow: a shadow policy was used.
     """
     rows = row_schema(extra_names(columns))
     fields = [pa.field(name, rows.field(source).type) for name, source in input_columns(columns)]

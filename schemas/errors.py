@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class NightscreenError(Exception):
-    """Root of all errors of ours; `exit_status` is what the command line ends with."""
+    """Root of all errors of nightscreen; `exit_status` is what the command line ends with."""
 
     exit_status = 1
 
@@ -23,7 +23,7 @@ class UsageError(NightscreenError):
 
 
 class StoppedError(NightscreenError):
-    """The service did not give what was asked for; to be tried again once that is mended."""
+    """The service did not return what was asked for; try again once that is fixed."""
 
     exit_status = 3
 
@@ -91,7 +91,7 @@ class StateRefusal(StrEnum):
 
 
 class ConsentStateError(UsageError):
-    """A consent link does not work; `why` tells which of the reasons it is."""
+    """A consent link does not work; `why` is the reason."""
 
     def __init__(self, why: StateRefusal) -> None:
         super().__init__(why)
@@ -100,7 +100,7 @@ class ConsentStateError(UsageError):
     def __str__(self) -> str:
         """Say what to do."""
         return {
-            StateRefusal.UNKNOWN: "this consent link is not one of ours; make a new one",
+            StateRefusal.UNKNOWN: "this consent link was not made here; make a new one",
             StateRefusal.USED: "this consent link was used already; make a new one",
             StateRefusal.EXPIRED: "this consent link has expired; make a new one",
         }[self.why]

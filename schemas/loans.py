@@ -1,4 +1,4 @@
-"""What area C says: products, the short link of an offer, and a loan.
+"""Data of area C: products, the short link of an offer, and a loan.
 
 The specification names `product_id` and the reference alone; the other fields were seen in the
 wild, and what is not named here stays in `extra`.

@@ -1,7 +1,7 @@
 """Offers of loans and loans followed: words, parameters, and one offer as the journal keeps it.
 
-What does not belong here: what the service says of a loan (`schemas/loans.py`), who is offered
-what (`steps/loans/offering.py`), and how an offer is kept (`storage/journal/loan_offers.py`).
+What does not belong here: the service's data about a loan (`schemas/loans.py`), who gets which
+offer (`steps/loans/offering.py`), and how an offer is stored (`storage/journal/loan_offers.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ The specification shows no states of a loan. Any other word, a new one too, is k
 
 
 class LinkState(StrEnum):
-    """How far the making of one link has come, as the journal has it."""
+    """The progress of making one link, as stored in the journal."""
 
     STARTING = "starting"
     """The call is being made, or its process died while it was."""
@@ -43,7 +43,7 @@ class LinkState(StrEnum):
 
 
 class OfferWord(StrEnum):
-    """What became of a customer in a run of offers (`offers.parquet`, column `state`)."""
+    """The result for a customer in a run of offers (`offers.parquet`, column `state`)."""
 
     OFFERED = "offered"
     ALREADY_OFFERED = "already_offered"
@@ -57,11 +57,11 @@ class OfferWord(StrEnum):
     CONTESTED = "contested"
     """The customer contests something: nothing is offered until it is answered."""
     PENDING = "pending"
-    """Not reached: the run stopped, or as many links as asked for were made."""
+    """Not reached: the run stopped, or the requested number of links was made."""
 
 
 class LoanWord(StrEnum):
-    """What became of a reference in a run that follows loans (`loans.parquet`, column `state`)."""
+    """The result for a reference in a run that tracks loans (`loans.parquet`, column `state`)."""
 
     FOLLOWED = "followed"
     UNKNOWN_REFERENCE = "unknown_reference"
@@ -73,7 +73,7 @@ class LoanWord(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoanSnapshot:
-    """What was last seen of a loan, as it is compared from day to day; money as decimal text.
+    """The last known state of a loan, compared from day to day; money as decimal text.
 
     Attributes:
         status: the service's own word; the last one where the reference is not known any more.
@@ -92,7 +92,7 @@ class LoanSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class HeldOffer:
-    """What is sealed of an offer: who it is for, the link, and what was last seen of the loan."""
+    """The sealed part of an offer: the customer, the link, and the last known state of the loan."""
 
     customer_id: str
     product_name: str | None = None
@@ -155,7 +155,7 @@ class Offer(JournalRecord):
 
 
 class LoanNews(JournalRecord):
-    """What differed at one view of a loan, seen `at`; `run_id` is the run that reports it.
+    """The differences at one view of a loan, seen `at`; `run_id` is the run that reports it.
 
     Attributes:
         subject: names the offer.
@@ -206,8 +206,8 @@ class OfferLoans(ApiRunParameters):
     )
     prefill: list[ContactName] = Field(
         default=["email", "phone"],
-        title="Fill in beforehand",
-        description="What the service is told of the customer, so that the form shows it.",
+        title="Fill in for the customer",
+        description="What is sent to the service about the customer, so that the form shows it.",
     )
     most: Annotated[int | None, Option(names=("--max",))] = Field(
         default=None,

@@ -1,7 +1,7 @@
-"""What became of loans: a loan's day as a file has it, what counts as bad, what is kept of it.
+"""Outcomes of loans: a loan's day as in a file, what counts as bad, what is stored.
 
 An outcome is a kind of `storage/journal/records.py`: one for each loan, tied to the decision that
-stood when the money went out. What is made of outcomes is in `steps/results/outcomes.py`.
+was valid when the money was paid out. Reports about outcomes are in `steps/results/outcomes.py`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 OUTCOMES_BATCH = "loan-outcomes"
-"""Batch name of imports, and of outcomes that no decision of ours is known for."""
+"""Batch name of imports, and of outcomes without a known decision."""
 OUTCOMES_FLOW = "import_outcomes"
 
 
 class LoanStanding(StrEnum):
-    """How a loan stands on a day (column `outcome` of `data/loan_statuses.csv`)."""
+    """The status of a loan on a day (column `outcome` of `data/loan_statuses.csv`)."""
 
     OPEN = "open"
     PAST_DUE = "past_due"
@@ -72,8 +72,8 @@ class BadLoan(BaseModel):
 class Arrears(BaseModel):
     """A time without a break in which a loan was past due.
 
-    A loan that is K days past due on day D has been so since D - K: that is why a file a week tells
-    as much as one a day.
+    A loan that is K days past due on day D has been so since D - K: that is why a file a week is as
+    good as one a day.
 
     Attributes:
         since: when the oldest unpaid amount was due.
@@ -89,7 +89,7 @@ class Arrears(BaseModel):
 
 
 class LoanDay(BaseModel):
-    """How a loan stood on a day; money in naira, None where it is not known."""
+    """The state of a loan on a day; money in naira, None if it is not known."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -116,7 +116,7 @@ class LoanDay(BaseModel):
 
 
 class StoodDecision(BaseModel):
-    """The decision that stood when the money went out.
+    """The decision that was valid when the money was paid out.
 
     Attributes:
         decided_by: `policy` or `review`.
@@ -140,11 +140,10 @@ class LoanOutcome(JournalRecord):
     """What is known of one loan; `key` is the pseudonym of its id, `customer` the same everywhere.
 
     Attributes:
-        disbursed_at: when the money went out, microseconds.
-        last: the newest day.
-        earlier: times past due that days before the newest one tell of.
-        ever_restructured: any day said so.
-        stood: the decision that stood; None where no run had decided about the customer.
+        disbursed_at: when the money was paid out, microseconds.
+        last: the newest day. earlier: times past due from days before the newest one.
+            ever_restructured: any day said so. stood: the decision that was valid; None if no run
+            had decided about the customer.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.OUTCOME
@@ -164,7 +163,7 @@ class LoanOutcome(JournalRecord):
 
     @property
     def state(self) -> LoanStanding:
-        """Return how the loan stands."""
+        """Return the loan's status."""
         return self.last.standing
 
     @property
@@ -175,7 +174,7 @@ class LoanOutcome(JournalRecord):
     def told(self, day: LoanDay) -> LoanOutcome:
         """Return the outcome with one more day: a later one replaces, an earlier one is added.
 
-        The same day told again is a correction.
+        The same day again is a correction.
         """
         last, earlier = self.last, self.earlier
         if day.as_of > last.as_of:
@@ -189,9 +188,9 @@ class LoanOutcome(JournalRecord):
         return self.model_copy(update=changed)
 
     def joined(self, new: LoanOutcome) -> LoanOutcome:
-        """Return the outcome with all that a new one tells of the same loan.
+        """Return the outcome with all that a new one adds about the same loan.
 
-        The decision that stood is kept as it was first found: what it rests on may be purged since.
+        The decision is kept as it was first found: its evidence may have been purged since.
         """
         earlier = self.earlier
         for each in new.earlier:

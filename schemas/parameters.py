@@ -74,7 +74,7 @@ def refuse_identifiers(batch: str) -> str:
 
 
 class _Screening(BaseModel):
-    """What every screening may be told, whatever it reads."""
+    """Parameters of every screening, whatever its input."""
 
     model_config = ConfigDict(
         extra="forbid", hide_input_in_errors=True, json_schema_extra=_in_order
@@ -89,14 +89,14 @@ class _Screening(BaseModel):
     checks: list[CheckName] = Field(
         ["bank_account", "karma", "ecosystem"],
         title="Checks",
-        description="What is asked about each customer. Ecosystem and selfie are asked only for "
+        description="The lookups for each customer. Ecosystem and selfie are asked only for "
         "customers with valid consent; selfie needs an image address.",
         min_length=1,
     )
     karma_identities: list[KarmaIdentity] = Field(
         [],
         title="Karma identities",
-        description="What the karma blacklist is asked by; each is a call of its own. None chosen: "
+        description="Identities that karma is asked about; each is a separate call. None chosen: "
         "BVN; at origination BVN, phone and email.",
     )
     karma_stop_at_first: Annotated[
@@ -110,7 +110,7 @@ class _Screening(BaseModel):
     freshness: list[str] = Field(
         [],
         title="How old answers may be",
-        description="Only where it is not as in the settings. karma.clear=1 is a day, "
+        description="Only where it differs from the settings. karma.clear=1 is a day, "
         "ecosystem.found=PT12H twelve hours.",
     )
     mapping: str = Field(
@@ -128,8 +128,9 @@ class _Screening(BaseModel):
     merge_rows: bool = Field(
         default=False,
         title="Merge rows",
-        description="The rows of one customer_id are one customer, as in a loan book of a row a "
-        "loan: screened once, with the exposure of all open loans. Every row stays in the output.",
+        description="The rows of one customer_id are one customer, as in a loan book with one row "
+        "per loan: screened once, with the exposure of all open loans. Every row stays "
+        "in the output.",
     )
     shadow: str = Field(
         "",
@@ -140,15 +141,15 @@ class _Screening(BaseModel):
     max_spend: Annotated[str, Field(pattern=r"^(\d{1,12}(\.\d{1,6})?)?$")] = Field(
         "",
         title="Spend at most (naira)",
-        description="The run never passes it: digits only, such as 250000. Empty: no cap of its "
-        "own; those of the day and month hold all the same.",
+        description="The run never passes it: digits only, such as 250000. Empty: no cap for "
+        "this run; the caps of the day and month still apply.",
         examples=["250000", "99.50"],
     )
     deadline: Annotated[str, Field(pattern=r"^(\d{2}:\d{2}|\d{4}-\d{2}-\d{2}T[\d:.+Z-]+)?$")] = (
         Field(
             "",
             title="Deadline",
-            description="Nothing is asked after it: a time of day in Lagos such as 06:00, or a day "
+            description="No call is made after it: a time of day in Lagos such as 06:00, or a day "
             "and time such as 2026-03-01T06:00. Empty: none.",
             examples=["06:00"],
         )
@@ -174,7 +175,7 @@ class _Screening(BaseModel):
 
 
 class ScreenBatch(_Screening):
-    """What to screen, how far to go and what it may cost."""
+    """What to screen, until when and at which cost."""
 
     input: Annotated[
         str, Option(argument="INPUT", help="CSV, XLSX, Parquet or JSON Lines file.")
@@ -217,26 +218,26 @@ class ScreenBatch(_Screening):
     workers: int = Field(
         1,
         title="Workers",
-        description="Processes that ask at the same time; above 1 each is a flow run of its own "
-        "on the work pool.",
+        description="Processes that make calls at the same time; above 1 each is a separate flow "
+        "run on the work pool.",
         ge=1,
         le=64,
     )
     yes: bool = Field(
         default=False,
         title="Spending is approved",
-        description="Unusual spending was approved beforehand: the run does not wait for it.",
+        description="Unusual spending was approved in advance: the run does not wait for it.",
     )
 
 
 class WatchInbox(_Screening):
-    """How files that are dropped into the inbox are screened, and for how long it is watched."""
+    """How files dropped into the inbox are screened, and for how long the inbox is watched."""
 
     minutes: int = Field(
         0,
         title="Watch for (minutes)",
-        description="How long files are waited for; what has arrived by then is still screened. "
-        "0: only what lies there now.",
+        description="How long to wait for files; files that arrived by then are still screened. "
+        "0: only the files there now.",
         ge=0,
         le=24 * 60,
     )

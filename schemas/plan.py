@@ -1,4 +1,4 @@
-"""The plan of a run: which lookups its rows need, which are at hand, which are to be asked.
+"""The plan of a run: which lookups its rows need, which have a stored answer, which must be made.
 
 Making a plan belongs to `steps/`; a plan holds no identifier but in the sealed table of lookups.
 """
@@ -50,7 +50,7 @@ class SkipReason(IntEnum):
 
 
 class LookupStatus(IntEnum):
-    """What became of one needed lookup."""
+    """The status of one needed lookup."""
 
     WAITING = 0
     PAID = 1
@@ -62,7 +62,7 @@ class LookupStatus(IntEnum):
     LAPSED = 6
     """Its consent ended before it could be asked: its rows are refused, and it is no lookup."""
     SPARED = 7
-    """Nothing hung on it any more, so that it was not asked."""
+    """No row depended on it any more, so it was not made."""
     UNREADABLE = 8
     """Answered at a known cost; what the answer says could not be read."""
 
@@ -110,7 +110,7 @@ class AnswerRefs:
 
 @dataclass(slots=True)
 class AgeEffect:
-    """What another age limit would change: lookups, and what they cost when last asked."""
+    """The effect of another age limit: lookups, and what they last cost."""
 
     lookups: int = 0
     cost_micro: int = 0
@@ -123,7 +123,7 @@ class AgeEffect:
 
 @dataclass(slots=True)
 class CheckCounts:
-    """How a check's rows and lookups stand before anything is asked.
+    """A check's rows and lookups before any call is made.
 
     Rows are input rows; lookups are answers that eligible rows need; distinct are the calls that
     would answer them all; reused, paid, free and unreadable are those already answered, unreadable
@@ -159,7 +159,7 @@ class CheckCounts:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan as its numbers; rows and lookups lie in the run's workspace.
+    """The numbers of a plan; rows and lookups are in the run's workspace.
 
     Attributes:
         chunks: number of row chunks.

@@ -1,6 +1,6 @@
 """A policy: the rules by which a lender decides, as values.
 
-How a policy is read from its file, checked and applied belongs to `steps/`.
+`steps/` reads a policy from its file, checks and applies it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ ShortSentence = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)
 ]
 ShortWords = ShortSentence | Annotated[dict[Purpose, ShortSentence], Field(min_length=1)]
-"""What anybody who picks up the customer's phone may read."""
+"""A text that anybody who picks up the customer's phone may read."""
 Language = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}$")]
 WRITTEN_IN = "en"
 """Language of a policy's own sentences where it names none."""
 ASK_US = "We have decided. Ask us for the reason, or for a person to look at it again, at any time."
-"""Said where a rule has no short sentence of its own."""
+"""Used where a rule has no short sentence."""
 ColumnName = Annotated[str, StringConstraints(pattern=r"^[^\s:].{0,127}$")]
 ThresholdName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 MOST_CHARACTERS = 4000
@@ -46,7 +46,7 @@ MOST_CHARACTERS = 4000
 
 
 class Effect(StrEnum):
-    """What a rule does where it applies, strongest first."""
+    """The effect of a rule that applies, strongest first."""
 
     DECLINE = "decline"
     REVIEW = "review"
@@ -55,7 +55,7 @@ class Effect(StrEnum):
 
 
 class Decision(StrEnum):
-    """What becomes of a row."""
+    """The decision about a row."""
 
     APPROVE = "approve"
     REVIEW = "review"
@@ -64,7 +64,7 @@ class Decision(StrEnum):
 
 
 class CarriedKind(StrEnum):
-    """What the text of a carried column is read as."""
+    """The type that the text of a carried column is read as."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -81,7 +81,7 @@ class CarriedColumn(BaseModel):
 
 
 class Translation(BaseModel):
-    """What a rule says to the customer in another language."""
+    """The texts of a rule for the customer in another language."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -97,11 +97,11 @@ class PolicyRule(BaseModel):
         effect: what follows.
         when: an SQL condition over the columns of `enriched`; `{name}` stands for a threshold.
         team: a sentence for the people who work the list.
-        customer: a sentence that may be told to the customer, once it is sure who it is.
+        customer: a sentence for the customer, once their identity is confirmed.
         short: one that fits a shared phone: true, without accusation, amount or reporter.
-        notice: `hold` where telling the customer could warn a suspect: no notice is made.
-        languages: what is said to the customer in other languages.
-        action: what the team does next; None leaves it to what follows from the decision.
+        notice: `hold` where a notice could warn a suspect: none is made.
+        languages: the texts for the customer in other languages. action: what the team does next;
+            None leaves it to what follows from the decision.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -127,7 +127,7 @@ class PolicyRule(BaseModel):
 
 
 class NoticeWords(NamedTuple):
-    """What a customer is told: for a shared phone, after identification, and in which language."""
+    """The texts for a customer: for a shared phone, after identification, and in which language."""
 
     sentence: str
     details: str
@@ -234,7 +234,7 @@ class Policy(BaseModel):
     def notice(self, rule: PolicyRule, purpose: str | None, language: str) -> NoticeWords:
         """Return what a rule says to a customer who reads a language.
 
-        What is not written in it is said in the policy's own, and then both sentences are.
+        If one is missing in it, both sentences are in the policy's own language.
         """
         own = self.language or WRITTEN_IN
         other = (rule.languages or {}).get(language) if language != own else None

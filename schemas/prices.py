@@ -28,7 +28,7 @@ def price_limit(listed_micro: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SeenPrice:
-    """What the journal has seen charged for an operation.
+    """The charges for an operation that the journal has seen.
 
     Attributes:
         latest_micro: the latest price.

@@ -1,4 +1,4 @@
-"""Pulls of what customers consented to: what a run is asked, what became of whom, what changed.
+"""Pulls of what customers consented to: parameters, outcomes by customer, changes.
 
 What does not belong here: reading records, comparing them, or keeping them (`steps/`, `storage/`).
 """
@@ -15,7 +15,7 @@ from nightscreen.schemas.api_runs import ApiRunParameters
 
 
 class PullTransactions(ApiRunParameters):
-    """What the flow that pulls transactions is asked."""
+    """Parameters of the flow that pulls transactions."""
 
     grants: list[str] = Field(
         [],
@@ -26,7 +26,7 @@ class PullTransactions(ApiRunParameters):
 
 
 class PullAccounts(PullTransactions):
-    """What the flow that pulls linked accounts is asked."""
+    """Parameters of the flow that pulls linked accounts."""
 
     grants: list[str] = Field(
         [],
@@ -37,7 +37,7 @@ class PullAccounts(PullTransactions):
 
 
 class PulledKind(StrEnum):
-    """What a record of a customer who consented is; the journal keeps the word."""
+    """The kind of a record of a customer who consented; the word is stored in the journal."""
 
     TRANSACTION = "transaction"
     BANK_ACCOUNT = "bank_account"
@@ -50,7 +50,7 @@ class PulledKind(StrEnum):
 
     @property
     def is_state(self) -> bool:
-        """Tell whether the records say how things stand, so that each pull writes all of them."""
+        """Return whether the records show a present state, so that each pull writes all of them."""
         return self is not PulledKind.TRANSACTION
 
 
@@ -62,7 +62,7 @@ _FOLDERS = {
 
 
 class PullOutcome(StrEnum):
-    """What became of one customer in a pull."""
+    """The outcome for one customer in a pull."""
 
     DUE = "due"
     PULLED = "pulled"
@@ -103,21 +103,21 @@ class TransactionChange(StrEnum):
 
 
 UNCHANGED = "unchanged"
-"""The word of a record that stands as it did, where a pull writes all there are."""
+"""The word of an unchanged record, where a pull writes all records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One record of a list, as it is to be kept.
+    """One record of a list, ready to be stored.
 
     Attributes:
         key: pseudonym of its id, or of its content where it has none.
         content: keyed hash of all it holds.
         raw: the record as JSON text, numbers to the letter.
-        occurred_at: microseconds; None where it cannot be read.
-        place: where it stood in the list, from nought.
-        problem: stable word for why it cannot be read; None where it can.
-        column: the field that is to blame.
+        occurred_at: microseconds; None if it cannot be read.
+        place: its index in the list, from 0.
+        problem: stable word for why it cannot be read; None if it can.
+        column: the field at fault.
     """
 
     key: bytes
@@ -141,7 +141,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a list says beside the last one of the same customer.
+    """The differences between a list and the last one of the same customer.
 
     Attributes:
         added: not known before.
@@ -160,12 +160,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """How one customer stands in one pull, as the journal keeps it.
+    """The state of one customer in one pull, as stored in the journal.
 
     Attributes:
         kind: what was pulled first of all.
-        summary: counts, codes and names of fields; nothing personal. Under `beside` stand those of
-            the other kinds that were pulled with it.
+        summary: counts, codes and names of fields; nothing personal. `beside` has the states of the
+            other kinds that were pulled with it.
     """
 
     run_id: str

@@ -24,7 +24,7 @@ class CheckQuote:
         price_micro: what a hit costs.
         hit_pct: share of calls expected to be charged, in percent.
         spread_micro: standard deviation of its cost from night to night; None until a night has
-            shown how many are charged.
+            shown how many lookups are charged.
     """
 
     check: str
@@ -64,11 +64,12 @@ class Quote:
         cap_micro: the cap the run would be under, if any.
         balance_micro: the last balance the journal knows of.
         affordable: how many lookups the cap and the known balance pay for at their worst cost;
-            None where neither is known.
+            None if neither is known.
         rows_short: rows that would lack an answer then.
-        first: what the money goes to first.
-        short_by_cap: for rising amounts, in micro-naira, how many rows would lack an answer; empty
-            where nobody is to approve the run.
+        first: what
+            the money pays for first.
+        short_by_cap: for rising amounts, in micro-naira, how many
+            rows would lack an answer; empty if the run needs no approval.
     """
 
     lines: tuple[CheckQuote, ...] = field(default_factory=tuple)
@@ -96,12 +97,12 @@ class Quote:
 
     @property
     def high_micro(self) -> int:
-        """Return the most it may cost, resends of lost calls left aside."""
+        """Return the most it may cost, not counting resends of lost calls."""
         return sum(line.high_micro for line in self.lines)
 
     @property
     def likely_micro(self) -> tuple[int, int] | None:
-        """Return between which amounts nine nights in ten lie; None before a first night.
+        """Return the range that contains nine nights in ten; None before a first night.
 
         Checks differ from what is expected of them independently of each other, so that their
         variances add up.

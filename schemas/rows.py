@@ -36,7 +36,7 @@ TEXT_COLUMNS = (
 )
 INSTANT_COLUMNS = ("consented_at", "consent_expires_at", "consent_withdrawn_at")
 REQUESTED = ("requested_amount", "requested_tenor_days", "requested_instalment")
-"""What an applicant asks for: naira, days, naira a month."""
+"""What an applicant requests: naira, days, naira a month."""
 KNOWN_COLUMNS = (*TEXT_COLUMNS, "date_of_birth", "exposure", *REQUESTED, *INSTANT_COLUMNS)
 """Every column of the input that has a meaning of its own."""
 
@@ -49,13 +49,13 @@ LOAN_DAY_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class InputKind:
-    """What the rows of a file are, and so which of its columns have a meaning.
+    """The kind of a file's rows, and so which of its columns have a meaning.
 
     Attributes:
         headings: the file of `data/` with the words for its columns.
         columns: the known columns.
-        required: those that it cannot do without.
-        personal: those that tell one person from another: no value can be right for all rows.
+        required: those that must be there.
+        personal: those that differ from person to person: no value can be right for all rows.
     """
 
     headings: str
@@ -86,9 +86,9 @@ CUSTOMER = "customer"
 CUSTOMER_ROW = "customer_row"
 """1 for a customer's first row in `enriched`, 2 for the second and so on."""
 CUSTOMER_EXPOSURE = "customer_exposure"
-"""What a customer's open loans come to, on each of its rows in `enriched`."""
+"""The sum of a customer's open loans, on each of its rows in `enriched`."""
 EXTRA_PREFIX = "x:"
-"""Columns that are only carried through stand in a row batch under this prefix."""
+"""Columns that are only carried through have this prefix in a row batch."""
 
 
 class Flaw(IntFlag):
@@ -131,7 +131,7 @@ def row_schema(extra: Sequence[str] = ()) -> pa.Schema:
 
 
 class Action(StrEnum):
-    """What was done about a problem."""
+    """The action taken on a problem."""
 
     REFUSED = "refused"
     INVALID = "invalid"
@@ -210,7 +210,7 @@ class RowBatch:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A file's columns as understood, and what is to be said of them.
+    """A file's columns as understood, and the findings about them.
 
     Attributes:
         columns: each column of the file.
@@ -218,7 +218,7 @@ class Header:
         defaults: values for known columns that the file does not have, from the mapping.
         date_order: `dmy`, `mdy` or `ymd` for dates that are not ISO; None where not declared.
         fed_back: the file is a quarantine file that was fixed: a part of its batch.
-        loan_status: place of the column that says how a loan stands; None where there is none.
+        loan_status: index of the column with a loan's status; None where there is none.
     """
 
     columns: tuple[SourceColumn, ...]

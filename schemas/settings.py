@@ -248,7 +248,7 @@ class Retention(_Group):
 
 
 class BvnConsent(_Group):
-    """How BVN consent goes; the service shows neither form nor lifetime of its passwords."""
+    """Settings of BVN consent; the service documents neither form nor lifetime of its passwords."""
 
     abandon_after: timedelta = Field(timedelta(days=1), gt=timedelta(0))
     otp_attempts: int = Field(3, ge=1, le=10)
@@ -256,7 +256,7 @@ class BvnConsent(_Group):
 
 
 class ContestClocks(_Group):
-    """How soon a customer who contests is answered, and what asking once more may cost."""
+    """How soon a customer who contests gets an answer, and what a repeated lookup may cost."""
 
     hours: float = Field(24, gt=0, le=8760)
     complex_hours: float = Field(48, gt=0, le=8760)
@@ -347,7 +347,7 @@ def overridden(settings: FreshnessOverrides, given: Sequence[str]) -> FreshnessO
 
 
 def _limits_of(given: Sequence[str]) -> dict[str, str]:
-    """Return each limit by its name; several may stand in one text, divided by commas."""
+    """Return each limit by its name; one text may have several, separated by commas."""
     found: dict[str, str] = {}
     for each in ",".join(given).split(","):
         name, _, age = (part.strip() for part in each.partition("="))
@@ -414,7 +414,7 @@ class Settings(BaseSettings):
     )
     desk_user: str = Field(
         "",
-        description="User of the desk as whom a script calls nightscreen approve and refuse.",
+        description="User of the desk for scripts that call nightscreen approve and refuse.",
     )
     desk_password: SecretStr = Field(
         SecretStr(""), description="That user's password; better a file, by --password-file."
@@ -426,18 +426,19 @@ class Settings(BaseSettings):
     aggregator_path: str = Field(
         "/v2/aggregator",
         pattern=r"^(/[\w.-]+)+$",
-        description="Where the experimental operations on customers' accounts lie.",
+        description="The path of the experimental operations on customers' accounts.",
     )
     transactions_reread_days: int = Field(
         90,
         ge=0,
-        description="How many days of transactions the service is taken to list at least: older "
-        "ones that it lists no more are told as removed only where its list reaches further back.",
+        description="How many days of transactions the service lists at least. Older transactions "
+        "missing from a list are reported as removed only where the list reaches "
+        "further back.",
     )
     rings: bool = Field(
         default=False,
-        description="Look for rings: customers whom BVNs, accounts, phones, emails or photographs "
-        "tie to each other, across batches.",
+        description="Look for rings: customers connected by BVNs, accounts, phones, emails or "
+        "photographs, across batches.",
     )
     ring_hub: int = Field(
         20,
@@ -452,22 +453,23 @@ class Settings(BaseSettings):
     )
     manners_file: Path | None = Field(
         None,
-        description="How the service's answers are read, as data/manners.toml; default: "
+        description="The table of manners, which says how the service's answers are read, as "
+        "data/manners.toml; default: "
         "manners.toml under HOME where there is one, else that of the package.",
     )
     prices_file: Path | None = Field(
         None,
-        description="What a call costs until prices were seen, as data/prices.toml; default: "
+        description="The price of a call until a real one is known, as data/prices.toml; default: "
         "prices.toml under HOME where there is one, else that of the package.",
     )
     narrations_file: Path | None = Field(
         None,
-        description="What a transaction is by its words, as data/narrations.toml; default: "
+        description="The category of a transaction by its words, as data/narrations.toml; default: "
         "narrations.toml under HOME where there is one, else that of the package.",
     )
     features_file: Path | None = Field(
         None,
-        description="How figures of cash flow are worked out, as data/features.sql; default: "
+        description="How figures of cash flow are computed, as data/features.sql; default: "
         "features.sql under HOME where there is one, else that of the package.",
     )
     declarations_file: Path | None = Field(
@@ -495,8 +497,8 @@ class Settings(BaseSettings):
     approval_above: Naira | None = Field(None, description="Ask before a run quoted above it.")
     approval_timeout: timedelta = Field(
         timedelta(hours=2),
-        description="How long an approval may lie unused before it is void; at a terminal, how "
-        "long the question waits for an answer.",
+        description="How long an unused approval is valid; at a terminal, how long the question "
+        "waits for an answer.",
     )
     override_above: Naira | None = Field(
         None,
@@ -506,7 +508,7 @@ class Settings(BaseSettings):
     review_within: timedelta = Field(
         timedelta(days=3),
         gt=timedelta(0),
-        description="How soon a customer who needs somebody is reviewed: when a case is due.",
+        description="How soon a customer who needs a person is reviewed: when a case is due.",
     )
     freshness: FreshnessOverrides = Field(
         FreshnessOverrides(), description="How old an answer may be."
@@ -592,7 +594,7 @@ class Settings(BaseSettings):
         if given > match_at:
             raise ValueError(
                 f"is {given:g}, above SELFIE_MATCH_AT ({match_at:g}); it must be at most that, and "
-                "what lies between the two is unsure"
+                "scores between the two are unsure"
             )
         return given
 

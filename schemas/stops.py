@@ -46,8 +46,10 @@ REFUSALS: Mapping[str, str] = {
     "distributor": "the key is no distributor's, so the service shows it no loans: ask the "
     "service's support to set the account up as a distributor, then use the key they send",
 }
-"""What is wrong, and what to do about it, where every call of a kind is refused: by the trouble of
-those calls. Every command says it in these words."""
+"""What is wrong and what to do when every call of a kind is refused, by the trouble of those calls.
+
+Every command says it in these words.
+"""
 _NAMED = frozenset({"no_right", "unpriced"})
 
 

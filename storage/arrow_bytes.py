@@ -1,7 +1,6 @@
 """The bytes of a column of text, as Arrow keeps them: a look at them is cheaper than a pattern.
 
-Where a cell begins and ends, and what it begins and ends with. What that means belongs to whoever
-looks; nothing here changes a text.
+The first and last bytes of each cell. The caller knows what they mean; nothing here changes a text.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def inside(texts: pa.Array) -> tuple[NDArray[np.int32], Bytes]:
-    """Return where each text of a column begins, where the last ends, and the bytes they lie in."""
+    """Return where each text of a column begins, where the last ends, and the bytes of all."""
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     return ends, np.frombuffer(data or b"", np.uint8)

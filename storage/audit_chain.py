@@ -1,9 +1,9 @@
-"""The chain of the desk's audit: each entry bears a keyed digest of itself and the one before it.
+"""The chain of the desk's audit: each entry has a keyed digest of itself and the one before it.
 
-A changed, removed or moved entry is noticed and named by its number. A customer stands in the chain
-by a commitment, a salted digest of the pseudonym: erasure takes salt, pseudonym and sealed id away
-and leaves the commitment, so that the chain stays true and nothing leads back to anybody. What an
-entry says is the business of `desk/audit.py`.
+A changed, removed or moved entry is noticed and named by its number. The chain has a commitment for
+a customer, a salted digest of the pseudonym: erasure removes salt, pseudonym and sealed id and
+leaves the commitment, so that the chain stays valid and nothing leads back to anybody.
+`desk/audit.py` writes the content of entries.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ADDED = ("salt", "whose", "before", "mark")
 _SALT_BYTES = 16
 _PATIENCE_S = 30
 _NAMED = 20
-"""So many findings are named, the rest counted."""
+"""This many findings are named, the rest counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class AuditChain:
         row["mark"] = self._mark(number, row, before)
         names = ", ".join(row)
         marks = ", ".join(f":{name}" for name in row)
-        connection.execute(f"INSERT INTO audit ({names}) VALUES ({marks})", row)  # noqa: S608 - names of ours
+        connection.execute(f"INSERT INTO audit ({names}) VALUES ({marks})", row)  # noqa: S608 - our own names
         if ends.sound:
             self._write_ends(connection, _Ends(ends.first, ends.before, number, row["mark"]))
 
@@ -139,7 +139,7 @@ class AuditChain:
         return int(number)
 
     def adopt(self, connection: sqlite3.Connection) -> None:
-        """Bring the entries of an earlier version into the chain, as they are found."""
+        """Add the entries of an earlier version to the chain, as they are found."""
         there = {row["name"] for row in connection.execute("PRAGMA table_info(audit)")}
         if not there or "mark" in there:
             return
@@ -212,7 +212,7 @@ class AuditChain:
         ]
 
     def _names_whom_it_named(self, row: sqlite3.Row, sealer: Sealer) -> bool:
-        """Tell whether pseudonym and sealed id are those of the entry, or were erased by us."""
+        """Return whether pseudonym and sealed id are those of the entry, or were erased by us."""
         customer, sealed, salt = row["customer"], row["sealed"], row["salt"]
         if customer is None:
             erased: bool = not row["whose"] or salt == self._digest("erased", row["mark"])

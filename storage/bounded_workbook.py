@@ -1,8 +1,8 @@
 """A workbook's parts, unpacked with a bound on each text, row and table.
 
 A workbook is an archive, and a few megabytes of it can unpack to more than any machine holds. Here
-no text of a cell, no row and no table of texts grows beyond what an honest workbook has. What the
-cells mean belongs to `workbook_source`.
+no text of a cell, no row and no table of texts grows beyond what an honest workbook has.
+`workbook_source` knows what the cells mean.
 """
 
 from __future__ import annotations
@@ -23,17 +23,23 @@ LAST_ROW = 1_048_576
 """The number of the last row that a sheet can have."""
 
 _TEXT_BYTES = 6 * LONGEST_CELL
-"""What a cell's text takes at most where every character is written as `&quot;`."""
+"""The longest text of a cell, with every character written as `&quot;`."""
 _ROW_BYTES = 4 << 20
 """Two thousand columns of 2 kB each; the parser holds about forty times as much."""
 _WHOLE_BYTES = 64 << 20
-"""Of a part that is read whole: styles, names of sheets, relations."""
+"""Limit of a part that is read whole: styles, names of sheets, relations."""
 _STRINGS_BYTES = 512 << 20
-"""Of the table of texts, which the parser keeps in memory: a million rows of 20 such columns."""
+"""Limit of the table of texts, which the parser keeps in memory.
+
+A million rows of 20 such columns.
+"""
 _STRINGS_RATIO = 100
 """Different texts do not compress so well; only counted from `_FEW_STRINGS_BYTES` on."""
 _FEW_STRINGS_BYTES = 16 << 20
-"""Of a table of texts that is read however well it was packed; takes some seconds at most."""
+"""A table of texts up to this size is read however well it was packed.
+
+Takes some seconds at most.
+"""
 _STRINGS = "sharedStrings"
 _ROW = re.compile(rb"</?(?:\w+:)?(?:row|si)[\s>/]")
 _LONGEST_ENTITY = 16
@@ -151,7 +157,7 @@ class _BoundedPart:
 
 
 def _crowded(size: int, info: zipfile.ZipInfo) -> bool:
-    """Tell whether a table of texts of a size is none that a workbook of customers has."""
+    """Return whether a table of texts is larger than any workbook of customers has."""
     packed = max(1, info.compress_size)
     return size > _STRINGS_BYTES or (size > _FEW_STRINGS_BYTES and size > _STRINGS_RATIO * packed)
 

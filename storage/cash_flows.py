@@ -1,8 +1,8 @@
 """Cash flow in the journal: each pull's figures of each customer, sealed.
 
 They are shown only while a consent is alive that covers what they rest on: `live` looks at grants
-and figures in one query, so that no revoked consent is overtaken. How they are worked out is in
-`steps/transactions/cashflow.py`.
+and figures in one query, so that no revoked consent is overtaken. `steps/transactions/cashflow.py`
+computes them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SCOPES = "scopes"
 _ALONE = ("transaction:list",)
-"""What figures rest on that were kept before accounts were pulled."""
+"""The basis of figures stored before accounts were pulled."""
 _BLOCK = 500
 _flows, _grants = cash_flows.c, consent_grants.c
 
@@ -88,7 +88,7 @@ class CashFlows:
                 connection.execute(insert(cash_flows), block)
 
     def any_held(self) -> bool:
-        """Tell whether figures are kept of anybody."""
+        """Return whether figures of anybody are stored."""
         with reading(self._journal.engine) as connection:
             return connection.execute(select(_flows.flow_id).limit(1)).first() is not None
 

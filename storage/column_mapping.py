@@ -1,7 +1,7 @@
 """How the columns of one file are understood: headings, mapping and names in the output.
 
-Turns a row of headings into a `ColumnMapping`. Where the headings come from belongs to the modules
-of the formats, what single words mean to `headings.py`.
+Turns a row of headings into a `ColumnMapping`. The modules of the formats read the headings;
+`headings.py` knows single words.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class ColumnMapping:
     """A file's columns as understood.
 
     Attributes:
-        header: the columns that go on, and what is to be said of them.
+        header: the columns that go on, and the findings about them.
         order: for each column of the header, its position in the file.
-        guarded: the file is a quarantine file, whose cells bear the formula guard.
+        guarded: the file is a quarantine file, whose cells have the formula guard.
     """
 
     header: Header
@@ -128,7 +128,7 @@ class _Names:
         for at in self.positions:
             heading = self.tidied[at]
             if heading.casefold() in seen and heading and not words.looks_like_value(heading):
-                self.findings.append(f'The heading "{heading}" stands more than once.')
+                self.findings.append(f'The heading "{heading}" is there more than once.')
             seen.add(heading.casefold())
 
     def find(self, heading: str) -> int | None:
@@ -150,7 +150,7 @@ class _Names:
 
 
 def _quarantine_columns(tidied: Sequence[str]) -> int | None:
-    """Return where `line`, `column`, `code`, `hint` stand together, the last such place."""
+    """Return the index where `line`, `column`, `code`, `hint` are together, the last one."""
     wanted = QUARANTINE_COLUMNS
     starts = range(len(tidied) - len(wanted), -1, -1)
     return next((at for at in starts if tuple(tidied[at : at + len(wanted)]) == wanted), None)
@@ -256,7 +256,7 @@ class _Meaning:
             self.told.append(f'"{self.names.unique[at]}" is taken for {choice.column}.')
 
     def _has(self, meaning: str) -> bool:
-        """Tell whether a column of the file has such a meaning in a loan book."""
+        """Return whether a column of the file has such a meaning in a loan book."""
         tidied = (self.names.tidied[at] for at in self.names.positions)
         return any(words.loan_headings().get(words.fold(each)) == meaning for each in tidied)
 
@@ -285,7 +285,7 @@ class _Meaning:
         return ordered
 
     def findings(self, kept: Sequence[int]) -> list[str]:
-        """Return what is to be said about meanings, what touches consent first."""
+        """Return the findings about meanings, those about consent first."""
         carried = [at for at in kept if at not in self.found and self.names.tidied[at]]
         consent = [at for at in carried if _touches_consent(self.names.tidied[at])]
         said = [
@@ -305,7 +305,7 @@ class _Meaning:
         return said + self._about_defaults()
 
     def loan_status(self, kept: Sequence[int]) -> int | None:
-        """Return the place, among the columns kept, of the one that says how a loan stands."""
+        """Return the index, among the columns kept, of the one with a loan's status."""
         if self.mapping.loan_status:
             at = self._position(self.mapping.loan_status, "loan_status")
             return kept.index(at) if at in kept else None

@@ -1,7 +1,7 @@
 """CSV text whose quotes are not all in order, record by record, with the damage kept small.
 
-A stray quote would swallow every row up to the next quote: here it breaks the line that bears it,
-and reading goes on below. The fast way for text in order is in `csv_source`.
+A stray quote would swallow every row up to the next quote: here it breaks only its own line, and
+reading goes on below. The fast way for text in order is in `csv_source`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def records(
     Args:
         lines: without their line feeds.
         separator: one character.
-        width: how many fields a record must have; None where any number will do.
+        width: how many fields a record must have; None for any number.
         first_line: number of the first line.
         final: whether the text ends here; else a record that may go on is left for the next call.
     """
@@ -65,9 +65,9 @@ def records(
 
 
 def _split_at_returns(line: str, separator: str, width: int | None) -> list[list[str]]:
-    """Return the rows of a line in which carriage returns stand for line ends, or nothing.
+    """Return the rows of a line in which carriage returns are line ends, or nothing.
 
-    They do where each part is a row by itself; else they stand inside a value.
+    They are if each part is a row by itself; else they are inside a value.
     """
     bare = line.removesuffix("\r")
     if "\r" not in bare or '"' in line or width is None:
@@ -128,7 +128,7 @@ def _width_fault(fields: Sequence[str], width: int | None) -> str | None:
 def _damaged_lines(
     lines: Sequence[str], at: int, taken: int, separator: str, width: int | None
 ) -> int:
-    """Return how many lines a faulty record spoils: up to the next that is sound by itself."""
+    """Return how many lines a faulty record takes: up to the next that is valid by itself."""
     for after in range(1, taken):
         line = lines[at + after]
         if line.strip() and line.count('"') % 2 == 0 and _sound(line, separator, width):

@@ -31,18 +31,18 @@ QUOTE, NEWLINE, RETURN = b'"\n\r'
 LONGEST_LINE = 16 << 20
 """Bytes of a line: beyond it is no row, but a file without line ends."""
 TAIL_BYTES = 1 << 20
-"""How much text may follow the last whole record before its open quote is judged a stray one."""
+"""How much text may follow the last whole record before its open quote counts as a stray one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a CSV file is laid out.
+    """The format of a CSV file.
 
     Attributes:
         separator: one character.
         headings: as the file has them, filled up with blanks to the width of the rows.
         first_line: line of the first row below the headings.
-        findings: what is to be said about it.
+        findings: the findings about it.
     """
 
     separator: str
@@ -52,7 +52,7 @@ class Shape:
 
     @property
     def width(self) -> int:
-        """How many columns the file has."""
+        """The number of columns of the file."""
         return len(self.headings)
 
 
@@ -70,7 +70,7 @@ def read_csv(text: TextFile, vocabulary: Vocabulary) -> RawTable:
 
 
 def find_shape(sample: bytes, vocabulary: Vocabulary) -> Shape:
-    """Find separator and headings in the beginning of a file: where most known headings stand."""
+    """Find separator and headings at the start of a file: the line with most known headings."""
     lines = sample.decode(errors="ignore").split("\n")
     readings = [(separator, _records(lines, separator)) for separator in SEPARATORS]
     scored = [
@@ -92,7 +92,7 @@ def find_shape(sample: bytes, vocabulary: Vocabulary) -> Shape:
     )
     if above and score:
         findings.append(
-            f"The headings were found in line {header.line}; what stands above them is left out."
+            f"The headings were found in line {header.line}; everything above them is left out."
         )
     headings = _padded(header.fields, records[at + 1 :])
     return Shape(separator, headings, header.line + header.taken, tuple(findings))
@@ -144,8 +144,8 @@ def _pieces(text: TextFile, shape: Shape) -> Iterator[SourceBatch]:
 def _bounded_lines(blocks: Iterator[bytes], shape: Shape) -> Iterator[bytes]:
     """Cut lines that are longer than any row: they break as rows, and reading goes on below.
 
-    Where such a line has carriage returns alone, its program went over to them midway: each then
-    ends a line.
+    If such a line has only carriage returns, its program changed to them midway: each then ends a
+    line.
     """
     length = 0
     for whole in blocks:
@@ -230,7 +230,7 @@ def _in_order(text: np.ndarray, quotes: np.ndarray, used: int, separator: int) -
 def _whole(
     data: bytes, line: int, shape: Shape, line_ends: np.ndarray, record_ends: np.ndarray
 ) -> SourceBatch | None:
-    """Read a segment through Arrow; None where Arrow sees other records than the quotes say."""
+    """Read a segment through Arrow; None if Arrow sees other records than the quotes say."""
     invalid: list[pa_csv.InvalidRow] = []
     table = _through_arrow(data, shape, invalid)
     inside = record_ends[line_ends[record_ends] < len(data)]

@@ -90,7 +90,7 @@ _OF_TITLE = {title(column).casefold(): column for column in COLUMNS}
 
 
 def column_of(heading: str) -> str:
-    """Return the column that a heading of a returned list stands for, in words or by name."""
+    """Return the column that a heading of a returned list means, in words or by name."""
     text = " ".join(heading.split()).casefold()
     return _OF_TITLE.get(text, text)
 
@@ -339,7 +339,7 @@ class _Frame:
 
 
 def is_returned(path: Path) -> bool:
-    """Tell whether a file is a decision list, by its headings; it may be mistaken further down."""
+    """Return whether a file is a decision list, by its headings; its rows may have mistakes."""
     try:
         next(_returned_rows(path), None)
     except (InputError, OSError):
@@ -408,7 +408,7 @@ def _open_workbook(path: Path) -> Iterator[Any]:
 
 
 def _heading_row(sheet: Any) -> tuple[int, list[str]] | None:  # noqa: ANN401 - openpyxl's streamed sheet
-    """Return number and names of the row that has the headings of a list; None where none has."""
+    """Return number and names of the row that has the headings of a list; None if none has."""
     rows: Iterable[Sequence[object]] = sheet.iter_rows(values_only=True)
     for number, cells in enumerate(islice(rows, HEADER_SEARCH_ROWS), start=1):
         names = [column_of(_cell_text(cell)) for cell in cells]

@@ -1,4 +1,4 @@
-"""The desk's own file, from outside: where it lies, and its copy in a backup of the journal.
+"""The desk's own file, from outside: its path, and its copy in a backup of the journal.
 
 The desk itself writes it (`desk/accounts.py`).
 """
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 DESK_FILE: Final = "desk.sqlite3"
 UPLOADS: Final = "desk"
-"""Folder of HOME where uploads lie sealed."""
+"""Folder of HOME for sealed uploads."""
 _SIGNED_IN = ("sessions", "links", "failures")
 
 
 def copy_desk(source: Path, target: Path) -> None:
     """Copy the desk's file from one folder to another, unless that has one; nobody stays signed in.
 
-    Files that were brought to the desk are not copied: they are gone within days anyway.
+    Files uploaded to the desk are not copied: they are deleted within days anyway.
     """
     if not (source / DESK_FILE).exists() or (target / DESK_FILE).exists():
         return

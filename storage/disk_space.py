@@ -1,4 +1,4 @@
-"""Room on disk: how much is free where a folder lies or would lie. Nothing is written here."""
+"""Disk space: how much is free where a folder is or would be. Nothing is written here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Evidence at rest: what answers meant for the rows of a batch's last night, typed and sealed.
 
-A cache under HOME: Arrow pieces sealed under the data key, and one index of what lies in them. It
-may be lost, cut short or distrusted at any time; that costs time and nothing else. Which evidence
-belongs to which row, and what it is made of, is decided in `steps/results/evidence.py`.
+A cache under HOME: Arrow pieces sealed under the data key, and one index of their contents. It
+may be lost, cut short or distrusted at any time; that costs time and nothing else.
+`steps/results/evidence.py` makes evidence and decides which row it belongs to.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def drop_evidence(home: Path, *, before: int | None = None) -> None:
     """Remove the evidence of every batch, as when a person is erased or the data key rotates.
 
     Args:
-        home: the HOME it lies under.
-        before: only where it may rest on answers older than this instant, in microseconds. A file
-            bears the instant of its oldest answer, so that no key is needed.
+        home: the HOME it is under.
+        before: only where it may be based on answers older than this instant, in microseconds. A
+            file has the instant of its oldest answer, so that no key is needed.
     """
     root = home / FOLDER
     if before is None:
@@ -80,8 +80,8 @@ class EvidenceFiles:
     """The evidence of one batch name.
 
     Attributes:
-        folder: where it lies.
-        stamp: what the index must bear to be believed: versions, and who was erased last.
+        folder: its path.
+        stamp: the stamp that the index must have to be used: versions, and the last erasure.
     """
 
     folder: Path
@@ -91,11 +91,11 @@ class EvidenceFiles:
 
     @classmethod
     def of(cls, home: Path, name: str, sealer: Sealer, stamp: bytes) -> EvidenceFiles:
-        """Return the evidence of a batch, by a name that tells nothing of it."""
+        """Return the evidence of a batch, by a name that does not reveal it."""
         return cls(home / FOLDER / name, stamp, sealer)
 
     def index(self) -> list[Piece]:
-        """Return what lies there; nothing where it is of another stamp or cannot be read."""
+        """Return the stored evidence; nothing if it has another stamp or cannot be read."""
         try:
             table = self._read(_INDEX)
             if (table.schema.metadata or {}).get(_STAMP) != self.stamp:
@@ -118,7 +118,7 @@ class EvidenceFiles:
         return self._opened[name]
 
     def put(self, kind: str, keys: bytes, oldest_at: int, table: pa.Table) -> Piece | None:
-        """Seal evidence as a new piece; None where the disk will not have it."""
+        """Seal evidence as a new piece; None if the disk refuses it."""
         name = f"{oldest_at}-{secrets.token_hex(8)}"
         try:
             make_private_folder(self.folder.parent)
@@ -129,7 +129,7 @@ class EvidenceFiles:
         return Piece(name, kind, oldest_at, keys)
 
     def replace(self, pieces: Sequence[Piece]) -> None:
-        """Make these pieces all that lies there."""
+        """Replace the stored pieces by these."""
         self._opened.clear()
         schema = _INDEX_SCHEMA.with_metadata({_STAMP: self.stamp})
         try:
@@ -172,7 +172,7 @@ def _batch_of(piece: Piece) -> pa.RecordBatch:
 
 
 class EvidencePlaces(NamedTuple):
-    """Where some keys' evidence lies: numbers of pieces and of rows in them, -1 where nowhere."""
+    """The position of some keys' evidence: numbers of pieces and of rows in them, -1 for none."""
 
     piece: NDArray[np.int32]
     row: NDArray[np.int32]
@@ -182,7 +182,7 @@ class Keys:
     """Finds keys of one kind among pieces, by their first halves, which are found quicker.
 
     Of two keys with the same first half, one in 10^19, only one is found: the other's evidence is
-    worked out anew.
+    computed again.
 
     Args:
         pieces: the pieces, all of the kind.
@@ -198,7 +198,7 @@ class Keys:
         self._row = np.concatenate(rows)[order] if rows else np.zeros(0, np.int32)
 
     def places(self, keys: bytes) -> EvidencePlaces:
-        """Return where the evidence of each of some joined keys lies."""
+        """Return the position of the evidence of each of some joined keys."""
         first, second = _halves(keys).T
         nowhere = np.full(len(first), -1, np.int32)
         if not len(self._first) or not len(first):

@@ -1,8 +1,8 @@
 """Rows laid out in a private file and put into another order, some at a time.
 
 For lists that are ordered as a whole and may be larger than memory: rows are written as they come,
-sorted by way of groups, and fetched by their places. Nothing is mapped into memory, where pages
-once seen would stay. What the rows are is the caller's business.
+sorted by way of groups, and fetched by their places. Nothing is mapped into memory, because pages
+once read would stay there. The caller knows what the rows are.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SortedFile:
         """Write the rows once more in an order, and return them.
 
         Args:
-            path: the file to write; groups of rows lie beside it meanwhile.
+            path: the file to write; groups of rows are beside it meanwhile.
             order: number of the row that comes first, and so on.
         """
         place = np.empty(len(order), dtype=np.int64)

@@ -1,6 +1,6 @@
 """Private files: folders of mode 0700, files of mode 0600, each appearing whole or not at all.
 
-What goes into a file belongs elsewhere; this module only knows how to put it there safely.
+This module knows nothing about contents, only how to write a file safely.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def make_private_folder(path: Path, *, ours: bool = True) -> Path:
 
     Args:
         path: the folder.
-        ours: the folder belongs to this program, so that one that exists is made private too.
+        ours: the folder belongs to this program, so an existing one is made private too.
 
     Raises:
         OutputError: it cannot be made or written.
@@ -64,7 +64,7 @@ def write_passing(path: Path, data: bytes) -> None:
 
 
 def write_private_once(path: Path, data: bytes) -> bool:
-    """Write a whole file unless one is there already; tell whether it was written.
+    """Write a whole file unless one is there already; return whether it was written.
 
     Of several processes that do so at once exactly one succeeds.
     """
@@ -94,8 +94,8 @@ def atomic_write(path: Path, *, lasting: bool = True) -> Iterator[Path]:
     On an exception the temporary file is removed and `path` stays as it was.
 
     Args:
-        path: where the file is to be.
-        lasting: it is to outlast a power loss; else nothing is synced.
+        path: the path of the file.
+        lasting: it must survive a power loss; else nothing is synced.
     """
     partial = _partial(path)
     try:

@@ -2,7 +2,7 @@
 
 A file appears whole or not at all at either: a local one by a rename, an object by one upload.
 Private modes hold on local folders only; elsewhere access is the place's own to grant, and so are
-its address and credentials, which come from its own settings. What lies where is decided elsewhere.
+its address and credentials, which come from its own settings. The layout is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def remote_place(url: str) -> RemotePlace:
     """Return the place of a URL; nothing is written yet.
 
     Raises:
-        OutputError: the URL bears a password, or no driver for it is installed.
+        OutputError: the URL contains a password, or no driver for it is installed.
     """
     parts = urlsplit(url)
     if parts.username or parts.password:
@@ -179,7 +179,7 @@ def try_to_write(url: str) -> None:
 
 @contextmanager
 def _told(url: str, *, missing: bool = False) -> Iterator[None]:
-    """Turn a driver's error into one of ours; a missing file may stay what it is."""
+    """Turn a driver's error into one of ours; a missing file may keep its own error."""
     try:
         yield
     except Exception as error:

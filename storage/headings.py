@@ -1,8 +1,7 @@
 """Heading words: which known column a heading means, and which line of a file holds the headings.
 
-The words stand in `data/headings.csv`, and for other kinds of files in files of their own. Nothing
-here reads such a file, and what a mapping file says about the headings of one file is applied in
-`column_mapping`.
+The words are in `data/headings.csv`, and for other kinds of files in their own files. Nothing here
+reads a customer's file; `column_mapping` applies a mapping file.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ LAST_CHOICES_FILE = _DATA / "headings_last.csv"
 LOAN_HEADINGS_FILE = _DATA / "loan_headings.csv"
 CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORECASE)
 HEADER_SEARCH_ROWS = 30
-"""How far down the row of headings is looked for; titles and notes take a few rows."""
+"""How far down to search for the row of headings; titles and notes take a few rows."""
 
 CHECKS = ("bank_account", "karma", "ecosystem", "selfie")
 OUTPUT_PREFIXES = (*(f"{check}_" for check in CHECKS), "batch_same_", "bvn_", "tx_")
@@ -75,8 +74,8 @@ def is_output_name(name: str) -> bool:
 def heading_words(kind: InputKind = CUSTOMERS) -> dict[str, tuple[str, ...]]:
     """Return folded heading words and the known columns each may mean, the preferred one first.
 
-    A word without a column is a common heading of lenders' files that is only carried through. What
-    means a customer's id does so in every kind of file.
+    A word without a column is a common heading of lenders' files that is only carried through.
+    Headings of a customer's id mean the same in every kind of file.
     """
     words: dict[str, tuple[str, ...]] = {fold(name): (name,) for name in kind.columns}
     for path in dict.fromkeys((_DATA / kind.headings, HEADINGS_FILE)):
@@ -93,7 +92,7 @@ def heading_words(kind: InputKind = CUSTOMERS) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class LastChoice:
-    """What a heading means where no other heading of the file does.
+    """Weak meanings: used if no other heading of the file has that meaning.
 
     Attributes:
         rank: of several for one column the least counts.

@@ -1,8 +1,8 @@
 """Vital signs of a run under way: a small file under HOME that other processes read.
 
-Numbers and ids only, one file a run, replaced whole every few seconds. It lies beside the journal
-and not in it, so that writing it costs the journal nothing and it can be read when the journal
-cannot. What stands in it is made in `steps.ops.heartbeat`.
+Numbers and ids only, one file a run, replaced whole every few seconds. It is beside the journal and
+not in it, so that writing it costs the journal nothing and it can be read when the journal cannot.
+`steps.ops.heartbeat` makes its content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ KEPT = 20
 
 
 def write_vitals(home: Path, run_id: str, signs: Mapping[str, Any]) -> bool:
-    """Replace a run's signs; tell whether that went well, since a full disk must stop no run."""
+    """Replace a run's heartbeat.
+
+    Return whether that succeeded, because a full disk must stop no run.
+    """
     folder = home / FOLDER
     partial = folder / f".{run_id}.{os.getpid()}.part"
     try:

@@ -1,8 +1,8 @@
 """Who holds an intent: each process has a lock that dies with it.
 
 Under SQLite it is a file lock in a folder beside the journal's file, under PostgreSQL an advisory
-lock on a connection of its own. An intent without an outcome is in doubt as soon as its holder's
-lock is free. What follows from that is decided in `journal`.
+lock on a separate connection. An intent without an outcome is in doubt as soon as its holder's lock
+is free. `journal` decides what follows.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 SURE_AFTER_S = 2.0
-"""How long a lock of the database must stay free before its process is taken for dead: four times
-the pulse by which the living take theirs again."""
+"""How long a lock of the database must stay free before its process counts as dead.
+
+Four times the interval at which living processes renew theirs.
+"""
 RESTART_GRACE_S = 30.0
-"""How long nobody is taken for dead after the database was started anew."""
+"""How long no process counts as dead after a restart of the database."""
 _PULSE_S = 0.5
 _LOOK_AGAIN_S = 0.1
 
@@ -45,12 +47,12 @@ _OPEN: weakref.WeakSet[FileHolders] = weakref.WeakSet()
 
 
 class Holders(Protocol):
-    """Takes a lock in this process's name and tells which others are still held.
+    """Takes a lock in this process's name and knows which others are still held.
 
     Attributes:
         name: this process, as the journal knows it.
-        was_lost: the lock was gone for a while and is held again; whoever has seen to what follows
-            sets it back.
+        was_lost: the lock was gone for a while and is held again; the code that handled this resets
+            it.
     """
 
     name: str
@@ -61,7 +63,7 @@ class Holders(Protocol):
 
         Args:
             holder: the name.
-            connection: the transaction under way, where the answer lies in the database.
+            connection: the transaction under way, if the database has the answer.
         """
 
     def describe(self, holder: str, connection: Connection | None = None) -> str:
@@ -72,8 +74,8 @@ class Holders(Protocol):
 
         Args:
             holder: the name.
-            connection: the transaction under way, which must not wait for long; None where it may
-                take as long as it takes to know.
+            connection: the transaction under way, which must not wait for long; None: wait as long
+                as needed.
         """
 
     def assure(self, connection: Connection) -> None:
@@ -138,7 +140,7 @@ class FileHolders:
         return _words(holder.partition("-")[0], host)
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
-        """Return whether the process of this name let go of its lock; the system itself knows."""
+        """Return whether the process of this name has released its lock, by asking the system."""
         return not self.alive(holder, connection)
 
     def assure(self, connection: Connection) -> None:  # noqa: ARG002 - as the protocol has it
@@ -174,13 +176,13 @@ os.register_at_fork(after_in_child=_forget_inherited)
 
 
 class AdvisoryHolders:
-    """A PostgreSQL advisory lock for each process, on a connection of its own.
+    """A PostgreSQL advisory lock for each process, on a separate connection.
 
     The database drops the lock with the connection, and with all connections when it restarts,
-    while the process lives on. So a thread takes the lock again at once, nobody is taken for dead
-    at the first look, and after a restart everyone has time. The name says when the database that
-    first gave the lock was started. The lock is a shared one: it can be taken again beside a
-    session of ours that the database has not missed yet.
+    while the process lives on. So a thread takes the lock again at once, no process counts as dead
+    at the first look, and after a restart every process has time. The name says when the database
+    that first gave the lock was started. The lock is a shared one: it can be taken again while the
+    database still has an old session of the same process.
 
     Args:
         engine: makes the connection.
@@ -280,7 +282,7 @@ class AdvisoryHolders:
     def assure(self, connection: Connection) -> None:
         """Make sure that the database knows this process's lock; take it again where it does not.
 
-        `was_lost` tells that others may have taken this process for dead meanwhile.
+        `was_lost` means that others may have counted this process as dead meanwhile.
 
         Raises:
             JournalError: it was given back, so that others take this process for dead.
@@ -315,11 +317,11 @@ _LOOK = text(
 
 
 class _Lock(Enum):
-    """How a process's lock is found."""
+    """The state of a process's lock."""
 
     HELD = 1
     AWAITED = 2
-    """Free since the database was started anew: its process has some time to take it again."""
+    """Free since a restart of the database: its process has some time to take it again."""
     FREE = 3
 
 
@@ -346,7 +348,7 @@ def _halves(number: int) -> dict[str, int]:
 
 
 _WORKER = "nightscreen "
-"""How the connection that marks a process begins its name, before process and machine."""
+"""Prefix of the name of the connection that marks a process, before process and machine."""
 
 _WHO = text(
     "SELECT a.application_name FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid "

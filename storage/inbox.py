@@ -1,9 +1,9 @@
 """The inbox on disk: files as they arrive, taken by one watcher only, put where they end up.
 
-`INBOX/` is where people drop files; `taken/` holds those being screened, each in a folder of its
-own (a *ticket*); `waiting/` those whose run waits for approval, in a folder of its id; `done/` and
-`failed/` those that came to an end. Whether a file has arrived whole
-is judged in `steps.inbox.stability_check`, what becomes of it in `steps.inbox.file_intake`.
+`INBOX/` is where people drop files; `taken/` holds those being screened, each in its own folder (a
+*ticket*); `waiting/` those whose run waits for approval, in a folder of its id; `done/` and
+`failed/` those that are finished. `steps.inbox.stability_check` decides whether a file has arrived
+whole, `steps.inbox.file_intake` what to do with it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _F_SETSIG = 10
 
 
 class Stamp(NamedTuple):
-    """What changes while a file is being copied."""
+    """The properties that change while a file is being copied."""
 
     size: int
     changed_at: int
@@ -96,10 +96,10 @@ class Ticket:
 
     Attributes:
         folder: `taken/ID/`.
-        name: the file's name as it was dropped; may hold anything, so it is told to nobody but the
+        name: the file's name as it was dropped; may hold anything, so it is shown only to the
             person who looks into the inbox.
-        file: the file under a name that may be told.
-        attempts: how often it was begun on.
+        file: the file under a name that may be shown.
+        attempts: how often it was started.
     """
 
     folder: Path
@@ -161,7 +161,7 @@ class Inbox:
 
         Args:
             path: the inbox; one that exists keeps its permissions, since others drop files there.
-            home: where the locks of contents lie, which all watchers of a journal share.
+            home: folder of the locks of contents, which all watchers of a journal share.
 
         Raises:
             OutputError: it cannot be made or written.
@@ -173,21 +173,21 @@ class Inbox:
 
     @property
     def waiting(self) -> Path:
-        """Where files lie whose run waits for approval, each in a folder of the run's id."""
+        """Files whose run waits for approval, each in a folder of the run's id."""
         return self.path / WAITING
 
     @property
     def done(self) -> Path:
-        """Where runs of dropped files have their folders."""
+        """The folders of runs of dropped files."""
         return self.path / DONE
 
     @property
     def failed(self) -> Path:
-        """Where files lie that could not be screened."""
+        """Files that could not be screened."""
         return self.path / FAILED
 
     def look(self) -> dict[str, Stamp]:
-        """Return the files that lie there, those left out that nobody dropped for screening."""
+        """Return the files there, without those that nobody dropped for screening."""
         found: dict[str, Stamp] = {}
         try:
             with os.scandir(self.path) as entries:
@@ -200,16 +200,16 @@ class Inbox:
                             found[entry.name] = Stamp(seen.st_size, seen.st_mtime_ns, seen.st_ino)
         except OSError as error:
             raise OutputError(
-                f"the inbox {self.path} cannot be read: {error.strerror}; mend it and watch again"
+                f"the inbox {self.path} cannot be read: {error.strerror}; fix it and watch again"
             ) from None
         return found
 
     def claim(self, name: str, told_as: str, ticket: str) -> Ticket | None:
-        """Take a file by an atomic rename; None where somebody else was quicker.
+        """Take a file by an atomic rename; None if another process was quicker.
 
         Args:
             name: the file's name in the inbox.
-            told_as: the name it goes by from now on, in paths that others see; none of `OURS`.
+            told_as: its name from now on, in paths that others see; none of `OURS`.
             ticket: a new id.
         """
         folder = make_private_folder(self.path / TAKEN / f"{ticket}-{secrets.token_hex(3)}")
@@ -238,7 +238,7 @@ class Inbox:
                 yield ticket
 
     def put_to_wait(self, ticket: Ticket, run_id: str) -> None:
-        """Let a file lie until its run is approved or refused; nobody holds it meanwhile."""
+        """Leave a file until its run is approved or refused; no process holds it meanwhile."""
         folder = self.waiting / run_id
         ticket.move(folder, folder / ticket.file.name)
         write_private(folder / _NOTE, json.dumps({"name": ticket.name, "attempts": 0}).encode())
@@ -248,7 +248,7 @@ class Inbox:
         return sorted(folder.name for folder in self.waiting.iterdir() if folder.is_dir())
 
     def take_waiting(self, run_id: str) -> Ticket | None:
-        """Take a file that waited; None where somebody else has it, or it is not there."""
+        """Take a file that waited; None if another process has it, or it is not there."""
         return _take_again(self.waiting / run_id)
 
     def lock_content(self, digest: str) -> Lock | None:
@@ -290,7 +290,7 @@ def is_whole(path: Path) -> bool:
 def is_being_written(path: Path) -> bool:
     """Return whether some process of this machine has a file open for writing.
 
-    The system gives a read lease only on a file that nobody writes. Where it cannot be asked
+    The system gives a read lease only on a file that nobody writes. Where this cannot be known
     (another owner, a network share), the answer is no.
     """
     try:
@@ -298,7 +298,7 @@ def is_being_written(path: Path) -> bool:
     except OSError:
         return False
     try:
-        # a writer who comes while the lease lasts is told of by a signal that nobody heeds
+        # a writer who comes during the lease causes a signal, which is ignored
         fcntl.fcntl(handle, _F_SETSIG, signal.SIGURG)
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -312,7 +312,7 @@ def is_being_written(path: Path) -> bool:
 
 
 def _take_again(folder: Path) -> Ticket | None:
-    """Take a file that lies in a ticket's folder; a folder without one is removed."""
+    """Take the file in a ticket's folder; a folder without one is removed."""
     lock = Lock.take(folder / _LOCK) if folder.is_dir() else None
     if lock is None:
         return None
@@ -334,7 +334,7 @@ def _note(folder: Path) -> dict[str, Any]:
 
 
 def _is_ours(name: str) -> bool:
-    """Return whether a file of a ticket's folder is ours, not the one that was dropped."""
+    """Return whether a file of a ticket's folder was made here, and is not the dropped one."""
     return name.startswith(".") or name in OURS
 
 

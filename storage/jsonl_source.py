@@ -1,7 +1,7 @@
 """JSON Lines: one object a line, every value as text exactly as it is written.
 
-Numbers never pass through a float. What headings mean belongs to `column_mapping`, encodings to
-`text_stream.py`.
+Numbers never pass through a float. `column_mapping` knows what headings mean, `text_stream.py`
+encodings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PIECE_ROWS = 2048
 LONGEST_LINE = 16 << 20
 SHOWN_OF_LONGEST = 1000
-"""How much of a line that is too long is kept."""
+"""How much is kept of a line that is too long."""
 BROKEN_OBJECT = "not one whole JSON object; put each value under its heading"
 HALF_CHARACTER = "half a character (\\ud800 to \\udfff alone); write the whole one"
 NEW_KEYS = (
@@ -76,7 +76,7 @@ def read_jsonl(text: TextFile) -> RawTable:
 def _lines(text: TextFile) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not blank, with their numbers.
 
-    Of a line that is too long only the beginning is given, which is no whole object any more.
+    A line that is too long is cut, and is then no whole object any more.
     """
     pending = b""
     number = 0

@@ -1,6 +1,6 @@
 """The data key: taken from the settings, or made once under HOME for a new journal.
 
-Which key belongs to a journal is judged when the journal is opened; sealing itself is in `sealing`.
+Opening a journal checks which key belongs to it; sealing itself is in `sealing`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEY_FILE = "data.key"
 SEALED_KEY_FILE = "data.key.sealed"
 LEAST_PASSPHRASE = 12
 _COST = {"n": 2**17, "r": 8, "p": 1, "maxmem": 2**28}
-"""Of scrypt: 128 MB and about half a second a guess."""
+"""Parameters of scrypt: 128 MB and about half a second a guess."""
 _SEALED_AS = b"scrypt-131072-8-1"
 _SALT_BYTES, _NONCE_BYTES = 16, 12
 
@@ -105,8 +105,8 @@ def read_key(file: Path) -> bytes | None:
         return decode_key("", str(file))
     except OSError as error:
         raise JournalKeyError(
-            f"cannot read the data key in {file} ({error.strerror or type(error).__name__}); mend "
-            "its permissions or set NIGHTSCREEN_DATA_KEY"
+            f"cannot read the data key in {file} ({error.strerror or type(error).__name__}); "
+            "correct its permissions or set NIGHTSCREEN_DATA_KEY"
         ) from None
 
 
@@ -136,10 +136,10 @@ def make_key(home: Path) -> bytes:
 
 
 def replace_key(home: Path, key: bytes) -> None:
-    """Put another key in the place of the one under HOME, whole or not at all."""
+    """Replace the key under HOME by another, whole or not at all."""
     write_private(home / KEY_FILE, encode_key(key))
 
 
 def keeps_key(home: Path) -> bool:
-    """Return whether HOME keeps a key file of its own."""
+    """Return whether HOME has its own key file."""
     return os.path.lexists(home / KEY_FILE)

@@ -23,7 +23,7 @@ NOTE = "up.json"
 
 @contextmanager
 def announcing(home: Path) -> Iterator[Callable[[str], None]]:
-    """Hold a HOME's place for one `up`, and give what tells others its server's address.
+    """Hold a HOME's place for one `up`, and yield the function that saves its server's address.
 
     Raises:
         UsageError: another process holds it.

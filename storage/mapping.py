@@ -1,7 +1,7 @@
 """The mapping file: what a user says about the headings of their own file.
 
-Reading and checking the TOML lives here. What the headings mean in the end is judged in
-`column_mapping`, where the file's own headings are known.
+Reading and checking the TOML lives here. `column_mapping`, which has the file's own headings, makes
+the final decision.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEYS = ("columns", "defaults", "date_order", "sheet", "drop", "merge_rows", "loa
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """What a mapping file says.
+    """The content of a mapping file.
 
     Attributes:
         path: the file, for messages.
@@ -36,7 +36,7 @@ class Mapping:
         sheet: the sheet of a workbook to read.
         drop: headings to leave out entirely.
         merge_rows: the rows of one `customer_id` are one customer.
-        loan_status: heading of the column that says how a loan stands; empty where not named.
+        loan_status: heading of the column with a loan's status; empty if not named.
     """
 
     path: Path = Path("mapping.toml")
@@ -173,7 +173,7 @@ def _known(name: str, section: str, place: _Place) -> str:
 
 def _table(name: str, value: object, place: _Place) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise place.error(name, f"must be a table: [{name}] on a line of its own, entries below it")
+        raise place.error(name, f"must be a table: [{name}] on its own line, entries below it")
     return value
 
 

@@ -1,8 +1,9 @@
 """Allocation: freed memory goes back to the system; a night does not hold its widest station.
 
 glibc keeps what was freed for the next that asks, and the more it sees of large arrays the more it
-keeps; Arrow's own allocator keeps more still. A run works in stations, each with arrays of its own:
-what one frees the next cannot fill without gaps. What is loaded and never used counts as well.
+keeps; Arrow's own allocator keeps more still. A run works in stations, each with its own arrays:
+the next cannot fill without gaps what one frees. Modules that are loaded and never used count as
+well.
 """
 
 from __future__ import annotations
@@ -17,18 +18,20 @@ if TYPE_CHECKING:
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # names of malloc.h
 _LARGE_BYTES = 16 << 20
-"""From this size on what is allocated is a mapping of its own, and goes back once it is freed: the
-arrays of a whole batch. Those of a chunk are made and freed so often that mapping each anew took a
-tenth of a night; they go back when a station ends."""
+"""Allocations from this size on are separate mappings, returned once freed.
+
+The arrays of a whole batch. Those of a chunk are made and freed so often that mapping each of them
+took a tenth of a night; they are returned when a station ends.
+"""
 _KEPT_BYTES = 64 << 20
 _ARENAS = 2
 _PANDAS = "pandas"
 
 
 def choose_allocator() -> None:
-    """Have Arrow allocate as all else does; to be said before pyarrow is imported by anybody.
+    """Make Arrow use the common allocator; call this before anything imports pyarrow.
 
-    Whoever names another allocator in the environment has that one. Child processes inherit it.
+    Another allocator named in the environment wins. Child processes inherit it.
     Elsewhere than under glibc nothing is done.
     """
     if _glibc_option() is not None:
@@ -40,7 +43,7 @@ def disable_pandas_probe() -> None:
 
     It takes a third of a second of CPU and 40 MB, for values of pandas inside of lists, which no
     command has. Arrow looks once and remembers. Only for a process of the command line, before it
-    starts threads: whoever imports this package as a library may well bring such values. Data
+    starts threads: a program that imports this package as a library may have such values. Data
     frames are made of tables all the same.
     """
     if _PANDAS in sys.modules:
@@ -66,9 +69,9 @@ class _Hidden:
 
 
 def tune_allocator() -> bool:
-    """Have glibc give large freed memory back at once; tell whether it heeds.
+    """Make glibc return large freed memory at once; return whether it accepts.
 
-    It holds for the whole process, and does no harm to be said again. Elsewhere than under glibc
+    This holds for the whole process, and may be called again. Elsewhere than under glibc
     nothing is done.
     """
     mallopt = _glibc_option()
@@ -84,7 +87,7 @@ def tune_allocator() -> bool:
 
 
 def trim_memory() -> None:
-    """Give back what lies free between arrays in use, as one station ends and the next begins.
+    """Return free memory between arrays in use, as one station ends and the next begins.
 
     It takes some milliseconds. Elsewhere than under glibc nothing is done.
     """

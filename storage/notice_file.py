@@ -1,7 +1,7 @@
-"""`notices.csv`: what customers are to be told, and the same file back with when and how they were.
+"""`notices.csv`: the notices for customers, and the same file filled in.
 
-Plain UTF-8, comma separated, cells guarded against spreadsheets. What is said to whom is decided in
-`steps/results/notices.py`.
+Plain UTF-8, comma separated, cells guarded against spreadsheets. `steps/results/notices.py` decides
+who gets which text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NOTICES_FILE = "notices.csv"
 TOLD_COLUMNS = ("told_at", "told_how", "told_by")
-"""Left empty for whoever tells the customer."""
+"""Left empty for the person who tells the customer."""
 NOTICE_COLUMNS = (
     "customer_id",
     "channel",

@@ -1,6 +1,6 @@
 """A run's output folder: what users get, each file whole or not at all, the manifest last.
 
-What stands in the files is decided in `steps/`; the files of intake are in `rejects`.
+`steps/` decides the content of the files; the files of intake are in `quarantine`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class RunFolder:
             report.rename(self.path / f"report-{number}.json")
 
     def publish(self) -> None:
-        """Bring the folder's copy at a URL up to it; nothing where it has none.
+        """Update the folder's copy at a URL; nothing if it has none.
 
         Raises:
             OutputError: the URL cannot be used.

@@ -1,7 +1,7 @@
 """Parquet files of any types, rendered to exact text a batch at a time.
 
 Whole numbers have no decimals, decimals keep their places, dates and times are ISO, nested values
-are JSON. What headings mean belongs to `column_mapping`.
+are JSON. `column_mapping` knows what headings mean.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DAMAGED = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""What Arrow lets through from a damaged file."""
+"""The errors that Arrow raises for a damaged file."""
 
 INSTANT_FORMAT = "%Y-%m-%dT%H:%M:%S"
 ZERO_FRACTION = r"\.0+([+-]\d|$)"

@@ -1,8 +1,8 @@
 """Publishing: a run's folder copied to a URL, and kept like the copy that stays under HOME.
 
-Every command works on the copy under HOME; what changes there, by erasing a person too, is brought
-to the URL. Each file appears there whole; the manifest goes first and comes back last, so that
-where there is one it tells of what lies beside it.
+Every command works on the copy under HOME; every change there, erasure included, is copied to the
+URL. Each file appears there whole; the manifest is removed first and written last, so that a
+manifest always matches the files beside it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def withdraw_manifest(folder: Path) -> None:
 
 
 def publish(folder: Path) -> None:
-    """Bring the copy at a URL up to a run's folder; nothing where there is no copy.
+    """Update the copy at a URL from a run's folder; nothing if there is no copy.
 
     Raises:
         OutputError: the URL cannot be used; what is there is then without a manifest.
@@ -95,7 +95,7 @@ def _upload(folder: Path, place: RemotePlace, names: list[str]) -> None:
 
 
 def _note(folder: Path) -> Path:
-    """Return where it is kept which URL a folder goes to, and what was brought there."""
+    """Return the path of the record of a folder's URL, and of the files copied there."""
     return folder.with_name(f"{folder.name}.published")
 
 

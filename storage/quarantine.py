@@ -1,7 +1,7 @@
-"""What was refused or found: `quarantine.csv`, which can be fixed and fed back, and `problems.csv`.
+"""Refused rows and findings: `quarantine.csv`, which can be fixed and fed back, and `problems.csv`.
 
 The formula guard lives here too, both ways, since reading a quarantine file back takes it off.
-What is refused, and why, is judged in `steps/`.
+`steps/` decides what is refused, and why.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROBLEM_COLUMNS = (*QUARANTINE_COLUMNS, "action")
 TRIGGERS = "=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20"
-"""What a spreadsheet may take for the beginning of a formula, the full-width forms included."""
+"""Characters that a spreadsheet may read as the start of a formula, full-width forms too."""
 
 _DANGEROUS = re.compile(f"'*[{TRIGGERS}]")
 GUARDED_PATTERN = f"^'('*[{TRIGGERS}])"

@@ -1,6 +1,6 @@
 """A file as its format's reader gives it: headings as written and rows of text by position.
 
-What the columns mean is not known here.
+This module does not know what the columns mean.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RawTable:
         format: `csv`, `xlsx`, `parquet` or `jsonl`.
         headings: as the file has them.
         read: yields all rows, at most so many in a batch, under `numbered_names`.
-        findings: what is to be said about the reading.
+        findings: the findings about the reading.
         encoding: of a text file.
         separator: of a CSV file, in words.
         sheet: of a workbook.

@@ -40,7 +40,7 @@ def read_start(path: Path) -> bytes:
 def returned_csv(
     path: Path, start: bytes, headings: Iterable[str]
 ) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """Return the headings as they stand, and line and cells of each row, formula guards taken off.
+    """Return the headings unchanged, and line and cells of each row, without formula guards.
 
     Args:
         path: the file.

@@ -1,9 +1,8 @@
-"""Past runs' folders rewritten: rows taken out, files removed, the manifest brought up to them.
+"""Rewriting past runs' folders: rows and files removed, the manifest updated.
 
-Each file appears whole. A note beside the files names those that were touched until the manifest
-tells of them, so that a crash in between is mended by `finish`. Rows that stay keep their order and
-their bytes. Which rows and files go is decided in `steps/`; writing a run's folder in the first
-place is `outputs`.
+Each file appears whole. A note beside the files names the changed ones until the manifest is
+written, so that `finish` repairs a crash in between. Rows that stay keep their order and their
+bytes. `steps/` decides which rows and files go; `outputs` writes a run's folder in the first place.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal.runs import RunRecord
 
     Mask = Callable[[pa.Table], pa.ChunkedArray]
-    """Tells of each row whether it goes."""
+    """Returns for each row whether it goes."""
 
 NOTE = ".rewriting.part"
 """Beside a run's files while they are rewritten; holds file names only."""
@@ -91,7 +90,7 @@ class RunFiles:
 
     @contextmanager
     def replaced(self, file: Path) -> Iterator[None]:
-        """Let a file be written anew; the manifest gets it as it is then."""
+        """Let a file be written again; the manifest gets its new digest."""
         self._touch(file)
         yield
 
@@ -145,7 +144,7 @@ class RunFiles:
 
         Args:
             file: the file; its first record is the headings and stays.
-            goes: tells of a record's cells, their guards taken off, whether it goes.
+            goes: returns from a record's cells, without guards, whether it goes.
         """
         number = sum(1 for cells, _ in islice(records(file), 1, None) if goes(cells))
         if not number:
@@ -164,8 +163,8 @@ class RunFiles:
     def drop_from_workbook(self, file: Path, ids: Collection[str]) -> int:
         """Take customers' rows out of a decision list's workbook; return how many.
 
-        What reviewers wrote into other rows stays. A workbook that cannot be read any more is
-        removed whole, since nobody can tell whom it holds.
+        Reviewers' entries in other rows stay. A workbook that cannot be read any more is
+        removed whole, because nobody can know which customers it holds.
         """
         try:
             number = _listed(file, ids)
@@ -187,7 +186,7 @@ class RunFiles:
                 file.unlink(missing_ok=True)
 
     def finish(self, at: str) -> int:
-        """Bring the manifest, and a copy at a URL, up to the files; return how many changed.
+        """Update the manifest, and a copy at a URL, from the files; return how many changed.
 
         Args:
             at: the instant, as text.
@@ -248,7 +247,7 @@ def typed_parts(run: RunRecord) -> list[Path]:
 
 
 def records(file: Path) -> Iterator[tuple[list[str], str]]:
-    """Yield the cells of each record of a CSV file, guards taken off, and its text as it stands."""
+    """Yield the cells of each record of a CSV file, without guards, and its text unchanged."""
     with file.open(encoding="utf-8", newline="") as content:
         consumed: list[str] = []
 
@@ -288,7 +287,7 @@ def _rows_in_workbook(path: Path) -> int:
 
 
 def _id_places(sheet: Any) -> tuple[int, int] | None:  # noqa: ANN401 - openpyxl's streamed sheet
-    """Return number of the row of headings and place of the customer's id; None where none is."""
+    """Return number of the row of headings and place of the customer's id; None if none is."""
     rows = sheet.iter_rows(values_only=True, max_row=HEADER_SEARCH_ROWS)
     for number, cells in enumerate(rows, start=1):
         names = [column_of(str(cell)) for cell in cells]
@@ -351,7 +350,7 @@ def _copy_workbook(file: Path, partial: Path, ids: Collection[str]) -> None:
 
 
 def _names(sheet: Any, head: int) -> list[str]:  # noqa: ANN401 - openpyxl's streamed sheet
-    """Return the columns that a sheet's headings stand for."""
+    """Return the columns that a sheet's headings mean."""
     (cells,) = sheet.iter_rows(min_row=head, max_row=head, values_only=True)
     return [column_of(str(cell or "")) for cell in cells]
 

@@ -1,7 +1,7 @@
 """Files of any size sealed at rest, piece by piece, and read again without lying open on disk.
 
-What was uploaded lies so until its run is over. A reader gets an anonymous file in memory under a
-path of this process: nothing in clear outlives it. What is in the file belongs elsewhere.
+An upload stays sealed until its run is over. A reader gets an anonymous file in memory under a
+path of this process: nothing in clear outlives it. The content is handled elsewhere.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def sealed_writer(path: Path, sealer: Sealer) -> Iterator[SealedWriter]:
 
 
 def is_sealed(path: Path) -> bool:
-    """Tell whether a file is one of ours."""
+    """Return whether a file was sealed here."""
     if path.suffix != SUFFIX:
         return False
     try:
@@ -120,7 +120,7 @@ def unsealed(path: Path, sealer: Sealer) -> Iterator[Path]:
 
 @contextmanager
 def in_memory(data: bytes) -> Iterator[Path]:
-    """Give a path under which this process reads data that lies on no disk in clear."""
+    """Yield a path under which this process reads data that is on no disk in clear."""
     with _anonymous_file() as (handle, clear):
         with os.fdopen(os.dup(handle), "wb") as sink:
             sink.write(data)
@@ -139,7 +139,7 @@ def _anonymous_file() -> Iterator[tuple[int, Path]]:
 
 
 def reseal_file(path: Path, sealer: Sealer) -> None:
-    """Seal a file anew under the key that is sealed under now."""
+    """Seal a file again under the present key."""
     with (
         unsealed(path, sealer) as clear,
         clear.open("rb") as source,
@@ -165,9 +165,9 @@ def input_in_clear(path: Path, sealer: Sealer) -> Iterator[Path]:
 
 
 def drop_sealed(folder: Path) -> int:
-    """Remove what lies in a folder of sealed inputs and no run is resumed with any more.
+    """Remove sealed inputs of a folder that no run can be resumed with any more.
 
-    What is kept beside an input, as its mapping, goes by the same age.
+    Files beside an input, such as its mapping, go by the same age.
     """
     before = time.time() - RESUMABLE_DAYS * 86_400
     old = [path for path in folder.glob("*") if path.is_file() and path.stat().st_mtime < before]

@@ -1,8 +1,8 @@
-"""Sealing of what is at rest, and the pseudonyms that stand for identifiers.
+"""Sealing of data at rest, and the pseudonyms that replace identifiers.
 
 AES-256-GCM under a data key; each sealed text carries the id of its key and is bound to what it is
-(its `context`), so that a sealed answer cannot be moved to another person. Pseudonyms are keyed
-with a key of their own that never rotates. Where keys come from is the business of `keys`.
+(its `context`), so that a sealed answer cannot be moved to another person. Pseudonyms have their
+own key, which never rotates. `keys` provides the keys.
 """
 
 from __future__ import annotations

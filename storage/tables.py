@@ -1,7 +1,7 @@
 """Input files: any of four formats in, batches of text under understood headings out.
 
-Which file it is and what is wrong with it as a file is settled here. How each format is read is in
-`*_source.py`, what headings mean in `column_mapping`; judging values belongs to `steps/`.
+This module finds out which kind of file it is and what is wrong with it as a file. `*_source.py`
+read the formats, `column_mapping` knows headings, `steps/` checks values.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def open_source(
 
 
 def headings_of(path: Path) -> list[str]:
-    """Return a file's headings, also where nobody can tell yet what they mean.
+    """Return a file's headings, even if their meaning is not known yet.
 
     Raises:
         InputError: it cannot be read as a table.

@@ -1,7 +1,8 @@
 """Text files as streams of UTF-8, whatever encoding they came in; never a letter guessed silently.
 
 Which encoding a file has is settled by reading all of it once, so that trouble in the last line is
-told before the first row is used. Records and columns belong to `csv_source` and `jsonl_source`.
+reported before the first row is used. Records and columns belong to `csv_source` and
+`jsonl_source`.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class TextFile:
         mark_bytes: length of the byte order mark.
         gzipped: whether it is compressed.
         old_line_ends: whether lines, or some of them, end in a carriage return alone.
-        findings: what is to be said about it.
+        findings: the findings about it.
     """
 
     path: Path
@@ -94,7 +95,7 @@ def open_text(path: Path, start: bytes) -> TextFile:
         start: its first bytes.
 
     Raises:
-        InputError: it is damaged, binary, or in no encoding that can be told with certainty.
+        InputError: it is damaged, binary, or in no encoding that can be recognised with certainty.
     """
     gzipped = start.startswith(GZIP_MAGIC)
     with _gzip_trouble(path):
@@ -115,7 +116,7 @@ def open_text(path: Path, start: bytes) -> TextFile:
 def _about_line_ends(sample: bytes) -> str | None:
     """Say where lines end in a carriage return alone, all of them or as many as do not.
 
-    A single one amid other line ends stands inside a value, and breaks its row only.
+    A single one amid other line ends is inside a value, and breaks only its row.
     """
     outside = b'"'.join(sample.split(b'"')[::2])  # in quotes a return is part of a value
     lone = len(LONE_RETURN.findall(outside))
@@ -128,7 +129,7 @@ def _about_line_ends(sample: bytes) -> str | None:
 
 
 def _with_line_feeds(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Make each carriage return that stands alone a line feed."""
+    """Make each single carriage return a line feed."""
     held = b""
     for block in blocks:
         whole = held + block
@@ -206,7 +207,7 @@ def _unmarked_wide(start: bytes) -> str | None:
 
 
 def _first_fault(blocks: Iterator[bytes], encoding: str) -> int | None:
-    """Return the line, from 1, in which the text stops being valid; None where it is."""
+    """Return the line, from 1, in which the text stops being valid; None if it is."""
     decoder = codecs.getincrementaldecoder(encoding)()
     line = 1
     held = b""

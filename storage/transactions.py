@@ -1,8 +1,7 @@
-"""What consent brought, in the journal: every version of every record, sealed, and each pull's end.
+"""Pulled data in the journal: every version of every record, sealed, and each pull's end.
 
-One transaction of the database keeps what a pull brought of one customer, so that a crash leaves
-all of it or nothing. What differs from the last pull is judged in
-`steps/transactions/comparison.py`.
+One database transaction saves what a pull returned for one customer, so that a crash leaves all of
+it or nothing. `steps/transactions/comparison.py` compares with the last pull.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparing:
-    """How a list is held against what is kept, inside the transaction that keeps it.
+    """Compares a list with the stored versions, inside the transaction that stores it.
 
     Attributes:
         kind: what the list holds.
@@ -111,13 +110,13 @@ class Transactions:
                 connection.execute(insert(transaction_pulls), rows)
 
     def pulls(self, run_id: str) -> list[Pulled]:
-        """Return how each customer of a run stands."""
+        """Return the state of each customer of a run."""
         query = select(transaction_pulls).where(_pulls.run_id == run_id).order_by(_pulls.customer)
         with reading(self._journal.engine) as connection:
             return [_pulled(row) for row in connection.execute(query).all()]
 
     def settle(self, pulled: Pulled) -> None:
-        """Write down how a customer stands, where no records were brought."""
+        """Save a customer's state, if there are no records."""
         with writing(self._journal.engine) as connection:
             self._settle(connection, pulled)
 
@@ -138,7 +137,7 @@ class Transactions:
     # --- records ---
 
     def keep(self, pulled: Pulled, lists: Sequence[Comparing]) -> Pulled:
-        """Keep what lists say beside what is known; return how the customer stands then.
+        """Store lists beside what is known; return the customer's new state.
 
         The first is of the pull's own kind and decides the outcome. A later answer that another
         run has kept meanwhile stays: then nothing is kept.
@@ -165,7 +164,7 @@ class Transactions:
             return done
 
     def _last(self, connection: Connection, pulled: Pulled) -> Pulled | None:
-        """Return the last pull of the customer by another run that kept what it brought."""
+        """Return the last pull of the customer by another run that stored its records."""
         query = (
             select(transaction_pulls)
             .where(
@@ -237,7 +236,7 @@ class Transactions:
         return found
 
     def brought(self, run_id: str, kind: PulledKind | None = None) -> Iterator[list[Version]]:
-        """Yield in blocks the versions that a run brought, as they were kept; or of one kind."""
+        """Yield in blocks the versions that a run stored, of all kinds or of one."""
         which = _records.run_id == run_id
         yield from self._blocks(which if kind is None else which & (_records.kind == kind.value))
 
@@ -255,7 +254,7 @@ class Transactions:
     def current(
         self, customer: bytes, kind: PulledKind = PulledKind.TRANSACTION
     ) -> Iterator[Version]:
-        """Yield a customer's records as they stand now, in the order in which they were kept."""
+        """Yield a customer's present records, in the order in which they were stored."""
         stands = (_records.customer == customer) & _records.ended_at.is_(None)
         for block in self._blocks(stands & (_records.kind == kind.value)):
             yield from block

@@ -1,8 +1,8 @@
 """The vault: what customers consented to, their tokens sealed, and the links that lead to consent.
 
-A customer has at most one live grant; a new consent replaces it and history stays. Tokens never
-stand in clear outside a `Tokens` value. Which operation needs which scope, and when a token is
-refreshed, is decided in `steps/`; signing what goes into a link is the portal's.
+A customer has at most one live grant; a new consent replaces it and history stays. Tokens are never
+in clear outside a `Tokens` value. `steps/` decides which operation needs which scope, and when a
+token is refreshed; the portal signs links.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal import Journal
 
 REPLACED = "replaced"
-"""Why a grant ended whose customer consented anew."""
+"""The reason of a grant that ended because its customer consented again."""
 STATES_KEPT = 30 * DAY_MICROS
-"""How long a link is remembered after its end, so that who comes late is told why."""
+"""How long a link is remembered after its end, so that a late customer learns why."""
 _STATE_BYTES = 24
 
 
 class GrantState(StrEnum):
-    """How a grant stands."""
+    """The state of a grant."""
 
     LIVE = "live"
     LAPSED = "lapsed"
@@ -55,7 +55,7 @@ class GrantState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a customer consented to; instants in microseconds.
+    """A customer's consent; instants in microseconds.
 
     Attributes:
         customer: pseudonym of the customer, the same in every batch name.
@@ -201,20 +201,20 @@ class Vault:
             return [self._grant(row) for row in connection.execute(query).all()]
 
     def tokens(self, grant_id: str) -> Tokens | None:
-        """Return the tokens of a grant; None where it is not live any more."""
+        """Return the tokens of a grant; None if it is not live any more."""
         query = select(consent_grants.c.tokens, consent_grants.c.generation).where(_live(grant_id))
         with reading(self._journal.engine) as connection:
             row = connection.execute(query).first()
         return None if row is None or row.tokens is None else self._tokens(grant_id, row)
 
     def lapse(self, grant: Grant, reason: str) -> bool:
-        """End a live grant that the service refuses; its tokens go. Tell whether it was live."""
+        """End a live grant that the service refuses; its tokens go. Return whether it was live."""
         with writing(self._journal.engine) as connection:
             mine = consent_grants.c.grant_id == grant.grant_id
             return self._end(connection, mine, GrantState.LAPSED, reason)
 
     def revoke(self, customer_id: str, reason: str) -> bool:
-        """End a customer's live grant; its tokens go. Tell whether there was one."""
+        """End a customer's live grant; its tokens go. Return whether there was one."""
         with writing(self._journal.engine) as connection:
             mine = consent_grants.c.customer == self.customer(customer_id)
             return self._end(connection, mine, GrantState.REVOKED, reason)
@@ -243,7 +243,7 @@ class Vault:
     # --- refreshing ---
 
     def take_lease(self, grant_id: str) -> str | None:
-        """Take the right to refresh a grant; None where another task or process has it.
+        """Take the right to refresh a grant; None if another task or process has it.
 
         It dies with its process, and is given back by `give_back` or by `refreshed`. A grant that
         is not live gives none.
@@ -276,7 +276,7 @@ class Vault:
             )
 
     def refreshed(self, grant: Grant, token: TokenAnswer) -> Tokens | None:
-        """Keep a new access token, and the old refresh token where the answer brings none.
+        """Keep a new access token, and the old refresh token if the answer has none.
 
         Returns:
             The tokens as they are now; None where the grant has ended meanwhile.
@@ -285,7 +285,7 @@ class Vault:
             UsageError: there is no access token.
         """
         if not token.access_token:
-            raise UsageError("a refresh that brings no access token is not kept")
+            raise UsageError("a refresh without an access token is not stored")
         with writing(self._journal.engine) as connection:
             query = select(
                 consent_grants.c.tokens, consent_grants.c.generation, consent_grants.c.scopes
@@ -340,7 +340,7 @@ class Vault:
         """Return customer and scopes of a consent link that would work, and leave it as it is.
 
         Raises:
-            ConsentStateError: it is unknown, used or expired; `why` tells which.
+            ConsentStateError: it is unknown, used or expired; `why` is the reason.
         """
         with reading(self._journal.engine) as connection:
             return self._good_state(connection, _hashed(state_id))
@@ -349,7 +349,7 @@ class Vault:
         """Use a consent link up and return customer and scopes; of two who try, one succeeds.
 
         Raises:
-            ConsentStateError: it is unknown, used or expired; `why` tells which.
+            ConsentStateError: it is unknown, used or expired; `why` is the reason.
         """
         hashed = _hashed(state_id)
         with writing(self._journal.engine) as connection:
@@ -416,7 +416,7 @@ def _live(grant_id: str) -> ColumnElement[bool]:
 
 
 def _granted(said: str | None, asked: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the scopes that may be used: those said to be granted, if they were asked for."""
+    """Return the scopes that may be used: those granted, if they were requested."""
     named = tuple(dict.fromkeys((said or "").replace(",", " ").split()))
     if not named:
         return asked

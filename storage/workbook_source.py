@@ -1,8 +1,7 @@
 """XLSX workbooks, streamed row by row; every cell becomes the text that the sheet means.
 
 Whole numbers keep all their digits, dates become ISO, a number shown with leading zeros keeps them.
-What headings mean belongs to `column_mapping`; old and protected workbooks are told in
-`tables.py`.
+`column_mapping` knows what headings mean; `tables.py` recognises old and protected workbooks.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ UNREADABLE = (
     IndexError,
     RuntimeError,
 )
-"""What zipfile and openpyxl let through from a damaged archive or sheet."""
+"""The errors that zipfile and openpyxl raise for a damaged archive or sheet."""
 
 
 class _Formatted(Protocol):
@@ -87,7 +86,7 @@ def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -
     at, score = vocabulary.header_row(rows)
     if score and any(any(row) for row in rows[:at]):
         findings.append(
-            f"The headings were found in row {at + 1}; what stands above them is left out."
+            f"The headings were found in row {at + 1}; everything above them is left out."
         )
     headings = tuple(_trimmed(rows, at)) if rows else ()
     return RawTable(
@@ -100,7 +99,7 @@ def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -
 
 
 def _require_workbook(path: Path) -> None:
-    """Refuse other archives, which a workbook cannot be told from by its first bytes."""
+    """Refuse other archives, which have the same first bytes as a workbook."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -170,7 +169,7 @@ def _choose(
     vocabulary: Vocabulary,
     mapping: Mapping | None,
 ) -> tuple[str, list[str]]:
-    """Return the sheet to read, and what is to be said about the others.
+    """Return the sheet to read, and the findings about the others.
 
     It is the first that has a heading for `customer_id`, so that a cover sheet before the data is
     passed over; where none has, the first.
@@ -264,7 +263,7 @@ def _texts(book: Workbook, sheet: str) -> Iterator[list[str | None]]:
 
 
 def _cell_text(value: object, cell: _Formatted) -> str | None:
-    """Return the text that a cell stands for."""
+    """Return the text that a cell means."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -281,7 +280,7 @@ def _cell_text(value: object, cell: _Formatted) -> str | None:
 def _number_text(value: float, number_format: str | None) -> str:
     """Return a number with all the digits that the sheet keeps, and the zeros that it shows.
 
-    Seventeen digits stand in the file, fifteen are meant: 0.30000000000000004 is 0.3.
+    The file has seventeen digits, fifteen are meant: 0.30000000000000004 is 0.3.
     """
     text = str(value)
     if isinstance(value, float):

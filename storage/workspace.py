@@ -1,6 +1,6 @@
 """A run's workspace: rows and lookups between the stations, sealed at rest.
 
-It lies under HOME; what several processes share of a run lies at a place that all of them reach.
+It is under HOME; data that several processes of a run share is at a place that all of them reach.
 Tasks pass names of pieces, never rows. Each piece is an Arrow table, compressed and sealed under
 the data key, so that nothing in it can be read without the journal's key. Removed when a run
 completes.
@@ -34,9 +34,9 @@ def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
     """Remove what killed runs left between their stations.
 
     Args:
-        home: where workspaces, folders of quotes and what parts share lie, each named
-            `<run id>@<holder>`.
-        alive: tells whether the process of a holder still lives.
+        home: folder of workspaces, folders of quotes and shared data of workers, each named `<run
+            id>@<holder>`.
+        alive: returns whether the process of a holder still lives.
     """
     for pattern in ("work/*@*", "quotes/*@*", f"{SHARED}/*/*@*"):
         for folder in home.glob(pattern):
@@ -62,7 +62,7 @@ class Workspace:
     """Sealed pieces of one run.
 
     Attributes:
-        folder: where they lie, unless at a place that is no folder of this machine.
+        folder: their folder, if it is on this machine.
         run_id: the run they belong to; a piece does not open in another run's name.
     """
 
@@ -83,7 +83,7 @@ class Workspace:
 
         Args:
             shared: a folder that all of them see, or an fsspec URL.
-            journal_id: their journal; another one's runs may lie at the same place.
+            journal_id: their journal; another one's runs may be at the same place.
             run_id: the run and who holds it.
             sealer: seals under the data key, which all of them have.
 
@@ -99,7 +99,7 @@ class Workspace:
 
     @property
     def place(self) -> Storage:
-        """Return where the pieces lie."""
+        """Return the folder of the pieces."""
         return LocalPlace(self.folder) if self._elsewhere is None else self._elsewhere
 
     def _context(self, name: str) -> bytes:

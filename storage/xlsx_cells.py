@@ -1,7 +1,7 @@
 """A list's rows as text, whole columns at a time: lines of CSV, and rows of a workbook's sheet.
 
 Cells are typed: text, decimals, whole numbers, days, and instants, which are shown in Lagos time.
-No cell is a formula. Which rows there are, and in which files they stand, belongs elsewhere.
+No cell is a formula. Which rows there are, and in which files, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _all_bytes(texts: pa.Array) -> bytes:
 
 
 class _Looks(NamedTuple):
-    """What may be among a column's texts; what is false is certainly not.
+    """What may be among a column's texts; a false flag is certain.
 
     Attributes:
         guarded: one that a spreadsheet might take for a formula.
@@ -189,7 +189,7 @@ def _number(column: pa.Array) -> pa.Array:
 
 
 def _sheet_text(column: pa.Array, looks: _Looks) -> tuple[pa.Array, pa.Array | str]:
-    """Return text safe to open and to stand in XML, and the attribute that keeps outer blanks."""
+    """Return text that is safe to open and in XML, and the attribute that keeps outer blanks."""
     text = guarded(column) if looks.guarded else column
     if looks.long or looks.guarded:
         text = pc.utf8_slice_codeunits(text, 0, LONGEST_TEXT)

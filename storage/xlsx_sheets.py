@@ -1,7 +1,7 @@
 """Rows put into the sheets of a workbook that has everything but them.
 
-Only what the format says of sheets is relied on: rows stand in `sheetData`, each cell names its
-style by a number. What the cells say belongs to `list_cells`, the workbook round them elsewhere.
+It relies only on the format: rows are in `sheetData`, each cell names its style by a number.
+`xlsx_cells` writes the cells; the workbook around them is made elsewhere.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is held of a customer who was asked for BVN consent, as the customer may see it.
+"""Stored data about a customer who was asked for BVN consent, as the customer may see it.
 
-Meant for the customer, so that their own data stand in clear; a record that contradicts them may be
+It is for the customer, so their own data are in clear; a record that contradicts them may be
 somebody else's and is withheld. The other parts of what is held are `subject_access`'s.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PERSONAL = tuple(
     name for name in BvnDetails.model_fields if name not in {"reference", "bvn", "watchlisted"}
 )
-"""Fields of BVN details that say something of whoever the BVN belongs to."""
+"""Fields of BVN details about the person the BVN belongs to."""
 
 
 def requests_of(journal: Journal, customer_id: str) -> list[BvnRequest]:

@@ -1,7 +1,7 @@
-"""A BVN record held against what the lender has: name, date of birth and phone, each explained.
+"""A BVN record compared with the lender's data: name, date of birth and phone, each explained.
 
-An explanation is for the analyst and stands in the BVN output alone: it quotes what was compared.
-A record may be incomplete (specification, BVN details): what it lacks is not held against anybody.
+An explanation is for the analyst and only in the BVN output: it quotes what was compared.
+A record may be incomplete (specification, BVN details): a missing field counts against nobody.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOT_HELD = "we hold none"
 
 @dataclass(frozen=True, slots=True)
 class BvnComparison:
-    """What agrees: a grade or a truth for each, None where one side is missing, and why."""
+    """The result: a grade or a truth for each, None if one side is missing, and why."""
 
     name: str | None
     name_explained: str

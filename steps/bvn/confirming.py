@@ -103,7 +103,7 @@ class Given:
 
 @dataclass(slots=True)
 class Confirming:
-    """What the stations of one run share.
+    """The state that the stations of one run share.
 
     Attributes:
         batches: batch names of the requests that the file is about.
@@ -120,7 +120,7 @@ class Confirming:
     spent_before_micro: int = 0
 
     def forget(self) -> None:
-        """Let go of every password."""
+        """Delete every password from memory."""
         self.file.supplied.clear()
         for each in self.given:
             each.otp = ""
@@ -219,11 +219,11 @@ def _refuse(file: OtpFile, line: int, customer_id: str, finding: tuple[str, str]
 
 
 def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> tuple[str, str] | None:
-    """Return why a password for a request may not be sent on, as code and hint; None where it may.
+    """Return why a password for a request may not be sent on, as code and hint; None if it may.
 
     Args:
         request: the customer's newest request.
-        settings: how many wrong passwords are borne.
+        settings: how many wrong passwords are allowed.
         now: the present instant, microseconds.
     """
     if request.state in _ENDED:
@@ -238,7 +238,7 @@ def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> tuple[str, s
 
 
 class Tried:
-    """Tells which requests this run, or this very file, has dealt with before."""
+    """Knows which requests this run, or the same file, has handled before."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -260,7 +260,7 @@ class Tried:
 
 
 def price(run: Run, confirming: Confirming) -> int:
-    """Quote the passwords that are to be sent; return their number."""
+    """Quote the passwords to send; return their number."""
     wanted = len(confirming.given)
     run.quote = quote(run, Operation.BVN_FINISH, wanted)
     run.control.progress[Operation.BVN_FINISH].wanted = wanted
@@ -304,7 +304,7 @@ async def supply(
     """Send one password on and write down what came of it; it is not kept anywhere.
 
     Returns:
-        The call, and the request as it stands then; no call where another process was quicker.
+        The call, and the request after it; no call where another process was quicker.
     """
     consents = BvnConsents.of(session.run.journal)
     if not await asyncio.to_thread(consents.claim, request, session.run.run_id):

@@ -1,8 +1,8 @@
 """BVN consent: how the state of a request follows from what came of its two calls.
 
 The same rule reads a call that has just come back and one whose process died: the journal of calls
-knows both. A call whose answer was lost is never made again by machine. Whom to ask is decided in
-`bvn_requesting`, whose password is sent on in `bvn_confirming` and `bvn_links`.
+knows both. A call whose answer was lost is never made again by machine. `requesting` decides which
+customers to ask; `confirming` and `links` decide which passwords are sent on.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Transitions:
 
 
 def call_of(task: LookupTask, now: int) -> LastCall | None:
-    """Return how a call that has just come back ended; None where it never left."""
+    """Return how a call that has just come back ended; None if it was never sent."""
     reading = task.reading
     if reading is None or task.standing is LookupStatus.LAPSED:
         return None
@@ -72,7 +72,7 @@ def call_of(task: LookupTask, now: int) -> LastCall | None:
 
 
 def started(request: BvnRequest, call: LastCall | None, contact: str | None) -> BvnRequest | None:
-    """Return a request after its first call; None where the customer was not sent anything.
+    """Return a request after its first call; None if nothing was sent to the customer.
 
     Args:
         request: in the state `requested`.

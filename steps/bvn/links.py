@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 FLOW = "confirm_by_link"
 PATH = "/otp/"
-"""Where the portal has the page; the token follows."""
+"""The portal's path of the page; the token follows."""
 _FOLDER = "portal"
 
 
 class LinkWord(StrEnum):
-    """What became of a link, or of a password that was typed under it."""
+    """The state of a link, or the result of a password typed under it."""
 
     OPEN = "open"
     """The customer may type a password."""
@@ -70,10 +70,10 @@ class LinkWord(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkView:
-    """What a page may show of a link: nothing that says who the customer is.
+    """What a page may show about a link: nothing that identifies the customer.
 
     Attributes:
-        masked_contact: where the service sent the password; None where that is not to be shown.
+        masked_contact: where the service sent the password; None if that must not be shown.
         attempts_left: passwords that may still be tried.
     """
 
@@ -111,7 +111,7 @@ def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
 
 
 def find_request(journal: Journal, token: str) -> BvnRequest | None:
-    """Return the request of a token; None where it was not made here, or the request is gone."""
+    """Return the request of a token; None if it was not made here, or the request is gone."""
     for signer in _signers(journal):
         try:
             name = signer.unsign(token.encode())
@@ -161,7 +161,7 @@ async def accept_otp(
     clock: Clock = system_clock,
     transport: Transport | None = None,
 ) -> LinkView:
-    """Send on a password that a customer typed under their link, at once, and tell what came of it.
+    """Send on a password that a customer typed under their link, at once, and return the result.
 
     The password is kept nowhere. The call is written into the journal before it is sent and counts
     under every cap; two at a time for one link are one.

@@ -33,7 +33,7 @@ def remembered(parameters: P, settings: Settings, flow: str, *, clock: Clock) ->
     """Return parameters with paths that hold from any folder, those of a resumed run filled in.
 
     Raises:
-        InputError: no input was given, and no earlier run tells of one.
+        InputError: no input was given, and no earlier run has one.
     """
     values = {name: getattr(parameters, name) for name in parameters.model_fields_set}
     if parameters.run and journal_exists(settings.home, settings.journal_url):

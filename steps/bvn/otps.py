@@ -1,7 +1,7 @@
 """Reading a file of one-time passwords: which rows can be sent on, and what is wrong with others.
 
 A password is in memory alone, and only until it is sent: no finding, quarantine or repr holds one.
-Whether a customer may supply one at all is decided in `bvn_confirming`.
+`confirming` decides whether a customer may supply one at all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OTP_MISSING = (
 )
 REPEATED = (
     "customer_id_repeated",
-    "The customer stands in the file more than once: which password is meant? Nothing was sent.",
+    "The customer is in the file more than once: which password is meant? Nothing was sent.",
 )
 BROKEN = "The row could not be split into the columns of the file; nothing was sent."
 _DIGITS = re.compile(r"[0-9]+")
@@ -55,7 +55,7 @@ class Supplied:
 
 @dataclass(slots=True)
 class OtpFile:
-    """What a file of passwords holds: rows that can be sent on, and what was found.
+    """The contents of a file of passwords: rows that can be sent on, and findings.
 
     Attributes:
         read: rows of the file; always those supplied plus those refused.
@@ -83,7 +83,7 @@ def otp_malformed(digits: int) -> tuple[str, str]:
 
 
 def tidy_otp(text: str, digits: int) -> str | None:
-    """Return a password without blanks, dashes and spreadsheet marks; None where it is none."""
+    """Return a password without blanks, dashes and spreadsheet marks; None if it is none."""
     bare = bare_digits(text)
     return bare if len(bare) == digits and _DIGITS.fullmatch(bare) else None
 
@@ -165,7 +165,7 @@ def _judge(
 
 
 def _left_aside(source: TableSource, used: set[int]) -> Iterator[Problem]:
-    """Tell of columns that are neither customer nor password; they are not read, nor kept."""
+    """Report columns that are neither customer nor password; they are not read and not stored."""
     for place, column in enumerate(source.header.columns):
         if place not in used:
             yield Problem(

@@ -1,8 +1,8 @@
 """Asking for BVN consent: which customers of a file are sent a one-time password, and asking them.
 
 A customer is asked once; again only on purpose. Consent is judged as for the ecosystem lookup, when
-the file is read and again before sending. What comes of a call is in `bvn_consent`, the table that
-is written in `bvn_table`.
+the file is read and again before sending. `consent` has the results of calls, `table` writes the
+table.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Case:
     """One row of the file on its way.
 
     Attributes:
-        held: what the request would hold; None where the row cannot be asked.
-        why: why it is not asked (`ineligible`, `invalid`, `refused`, `failed`, `pending`); empty
+        held: what the request would hold; None if no request can be made for the row.
+        why: why no request is made (`ineligible`, `invalid`, `refused`, `failed`, `pending`); empty
             where it has a request.
         request: the request that counts for the row.
         task: the call made for it in this session.
@@ -192,7 +192,7 @@ def _judge(row: dict[str, Any], contact: str, *, lawful: bool) -> tuple[str, Hel
 
 
 def plan(run: Run, asking: BvnRequests) -> int:
-    """Find out who is to be asked, and quote it; return how many.
+    """Find the customers to ask, and quote the calls; return how many.
 
     A row whose consent has ended or been renewed passes that on to its earlier request.
     """

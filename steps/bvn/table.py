@@ -1,7 +1,7 @@
 """The BVN output: one row for each customer, with state, details and what of them agrees.
 
-An answer is shown only where the customer's consent counts at this moment. How a state came about
-is `bvn_consent`'s; comparing is `bvn_compare`'s.
+An answer is shown only where the customer's consent counts at this moment. `consent` decides
+states; `compare` compares.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _asked(line: BvnRecord, request: BvnRequest) -> dict[str, Any]:
 
 
 def _details(journal: Journal, request: BvnRequest, stored: StoredAnswer | None) -> dict[str, Any]:
-    """Return what the service said of a confirmed customer, and what of it agrees."""
+    """Return the service's record of a confirmed customer, and what of it agrees."""
     if request.state is not BvnState.CONFIRMED or stored is None:
         return {}
     check = Operation.BVN_FINISH

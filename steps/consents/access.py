@@ -1,6 +1,6 @@
-"""What is held of a customer who consented: grants, pulls, records of the service, figures.
+"""Stored data about a customer who consented: grants, pulls, records of the service, figures.
 
-Meant for the customer, so that their own data stand in clear; tokens are no data of theirs and are
+It is for the customer, so their own data are in clear; tokens are not the customer's data and are
 never shown. The other parts of what is held are `subject_access`'s.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.transactions import Version
     from nightscreen.storage.vault import Grant
 
-_UNTIL_ERASED = "while the consent stands, then as long as answers of the service"
+_UNTIL_ERASED = "while the consent is valid, then as long as answers of the service"
 
 
 def consented_data(journal: Journal, customer_id: str) -> dict[str, list[dict[str, Any]]]:

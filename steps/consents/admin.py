@@ -1,6 +1,6 @@
 """Consents at the lender's desk: a redirect read by hand, grants listed, a grant taken back.
 
-The pages customers meet use none of this. What the exchange of a code comes to is `consenting`'s.
+The pages customers meet use none of this. `token_exchange` handles the result of an exchange.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TOOK_BACK = "taken back"
 _REFUSED = {
-    Refusal.TAMPERED: "its state is not one of ours or was changed on the way",
+    Refusal.TAMPERED: "its state was not made here or was changed on the way",
     Refusal.UNKNOWN: "its state is not known here",
     Refusal.USED: "it was used already",
     Refusal.EXPIRED: "it has expired",
@@ -32,7 +32,7 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What an operator holds in hand: a bare code, or what a redirect carried."""
+    """An operator's input: a code alone, or the address of a redirect."""
 
     code: str = field(repr=False)
     state: str = field(default="", repr=False)
@@ -67,13 +67,13 @@ def read_code(text: str) -> Brought:
 def consent_by_hand(
     journal: Journal, customer_id: str, brought: Brought, scopes: Iterable[str]
 ) -> tuple[Consent, Asked | None]:
-    """Return what is to be redeemed, and the link it came by, where it came by one of ours.
+    """Return the code to redeem, and its link if the link was made here.
 
     Args:
         journal: where the state of a redirect is used up.
-        customer_id: whom the operator says it belongs to.
-        brought: code, and state where there was one.
-        scopes: what was asked for, where the operator knows; a state of ours knows better.
+        customer_id: the customer, according to the operator.
+        brought: code, and state if there was one.
+        scopes: the requested scopes, if the operator knows; a state made here knows better.
 
     Raises:
         InputError: the state does not work, or belongs to another customer.
@@ -87,8 +87,8 @@ def consent_by_hand(
         raise InputError("this redirect belongs to another customer than --customer names")
     if isinstance(asked, Refusal):
         raise InputError(
-            f"this redirect does not work: {_REFUSED[asked]}; have the customer consent anew, or, "
-            "if you are sure whose it is, give its code alone"
+            f"this redirect does not work: {_REFUSED[asked]}; ask the customer to consent again, "
+            "or, if you are sure whose it is, give its code alone"
         )
     evidence["link"] = asked.reference
     reference = f"consent-{asked.reference}"
@@ -96,7 +96,7 @@ def consent_by_hand(
 
 
 def grant_rows(journal: Journal, *, state: GrantState | None = None) -> list[dict[str, Any]]:
-    """Return every grant, newest first, without its tokens; the customer stands in clear."""
+    """Return every grant, newest first, without its tokens; the customer's id is in clear."""
     now = journal.clock()
     return [_row(grant, now) for grant in reversed(Vault.of(journal).grants(state))]
 

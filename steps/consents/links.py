@@ -1,9 +1,9 @@
 """Links that lead a customer to consent, and the `state` of each redirect to the consent screen.
 
 A link may be opened as often as anybody likes until a consent was kept with it: mail programs open
-links too. Each departure from it has a state of its own that works once, for ten minutes, and in
-the browser that departed. Both are signed and say nothing of the customer; whom they belong to is
-sealed in the vault. Pages and addresses are not made here, nor are codes exchanged.
+links too. Each redirect from it has its own state, which works once, for ten minutes, and in the
+same browser. Both are signed and contain nothing about the customer; their customer is sealed in
+the vault. Pages and addresses are made elsewhere, and codes are exchanged elsewhere.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Link:
     """A new link.
 
     Attributes:
-        token: what stands in its address; whoever has it can consent in the customer's name.
-        reference: names it in logs and evidence, and opens nothing.
-        expires_at: instant from which it works no more, microseconds.
+        token: the secret in its address; anybody who has it can consent in the customer's name.
+        reference: its name in logs and evidence, which opens nothing.
+        expires_at: instant from which it no longer works, microseconds.
     """
 
     token: str = field(repr=False)
@@ -67,7 +67,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a customer is asked for.
+    """The consent a customer is asked for.
 
     Attributes:
         link: the link's id; empty where the customer was sent to the consent screen itself.
@@ -112,7 +112,7 @@ class Signing:
         return self._signers()[0].sign(text).decode("ascii")
 
     def verified(self, signed: str) -> str | None:
-        """Return the text that was signed; None where it was not, or was changed since.
+        """Return the text that was signed; None if it was not, or was changed since.
 
         A signature in another spelling (its last letter holds bits that count for nothing) is none.
         """
@@ -196,11 +196,11 @@ class ConsentLinks:
         """Use a state up and return what the customer was asked for.
 
         A state that comes back in another browser is refused and not used up: the right one may
-        still bring it. So is one whose link has brought a consent meanwhile.
+        still use it. A state is also refused if its link has led to a consent meanwhile.
 
         Args:
             state: as it came back.
-            browser: what tells this browser from others; None where it does not say.
+            browser: the word that identifies this browser; None if it sent none.
         """
         held = self._unsealed(state)
         if held is None:
@@ -232,7 +232,7 @@ class ConsentLinks:
         return Asked(customer_id, scopes, link, reference_of(link or held["state"]))
 
     def _is_used(self, link: str) -> bool:
-        """Return whether a link has brought a consent; one that ended meanwhile has not."""
+        """Return whether a link has led to a consent that is still valid."""
         try:
             self._vault.look_at_state(link)
         except ConsentStateError as refused:

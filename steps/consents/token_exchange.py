@@ -1,8 +1,8 @@
-"""Consent of customers: a code is exchanged once, and what it brings is kept in the vault.
+"""Consent of customers: a code is exchanged once, and its tokens are stored in the vault.
 
 The exchange is a call like any other: written into the journal before it is sent, under every cap.
 It is repeated only where the service surely did not act: a code works once, and a lost answer
-means that the customer is asked again. What came of it is a value, told by pages and commands in
+means that the customer is asked again. The result is a value, which pages and commands describe in
 their own words. Links and states are in `consent_links`.
 """
 
@@ -50,7 +50,7 @@ _HELD_S = 0.5
 
 
 class ExchangeEnd(StrEnum):
-    """What came of a code."""
+    """The result of a code."""
 
     KEPT = "kept"
     NOTHING_GRANTED = "nothing_granted"
@@ -62,19 +62,19 @@ class ExchangeEnd(StrEnum):
     BUSY = "busy"
     """The service was not reached, or had no time; nothing was exchanged."""
     CAPPED = "capped"
-    """A cap of ours leaves no room for the call."""
+    """A cap leaves no room for the call."""
     KEY_REFUSED = "key_refused"
-    """The key, the wallet or the address is not right: the lender's to mend."""
+    """The key, the wallet or the address is not right: the lender must fix it."""
     TEST_MODE = "test_mode"
 
 
 @dataclass(frozen=True, slots=True)
 class Redeemed:
-    """What came of a code, with the grant where one was kept.
+    """The result of a code, with the grant if one was stored.
 
     Attributes:
-        trouble: the client's word for what went wrong, for those who mend it.
-        missing: scopes that were asked for and not granted.
+        trouble: the client's word for what went wrong, for the person who fixes it.
+        missing: scopes that were requested and not granted.
     """
 
     ending: ExchangeEnd
@@ -85,7 +85,7 @@ class Redeemed:
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """A code that a customer brought back, and what it stands for.
+    """A code that a customer came back with, and its meaning.
 
     Attributes:
         scopes: what was asked for; empty where nobody knows any more.
@@ -181,7 +181,7 @@ class CodeExchange:
     async def _attempt(
         self, run_id: str, task: LookupTask, request: Request, reserved: Reserved, consent: Consent
     ) -> tuple[Redeemed, float | None]:
-        """Make one attempt; return what it came to, and seconds to wait for another, if any."""
+        """Make one attempt; return its result, and seconds to wait for another, if any."""
         sent_at = self._journal.clock()
         task.attempts += 1
         reading = await self._client.send(request)

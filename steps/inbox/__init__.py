@@ -1,1 +1,1 @@
-"""Files dropped into the inbox: arrived, new, screened, told of."""
+"""Files dropped into the inbox: arrived, new, screened, reported."""

@@ -1,7 +1,7 @@
-"""What becomes of a file in the inbox: is it new, was it screened already, can it be read at all.
+"""What to do with a file in the inbox: is it new, was it screened already, can it be read at all.
 
 Exactly once: a content is screened once a night whatever its name, and once under a name for good.
-A run of it that was cut short is resumed instead of begun anew. Moving files is
+An interrupted run of it is resumed instead of started again. Moving files is
 `storage.inbox`, the words are `inbox_words`.
 """
 
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal.runs import RunRecord
 
 MOST_ATTEMPTS = 3
-"""How often a file is begun on before it counts as one that cannot be screened."""
+"""How often a file is started before it counts as one that cannot be screened."""
 
 
 class Fate(StrEnum):
-    """What a file in the inbox came to."""
+    """The result for a file in the inbox."""
 
     SCREENED = "screened"
     REPEATED = "repeated"
@@ -71,12 +71,12 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What is to be done with a file.
+    """What to do with a file.
 
     Attributes:
-        parameters: the run to begin or to resume; None where there is nothing to screen.
-        fate: what it came to already, where there is nothing to screen.
-        content: the lock on its content, to be held until the file is settled.
+        parameters: the run to begin or to resume; None if there is nothing to screen.
+        fate: its result already, if there is nothing to screen.
+        content: the lock on its content, held until the file is settled.
     """
 
     parameters: ScreenBatch | None = None
@@ -107,7 +107,7 @@ def screening_of(options: WatchInbox, ticket: Ticket, inbox: Inbox) -> ScreenBat
 
 
 def examine(ticket: Ticket, options: WatchInbox, settings: Settings, inbox: Inbox) -> Examined:
-    """Find out what is to be done with a file; quote it where it is to be screened.
+    """Find out what to do with a file; quote it if it must be screened.
 
     A file that cannot be screened, or was already, is put where it belongs.
 
@@ -227,7 +227,7 @@ def _is_decided(look: Look, run_id: str, settings: Settings) -> bool:
 
 
 def _waits(earlier: RunRecord, ticket: Ticket) -> bool:
-    """Tell whether another file of this content waits for approval already."""
+    """Return whether another file of this content waits for approval already."""
     lies_at = Path(earlier.parameters["input"])
     waits = earlier.stop_reason == StopReason.APPROVAL.value
     return waits and lies_at != ticket.file and lies_at.exists()
@@ -255,7 +255,7 @@ def _repeat(ticket: Ticket, earlier: RunRecord, inbox: Inbox) -> Fate:
 
 
 def settle(ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox: Inbox) -> Fate:
-    """Put a file whose run has ended beside its result; the run knows where it lies from then on.
+    """Put a file whose run has ended beside its result, and save its new path in the run.
 
     A run that waits for approval is no result: its file waits with it. One that was refused or
     cancelled is none either: its file goes to those that failed.

@@ -1,6 +1,6 @@
 """The texts beside a file of the inbox: the quote, the result, what is wrong. Numbers and ids only.
 
-They are for whoever dropped the file: plain words, and what to do next in the last lines.
+They are for the person who dropped the file: plain words, and what to do next in the last lines.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def result_text(report: Mapping[str, Any], ticket: Ticket, folder: Path) -> str:
     )
     files = [f"  {name:<18}{what}" for name, what in lists_of(report)]
     return _page(
-        "What came of it",
+        "The result",
         said.line,
         *said.more,
         "\n".join(decisions) if report["state"] != "test_mode" else "",
         spent,
-        *(f"To look at: {each}" for each in attention(report)),
+        *(f"To read: {each}" for each in attention(report)),
         "\n".join([f"  In {folder}:", *files]),
         *next_steps(report),
         _about_name(ticket),
@@ -104,9 +104,9 @@ def waiting_text(report: Mapping[str, Any], ticket: Ticket) -> str:
     return _page(
         "Waits for approval",
         f"Run {run_id} is expected to cost {naira(quoted['expected'])}, at most "
-        f"{naira(quoted['high'])}, and a person must approve that. Nothing was asked and nothing "
+        f"{naira(quoted['high'])}, and a person must approve that. No call was made and nothing "
         "was charged; other files go on meanwhile.",
-        "Whoever may approve it types one of these, or decides on the page Approvals of the desk:",
+        "An approver types one of these, or decides on the page Approvals of the desk:",
         f"  nightscreen approve {run_id}\n  nightscreen refuse {run_id} --note 'why'",
         "The file is screened within a minute of the approval, where the inbox is watched.",
         _about_name(ticket),
@@ -119,34 +119,31 @@ def repeated_text(earlier: RunRecord, ticket: Ticket) -> str:
     if earlier.stop_reason == "approval":
         return _page(
             "Waits for approval already",
-            f"This file waits for approval already, as run {earlier.run_id} of {when}. Nothing was "
-            "asked and nothing was charged.",
+            f"This file waits for approval already, as run {earlier.run_id} of {when}. No call "
+            "was made and nothing was charged.",
             f"  nightscreen approve {earlier.run_id}",
             _about_name(ticket),
         )
     return _page(
         "Already screened",
-        f"This file was screened already, as run {earlier.run_id} on {when}. Nothing was asked and "
+        f"This file was screened already, as run {earlier.run_id} on {when}. No call was made and "
         "nothing was charged.",
         f"  {earlier.folder}",
-        "To screen the same customers afresh on another night, drop the file under another name, "
+        "To screen the same customers again on another night, drop the file under another name, "
         "with the date in it; answers that are still fresh cost nothing then either.",
         _about_name(ticket),
     )
 
 
 def refused_text(report: Mapping[str, Any], ticket: Ticket, folder: Path) -> str:
-    """Return that a run was not let go on by a person."""
+    """Return that a person refused a run's spending."""
     run_id = report["run_id"]
     quoted = naira(report["cost"]["quoted"]["expected"])
     if report["stop_reason"] == "approval":
         why = f"The spending of run {run_id} ({quoted} expected) was refused. Nothing was asked."
-        then = (
-            "To let it go on all the same, whoever may approve it types: "
-            f"nightscreen approve {run_id}"
-        )
+        then = f"To let it go on all the same, an approver types: nightscreen approve {run_id}"
     else:
-        why = f"Run {run_id} was cancelled. What was answered by then is kept."
+        why = f"Run {run_id} was cancelled. The answers received by then are stored."
         then = (
             "Drop the file into the inbox again to go on: the same run is resumed, and nothing "
             "that was answered is paid for twice."
@@ -155,7 +152,7 @@ def refused_text(report: Mapping[str, Any], ticket: Ticket, folder: Path) -> str
         "Not screened",
         why,
         then,
-        f"  What there is of the run: {folder}",
+        f"  The run's files: {folder}",
         _about_name(ticket),
     )
 
@@ -165,7 +162,7 @@ def wrong_file(said: str, ticket: Ticket) -> str:
     return _page(
         "This file cannot be screened",
         said if said.endswith((".", "?")) else f"{said}.",
-        "Nothing was asked and nothing was charged. Correct the file, then drop it into the inbox "
+        "No call was made and nothing was charged. Correct the file, then drop it into the inbox "
         "again.",
         _about_name(ticket),
     )
@@ -178,14 +175,15 @@ def imported_text(taken: int, known: int, ticket: Ticket) -> str:
     """Return what became of a decision list that came back."""
     return _page(
         "The reviews are imported",
-        f"{some(taken, 'review')} of this list stand from now on; {count(known)} more were known "
-        "already. Nothing was asked and nothing was charged.",
+        f"{some(taken, 'review')} of this list are valid from now on; {count(known)} more were "
+        "known "
+        "already. No call was made and nothing was charged.",
         _about_name(ticket),
     )
 
 
 def mistaken_reviews(mistakes: Sequence[ReviewFinding]) -> str:
-    """Return what is wrong with a decision list that came back; no value of a row stands in it."""
+    """Return what is wrong with a returned decision list, without any value of a row."""
     lines = []
     for each in mistakes[:_MOST_MISTAKES]:
         place = f"{each.sheet}, row" if each.sheet else "line"
@@ -206,8 +204,9 @@ def gave_up(attempts: int) -> str:
     """Return that a file was begun on again and again."""
     return _page(
         "This file could not be screened",
-        f"It was begun {attempts} times and broke off each time. What was answered is kept, and "
-        "nothing of it is paid for twice.",
-        "Show this to whoever looks after nightscreen: the command `nightscreen doctor` says what "
+        f"It was begun {attempts} times and broke off each time. The answers are stored, and none "
+        "of them is paid for twice.",
+        "Show this to the person who looks after nightscreen: the command `nightscreen doctor` "
+        "says what "
         "is wrong. Then drop the file into the inbox again.",
     )

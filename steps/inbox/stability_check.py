@@ -1,6 +1,6 @@
 """Which files in the inbox have arrived: those that no longer change, however they were copied.
 
-Pure: it is given what was seen and when. How files are looked at is in `storage.inbox`.
+Pure: it is given what was seen and when. `storage.inbox` reads the folder.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from nightscreen.storage.inbox import Stamp
 
 LOOKS = 3
-"""How often a file must have been seen as it is."""
+"""How often a file must have been seen unchanged."""
 LONGER = 6
-"""How many times as long an empty file is waited for, and one that seems to lack its end."""
+"""How many times longer to wait for an empty file, or one that seems to lack its end."""
 
 
 @dataclass(slots=True)
@@ -48,10 +48,10 @@ class Settling:
         """Return the files that have arrived, those that have waited longest first.
 
         Args:
-            seen: the files that lie there.
+            seen: the files there.
             now_s: the present on a clock that never goes back.
-            is_whole: tells whether a file looks as if it ended where it should.
-            is_being_written: tells whether somebody writes a file at this moment.
+            is_whole: returns whether a file seems to be complete.
+            is_being_written: returns whether somebody writes a file at this moment.
         """
         self._waiting = {name: self._next(name, stamp, now_s) for name, stamp in seen.items()}
         ready = []

@@ -1,6 +1,6 @@
-"""What is held of a customer's loans: each link and what came of it, and what loan books said.
+"""Stored data about a customer's loans: each link and its result, and the lender's loan books.
 
-Meant for the customer, so that their own data stand in clear. The other parts of what is held are
+It is for the customer, so their own data are in clear. The other parts of what is held are
 `subject_access`'s.
 """
 
@@ -21,7 +21,7 @@ _UNTIL_ENDED = "while the loan is followed, then as long as decisions"
 
 
 def shown_outcome(outcome: LoanOutcome) -> dict[str, Any]:
-    """Return what a lender's loan books said of a customer's loan, as JSON has it."""
+    """Return the data of a lender's loan books about a customer's loan, as JSON."""
     return {
         "loan_id": outcome.loan_id,
         "disbursed_at": instant_text(outcome.disbursed_at),

@@ -1,7 +1,7 @@
-"""A lender's loan book, a row a loan and day, judged into days of loans.
+"""A lender's loan book, one row per loan and day, read into days of loans.
 
 Headings, mapping, absent words, amounts and dates are those of every file (`steps/intake`); here is
-what a row of a loan must have, and what follows where it is silent. What is wrong is a value.
+what a row of a loan must have, and what follows where it is silent. Mistakes are values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _REFUSED = partial(Finding, action=Action.REFUSED)
 LOAN_MISSING = _REFUSED("loan_id_missing", "The row has no loan id; add one and feed it back.")
 DAY_MISSING = _REFUSED(
-    "as_of_missing", "The row does not say of which day it tells; write as_of as 2026-03-31."
+    "as_of_missing", "The row does not say which day it describes; write as_of as 2026-03-31."
 )
 DISBURSED_MISSING = _REFUSED(
     "disbursed_at_missing",
@@ -42,13 +42,13 @@ DISBURSED_MISSING = _REFUSED(
 DAY_TOO_EARLY = _REFUSED(
     "as_of_before_disbursal", "The day is before the money went out; correct one of the dates."
 )
-DAY_AHEAD = _REFUSED("as_of_ahead", "The day lies more than a year ahead; correct the date.")
+DAY_AHEAD = _REFUSED("as_of_ahead", "The day is more than a year ahead; correct the date.")
 DAY_REPEATED = _REFUSED(
     "loan_day_repeated", "An earlier row of the file has the same loan and day; keep one of them."
 )
 _WARNED = partial(Finding, action=Action.WARNED)
 DAY_AHEAD_TAKEN = _WARNED(
-    "as_of_ahead", "The day lies ahead; it is taken, but look whether the date is right."
+    "as_of_ahead", "The day is in the future; it is accepted, but check the date."
 )
 DAYS_UNREADABLE = _WARNED(
     "days_past_due_unreadable", "The days past due cannot be read as a number; taken as unknown."
@@ -67,7 +67,7 @@ _ENDED = (LoanStanding.CLOSED, LoanStanding.NOT_LENT)
 
 @dataclass(frozen=True, slots=True)
 class GivenLoan:
-    """One sound row: whose loan, since when, and how it stood that day."""
+    """One valid row: whose loan, since when, and its status that day."""
 
     loan_id: str
     customer_id: str
@@ -192,7 +192,7 @@ def _undated(trouble: InstantProblem) -> Finding:
 
 
 def _day(row: Mapping[str, Any], number: int, notes: Notes) -> LoanDay:
-    """Return how a loan stood, and what follows where the row does not say it."""
+    """Return a loan's status, and what follows if the row does not say it."""
     days = _days(row["days_past_due"], number, notes)
     standing = _standing(row, days, number, notes)
     word = row["restructured"]
@@ -226,7 +226,7 @@ def _days(text: str | None, number: int, notes: Notes) -> int | None:
 
 
 def _standing(row: Mapping[str, Any], days: int | None, number: int, notes: Notes) -> LoanStanding:
-    """Return how a loan stands by its status word, else by its amounts and days."""
+    """Return a loan's status by its status word, else by its amounts and days."""
     word = row["status"]
     known = None if word is None else _standing_of(word)
     if word is not None and known is None:

@@ -86,8 +86,8 @@ def ask_again(journal: Journal, parameters: OfferLoans, customer_ids: Sequence[s
         customer_ids: as the lender's file has them.
 
     Raises:
-        InputError: a customer is none of the run's, has no such offer, or has an open one; told by
-            its place among those given, since an id may be personal.
+        InputError: a customer is not in the run, has no such offer, or has an open one; named by
+            its position among those given, since an id may be personal.
     """
     source = read_source(parameters)
     journal.calls.recover()
@@ -122,6 +122,6 @@ def _refuse_again(place: int, *, known: bool, offer: Offer | None) -> None:
         raise InputError(f"{who} is being offered it by a run under way; wait for that run")
     if offer.state is LinkState.OFFERED and offer.closed_at is None:
         raise InputError(
-            f"{who} has an open offer, and so a link: offer without --again, and it stands in "
+            f"{who} has an open offer, and so a link: offer without --again, and the link is in "
             "offers.parquet"
         )

@@ -1,7 +1,7 @@
 """The files and the report of a run of offers: a list ready for a mail merge, and its account.
 
 `offers.parquet` and `offers.csv` hold names, contacts, references and links; report, calls and
-manifest hold none of them. What becomes of a customer is decided in `offering`.
+manifest hold none of them. `offering` decides the state of a customer.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _write_offers(offering: Offering) -> None:
 def _lines(offering: Offering) -> Iterator[list[str]]:
     """Yield the cells of each row, safe to open in a spreadsheet.
 
-    The phone stays as it is, for whoever sends the messages: it is `+234` and ten digits.
+    The phone stays unchanged, for the person who sends the messages: it is `+234` and ten digits.
     """
     for row in offering.rows:
         record = _record(offering, row)

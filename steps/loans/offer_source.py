@@ -1,9 +1,9 @@
 """The screening run that offers rest on: its folder looked at, and its rows with their decisions.
 
-Only a finished run that may be published is taken, and of a portfolio run only rows that bear a
-request, unless unsolicited offers are chosen on purpose. A row's decision is the newest one that
-holds: a review stands for the evidence it was given on, and a later run may have decided otherwise.
-What is offered to whom is `offering`.
+Only a finished run that may be published is taken, and of a portfolio run only rows with a request,
+unless unsolicited offers are chosen on purpose. A row's decision is the newest valid one: a review
+is valid for the evidence it was made on, and a later run may have decided differently. `offering`
+decides who gets which offer.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class OfferSource:
 
     Attributes:
         parts: its enriched rows, in order.
-        every_row: rows that bear no request are offered too: they are applications, or the lender
-            has chosen unsolicited offers.
+        every_row: rows without a request get offers too: they are applications, or the lender has
+            chosen unsolicited offers.
     """
 
     folder: Path
@@ -97,7 +97,7 @@ class Candidate:
 
 
 def read_source(parameters: OfferLoans) -> OfferSource:
-    """Look at the folder of the run that is to be offered from.
+    """Read the folder of the run to offer from.
 
     Raises:
         InputError: it is no folder of a finished screening run, must not be published, or nobody in
@@ -131,7 +131,7 @@ def read_source(parameters: OfferLoans) -> OfferSource:
         raise InputError(
             f"run {run_id} is no run of applications (--purpose origination), and no row of it has "
             f"a request ({', '.join(REQUESTED)}): credit that nobody asked for is restricted, see "
-            "docs/loans.md. Where counsel has agreed to it, say so with --unsolicited"
+            "docs/loans.md. If counsel has agreed to it, use --unsolicited"
         )
     return OfferSource(folder, run_id, str(manifest["batch"]), parts, every_row)
 
@@ -170,7 +170,7 @@ def _refuse_unpublishable(run_id: str, report: Mapping[str, Any], *, include_sto
 
 
 def _parts(folder: Path, run_id: str, manifest: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield the enriched parts that the manifest tells of, as it tells of them."""
+    """Yield the enriched parts that the manifest lists, checked against it."""
     told = {n: f for n, f in manifest["files"].items() if n.startswith("enriched/")}
     if not told:
         raise InputError(f"the rows of run {run_id} were purged; screen again, then offer")
@@ -265,7 +265,7 @@ class _Judge:
 
 
 def _sound(text: str | None, judge: Callable[[str], Validated[str]]) -> str | None:
-    """Return a contact in the service's form; None where it is absent or malformed."""
+    """Return a contact in the service's form; None if it is absent or malformed."""
     if not text:
         return None
     verdict = judge(text)

@@ -99,7 +99,7 @@ class Offering:
     )
 
     def counts(self) -> dict[str, int]:
-        """Return how many rows came to which word."""
+        """Return how many rows have which state."""
         words = Counter(row.word for row in self.rows)
         return {word.value: words[word] for word in OfferWord}
 
@@ -113,7 +113,7 @@ def remembered(
     """Return parameters with paths that hold from any folder, those of a resumed run filled in.
 
     Raises:
-        InputError: no folder or product was given, and no earlier run tells of one.
+        InputError: no folder or product was given, and no earlier run has one.
     """
     values = {name: getattr(parameters, name) for name in parameters.model_fields_set}
     if parameters.run and journal_exists(settings.home, settings.journal_url):
@@ -178,7 +178,7 @@ def take_rows(run: Run) -> Offering:
 def rows_for(
     journal: Journal, found: Sequence[Candidate], parameters: OfferLoans, *, run_id: str = ""
 ) -> list[Row]:
-    """Return candidates as they stand before anything is sent."""
+    """Return candidates as they are before anything is sent."""
     rows = [Row(each, _word_before(each, parameters)) for each in found]
     _look_up(LoanOffers.of(journal), parameters.product, rows, run_id)
     return rows
@@ -198,13 +198,13 @@ def _word_before(candidate: Candidate, parameters: OfferLoans) -> OfferWord:
 
 
 def _contacts(candidate: Candidate, parameters: OfferLoans) -> dict[str, str]:
-    """Return what the service is told of a customer."""
+    """Return what is sent to the service about a customer."""
     given = {"email": candidate.email, "phone": candidate.phone}
     return {name: text for name in parameters.prefill if (text := given[name])}
 
 
 def look_up(offering: Offering, rows: Sequence[Row]) -> list[Row]:
-    """Tell of rows what the journal has of them now; return those another process is making."""
+    """Update rows from the journal; return those another process is making."""
     return _look_up(offering.store, offering.parameters.product, rows, offering.run.run_id)
 
 
@@ -331,7 +331,7 @@ async def _make_block(offering: Offering, session: CallSession, rows: Sequence[R
 
 
 def _claim(offering: Offering, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Write offers down before they may be sent; return ours, and those others are making."""
+    """Record offers before they may be sent; return ours, and those other processes are making."""
     for row in rows:
         row.offer = None
     others = look_up(offering, rows)
@@ -421,7 +421,7 @@ def _note(offering: Offering, made: Sequence[tuple[Row, LookupTask]]) -> None:
     _give_back(offering, unmade)
 
 
-# --- beforehand ---
+# --- before the calls ---
 
 
 def quote_offers(

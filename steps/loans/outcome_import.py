@@ -1,8 +1,8 @@
-"""Importing a lender's loan book: days of loans become outcomes, tied to the decisions that stood.
+"""Importing a lender's loan book: days of loans become outcomes, tied to decisions.
 
-An import is a run of its own, so that its quarantine is found by erasure and purge; it asks nothing
-and spends nothing. The same file again changes nothing. What a row must have is `loan_days`; what
-outcomes say is `results/outcomes`.
+An import is a separate run, so that erasure and purge find its quarantine; it makes no call and
+spends nothing. The same file again changes nothing. `loan_days` says what a row must have;
+`results/outcomes` reports outcomes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ BLOCK = 20_000
 def import_outcomes(
     journal: Journal, path: Path, *, mapping: Path | None = None, output: Path
 ) -> dict[str, Any]:
-    """Take a loan book in; return the report, which is kept with the run.
+    """Import a loan book; return the report, which is stored with the run.
 
     Args:
         journal: the journal.

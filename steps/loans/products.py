@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 async def fetch_products(session: CallSession) -> tuple[LoanProducts | None, LookupTask]:
-    """Ask for the list of active products; None where it did not come."""
+    """Ask for the list of active products; None if it is missing."""
     run = session.run
     subject = run.journal.pseudonyms.subject(SubjectKind.PRODUCT.value, "list")
     task = await session.one(

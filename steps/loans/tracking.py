@@ -1,9 +1,9 @@
 """Following loans: every open reference is asked about, and what differs is reported once.
 
 A loan has ended where its word is one of `CLOSED_WORDS`; any other word, a new one too, is kept and
-followed. What is seen and what is new of it are written down together, so that two runs at once
-never tell the same; what a run that died has seen is reported by the next. The files and the report
-are `tracking_report`'s.
+followed. A view and its changes are saved together, so that two runs at once never report the same
+change; what a dead run saw is reported by the next. The files and the report are
+`tracking_report`'s.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Tracking:
 
     @property
     def due(self) -> list[Followed]:
-        """Return the loans that are to be asked about and were not yet."""
+        """Return the loans still to be asked about."""
         return [each for each in self.loans if each.word is LoanWord.PENDING]
 
 
@@ -99,7 +99,7 @@ def open_tracking(
 
 
 def take_loans(run: Run) -> Tracking:
-    """Find every loan there is a reference for, and take over what dead runs did not tell."""
+    """Find every loan with a reference, and take over what dead runs did not report."""
     store = LoanOffers.of(run.journal)
     bring_up_to_date(run.journal)
     dead = [each for each in store.telling() if each != run.run_id and _is_dead(run, each)]
@@ -121,8 +121,8 @@ def _is_dead(run: Run, run_id: str) -> bool:
 async def follow_loans(tracking: Tracking, session: CallSession) -> int:
     """Ask about every open loan and write down what was seen; return how many answered.
 
-    The first is asked about alone: a key that may not ask is reported by one call. Where it gets no
-    answer it is asked about again among the others, who tell whether it is the service that fails.
+    The first is asked about alone: a key that may not ask is reported by one call. If it gets no
+    answer it is asked about again with the others, which show whether the service fails.
     """
     due = tracking.due
     for task in await _follow(tracking, session, due[:1]):
@@ -190,7 +190,7 @@ def _note(tracking: Tracking, made: Sequence[tuple[Followed, LookupTask]]) -> No
 
 
 def _seen(offer: Offer, task: LookupTask) -> LoanSnapshot | None:
-    """Return what an answer says of a loan; None where none came."""
+    """Return what an answer says of a loan; None if there was none."""
     reading = task.reading
     if reading is None or reading.verdict is not ChargeStatus.ANSWERED:
         return None
@@ -241,7 +241,7 @@ def has_ended(seen: LoanSnapshot) -> bool:
 
 
 def _news(run_id: str, offer: Offer, seen: LoanSnapshot, now: int) -> LoanNews | None:
-    """Return what a view tells; None where nothing differs."""
+    """Return the changes of a view; None if nothing differs."""
     before = offer.held.seen
     if seen == before:
         return None

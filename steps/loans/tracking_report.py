@@ -121,7 +121,7 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
 
 
 def _statuses(loans: Sequence[Followed]) -> dict[str, int]:
-    """Return how many loans stand at which of the service's words."""
+    """Return how many loans have which of the service's status words."""
     words = Counter(each.offer.status or "" for each in loans)
     return dict(sorted((word, number) for word, number in words.items() if word))
 
@@ -168,7 +168,10 @@ def _told(news: LoanNews, offer: Offer) -> Iterator[dict[str, Any]]:
 def differences(
     before: LoanSnapshot | None, now: LoanSnapshot
 ) -> Iterator[tuple[str, str | None, str | None]]:
-    """Yield field, old and new value of all that differs; at a first view what is worth telling."""
+    """Yield field, old and new value of all that differs.
+
+    At a first view what is worth reporting.
+    """
     was_known = True if before is None else before.known
     if was_known != now.known:
         yield REFERENCE, *((KNOWN, UNKNOWN) if was_known else (UNKNOWN, KNOWN))

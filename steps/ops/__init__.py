@@ -1,1 +1,1 @@
-"""How runs and their surroundings stand, what needs a person, and what to type next."""
+"""The state of runs and their surroundings, what needs a person, and what to type next."""

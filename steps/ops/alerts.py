@@ -1,6 +1,6 @@
-"""Alarms: what needs a person now, told from a run's vital signs; the rest waits for the morning.
+"""Alerts: what needs a person now, by a run's signs of life; the rest waits for the morning.
 
-Each is due at most once a run, an outage once each time. How a person is woken is the engine's.
+Each is due at most once a run, an outage once each time. The engine wakes the person.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PACE_S = 300
 
 
 class Alarm(StrEnum):
-    """What wakes a person; the last word of the event's name."""
+    """An alert; the last word of the event's name."""
 
     NOT_STARTED = "not_started"
     AUTH = "auth"
@@ -36,12 +36,12 @@ class Alarm(StrEnum):
 
 @dataclass(slots=True)
 class Alarms:
-    """Remembers what was told of one run."""
+    """Remembers the alerts already sent for one run."""
 
     _told: set[Alarm] = field(default_factory=set)
 
     def due(self, signs: Mapping[str, Any]) -> list[Alarm]:
-        """Return the alarms that a run's signs call for and that were not told before."""
+        """Return the alerts that a run's signs of life call for and that were not sent before."""
         found = _called_for(signs)
         if signs["silent_since"] is None:
             self._told.discard(Alarm.OUTAGE)

@@ -1,6 +1,6 @@
-"""The morning summary: what the night brought, in numbers, from the journal alone.
+"""The morning summary: the night in numbers, from the journal alone.
 
-Runs of one night, killed ones included. No personal data; who is told is the engine's.
+Runs of one night, killed ones included. No personal data; the engine decides who is notified.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_RUNS = 200
 
 
 def night_of(look: Look, now: int) -> dict[str, Any]:
-    """Return the numbers of the night that an instant belongs to, and `text` that tells them.
+    """Return the numbers of the night that an instant belongs to, and `text` with them.
 
     A night is the day from noon to noon in Lagos; money is decimal text in naira.
     """

@@ -1,8 +1,8 @@
-"""Doctoring: how a run and its surroundings stand, and what to type next; nothing is changed.
+"""Diagnosis: the state of a run and its surroundings, and what to type next.
 
 Everything here works when things are broken: a part that cannot be looked at is reported in words,
-and the others are looked at all the same. No engine; no paid call is ever made. What to do about
-each stop is in `remedies`, the words for people in `cli.doctor`.
+and the others are looked at all the same. No engine; no paid call is ever made. Nothing is changed.
+`suggestions` says what to do about each stop; `cli.doctor` prints it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Diagnosis:
-    """How things stand; instants in microseconds, money in micro-naira.
+    """The diagnosis; instants in microseconds, money in micro-naira.
 
     Attributes:
         run: the run's facts (`run_status`), None where there is none; where none was named, the
@@ -63,8 +63,8 @@ class Diagnosis:
         others: the facts of those others, newest first.
         safe: a run may be started or resumed now; `why_not` says why not.
         remedy: what to do next, None where all is well.
-        exit_status: as the command ends: 0 nothing to do, 2 something must be mended before any
-            run, 3 a run stopped and can be resumed, 4 the service is in test mode.
+        exit_status: as the command ends: 0 nothing to do, 2 something must be fixed before any run,
+            3 a run stopped and can be resumed, 4 the service is in test mode.
     """
 
     run: dict[str, Any] | None = None
@@ -93,7 +93,7 @@ def diagnose(
         clock: the present instant.
         reaching: tries the service's address and returns what is in the way; None: over the
             settings' network.
-        knocking: asks there for what is free, with the key, and returns the trouble it met.
+        knocking: makes a free request there with the key, and returns the trouble it met.
         more: what was found out elsewhere, such as about the engine.
     """
     found = Diagnosis()
@@ -164,13 +164,13 @@ def _mend_first(found: Diagnosis, wrong: HealthFinding) -> None:
     """Put what is broken before what the run needs; a full disk breaks the journal with it."""
     found.exit_status = 2
     if found.safe:
-        found.safe, found.why_not = False, f"no run can begin: {wrong.name} must be mended"
+        found.safe, found.why_not = False, f"no run can start: {wrong.name} must be fixed"
     if wrong.remedy is not None:
         found.remedy = _first(wrong.remedy, found.remedy)
 
 
 def _first(mend: Remedy, then: Remedy | None) -> Remedy:
-    """Mend what is wrong first; where that takes no command of its own, go on with the run."""
+    """Fix what is wrong first; if that needs no command, go on with the run."""
     if mend.command:
         return mend
     if then is None:
@@ -216,7 +216,7 @@ def _for_run(found: Diagnosis, asked: str) -> tuple[Remedy | None, int]:
 
 
 def _kept(run: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the deadline as an option where it still lies ahead: a resumed run has none else."""
+    """Return the deadline as an option if it is still in the future: a resumed run has no other."""
     if run["deadline_at"] is None or run["deadline_at"] <= run["now"]:
         return ()
     return ("--deadline", f"{to_instant(run['deadline_at']).astimezone(LAGOS):%Y-%m-%dT%H:%M}")

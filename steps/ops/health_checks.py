@@ -1,7 +1,7 @@
 """Examining: journal, key, disk, settings and the way to the service, each looked at by itself.
 
 A part that is broken is reported in words and stops nothing. Nothing is changed, no paid call is
-made. How a run stands is in `run_status`, what follows from all of it in `diagnostics`.
+made. `run_status` has the state of a run; `diagnostics` draws the conclusions.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class HealthFinding:
 
     Attributes:
         name: what it is.
-        standing: ok, warning, or wrong where no run can go on before it is mended.
-        says: how it stands, in words.
+        standing: ok, warning, or wrong where no run can go on before it is fixed.
+        says: the finding, in words.
         remedy: what to do about it, None where nothing is to be done; a remedy without a command
             is followed by what the run needs.
     """
@@ -84,7 +84,7 @@ def find_journal(settings: Settings, clock: Clock) -> tuple[Look | None, list[He
 def journal_trouble(settings: Settings, error: NightscreenError) -> HealthFinding:
     """Say what is wrong with the journal, and what to type."""
     file = settings.home / JOURNAL_FILE
-    first, command = "mend the journal as reported above", DOCTOR
+    first, command = "fix the journal as reported above", DOCTOR
     if isinstance(error, JournalNewerError):
         first = "install the version of nightscreen that wrote it, or a newer one, here too"
     elif isinstance(error, JournalUnreachableError):
@@ -125,7 +125,7 @@ def find_surroundings(
 def _disk(name: str, folder: Path) -> HealthFinding:
     free = free_bytes(folder)
     if free is None:
-        return HealthFinding(name, WARNING, f"{folder} cannot be looked at; mend its permissions")
+        return HealthFinding(name, WARNING, f"{folder} cannot be read; correct its permissions")
     says = f"{free / _GIGA:,.1f} GB free under {folder}"
     if free >= LEAST_FREE_BYTES:
         return HealthFinding(name, OK, says)
@@ -194,27 +194,28 @@ def _service(
 
 
 def _way(in_the_way: str) -> tuple[str, str]:
-    """Return how bad it is that the service cannot be reached, and what mends it.
+    """Return how bad it is that the service cannot be reached, and what fixes it.
 
-    A name or a certificate that is wrong stays wrong until somebody mends it, so that no run can
-    begin; a service that is silent may answer again.
+    A wrong name or certificate stays wrong until somebody fixes it, so that no run can start; a
+    silent service may answer again.
     """
     for words, first in _CAUSES.items():
         if words in in_the_way:
             return WRONG, first
-    return WARNING, "wait until the service answers again, or mend the network"
+    return WARNING, "wait until the service answers again, or fix the network"
 
 
 _CAUSES = {
-    "certificate that is not trusted": "have the service's certificate mended; where a proxy or "
-    "the lender's own authority issued it, name that authority in NIGHTSCREEN_CA_FILE",
-    "does not speak TLS": "correct NIGHTSCREEN_BASE_URL: the port there does not speak https",
-    "cannot be resolved": "correct the host in NIGHTSCREEN_BASE_URL, or mend the name server; "
+    "certificate that is not trusted": "have the service's certificate fixed; "
+    "where a proxy or the lender's own authority issued it, name that authority in "
+    "NIGHTSCREEN_CA_FILE",
+    "does not use TLS": "correct NIGHTSCREEN_BASE_URL: the port there does not serve https",
+    "cannot be resolved": "correct the host in NIGHTSCREEN_BASE_URL, or fix the name server; "
     "behind a proxy set NIGHTSCREEN_PROXY",
-    "the proxy": "correct NIGHTSCREEN_PROXY, or have the proxy mended",
+    "the proxy": "correct NIGHTSCREEN_PROXY, or have the proxy fixed",
     "NIGHTSCREEN_": "correct that setting in .env",
 }
-"""What `reach` says, and the first thing to do about it."""
+"""The result of `reach`, and the first thing to do about it."""
 
 
 def _host(base_url: str) -> str:

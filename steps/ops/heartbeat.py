@@ -1,7 +1,7 @@
 """Vital signs of a run: its live numbers as a small document, with the pace and the end in sight.
 
-Numbers and ids only. Where the document is kept is `storage.heartbeat`; what wakes a person is
-`alarms`. No clock of its own, no engine.
+Numbers and ids only. `storage.heartbeat` stores the document; `alerts` decides what wakes a person.
+No own clock, no engine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SURE_S = 30
 
 @dataclass(slots=True)
 class RecentSpeed:
-    """How fast each check goes of late, told by samples of what was done; instants in microseconds.
+    """How fast each check has gone lately, from samples of its progress; instants in microseconds.
 
     Attributes:
         last_answer_at: when an answer was last seen, as closely as samples are taken.
@@ -53,7 +53,7 @@ class RecentSpeed:
             self.silent_since = now if since is None else since
         done = {check.value: each.done for check, each in control.progress.items()}
         if self._samples and any(done[name] < self._samples[-1][1].get(name, 0) for name in done):
-            self._samples.clear()  # a run that is resumed asks anew what it had lost
+            self._samples.clear()  # a resumed run makes again the calls it had lost
         if not self._samples or now - self._samples[-1][0] >= SAMPLE_S * MICROS:
             self._samples.append((now, done))
         while len(self._samples) > 1 and now - self._samples[0][0] > WINDOW_S * MICROS:
@@ -67,7 +67,7 @@ class RecentSpeed:
         return (self._samples[-1][0] - self._samples[0][0]) / MICROS
 
     def finish_at(self, control: Control, now: int) -> int | None:
-        """Return when the slowest check will have done all it was to ask; None where unknown."""
+        """Return when the slowest check will have done all it was to ask; None if unknown."""
         if self.span_s < SURE_S:
             return None
         began, before = self._samples[0]

@@ -1,7 +1,7 @@
 """The condition of a run: its state, its numbers and the end in sight, from journal and live signs.
 
 The journal knows what was asked and what it cost; the signs of life of a running process know its
-caps and its pace. Where the journal cannot be read the signs alone must do.
+caps and its pace. Where the journal cannot be read, only the signs of life are used.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _MOST_RUNS = 2_000
 def newest_runs(look: Look, clock: Clock) -> list[RunRecord]:
     """Return the newest run of each flow and batch that had one of late, newest first.
 
-    The very newest is among them, however old it is. What a later run of the same flow and batch
-    has made good is not: a night that failed is over once the next has completed.
+    The very newest is among them, however old it is. A run made good by a later run of the same
+    flow and batch does not: a failed night is over once the next has completed.
     """
     since = clock() - span_micros(RECENT)
     found: dict[tuple[str, str], RunRecord] = {}
@@ -80,7 +80,7 @@ def condition_of(
 
 
 def _approval(settings: Settings, look: Look, *, run_id: str, now: int) -> dict[str, Any] | None:
-    """Return how the approval stands that a run ended for; None where the journal has none."""
+    """Return the state of the approval that a run ended for; None if the journal has none."""
     found = look.approval_of(run_id)
     if found is None:
         return None
@@ -184,7 +184,7 @@ def _deadline(run: RunRecord) -> int | None:
 def _rest_s(
     settings: Settings, checks: Mapping[str, Mapping[str, Any]], look: Look
 ) -> float | None:
-    """Return how many seconds what is left may take, the slowest check telling."""
+    """Return how many seconds the rest may take, by the slowest check."""
     if any(check["left"] is None for check in checks.values()):
         return None
     each_s = look.runs.seconds_per_answer()
@@ -205,7 +205,7 @@ def _shortage(
     """Return what money the rest of a run needs."""
     try:
         listed = listed_prices(settings)
-    except SettingsError:  # a finding of its own
+    except SettingsError:  # a separate finding
         listed = {operation.value: price for operation, price in load_prices().items()}
     seen = look.money.prices()
     missing: int | None = 0
@@ -228,7 +228,7 @@ def _shortage(
 
 
 def from_signs(signs: Mapping[str, Any], now: int) -> dict[str, Any]:
-    """Return what the signs alone tell of a run, where the journal cannot be read."""
+    """Return the state of a run by its signs of life alone, where the journal cannot be read."""
     alive = _is_process(signs.get("pid")) and signs.get("host") == socket.gethostname()
     checks = {
         name: {
@@ -289,7 +289,7 @@ def _is_process(pid: object) -> bool:
 
 
 def ending(run: Mapping[str, Any]) -> str:
-    """Return how a run stands in a few words."""
+    """Return the state of a run in a few words."""
     state, approval = run["state"], run["approval"]
     if approval is not None and state == "stopped":
         return _approval_words(approval)
@@ -298,14 +298,14 @@ def ending(run: Mapping[str, Any]) -> str:
         KILLED: "killed: its process died before it was done; nothing is lost",
         HUNG: "hung: its process lives, but gives no sign of life any more",
         "test_mode": "stopped at once: the service is in test mode and answers with samples",
-        UNKNOWN: "unknown: the journal cannot be read; its last signs of life are told",
+        UNKNOWN: "unknown: the journal cannot be read; its last signs of life are shown",
     }
     held = ", but held back as implausible" if run["held"] else ""
     return words.get(state, f"{state}{held}")
 
 
 def _approval_words(approval: Mapping[str, Any]) -> str:
-    """Return how a run stands that ended for want of approval."""
+    """Return the state of a run that ended to wait for approval."""
     by = approval["decided_by"]
     words = {
         ApprovalState.WAITING: "waits for approval of its spending; it asked nothing",

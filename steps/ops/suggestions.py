@@ -1,6 +1,6 @@
-"""Remedies: for each way a run stands, what to mend first and the exact command to type next.
+"""Suggestions: for each state of a run, what to fix first and the exact command to type next.
 
-Words only; how a run stands is found out in `diagnostics`.
+Words only; `diagnostics` finds out the state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENDS: Mapping[str, str] = {**WHY, StopReason.BUDGET: "a spending cap was reached
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What to do: `first` in words where something must be mended, then `command` to type."""
+    """What to do: `first` in words if something must be fixed, then `command` to type."""
 
     first: str
     command: str
@@ -42,7 +42,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What the rest of a stopped run needs, in micro-naira.
+    """The money that the rest of a stopped run needs, in micro-naira.
 
     Attributes:
         missing_micro: worst cost of the lookups that are still to be asked; None where unknown.
@@ -94,9 +94,9 @@ def for_stop(
     Args:
         again: how the run is resumed.
         reason: its stop reason.
-        shortage: what the rest of it needs.
+        shortage: the money that the rest of it needs.
         refused: what is wrong with address, key or rights, in sentences.
-        service: what mends the way to the service, where that is in the way now.
+        service: how to fix the connection to the service, if that is broken now.
     """
     if reason == StopReason.BUDGET:
         return _for_budget(again, shortage)
@@ -116,7 +116,7 @@ def for_stop(
 
 
 def _for_outage(service: Remedy | None) -> str:
-    """Wait only where nothing can be mended on this side."""
+    """Wait only if nothing can be fixed on this side."""
     if service is not None and service.first:
         return service.first
     return "the service answers again: nothing to wait for"
@@ -145,10 +145,10 @@ def for_approval(again: Again, state: ApprovalState) -> Remedy:
     """Return how a run goes on that ended for want of approval."""
     approve = f"nightscreen approve {again.run_id}"
     table: Mapping[ApprovalState, Remedy] = {
-        ApprovalState.WAITING: Remedy("have the spending approved by whoever may", approve),
+        ApprovalState.WAITING: Remedy("ask an approver to approve the spending", approve),
         ApprovalState.APPROVED: Remedy("", again.command()),
-        ApprovalState.REFUSED: Remedy("only if it is to be approved all the same", approve),
-        ApprovalState.VOID: Remedy("have the spending approved again by whoever may", approve),
+        ApprovalState.REFUSED: Remedy("only to approve it all the same", approve),
+        ApprovalState.VOID: Remedy("ask an approver to approve the spending again", approve),
     }
     return table[state]
 

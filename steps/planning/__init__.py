@@ -1,1 +1,4 @@
-"""What each row needs, what that may cost, and in which order it is asked; nothing is sent here."""
+"""Planning.
+
+Which lookups each row needs, what they may cost, and their order; nothing is sent here.
+"""

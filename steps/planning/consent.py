@@ -1,8 +1,8 @@
 """Consent: whether a row's consent counts at an instant, by scalar and by column, one rule.
 
-Consent counts where it has a reference, was given, has neither expired nor been withdrawn by then,
-and all its times could be read. Where no expiry is given it lasts twelve months. Reading the times
-belongs to `instants`; which checks need consent, to the plan.
+Consent is valid if it has a reference, was given, has not expired and was not withdrawn by then,
+and all its times could be read. Without an expiry it lasts twelve months. Reading the times belongs
+to `instants`; which checks need consent, to the plan.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def consent_valid(
     at: datetime,
     flaws: int,
 ) -> bool:
-    """Return whether consent counts at an instant; all instants bear a zone.
+    """Return whether consent is valid at an instant; all instants have a zone.
 
     It counts from `consented_at` on, until before `expires_at` (else twelve months in Lagos's
     calendar, 29 February counting to 28 February) and until before `withdrawn_at`.
@@ -77,7 +77,7 @@ def consent_column(rows: pa.RecordBatch, *, at: datetime) -> pa.BooleanArray:
 def consent_ends(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Return when each row's consent ends, in microseconds: at its expiry or its withdrawal.
 
-    Only of use for rows whose consent counts now; a later withdrawal may be known beforehand.
+    Only for rows whose consent is valid now; a later withdrawal may be known in advance.
     """
     given, _ = _instants(rows.column("consented_at"))
     expires, has_expiry = _instants(rows.column("consent_expires_at"))

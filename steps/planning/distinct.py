@@ -1,6 +1,6 @@
 """Distinct lookups: rows of one slot grouped by pseudonym, so that each is asked once.
 
-What is fresh or needed is judged in `plan`; this module only groups and numbers.
+`plan` decides what is fresh or needed; this module only groups and numbers.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _is_settled(halves: NDArray[np.uint64], order: NDArray[np.int64]) -> bool:
 
 
 def first_of_each(halves: NDArray[np.uint64], order: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell of pseudonyms in their order which differ from the one before."""
+    """Return which of some sorted pseudonyms differ from the one before."""
     first = np.zeros(len(order), dtype=bool)
     first[:1] = True
     for half in halves.T:
@@ -94,8 +94,8 @@ def make_distinct(
 ) -> Distinct:
     """Group a slot's asking rows by subject; the first row in input order owns the lookup.
 
-    Where consent is needed, it is the first of those whose consent lasts longest: once it has
-    ended, that of every other row has too.
+    Where consent is needed, it is the first row whose consent lasts longest: once it has ended, the
+    consent of every other row has ended too.
 
     Args:
         subjects: the pseudonyms they ask about, sixteen bytes each, joined.
@@ -134,7 +134,7 @@ def make_distinct(
 def number_needed(slots: Sequence[Distinct], starts: Sequence[int]) -> list[NDArray[np.int32]]:
     """Return for each slot the row of each lookup among the needed ones of the batch; -1 elsewhere.
 
-    They stand chunk by chunk, in each chunk slot by slot.
+    They are in the order of chunks, and in each chunk by slot.
     """
     numbers = [np.full(len(each), -1, dtype=np.int32) for each in slots]
     places = [np.flatnonzero(each.needed) for each in slots]

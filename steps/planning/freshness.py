@@ -1,4 +1,4 @@
-"""How old an answer may be: by purpose, check and outcome, as the settings have it."""
+"""How old an answer may be: by purpose, check and outcome, from the settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MICROS = timedelta(microseconds=1)
 VERIFIED = "verified"
 MISMATCH = "mismatch"
 AGES_AS = {VERIFIED: VERIFIED, "unconfirmed": VERIFIED, MISMATCH: MISMATCH}
-"""By which limit an account that exists grows old, by what it comes to for a row."""
+"""The age limit of an account that exists, by the status it gives a row."""
 NEVER_FRESH = np.iinfo(np.int64).max
 """Later than any instant: the limit is nothing, so that no age is young enough."""
 
@@ -28,8 +28,8 @@ NEVER_FRESH = np.iinfo(np.int64).max
 class Freshness:
     """Judges answers at one instant.
 
-    Only for answers from before the plan: what the run asked itself, or what came since, counts
-    whatever its age (`storage.journal.answers.Latest.current`).
+    Only for answers from before the plan: an answer to the run's own call, or a later one, counts
+    at any age (`storage.journal.answers.Latest.current`).
 
     Attributes:
         ages: how old an answer may be, by check and outcome (`schemas.settings.max_ages`).

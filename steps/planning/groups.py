@@ -1,8 +1,8 @@
 """Groups: the rows of a batch that name the same identifier, and what they named saved.
 
-Sixteen bytes for each identifier, never the identifier itself. Between their making and their use
-pseudonyms lie sealed chunk by chunk, so that one kind of identity at a time is in memory. What is
-counted of groups is `signals`' business.
+Sixteen bytes for each identifier, never the identifier itself. Pseudonyms are saved sealed, chunk
+by chunk, until they are used, so that one kind of identity at a time is in memory.
+`shared_identifiers` counts the groups.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Named:
         return (self.chunk(number) for number in range(self.chunks))
 
     def forget(self) -> None:
-        """Lay them aside no more."""
+        """Remove the saved pseudonyms."""
         self._held.clear()
         if self.space is not None:
             for number in range(self.chunks):
@@ -84,7 +84,7 @@ def sixteens(joined: bytes | bytearray | pa.Buffer) -> NDArray[np.uint8]:
 
 
 def sixteens_of(column: pa.Array) -> NDArray[np.uint8]:
-    """Return a column of sixteen bytes as an array; a null is whatever lies there."""
+    """Return a column of sixteen bytes as an array; a null has any value."""
     found = sixteens(column.buffers()[1] or b"")
     return found[column.offset : column.offset + len(column)]
 

@@ -1,7 +1,7 @@
-"""Needed lookups: what ranks them is at hand for the whole batch, the rest lies sealed by chunk.
+"""Needed lookups: the columns that rank them are in memory, the rest is sealed by chunk.
 
-A lookup is known by its number: they stand chunk by chunk as the plan found them. Identities and
-consents are read again only where they are asked, a piece at a time. Finding what is needed is
+A lookup is known by its number: its index in the order of chunks, as the plan found it. Identities
+and consents are read again only where they are asked, a piece at a time. Finding what is needed is
 `plan`'s, its order `price`'s.
 """
 
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 _CHECKS = tuple(each.value for each in Check)
 _KINDS = tuple(each.value for each in IdentityKind)
 PLANNED = "needed"
-"""Lies in the workspace of a run once all its needed lookups do."""
+"""Is in the workspace of a run once all its needed lookups are."""
 _PIECE = "needed-{:05d}"
 _SORTING = "sorting-{:03d}-{:03d}"
 _PLACE = "place"
 SORTED_AT_ONCE = 100_000
-"""Lookups in memory at a time while those of a round are brought into the order of shards."""
+"""Lookups in memory at a time while those of a round are sorted into shards."""
 _MOST_GROUPS = 64
 _NAMES = ("check", "kind", "tier", "exposure_kobo", "row")
 
 
 def check_number(check: str) -> int:
-    """Return the number that stands for a check."""
+    """Return the number of a check."""
     return _CHECKS.index(check)
 
 
 def kind_number(kind: str) -> int:
-    """Return the number that stands for a kind of identity."""
+    """Return the number of a kind of identity."""
     return _KINDS.index(kind)
 
 
@@ -56,7 +56,7 @@ def check_of(number: int) -> Check:
 
 @dataclass(frozen=True, slots=True)
 class LookupRanking:
-    """What ranks and prices the needed lookups of a batch, an array each.
+    """The columns that rank and price the needed lookups of a batch, an array each.
 
     Attributes:
         check: the check's number (`check_number`).
@@ -140,7 +140,7 @@ class NeededPieces:
             self.ends.append(len(self) + piece.num_rows)
 
     def seal(self) -> None:
-        """Write down that all pieces are there: whoever looks on knows that the run has planned."""
+        """Record that all pieces are there: observers then know that the run has planned."""
         self.space.put(PLANNED, pa.table({"end": pa.array(self.ends, pa.int64())}))
 
     def _piece(self, number: int) -> tuple[int, pa.Table]:
@@ -161,8 +161,8 @@ class NeededPieces:
     def shards(self, shards: Sequence[NDArray[np.int64]]) -> Iterator[pa.Table]:
         """Yield the lookups of each shard in turn, each in its order.
 
-        Every piece is read once. What is more than fits memory well is sorted by way of the
-        workspace: read piece after piece into groups of shards, then read group after group.
+        Every piece is read once. A table too large for memory is sorted through the
+        workspace: its pieces are split into groups of shards, then the groups are read one by one.
 
         Args:
             shards: numbers of lookups; a lookup is in one shard at most.

@@ -1,7 +1,7 @@
 """Plan: what each row needs, judged by eligibility, consent and freshness, before any money.
 
-Consent is judged here per row, before sharing and reuse: a row without it neither asks nor sees an
-ecosystem or selfie answer, even where one is at hand. Prices and order belong to `price`.
+Consent is checked here per row, before sharing and reuse: a row without it gets no ecosystem or
+selfie lookup, and is shown no such answer, even a stored one. Prices and order belong to `price`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _HALF, _TWICE = 0.5, 2.0
 
 
 class AnswerBook(Protocol):
-    """What a plan asks of the journal."""
+    """The questions of a plan to the journal."""
 
     def latest_columns(self, check: str, subjects: bytes, run_id: str, since: int) -> Latest:
         """Return the latest answer to each of some lookups."""
@@ -70,7 +70,7 @@ class AnswerBook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a run is asked to do.
+    """The parameters of a plan.
 
     Attributes:
         checks: the checks of the run.
@@ -91,8 +91,8 @@ class Planner:
     """Makes the plan of one batch in two passes over its chunks.
 
     `gather` each chunk in order, `settle` once, which leaves the row plans in the workspace, then
-    ask `needed_of` for each chunk. One slot at a time is in memory for the whole batch; what is
-    gathered of the others, and what was settled of them, lies sealed chunk by chunk.
+    ask `needed_of` for each chunk. One slot at a time is in memory for the whole batch; the data
+    and results of the others are saved sealed, chunk by chunk.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Planner:
 
         Args:
             read_chunk: gives a chunk again, for the few answers whose age depends on the row.
-            judge: tells what a stored bank account answer comes to for a row.
+            judge: returns the status that a stored bank account answer gives a row.
         """
         self._stamp = self._answers.stamp()
         exposure = np.concatenate([np.zeros(0, np.int64), *self._exposures])
@@ -232,9 +232,9 @@ class Planner:
         latest: Latest,
         read_chunk: Callable[[int], pa.Table],
     ) -> tuple[Distinct, Latest]:
-        """Leave out what is to be asked of an image the service cannot fetch; its rows are invalid.
+        """Leave out lookups about an image that the service cannot fetch; its rows are invalid.
 
-        What is at hand stays: nothing has to be fetched for it.
+        Stored answers stay: nothing has to be fetched for them.
         """
         asked = distinct.needed[distinct.inverse]
         urls: list[str] = []
@@ -273,7 +273,7 @@ class Planner:
                 yield number, read_chunk(number), here
 
     def _match_stored(self, slot: CheckIdentity, distinct: Distinct) -> Latest:
-        """Hold each distinct lookup against the journal's latest answer, and return those."""
+        """Compare each distinct lookup with the journal's latest answer; return those answers."""
         run_id, since = self._wanted.run_id, self._freshness.since
         latest = self._answers.latest_columns(slot.check.value, distinct.subjects, run_id, since)
         unread = OUTCOMES.index(Outcome.UNREADABLE)
@@ -429,16 +429,17 @@ class Planner:
 
 
 class RowJudge(Protocol):
-    """Tells what stored bank account answers come to for their rows."""
+    """Returns the statuses that stored bank account answers give their rows."""
 
     def statuses(self, rows: pa.Table, hand: AnswerRefs) -> list[str | None]:
-        """Return the status of each answer at hand; None where it is there no longer."""
+        """Return the status of each answer at hand; None if it is no longer there."""
 
 
 def row_why(whys: Sequence[NDArray[np.int8]]) -> NDArray[np.int8]:
     """Return why a check of several slots leaves a row out: asked where any slot is asked.
 
-    Where none is asked, a malformed identifier is reported before an absent one: it can be mended.
+    If no lookup is made, a malformed identifier is reported before an absent one: it can be
+    corrected.
     """
     stacked = np.vstack(whys)
     asked = (stacked == SkipReason.ASK.value).any(axis=0)

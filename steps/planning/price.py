@@ -1,7 +1,7 @@
 """Price: what a plan may cost, in which order its lookups are asked, which of them are funded.
 
 Everything is decided over the whole batch before anything is sent; the journal holds the caps while
-it is sent. What is needed comes from `plan`.
+it is sent. `plan` decides which lookups are needed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SURE_OF = 200
 """Answers from which on the rates seen replace the first night's guess altogether."""
 
 _SPREAD = 3.3
-"""Standard deviations on each side of a quote: one night in a thousand lies outside."""
+"""Standard deviations on each side of a quote: one night in a thousand is outside."""
 
 _DRIFT = 0.1
 """Share by which a night's customers differ from those seen so far."""
@@ -63,7 +63,7 @@ _DRIFT = 0.1
 
 @dataclass(frozen=True, slots=True)
 class SeenCharges:
-    """What the journal has seen of one check and identity.
+    """The journal's figures for one check and identity.
 
     Attributes:
         answers: answers in all runs.
@@ -105,7 +105,7 @@ def fund(
 ) -> NDArray[np.int64]:
     """Return the leading lookups of an order whose worst cost fits the money; all where none binds.
 
-    Nothing is skipped for something cheaper behind it: what matters most is asked first.
+    No lookup is skipped for a cheaper one behind it: the most important come first.
     """
     if money_micro is None:
         return order
@@ -135,8 +135,8 @@ def quote(
         max_in_flight: calls in flight at once, by check.
         cap_micro: the cap the run would be under.
         balance_micro: the last known balance.
-        chains: karma asks no further about a row once it is listed; None where it asks all.
-        by_cap: find out as well what lower caps would leave unanswered.
+        chains: karma asks no further about a row once it is listed; None if it makes all.
+        by_cap: also compute what lower caps would leave unanswered.
     """
     lines = _lines(needed, prices_micro, seen, seconds, max_in_flight, chains)
     if chains is not None:
@@ -185,7 +185,7 @@ def _lines(
     max_in_flight: MaxInFlight,
     chains: Chains | None,
 ) -> tuple[CheckQuote, ...]:
-    """Return a line of the quote for each check and identity that is to be asked."""
+    """Return a line of the quote for each check and identity with lookups."""
     counts = {each: int(needed.is_of(*each).sum()) for each in needed.slots()}
     rates = {
         each: _rates(calls, seen.get(each, SeenCharges()), FIRST_NIGHT_HIT.get(each[0], 1.0))
@@ -249,10 +249,10 @@ def _calls(
 
 
 def _spread(calls: _Calls, rate: float, seen: SeenCharges, price_micro: int) -> int | None:
-    """Return by how much a night's cost lies beside what is expected, as a standard deviation.
+    """Return the standard deviation of a night's cost from the expected cost.
 
     Chance among the calls and among the answers seen, customers that differ from those, and how
-    many karma spares; None until enough was seen.
+    many karma spares; None until enough calls were seen.
     """
     if seen.answers < _SURE_OF:
         return None
@@ -276,8 +276,8 @@ def _first(needed: LookupRanking, funded: NDArray[np.int64]) -> First | None:
 def _rates(calls: int, seen: SeenCharges, guess: float) -> tuple[float, float, float]:
     """Return low, expected and high share of calls that are charged.
 
-    Until enough was seen the guess counts as some answers of its own, and the range is everything
-    from none to all.
+    Until enough calls were seen the guess counts as a number of answers, and the range is from none
+    to all.
     """
     if calls == 0:
         return 0.0, guess, 1.0

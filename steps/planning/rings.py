@@ -1,8 +1,8 @@
-"""Rings: customers whom a BVN, account, phone, email or photograph ties to each other.
+"""Rings: customers connected by a BVN, account, phone, email or photograph.
 
 Found among the pseudonyms that the journal keeps and those of the batch at hand, as connected
 components by SQL. An identifier of more customers than a set number is a hub (an employer, an
-agent, a branch's phone) and ties nobody. What a ring means is the policy's, and never more than a
+agent, a branch's phone) and ties nobody. The policy decides what a ring means, never more than a
 review (`policy/logic.py`).
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.workspace import Workspace
 
 RINGS: Final = "rings"
-"""Where the workspace has them until the run is written."""
+"""Their name in the workspace until the run is written."""
 RINGS_FILE: Final = "rings.parquet"
 RINGS_SCHEMA: Final = pa.schema(
     [
@@ -147,5 +147,5 @@ def _moved(connection: DuckDBPyConnection) -> bool:
 
 def _put(connection: DuckDBPyConnection, name: str, table: pa.Table) -> None:
     connection.register("block", table)
-    connection.execute(f"INSERT INTO {name} SELECT * FROM block")  # noqa: S608 - a table of ours
+    connection.execute(f"INSERT INTO {name} SELECT * FROM block")  # noqa: S608 - our own table
     connection.unregister("block")

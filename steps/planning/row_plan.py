@@ -1,7 +1,7 @@
 """Row plans: what was settled of each slot, laid into the workspace chunk by chunk.
 
-Of a slot a whole batch is in memory only while it is settled (`plan`); before and after it lies
-sealed, so that memory does not hang on the number of slots.
+A slot of the whole batch is in memory only while `plan` settles it; before and after that it is
+saved sealed, so that memory does not depend on the number of slots.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.workspace import Workspace
 
 ANSWERS_STAMP = b"answers"
-"""Under this name a row plan's schema bears the stamp of the answers it was made with."""
+"""Key in a row plan's schema for the stamp of the answers it was made with."""
 _ASKED = "asked-{}-{:05d}"
 _ROW_PLAN = "plan-{}-{:05d}"
 _SUBJECT = "subject"
@@ -34,7 +34,7 @@ _ASKS = pa.schema([pa.field(_SUBJECT, SUBJECT)])
 
 
 def put_subjects(space: Workspace, slot: CheckIdentity, number: int, subjects: bytes) -> None:
-    """Lay aside whom the rows of a chunk ask about, until the slot is settled.
+    """Save the subjects of a chunk's rows until the slot is settled.
 
     Args:
         space: the run's workspace.
@@ -115,7 +115,7 @@ def put_row_plans(
         settled: the slot.
         whys: for each chunk why a row is not asked.
         starts: the first row of each chunk, and the end.
-        chunks: numbers of those whose plan is to be left.
+        chunks: numbers of the chunks whose plan is left out.
     """
     for number in chunks:
         part = settled.part(whys[number], starts[number])
@@ -124,7 +124,7 @@ def put_row_plans(
 
 
 def read_subjects(space: Workspace, slot: CheckIdentity, number: int) -> pa.ChunkedArray:
-    """Return about whom each row of a chunk asks; null where it does not."""
+    """Return the subject of each row of a chunk; null for a row without a lookup."""
     return space.get(_ROW_PLAN.format(slot.file_name, number))[f"{slot.column}.{_SUBJECT}"]
 
 
@@ -133,7 +133,7 @@ def read_row_plan(space: Workspace, slots: Sequence[CheckIdentity], number: int)
 
     Columns: for each slot `<slot>.why` int8, `<slot>.subject` binary(16), null where it is not
     asked, `<slot>.own` bool, true where the call is made in this row's name, and the latest
-    answer as the arrays of `Latest`. The schema bears the stamp of the journal's answers.
+    answer as the arrays of `Latest`. The schema has the stamp of the journal's answers.
     """
     parts = [space.get(_ROW_PLAN.format(slot.file_name, number)) for slot in slots]
     columns = {name: part[name] for part in parts for name in part.column_names}
@@ -142,7 +142,7 @@ def read_row_plan(space: Workspace, slots: Sequence[CheckIdentity], number: int)
 
 @dataclass(frozen=True, slots=True)
 class ToAsk:
-    """What is needed of a slot, chunk by chunk, in each in the order of pseudonyms.
+    """The needed lookups of a slot, by chunk, in each in the order of pseudonyms.
 
     Attributes:
         row: the row in whose name each lookup is asked.

@@ -1,4 +1,4 @@
-"""What a run is asked to do, made whole: from its parameters and from the run that is resumed.
+"""The complete parameters of a run: from its own parameters and from the run that is resumed.
 
 Opening what a run needs belongs to `screening_run`.
 """
@@ -98,7 +98,7 @@ def _with_earlier(
 ) -> ScreenBatch:
     """Take over what the earlier run was asked for; a new input, cap or deadline replaces its.
 
-    What an approver lets it spend is its cap.
+    The amount that an approver allows is its cap.
     """
     kept = {**earlier.parameters, "run": earlier.run_id, "quote_only": parameters.quote_only}
     if approval is not None:

@@ -3,8 +3,8 @@
 Counted over the batch and what the journal saw in earlier ones
 (`storage/journal/identifier_history.py`), one kind of identity at a time (`groups`): sixteen bytes
 for each identifier and customer, never the identifier itself. Customers are counted, by
-`customer_id`: whoever comes back, in the same batch or in another, is the same one. What follows is
-up to the policy; what is asked is up to the plan.
+`customer_id`: a customer who comes back, in the same batch or in another, is the same one. The
+policy decides what follows; the plan decides which lookups are made.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ _PIECE_SCHEMA = pa.schema([pa.field(name, SIXTEEN) for name in ("identifier", "c
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """How identifiers are shared within one batch, and with earlier ones.
+    """Which identifiers are shared within one batch, and with earlier ones.
 
     Attributes:
         starts: number of the first row of each chunk, and at the end the number of rows.
         lines: each row's line in the input.
         others: for each kind of identity and each row, how many other customers have the same;
             -1 where the row has none.
-        account_bvns: how many BVNs the row's account stands under; -1 where it has no account.
+        account_bvns: with how many BVNs the row's account appears; -1 where it has no account.
     """
 
     starts: tuple[int, ...]
@@ -87,7 +87,7 @@ class Shared:
         Columns, all int64 and null where the row lacks the identifier or it is malformed:
         `batch_same_bvn`, `batch_same_account`, `batch_same_phone`, `batch_same_image` (other
         customers of the batch or of earlier ones with the same), `batch_account_bvns` (BVNs the
-        account stands under, the row's own included).
+        account appears with, the row's own included).
         """
         found = {
             name: self._column(self.others[kind], number) for name, kind in SAME_IDENTIFIER.items()
@@ -100,7 +100,7 @@ class Shared:
         return pa.array(here.astype(np.int64), mask=here == ABSENT)
 
     def subjects(self, number: int, kind: IdentityKind, rows: NDArray[np.int64]) -> bytes | None:
-        """Return the pseudonyms of some rows of a chunk, joined; None where they are not at hand.
+        """Return the pseudonyms of some rows of a chunk, joined; None if they are not available.
 
         They are those of `Pseudonyms.subjects`: what was made to be counted is not made again.
         """
@@ -117,7 +117,7 @@ class Shared:
         return replace(self, lines=self.lines[:0].copy(), others=few, account_bvns=nothing)
 
     def forget(self) -> None:
-        """Lay pseudonyms aside no more: nobody asks `subjects` again."""
+        """Remove the saved pseudonyms: `subjects` is not called again."""
         for named in self._named.values():
             named.forget()
         self._named.clear()
@@ -151,8 +151,8 @@ class Earlier:
         batch: the batch name at hand; what a customer of it has now replaces what the same
             customer had in it before.
         before: only what was first seen before this instant; None for everything.
-        at: the present instant: what was written not long before is not saved again; None to
-            lay all aside.
+        at: the present instant: what was written not long before is not saved again; None to save
+            all.
     """
 
     sightings: Sightings
@@ -181,13 +181,13 @@ def count_shared(
     Args:
         chunks: the batch's rows in order, in the shape of `schemas.rows.row_schema`. Each customer
             has one row, since intake refuses a repeated `customer_id`.
-        pseudonyms: the journal's; a key of the moment where nothing is held against the journal.
+        pseudonyms: the journal's; a temporary key where nothing is compared with the journal.
         earlier: what the journal saw before; None to count the batch alone.
-        workspace: where the batch's own sightings are saved for `keep_sightings`; None where
-            nothing is to be kept.
-        aside: where pseudonyms lie meanwhile, so that one kind at a time is in memory.
-        asked: kinds of which the pseudonyms are to stay at hand, for lookups.
-        counted: kinds to be counted: all but for a quote, which needs no more than `PLACEHOLDERS`.
+        workspace: where the batch's own sightings are saved for `keep_sightings`; None to keep
+            nothing.
+        aside: where pseudonyms are saved meanwhile, so that one kind at a time is in memory.
+        asked: kinds whose pseudonyms stay available, for lookups.
+        counted: kinds to count: all, but only `PLACEHOLDERS` for a quote.
     """
     kinds = [kind for kind in _FLAWS if kind in counted or kind in asked]
     named = {kind: Named(kind.value, aside) for kind in kinds}
@@ -221,8 +221,8 @@ def count_shared(
 def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at: int) -> None:
     """Put the sightings that were saved into the journal; safe to do again after a crash.
 
-    It is done when a run's states are kept, so that a quote, a run in test mode and one that came
-    to nothing leave none. Once more changes nothing: a sighting is one customer's.
+    It is done when a run's states are saved, so that a quote, a run in test mode and a run without
+    a result leave none. Once more changes nothing: a sighting is one customer's.
     """
     if not workspace.has_note(_NOTE):
         return
@@ -267,7 +267,7 @@ def _gather(
     *,
     whose: bool,
 ) -> tuple[list[int], NDArray[np.int64], NDArray[np.uint8]]:
-    """Return where chunks start, each row's line and customer; lay aside who is named by what.
+    """Return where chunks start, each row's line and customer; save which identifiers each row has.
 
     Customers only where it matters whose an identifier is.
     """
@@ -299,7 +299,7 @@ def _identities(rows: pa.Table, kind: IdentityKind) -> pa.Array:
 
 
 def _texts(arrays: Sequence[NDArray[np.uint8]]) -> list[bytes]:
-    """Return bytes for each row of some arrays that stand side by side."""
+    """Return bytes for each row of some parallel arrays."""
     joined = np.ascontiguousarray(np.hstack(arrays))
     texts: list[bytes] = joined.view(f"V{joined.shape[1]}").ravel().tolist()
     return texts
@@ -342,7 +342,7 @@ class _Members:
         return set(_texts([identifiers, self.bvns.identifiers[self.bvns.group[rows]]]))
 
     def put(self, workspace: Workspace, kind: IdentityKind, unwritten: NDArray[np.int32]) -> int:
-        """Lay the sightings of some rows aside in their order; return in how many pieces."""
+        """Save the sightings of some rows in their order; return the number of pieces."""
         starts = range(0, len(unwritten), _PIECE_ROWS)
         for number, start in enumerate(starts):
             rows = unwritten[start : start + _PIECE_ROWS]
@@ -389,8 +389,8 @@ def _count_earlier(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
     """Return for each group how many customers, and BVNs, only earlier batches had with it.
 
-    And the rows whose sightings are to be written, in their order: those that the journal does not
-    have as they are, or was last told of a week ago.
+    And the rows whose sightings must be written, in their order: those that differ from the
+    journal, or were last written a week ago.
     """
     more = np.zeros(len(members.groups), dtype=np.int64)
     more_bvns = np.zeros(len(members.groups), dtype=np.int64)
@@ -418,8 +418,8 @@ def _apart(
 ) -> tuple[NDArray[np.int64], list[bytes]]:
     """Return which of a batch's own sightings were not written lately, and what else was.
 
-    Most are alone with their identifier: those are held against each other as whole columns, the
-    first of an identifier against the first. What that leaves is few.
+    Most are alone with their identifier: those are compared as whole columns, the first of an
+    identifier with the first. Few are left after that.
     """
     ours, theirs = mine.view(">u8"), lately.view(">u8")
     same, met = np.zeros(len(ours), bool), np.zeros(len(theirs), bool)
@@ -441,10 +441,10 @@ def _other(sighting: bytes) -> Other:
 
 
 def _strangers(others: Iterable[Other], here: Collection[bytes]) -> tuple[set[bytes], set[bytes]]:
-    """Return identifiers with customers that only earlier batches had, and with BVNs they told.
+    """Return identifiers with customers, and with BVNs, that only earlier batches had.
 
     What the same customer had in the same batch name is replaced by what it has now: a corrected
-    BVN is no second one.
+    BVN does not count twice.
 
     Args:
         others: sightings that are not just what the batch has now.

@@ -1,9 +1,9 @@
 """Sparing: karma asks a row's identities one after the other, and no further once one is listed.
 
-Who must wait for whom is settled here by counting, for the whole batch: a lookup is asked as soon
-as one row has come to it, and spared once no row can come to it any more. There are no stages over
-the batch: a row goes on as soon as its own earlier lookup has come to its end. Plain values; the
-windows ask, and tell what came of it.
+This module counts for the whole batch which lookups wait: a lookup is made as soon as one row has
+reached it, and spared once no row can reach it any more. There are no stages over the batch: a row
+goes on as soon as its own earlier lookup has ended. Plain values; the windows make the calls and
+report the results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOTHING = -1
 
 
 class Step(Enum):
-    """What is to be done about a lookup now."""
+    """What to do about a lookup now."""
 
     ASK = "ask"
     WAIT = "wait"
@@ -34,21 +34,21 @@ class Step(Enum):
 
 
 class Spares(Protocol):
-    """What a window asks about lookups that may wait for others."""
+    """The questions of a window about lookups that may wait for others."""
 
     def step(self, index: int) -> Step:
-        """Return what is to be done about a lookup now."""
+        """Return what to do about a lookup now."""
 
     def hold(self, index: int, release: Callable[[], None]) -> None:
-        """Call back once it is known whether a waiting lookup is to be asked."""
+        """Call back once it is known whether a waiting lookup must be made."""
 
     def end(self, index: int, *, listed: bool) -> None:
-        """Take note that a lookup has come to its end."""
+        """Record that a lookup has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """What karma is still to ask about each row.
+    """The karma lookups still open for each row.
 
     Attributes:
         lookups: a line for each row with anything to ask, a column for each identity in the order
@@ -66,7 +66,7 @@ class Chains:
     def in_order(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return a ranking in which every lookup comes after those that may spare it.
 
-        Nothing comes sooner than before; what is shared moves behind the last row it waits for.
+        No lookup moves forward; a shared lookup moves behind the last row it waits for.
         """
         place = np.empty(self.needed, dtype=np.int64)
         place[order] = np.arange(self.needed)
@@ -86,7 +86,7 @@ class Chains:
         return ShortCircuit(self, ended=nothing, listed=nothing).spared()
 
     def reached(self, hit_rates: Sequence[float]) -> NDArray[np.float64]:
-        """Return how likely each lookup is to be asked; 1 for those of other checks.
+        """Return the probability that each lookup is made; 1 for those of other checks.
 
         Args:
             hit_rates: for each identity in the order of asking, the share that is listed.
@@ -125,23 +125,23 @@ def make_chains(
 
 @dataclass(slots=True)
 class ShortCircuit:
-    """Tells which lookups are to be asked, to wait and to be spared, while answers come in.
+    """Decides which lookups are made, wait or are spared, while answers arrive.
 
     Args:
-        chains: what is to be asked about each row.
-        ended: needed lookups that have come to an end.
-        listed: those of them that brought a listing.
+        chains: the lookups of each row, in order.
+        ended: needed lookups that have ended.
+        listed: those of them with a listing.
     """
 
     chains: Chains
     ended: NDArray[np.bool_]
     listed: NDArray[np.bool_]
     _wanting: NDArray[np.int32] = field(init=False)
-    """Rows that have come to this lookup."""
+    """Rows that have reached this lookup."""
     _undecided: NDArray[np.int32] = field(init=False)
-    """Rows that may yet come to it."""
+    """Rows that may still reach it."""
     _at: NDArray[np.int8] = field(init=False)
-    """Which column each row has come to; past the last where nothing is left."""
+    """The column each row has reached; past the last if nothing is left."""
     _done: NDArray[np.bool_] = field(init=False)
     """Rows that are listed, or have nothing left to ask."""
     _rows: NDArray[np.int64] = field(init=False)
@@ -177,17 +177,17 @@ class ShortCircuit:
         return spared
 
     def step(self, index: int) -> Step:
-        """Return what is to be done about a lookup now."""
+        """Return what to do about a lookup now."""
         if not self._chained[index] or self._wanting[index] > 0:
             return Step.ASK
         return Step.WAIT if self._undecided[index] > 0 else Step.SPARE
 
     def hold(self, index: int, release: Callable[[], None]) -> None:
-        """Call back once it is known whether a waiting lookup is to be asked."""
+        """Call back once it is known whether a waiting lookup must be made."""
         self._held[index] = release
 
     def end(self, index: int, *, listed: bool) -> None:
-        """Take note that a lookup has come to its end, and let those go on that waited for it."""
+        """Record that a lookup has ended, and release the lookups that waited for it."""
         if self.ended[index]:
             return
         self.ended[index] = True
@@ -206,7 +206,7 @@ class ShortCircuit:
                 self._decide(number)
 
     def _go_on(self, row: int) -> None:
-        """Come to the next lookup of a row whose present one has ended without a listing."""
+        """Go to the next lookup of a row whose present one has ended without a listing."""
         lookups = self.chains.lookups[row]
         column = int(self._at[row])
         while column < len(lookups) and (lookups[column] < 0 or self.ended[lookups[column]]):

@@ -1,7 +1,7 @@
-"""Every mistake of a policy, each at its place: what `policy check` tells.
+"""Every mistake of a policy, each with its line: the output of `policy check`.
 
-A policy that passes here can be applied to any batch. How conditions are read is in `policy_sql`,
-how rules fit together in `policy_logic`.
+A policy that passes here can be applied to any batch. `policy/sql.py` reads conditions;
+`policy/logic.py` compares rules.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CONTACTS = frozenset({"phone", "email"})
 """Columns that a policy may carry onto the list though screening knows them."""
 _SENTENCES = {
     "team": "the sentence for the team is missing: say what it means and what to do",
-    "customer": "the sentence for the customer is missing: say what they may be told",
+    "customer": "the sentence for the customer is missing: say what the customer may read",
 }
 _SHAPES = {
     "missing": "is missing",
@@ -56,7 +56,7 @@ _ACCUSING = re.compile(
     r"(?i)\b(fraud\w*|thie\w*|theft|stole\w*|steal\w*|crim\w*|scam\w*|launder\w*|default\w*|"
     r"blacklist\w*|watchlist\w*|debt\w*|owe[sd]?|owing|arrears|overdue|past due|unpaid)\b"
 )
-"""English words that accuse; in other languages whoever writes them must know."""
+"""English words that accuse; in other languages the author must know."""
 _EFFECTS = tuple(effect.value for effect in Effect)
 
 
@@ -77,7 +77,10 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What checking a policy gave: the policy and its conditions, or mistakes in order of line."""
+    """The result of checking a policy.
+
+    The policy and its conditions, or mistakes in order of line.
+    """
 
     policy: Policy | None
     mistakes: tuple[Mistake, ...]
@@ -125,7 +128,7 @@ def _checked_conditions(
 ) -> dict[int, CheckedCondition]:
     with locked_engine() as connection:
         connection.register("columns", empty_rows(carried))
-        # A table of its own: reading the types of an Arrow table anew for each rule takes longer
+        # A separate table: reading the types of an Arrow table anew for each rule takes longer
         # than the rules do.
         connection.execute("CREATE TABLE rows AS SELECT * FROM columns")
         return {
@@ -164,7 +167,7 @@ def _shape_mistakes(source: PolicyText) -> Iterator[Mistake]:
 
 
 def _carried(document: Mapping[str, Any]) -> Iterator[tuple[str, CarriedKind]]:
-    """Yield the carried columns that can be read, and what each is to be read as."""
+    """Yield the carried columns that can be read, with the type of each."""
     listed = document.get("carried", [])
     for each in listed if isinstance(listed, list) else []:
         if isinstance(each, str):
@@ -281,7 +284,7 @@ def _rule_mistakes(source: PolicyText, number: int, entries: object) -> Iterator
 def _model_mistake(
     source: PolicyText, place: tuple[int | str, ...], message: str
 ) -> Iterator[Mistake]:
-    """Yield a mistake of the policy's shape, unless it was told in better words already."""
+    """Yield a mistake of the policy's shape, unless a clearer message was given already."""
     words = message.removeprefix("Value error, ")
     words = words[:1].lower() + words[1:]
     if place[:1] != ("rules",) or len(place) == 1:
@@ -304,7 +307,7 @@ def _sound_rules(
 ) -> tuple[dict[int, PolicyRule], dict[str, CarriedKind], bool]:
     """Return the rules whose condition can be read, though other entries may be wrong.
 
-    Their thresholds stand in place of their names.
+    Their thresholds replace their names.
     """
     rules: dict[int, PolicyRule] = {}
     listed = source.document.get("rules")
@@ -323,7 +326,7 @@ def _sound_rules(
 
 
 def _readable(entries: object, number: int) -> PolicyRule | None:
-    """Return a rule with its own condition, stand-ins taking the place of what is wrong."""
+    """Return a rule with its own condition, and placeholders for what is wrong."""
     if not isinstance(entries, dict) or not isinstance(entries.get("when"), str):
         return None
     stand_ins: dict[str, Any] = {
@@ -360,7 +363,7 @@ def _condition_mistakes(
 def _logic_mistakes(
     source: PolicyText, rules: Mapping[int, PolicyRule], conditions: Mapping[int, CheckedCondition]
 ) -> Iterator[Mistake]:
-    """Yield what rules say of each other; what stands in for a misspelt effect says nothing."""
+    """Yield findings from comparing rules; a placeholder for a misspelt effect yields none."""
     meant = {
         number: rule
         for number, rule in rules.items()

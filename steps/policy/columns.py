@@ -1,7 +1,7 @@
-"""What a condition may name: the columns, their types, their words, and which are sensitive.
+"""The columns a condition may name: their types, their words, and which are sensitive.
 
 The columns of `enriched` come from `enriched` itself; what later stations add is known here too, so
-that a policy may name a column before any batch has it. How conditions are read is in `policy_sql`.
+that a policy may name a column before any batch has it. `policy/sql.py` reads conditions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ SENSITIVE = (
     *("gender", "marital status", "state of origin", "religion", "tribe or ethnic group"),
     *("nationality", "mother tongue", "disability or health", "political or union membership"),
 )
-"""What no decision on credit may rest on: the constitution, the Nigeria Data Protection Act."""
+"""Attributes that no decision on credit may use.
+
+The constitution, the Nigeria Data Protection Act.
+"""
 _SENSITIVE_PARTS = (
     *("gender", "marital", "stateoforigin", "originstate", "lgaoforigin", "birthplace"),
     *(
@@ -139,15 +142,15 @@ def outputs_of_a_decision() -> frozenset[str]:
 def may_be_absent(name: str) -> bool:
     """Return whether a column may be empty without anything being missing.
 
-    That is so of BVN details and cash flow, which are held of few customers, of what is requested,
-    and of the signals of a batch.
+    These are BVN details and cash flow, which few customers have, requested loans, and the shared
+    identifiers of a batch.
     """
     cash_flow = (each for each, _ in TX_FIELDS)
     return name in {*_bvn_columns(), *cash_flow, *REQUESTED, *SIGNALS}
 
 
 def is_sensitive(text: str) -> bool:
-    """Return whether a name of a column or field speaks of what no decision may rest on."""
+    """Return whether the name of a column or field means something that no decision may use."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
     tokens = re.findall(r"[a-z]+", spaced.casefold())
     joined = "".join(tokens)
@@ -170,7 +173,7 @@ CARRIED_TYPES = {
     CarriedKind.NUMBER: pa.decimal128(18, 6),
     CarriedKind.DATE: pa.date32(),
 }
-"""What conditions see a carried column as; a number keeps six places, and is no float."""
+"""The type of a carried column in conditions; a number has six decimal places, and is no float."""
 _LARGEST = Decimal(10) ** 12
 
 
@@ -212,8 +215,8 @@ def _date(text: str | None) -> date | None:
 def fitted(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
     """Return a column as conditions see it; null where the table has none of that kind.
 
-    A column of text does not stand for a number, a date or a flag: an input that carries a column
-    under the name of a later station's is no evidence.
+    A text column does not count as a number, a date or a flag: an input column with the name of a
+    column of a later station is no evidence.
     """
     if name not in table.column_names:
         return pa.nulls(table.num_rows, kind)

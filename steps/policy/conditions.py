@@ -213,7 +213,7 @@ def _wrong_words(when: str, tree: Node) -> Iterator[SyntaxFinding]:
 def _wrong_constants(
     connection: DuckDBPyConnection, when: str, tree: Node, types: Mapping[str, pa.DataType]
 ) -> Iterator[SyntaxFinding]:
-    """Yield texts that are to be a number, date or flag and are none: they would fail every row."""
+    """Yield texts that should be a number, date or flag and are not: they would fail every row."""
     for node in expressions(tree):
         parts = list(children(node))
         kind = None
@@ -256,7 +256,7 @@ def _reads_as(connection: DuckDBPyConnection, written: str, kind: str) -> bool:
 def _wrong_type(connection: DuckDBPyConnection, sql: str) -> Iterator[SyntaxFinding]:
     """Yield what DuckDB says of the types of a condition; it sees no row."""
     try:
-        query = f"SELECT ({sql}) FROM rows"  # noqa: S608 - written anew from an allowed tree
+        query = f"SELECT ({sql}) FROM rows"  # noqa: S608 - written from an allowed tree
         described = bounded(connection, query, _TYPE_TIMEOUT_S).description
     except PolicyError as error:
         yield SyntaxFinding(0, str(error))

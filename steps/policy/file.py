@@ -1,4 +1,4 @@
-"""A policy file as text: what it says, and on which line each thing stands.
+"""A policy file as text: its content, and the line of each part.
 
 Judging what it says is the business of `policy_check`.
 """
@@ -44,8 +44,8 @@ class PolicyText:
     """A policy file after reading, before judging.
 
     Attributes:
-        document: what TOML makes of it; empty where it is no TOML.
-        top: places of what stands above the rules.
+        document: the parsed TOML; empty where it is no TOML.
+        top: places of the keys above the rules.
         rules: places of each rule, in order.
         fault: line and message where it is no TOML.
     """
@@ -56,7 +56,7 @@ class PolicyText:
     fault: tuple[int, str] | None = None
 
     def rule(self, number: int) -> RuleLines:
-        """Return the places of a rule; rules written inline stand where `rules` stands."""
+        """Return the places of a rule; rules written inline have the place of `rules`."""
         if number < len(self.rules):
             return self.rules[number]
         return RuleLines(self.top.line(_RULES))
@@ -83,7 +83,7 @@ def read_text(path: Path | None) -> str:
 
 
 def parse(text: str) -> PolicyText:
-    """Read a policy's TOML and note where everything stands."""
+    """Read a policy's TOML with the line of every part."""
     top, rules = _places(text)
     try:
         return PolicyText(tomllib.loads(text, parse_float=Decimal), top, rules)
@@ -100,8 +100,8 @@ def parse(text: str) -> PolicyText:
 def rewritten(text: str, version: str, thresholds: Mapping[str, Decimal]) -> str:
     """Return a policy's text with another version and thresholds; all else stays as it is written.
 
-    A value is looked for wherever its name stands; the place is the right one where the whole then
-    reads as it should.
+    A value is searched for at every place of its name; a place is right if the text then parses to
+    the same document.
 
     Raises:
         PolicyError: a value is written in a way that cannot be replaced in its place.

@@ -94,7 +94,10 @@ def _parts(tree: Node) -> frozenset[str]:
 
 
 def constant_truth(tree: Node) -> bool | None:
-    """Return the truth of a condition that is the same for every row; None where it depends."""
+    """Return the truth of a condition that is the same for every row.
+
+    None if it depends on the row.
+    """
     parts = list(children(tree))
     if tree.get("class") == "CONJUNCTION":
         return _joined(tree, parts)

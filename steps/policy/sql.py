@@ -1,7 +1,7 @@
 """Conditions: SQL text in, one harmless scalar expression out, or what is wrong with it and where.
 
-DuckDB's own parser reads the text; what it read is walked against a list of what is allowed, and
-the SQL that is run later is written anew from the tree that was walked. Nothing is evaluated here.
+DuckDB's own parser reads the text; the parsed tree is checked against a list of what is allowed,
+and the SQL that is run later is written from that tree. This module evaluates nothing.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ class Condition:
     """A condition as it was read.
 
     Attributes:
-        tree: the expression as DuckDB's parser has it; empty where it could not be walked.
-        sql: the expression written anew from the tree.
+        tree: the expression as DuckDB's parser has it; empty if it could not be read.
+        sql: the expression, written from the tree.
         columns: every column named, in order, repeated where named again.
         findings: what is wrong with it; where there is anything, it must not be run.
     """
@@ -223,9 +223,7 @@ def _read(connection: DuckDBPyConnection, text: str, condition: Condition) -> No
         return
     tree = _only_expression(document)
     if tree is None:
-        condition.findings.append(
-            SyntaxFinding(0, "is not one condition, but a statement of its own")
-        )
+        condition.findings.append(SyntaxFinding(0, "is not one condition, but a whole statement"))
         return
     walk = _Walk(text, condition)
     walk.go(tree, depth=0, bound=frozenset())
@@ -262,7 +260,7 @@ def _statement(tree: Node) -> str:
 
 
 def _only_expression(document: Node) -> Node | None:
-    """Return the one expression of `SELECT (…)`; None where the text was anything more."""
+    """Return the one expression of `SELECT (…)`; None if the text was anything more."""
     statements = document.get("statements", [])
     if len(statements) != 1:
         return None
@@ -295,7 +293,7 @@ def _character(text: str, byte: int) -> int:
 
 
 def place(when: str, node: Node) -> int:
-    """Return at which character of a condition an expression stands."""
+    """Return the character of a condition at which an expression starts."""
     byte = node.get("query_location")
     length = len(when.encode()) + len(_OPENING)
     return _character(when, byte) if isinstance(byte, int) and byte < length else 0
@@ -330,7 +328,7 @@ class _Walk:
             case "FUNCTION":
                 self._function(node, depth, bound)
             case "LAMBDA":
-                self._wrong(node, "a lambda may stand only as the second argument of list_filter")
+                self._wrong(node, "a lambda may only be the second argument of list_filter")
             case "CAST":
                 self._cast(node, depth, bound)
             case "OPERATOR" if node.get("type") in _OPERATORS:
@@ -418,7 +416,7 @@ def _function_problem(node: Node, name: str, arguments: list[Node]) -> str | Non
 def _pattern_problem(name: str, arguments: list[Node]) -> str | None:
     """Return why a pattern or path is not allowed: it must be a short constant, cheap to match."""
     if any(text(each) is None for each in arguments[1:]):
-        return f"the pattern or path of {name} must be a text that stands in the condition"
+        return f"the pattern or path of {name} must be a text written in the condition"
     for each in arguments[1:]:
         pattern = text(each) or ""
         if len(pattern) > _MOST_PATTERN:

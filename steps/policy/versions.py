@@ -39,7 +39,7 @@ def versions(journal: Journal) -> list[PolicyVersion]:
 
 
 def version_in_force(journal: Journal, at: int) -> PolicyVersion | None:
-    """Return the version that was approved last at an instant; None where none was by then."""
+    """Return the version that was approved last at an instant; None if none was by then."""
     return last_approved(Records.of(journal, PolicyVersion).all(state=PolicyState.APPROVED), at)
 
 
@@ -81,7 +81,7 @@ def _text_of(found: PolicyVersion | None) -> tuple[str, str, str]:
 
 
 def approval_of(journal: Journal, policy: str, at: int) -> PolicyApproval | None:
-    """Return who signed a policy off last, as a file or as a version; None where nobody has yet."""
+    """Return who signed a policy off last, as a file or as a version; None if nobody has yet."""
     own = [
         each.approval
         for each in Records.of(journal, PolicyVersion).all(state=PolicyState.APPROVED)
@@ -92,7 +92,7 @@ def approval_of(journal: Journal, policy: str, at: int) -> PolicyApproval | None
 
 
 def read_policy(text: str) -> Policy:
-    """Return the policy of a text that was checked before, without checking its conditions anew.
+    """Return the policy of a text that was checked before, without checking conditions again.
 
     Raises:
         PolicyError: it was checked under earlier rules for policies and is none by today's.
@@ -128,7 +128,7 @@ def propose(journal: Journal, text: str, *, by: str, note: str, seen: str = "") 
     present, version = label_in_force(journal)
     if seen and seen != present:
         raise InputError(
-            f"{present} was put in force meanwhile; see what it changes, and propose anew"
+            f"{present} was put in force meanwhile; see what it changes, and propose again"
         )
     if policy.label == present:
         raise InputError(f"{policy.label} is in force already: nothing in it is changed")
@@ -193,11 +193,11 @@ def _require_approvable(journal: Journal, found: PolicyVersion, by: str) -> None
     if present != found.replaces:
         raise InputError(
             f"this was proposed to replace {found.replaces}, and {present} is in force by now: "
-            "refuse it, and have it proposed anew"
+            "refuse it, and ask for a new proposal"
         )
     sound_policy(found.text, found.policy, f"nightscreen policy show {found.policy}")
 
 
 def is_own(found: PolicyVersion, name: str) -> bool:
-    """Tell whether somebody proposed a version, however the name is written."""
+    """Return whether a person proposed a version, however the name is written."""
     return " ".join(name.split()).casefold() == found.proposed_by.casefold()

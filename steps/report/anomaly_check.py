@@ -1,7 +1,7 @@
-"""Is tonight plausible? Outcome rates held against the median of the batch's earlier nights.
+"""Is tonight plausible? Outcome rates compared with the median of the batch's earlier nights.
 
 A night that looks like a fault of the service is held: nothing of it may be published until it was
-looked at and released. Pure but for `release`, which mends a finished run's files.
+looked at and released. Pure functions, except `release`, which changes a finished run's files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOW, _HIGH = 0.5, 2.0
 _OUTCOME_OF = {"verified": "found", "mismatch": "found", "unconfirmed": "found"} | dict.fromkeys(
     ("match", "no_match", "unsure"), "scored"
 )
-"""What the service answered where a row's status says more than it."""
+"""The service's outcome where a row's status says more than it."""
 
 _CHANCE = 3.0
 """Standard deviations by which a count must leave what was expected, so that few do not hold."""
@@ -43,12 +43,12 @@ _CHANCE = 3.0
 def plausible(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a sentence for each thing about a night that is not plausible.
 
-    A check counts from 500 answers asked tonight on. Its outcome rates are held against the median
+    A check counts from 500 answers asked tonight on. Its outcome rates are compared with the median
     of the last fourteen publishable nights of the batch, over all their answered rows; rates
-    outside half to twice the median hold the night, where neither chance nor the choice of whom was
-    asked explains the difference: who had been clear before will mostly be clear again, and a night
-    that asks only of them tells few listings. So do answers that are all alike, unless that was to
-    be expected.
+    outside half to twice the median hold the night, where neither chance nor the choice of
+    customers explains the difference: customers who were clear before will mostly be clear again,
+    and a night that asks only about them finds few listings. Answers that are all alike hold the
+    night too, unless that was expected.
 
     Args:
         report: tonight's, as `report.json` has it.
@@ -77,7 +77,7 @@ def _counts(answers: Mapping[str, int], check: Check) -> dict[str, int]:
 
 
 def _rates(report: Mapping[str, Any], check: Check) -> dict[str, float] | None:
-    """Return the share of each outcome among a night's answered rows; None where they are few."""
+    """Return the share of each outcome among a night's answered rows; None if they are few."""
     counts = _counts(report["checks"].get(check.value, {}).get("answers", {}), check)
     answered = sum(counts.values())
     if answered < ENOUGH_LOOKUPS:
@@ -205,7 +205,7 @@ def release(
 
 
 def _mend_files(folder: RunFolder, report: Mapping[str, Any]) -> None:
-    """Write the report anew, and the manifest with its digests."""
+    """Write the report again, and the manifest with its digests."""
     if not (folder.path / REPORT).exists():
         return
     folder.write_json(REPORT, report)

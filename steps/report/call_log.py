@@ -1,4 +1,4 @@
-"""The call sheet: a run's calls as the auditor reads them (`calls.parquet`), and the report.
+"""The call log: a run's calls for the auditor (`calls.parquet`), and for the report.
 
 One reading of the journal's rows, several accounts of it: table, latency, balance, doubt. Pure.
 Rows are read into columns, a block at a time, and every account is of columns.
@@ -83,7 +83,7 @@ _COLUMNS = {
     "cost_micro": pa.int64(),
     "balance_micro": pa.int64(),
 }
-"""What is read of the journal's calls."""
+"""The columns read from the journal's calls."""
 _LOST = (CallState.IN_DOUBT.value, CallState.INTENT.value)
 
 

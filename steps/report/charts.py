@@ -1,7 +1,7 @@
 """Charts of the report as numbers ready to be laid out: the page's templates draw them in HTML.
 
-Each chart names its numbers in text and tells series apart by pattern as well as by colour. What is
-charted is chosen in `risk` and `money`; how a chart looks is in `data/pages`.
+Each chart names its numbers in text and tells series apart by pattern as well as by colour. `risk`
+and `money` choose what is charted; `data/pages` has the look of a chart.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Series:
     """One part of every bar.
 
     Attributes:
-        name: as the legend has it.
+        name: the text of the legend.
         tone: a colour of the page's style: good, warn, bad, plain or other.
         values: one for each bar.
-        pattern: hatching of the part, so that colour alone tells nothing: `///`, `xx`, `|`.
+        pattern: hatching of the part, so that it does not depend on colour: `///`, `xx`, `|`.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Small lines, one under the other, each on a scale of its own from zero.
+    """Small lines, one under the other, each on its own scale from zero.
 
     Attributes:
         labels: what each line is.
         figures: its last value as people read it.
-        values: of each line, from the oldest to the newest; None where it is not known.
+        values: of each line, from the oldest to the newest; None if it is not known.
     """
 
     kind: ClassVar = "lines"
@@ -78,7 +78,7 @@ class Bars:
         figures: its number as people read it, at the right end of its line.
         series: the parts of all bars.
         whole: length of a full bar; None scales to the longest.
-        legend: say which part is which; not where each bar is one part and has its label.
+        legend: show a legend; not where each bar is one part and has its label.
     """
 
     kind: ClassVar = "bars"
@@ -131,12 +131,12 @@ class Curve:
     amount: Callable[[float], str]
 
     def across(self, place: float) -> float:
-        """Return where a place lies along the curve, in percent."""
+        """Return the position of an index along the curve, in percent."""
         width = (max(self.x) - min(self.x)) or 1
         return round(100 * (place - min(self.x)) / width, 2)
 
     def down(self, amount: float) -> float:
-        """Return how far below the top an amount lies, in percent."""
+        """Return how far below the top an amount is, in percent."""
         low, high = self._ends()
         return round(100 * (high - amount) / (high - low), 2)
 
@@ -186,7 +186,7 @@ class Ranges:
     values: Sequence[tuple[float, float, float]]
 
     def across(self, place: int) -> tuple[float, float, float]:
-        """Return where the three numbers of a line lie, in percent of a logarithmic scale."""
+        """Return the positions of a line's three numbers, in percent of a logarithmic scale."""
         ends = [number for each in self.values for number in each]
         low = math.log(max(_FASTEST_MS, min(ends)) * 0.8)
         high = math.log(max(_FASTEST_MS, *ends) * 1.2)

@@ -1,4 +1,4 @@
-"""What the page is made of: tiles, tables, pictures, sections. The template lays them out."""
+"""The parts of the page: tiles, tables, pictures, sections. The template lays them out."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NARROW = 3
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One figure of the first screen: what it is, its value, and what stands behind it.
+    """One figure of the first screen: its name, its value, and a note.
 
     Attributes:
-        tone: `good`, `warn`, `bad` or empty; told in words too.
+        tone: `good`, `warn`, `bad` or empty; shown in words too.
     """
 
     label: str
@@ -34,7 +34,7 @@ class Table:
     """A table: its caption, its headings, and rows of text; the first cell heads its row.
 
     Attributes:
-        words: columns that hold words, not numbers, the first aside.
+        words: columns besides the first that hold words, not numbers.
         totals: the last row is a total.
     """
 
@@ -46,7 +46,7 @@ class Table:
 
     @property
     def narrow(self) -> bool:
-        """Return whether it can stand beside a chart."""
+        """Return whether it fits beside a chart."""
         return len(self.heads) <= _NARROW
 
 
@@ -55,8 +55,8 @@ class Picture:
     """A chart on the page.
 
     Attributes:
-        name: prefix of its ids, so that several charts can stand on a page.
-        text: its numbers, for who cannot see it.
+        name: prefix of its ids, so that a page can have several charts.
+        text: its numbers, for readers who cannot see it.
         caption: how to read it.
     """
 

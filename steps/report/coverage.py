@@ -87,7 +87,7 @@ def weigh(
 
     Args:
         keys: columns of equal length.
-        exposure: decimal naira, null where unknown; None where the batch has no such column.
+        exposure: decimal naira, null where unknown; None if the batch has no such column.
         rows: their length.
     """
     naira = pa.nulls(rows, _WIDE) if exposure is None else exposure.cast(_WIDE)
@@ -176,7 +176,7 @@ class Coverage:
     def fresh(self) -> dict[str, Any]:
         """Return the rows that are fully screened, on evidence within its age limits.
 
-        `exposure_pct` is their share of the known exposure, `rows_pct` that of the rows; None where
+        `exposure_pct` is their share of the known exposure, `rows_pct` that of the rows; None if
         there is nothing to share.
         """
         fresh = together(
@@ -206,7 +206,7 @@ class Coverage:
 def share_pct(part: int, whole: int) -> float | None:
     """Return a share in percent to two places, rounded.
 
-    What is not all of it is never called 100, and what is not nothing never 0.
+    Less than all is never shown as 100, and more than nothing never as 0.
     """
     if whole <= 0:
         return None

@@ -1,7 +1,7 @@
 """Decided: on which evidence, for which reasons, and in which branch or by which officer.
 
 Enriched rows are counted as they are written, a chunk at a time, with the naira at risk behind
-them. Nothing here names a customer: a branch or officer of few customers is none of its own.
+them. Nothing here names a customer: a branch or officer with few customers has no line of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _BASIS = {
         (NoAnswer.OFF.value, NoAnswer.INELIGIBLE.value, NoAnswer.INVALID.value), NOT_ASKED
     ),
 }
-"""What a decision rests on, by the status of the credit history; any other has no answer yet."""
+"""The basis of a decision, by the status of the credit history.
+
+Any other status has no answer yet.
+"""
 
 GROUPS = {
     "branch": ("branch", "branchname", "branchcode"),
@@ -43,7 +46,10 @@ GROUPS = {
 """Headings of lenders' files, letters alone, by which decisions are counted."""
 
 FEWEST = 5
-"""A branch or officer of fewer customers is counted among the others: it might tell whose it is."""
+"""A branch or officer with fewer customers is counted among the others.
+
+It might identify a customer.
+"""
 MOST_NAMED = 25
 _MOST_VALUES = 20_000
 OTHERS = "(others)"
@@ -102,8 +108,8 @@ class Decided:
     def reasons(self) -> list[dict[str, Any]]:
         """Return customers and naira behind each reason: as the one that decided, and beside it.
 
-        The main reason of a row is its first. What leaves a row undecided is missing evidence,
-        which has no code.
+        The main reason of a row is its first. Missing evidence leaves a row undecided, and has no
+        code.
         """
         main: Weights = defaultdict(ExposureTotal)
         further: Weights = defaultdict(ExposureTotal)

@@ -26,11 +26,11 @@ _NO_CODE = "no rule: evidence is missing"
 _GROUP_TITLES = {"branch": "Branch", "officer": "Officer"}
 _ENOUGH_NIGHTS = 2
 _ONCE = (
-    "Each customer is counted once, under the reason that decided. Also: customers of whom a "
-    "reason holds beside that one."
+    "Each customer is counted once, under the reason that decided. Also: customers with this "
+    "reason beside the main one."
 )
 _SMALL = (
-    "As the columns of the file say. A branch or officer of fewer than five customers is counted "
+    "From the columns of the file. A branch or officer of fewer than five customers is counted "
     "among the others."
 )
 
@@ -90,7 +90,7 @@ def groups(report: Mapping[str, Any]) -> Section | None:
             f"{titles['decline']}: exposure",
         )
         tables.append(Table(f"Decisions by {_GROUP_TITLES[group].lower()}", heads, rows))
-    return Section("groups", "Where and by whom", [_SMALL], (), tables)
+    return Section("groups", "By branch and officer", [_SMALL], (), tables)
 
 
 def _cell(weight: Mapping[str, Any], whole: int) -> str:

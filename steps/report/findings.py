@@ -1,6 +1,6 @@
 """Findings: how many rows were refused and how many values flawed, by cause, from the run's files.
 
-Only the columns that are ours are read; no value of any row.
+Only our own columns are read; no value of any row.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ STATUSES = {
     "match": "matches",
 }
 NEXT = {
-    "approval": "Nothing was asked; once it is approved, the run goes on.",
+    "approval": "No call was made; once it is approved, the run goes on.",
     "budget": "Raise the cap, then resume the run.",
     "balance": "Top the wallet up, then resume the run.",
     "auth": "Check the API key and what it may ask, then resume the run.",
@@ -144,7 +144,7 @@ def three_figures(number: Decimal) -> str:
 
 
 def share(part: str | float, whole: str | float) -> str | None:
-    """Return a share in words; None where there is no whole."""
+    """Return a share in words; None if there is no whole."""
     below, above = Decimal(str(whole)), Decimal(str(part))
     return None if below <= 0 else percent(100 * above / below)
 

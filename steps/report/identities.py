@@ -1,4 +1,4 @@
-"""What became of a run's lookups, by check and identity, and karma's account of each identity.
+"""The end of a run's lookups, by check and identity, and karma's figures of each identity.
 
 The report as a whole is made in `report`.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nightscreen.steps.screening_run import ScreeningRun
 
 Ends = dict[tuple[str, str], Counter[LookupStatus]]
-"""How many lookups of a check and an identity came to which end."""
+"""How many lookups of a check and an identity had which end."""
 
 _EARLIER = {
     "unreadable": LookupStatus.UNREADABLE,
@@ -38,7 +38,8 @@ _EARLIER = {
 def standings(run: ScreeningRun) -> Ends:
     """Return what became of the needed lookups, by check and identity.
 
-    What this session did not reach, or failed to get, may have been lost or used up in an earlier
+    A lookup that this session did not reach, or that failed, may have been lost or used up in an
+    earlier
     one: the journal knows.
     """
     found: Ends = {}
@@ -89,7 +90,7 @@ def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
 
 
 def of_check(ends: Ends, check: Check) -> Counter[LookupStatus]:
-    """Return how many lookups of a check came to which end, whatever they were asked by."""
+    """Return how many lookups of a check had which end, over all identities."""
     total = Counter[LookupStatus]()
     for (name, _), each in ends.items():
         if name == check.value:
@@ -107,14 +108,14 @@ def identities_report(
 ) -> dict[str, dict[str, Any]]:
     """Return karma's part of the report for each identity, in the order of asking.
 
-    They add up to the numbers of the check, but for its rows: a row may be asked by several.
+    They add up to the numbers of the check, except its rows: a row may have several identities.
 
     Args:
-        slots: how the plan stood before anything was asked.
-        ends: what became of the lookups that were to be asked.
+        slots: the plan before any call.
+        ends: the end of the lookups that were needed.
         sheet: the run's calls.
         listed_by: rows listed by each identity.
-        test_mode: nothing that was said counts: all is pending.
+        test_mode: no answer counts: all is pending.
     """
     found = {}
     for slot, counts in slots.items():

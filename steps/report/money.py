@@ -41,12 +41,12 @@ _SAVED = (
 )
 _EXACT = (
     "Opening and closing are exact: the first and the last call were alone on the wire, and other "
-    "balances bear them out."
+    "balances confirm them."
 )
 _NEAR = (
-    "Opening and closing are as near as the balances tell: at one end no call was alone on the "
-    "wire, or one in doubt may have been charged outside, or nothing shows that its balance knows "
-    "of its own charge."
+    "Opening and closing are as near as the balances show: at one end no call was alone on the "
+    "wire, or one in doubt may have been charged outside, or nothing shows that its balance "
+    "includes its own charge."
 )
 
 
@@ -207,7 +207,7 @@ def balance(report: Mapping[str, Any]) -> Section:
     """Return the section on the balance over the run, and how it adds up."""
     figures = report["balance"]
     if figures["closing"] is None:
-        intro = ["No answer told the balance, so there is nothing to hold the costs against."]
+        intro = ["No answer had a balance, so there is nothing to compare the costs with."]
         return Section("balance", "Balance over the run", intro)
     rows = [
         ["Opening", naira(figures["opening"])],
@@ -250,7 +250,7 @@ def _balance_picture(report: Mapping[str, Any]) -> Picture | None:
         f"From {first} on {at[0]} to {last} on {at[1]}. Lowest {naira(str(low[0]))} on "
         f"{moment(line['at'][low[1]], seconds=True)}."
     )
-    caption = "The lowest balance told in each stretch of time. Pauses are cut out."
+    caption = "The lowest balance reported in each stretch of time. Pauses are cut out."
     return Picture(
         chart, name="balance-chart", title="Balance over the run", text=text, caption=caption
     )
@@ -340,7 +340,7 @@ def service(report: Mapping[str, Any]) -> Section:
 
 
 def trouble(word: str) -> str:
-    """Return why a call brought no answer, as people read it."""
+    """Return in words why a call has no answer."""
     return TROUBLES.get(word, sentence(word))
 
 
@@ -368,7 +368,7 @@ def provenance(report: Mapping[str, Any]) -> Section:
             ],
         ]
     words = frozenset({1})
-    tables = [Table("What the report rests on", ("Item", "Value"), rows, words=words)]
+    tables = [Table("What the report is based on", ("Item", "Value"), rows, words=words)]
     files = [
         [name, "" if number is None else count(number)] for name, number in _files(report).items()
     ]

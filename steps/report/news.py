@@ -1,7 +1,7 @@
 """News: what is new since each customer's last answered state, in rows and in naira.
 
 Reads decision, exposure and listing of the enriched parts beside what the comparison noted of each
-row, in the same order. What a change is, is judged in `changes`.
+row, in the same order. `changes` defines what a change is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The section on outcomes: how loans were paid that decisions of this batch stood behind."""
+"""The section on outcomes: how the loans were paid that this batch decided on."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LAST_MONTHS = 12
 
 
 def outcomes(report: Mapping[str, Any]) -> Section | None:
-    """Return the section; None where nothing is known of any loan, or by an earlier report."""
+    """Return the section; None if no loan is known, or in an earlier report."""
     found = report.get("outcomes")
     if not found:
         return None
     tables = [
-        _table("By the decision that stood", "Decision", "decision", found["decisions"]),
+        _table("By the decision that was valid", "Decision", "decision", found["decisions"]),
         _table("By policy", "Policy", "policy", found["policies"]),
         _table("By month of disbursal", "Month", "vintage", found["vintages"][-_LAST_MONTHS:]),
         *([_rules(found["reasons"])] if found["reasons"] else []),
@@ -34,14 +34,14 @@ def _intro(found: Mapping[str, Any]) -> list[str]:
     bad, total = found["bad"], found["total"]
     return [
         (
-            f"Of {some(total['loans'], 'loan')} that decisions of this batch stood behind, "
-            f"{count(total['bad'])} are bad, {count(total['good'])} good, and "
+            f"Of {some(total['loans'], 'loan')} that this batch decided on, {count(total['bad'])} "
+            f"are bad, {count(total['good'])} good, and "
             f"{count(total['young'])} too young to say."
         ),
         (
             f"Bad is {bad['days_past_due']} days past due within {bad['within_days']} of the due "
-            "date, and what else the settings BAD_LOAN say. Rates are followed by the interval "
-            "that holds 95 times of 100: where two overlap, the loans do not tell the groups apart."
+            "date, and what else the settings BAD_LOAN say. Rates are followed by their 95 % "
+            "interval: where two overlap, the loans show no difference between the groups."
         ),
         "Those who were never lent to are in no rate.",
     ]
@@ -86,8 +86,8 @@ def _tried(moves: Sequence[Mapping[str, Any]]) -> Table:
         [each["shadow_policy"], f"{plain(each['from'])} to {plain(each['to'])}", *_cells(each)]
         for each in moves[:_MOST_ROWS]
     ]
-    heads = ("Policy tried", "Decision, and what it said", *_HEADS)
-    return Table("By what the policy that was tried said", heads, rows, words=frozenset({1}))
+    heads = ("Policy tried", "Decision of each", *_HEADS)
+    return Table("By the decision of the shadow policy", heads, rows, words=frozenset({1}))
 
 
 def _share(part: float | None) -> str:

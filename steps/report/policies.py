@@ -14,7 +14,7 @@ _MOST_ROWS = 20
 
 
 def policies(report: Mapping[str, Any]) -> Section | None:
-    """Return the section; None where the report says nothing of it, as an earlier one."""
+    """Return the section; None if the report does not have it, as in an earlier version."""
     known = report.get("provenance") or {}
     if "policy_approval" not in known:
         return None
@@ -55,16 +55,16 @@ def _shadow(report: Mapping[str, Any]) -> list[str]:
 
 
 def _told_to_customers(report: Mapping[str, Any]) -> list[str]:
-    """Return who is to be told, who is not yet, and what customers contest."""
+    """Return who gets a notice, who does not yet, and what customers contest."""
     notices, contests = report.get("customer_notices"), report.get("contests")
     said = []
     if notices and any(notices.values()):
         parts = (
-            ("to_send", "are to be told of a decision (notices.csv)"),
+            ("to_send", "get a notice of a decision (notices.csv)"),
             ("waiting_for_a_person", "have a proposal to decline that no person has confirmed"),
-            ("on_hold", "are not told, since a rule says hold"),
-            ("paused_by_contest", "are not told while they contest"),
-            ("told_before", "were told already"),
+            ("on_hold", "get none, since a rule says hold"),
+            ("paused_by_contest", "get none while they contest"),
+            ("told_before", "had one already"),
         )
         words = [f"{count(notices[name])} {text}" for name, text in parts if notices[name]]
         said.append(f"Of the customers, {'; '.join(words)}.")

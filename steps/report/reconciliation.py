@@ -1,4 +1,4 @@
-"""Reconciliation: what the wallet lost over a run, held against what its calls are known to cost.
+"""Reconciliation: what the wallet lost over a run, compared with the known cost of its calls.
 
 Works on calls as the journal has them; a pure reading, nothing is asked here. A few numbers a call
 are stored until the end, 28 bytes, so that millions fit.
@@ -24,19 +24,19 @@ _LATE_MICROS = 300 * MICROS
 """A call whose answer was lost is charged as long after as it took so far, but not later than this:
 four times the longest timeout by default."""
 _FIRST_LOOK = 8
-"""Calls next to an end of the run that are looked at first to bear its balance out."""
+"""How many calls next to an end of the run are tried first to confirm its balance."""
 
 
 @dataclass(frozen=True, slots=True)
 class WalletCalls:
-    """What the reconciliation needs of some calls; instants in microseconds, micro-naira.
+    """The data of calls that the reconciliation needs; instants in microseconds, micro-naira.
 
     Attributes:
         sent: when each was sent.
         settled: when each settled.
-        cost: what it is known to have cost, else 0.
-        doubt: the most it may have cost where that is not known, else 0.
-        balance: what the answer said is left, `NO_BALANCE` where it did not.
+        cost: its known cost, else 0.
+        doubt: the most it may have cost if that is not known, else 0.
+        balance: the balance in the answer, else `NO_BALANCE`.
     """
 
     sent: NDArray[np.int64]
@@ -61,7 +61,7 @@ class Narrow:
         self.numbers.frombytes(numbers.astype(self.numbers.typecode).tobytes())
 
     def view(self) -> NDArray[np.int64]:
-        """Return the numbers where they lie; they cannot be added to while it is held."""
+        """Return the numbers without copying; none can be added while the view is held."""
         return np.frombuffer(self.numbers, self.numbers.typecode)
 
 
@@ -87,18 +87,18 @@ class _Columns:
         return sum(len(each) * each.itemsize for each in (self.settled, self.balance, *narrow))
 
     def views(self) -> tuple[NDArray[np.int64], ...]:
-        """Return the columns where they lie, in their order."""
+        """Return the columns without copying, in their order."""
         settled, balance = (np.frombuffer(each, np.int64) for each in (self.settled, self.balance))
         return settled, self.took.view(), self.cost.view(), self.doubt.view(), balance
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The balance over a run, in micro-naira; all None where no answer bore one.
+    """The balance over a run, in micro-naira; all None if no answer had one.
 
     Attributes:
         drift_since: instant of the first answer whose balance neither known costs nor calls in
-            doubt account for; None where there is no such one.
+            doubt account for; None if there is none.
     """
 
     opening_micro: int | None
@@ -118,8 +118,8 @@ class BalanceReconciliation:
     price known, and the service may have charged less.
 
     An end is exact where its call was alone on the wire and settled at a known cost, where no call
-    in doubt may have been charged outside of it, and where other balances bear it out: the service
-    may report a balance from before the call, which one balance alone does not show.
+    in doubt may have been charged outside of it, and where other balances confirm it: the service
+    may report the balance before the call's charge, which one balance alone does not show.
 
     Attributes:
         block: how many calls are looked at together; far more than are ever in flight.
@@ -153,7 +153,7 @@ class BalanceReconciliation:
         return timeline(settled, cost, doubt, balance, block=self.block)
 
     def balance(self) -> Balance:
-        """Return opening, closing and what lies between."""
+        """Return opening, closing and what is between."""
         if self._found is not None:
             return self._found[0]
         calls = _Calls.of(self.columns, self.block)
@@ -182,7 +182,7 @@ class BalanceReconciliation:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """The calls in the order they were sent, as arrays; `told` are those that bore a balance."""
+    """The calls in the order they were sent, as arrays; `told` are those with a balance."""
 
     settled: NDArray[np.int64]
     took: NDArray[np.int64]
@@ -194,7 +194,7 @@ class _Calls:
 
     @classmethod
     def of(cls, columns: _Columns, block: int) -> _Calls:
-        """Return the calls of some columns, which are brought into order where they lie.
+        """Return the calls of some columns, which are sorted in place.
 
         The journal has them nearly so: they are sorted in short stretches that overlap, and as a
         whole only where some were further away.
@@ -231,7 +231,7 @@ class _Calls:
         return int(self.balance.min(where=self.told, initial=np.iinfo(np.int64).max))
 
     def _blocks(self) -> Iterator[tuple[NDArray[np.int64], bool]]:
-        """Yield places of calls that bore a balance, some at a time; whether they are the last."""
+        """Yield indices of calls with a balance, some at a time, and whether they are the last."""
         for start in range(0, len(self.told), self.block):
             end = start + self.block
             yield start + np.flatnonzero(self.told[start:end]), end >= len(self.told)
@@ -240,7 +240,7 @@ class _Calls:
 
     @property
     def first(self) -> int:
-        """Return the place of the first call that bore a balance."""
+        """Return the index of the first call with a balance."""
         return int(self.told.argmax())
 
     def in_doubt(self) -> int:
@@ -276,10 +276,10 @@ class _Calls:
         return quiet_before and bool((self.sent(after) >= settled).all())
 
     def _borne_out(self, *, last: bool) -> bool:
-        """Return whether the first or last balance is borne out by those next to it.
+        """Return whether the first or last balance is confirmed by those next to it.
 
         A balance from before its own call is off by that call's cost. Two such balances in a row
-        agree with each other only where both calls cost the same. So an end is borne out by a chain
+        agree with each other only where both calls cost the same. So an end is confirmed by a chain
         of balances without a gap in which not all calls cost the same.
         """
         part = self.told[-self.block :] if last else self.told[: self.block]
@@ -304,8 +304,8 @@ class _Calls:
     def lag(self) -> bool:
         """Return whether balances seem to come from before the last charge, throughout.
 
-        Then what is lost from one charge to the next is what the call before cost. That shows where
-        the price is another, and tells nothing where it is not.
+        Then what is lost from one charge to the next is what the call before cost. That shows it
+        where the price differs, and shows nothing where it is the same.
         """
         charged = np.flatnonzero(self.told[: self.block] & (self.cost[: self.block] > 0))
         chain, lost = self._chain(charged)
@@ -315,7 +315,7 @@ class _Calls:
     def _chain(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return calls from the highest balance to the lowest, and what was lost before each.
 
-        While nothing is paid in the wallet only falls, so that balances tell the order of charges,
+        While nothing is paid in the wallet only falls, so that balances show the order of charges,
         whatever the order of answers; what a call's own cost does not account for was lost before
         it.
         """
@@ -336,8 +336,8 @@ class _Calls:
         """Return what calls in doubt account for, gap by gap, and when the first rest appeared.
 
         A gap is explained only by calls that were under way between its two answers; a service that
-        we gave up on may charge for as long again. None where money was paid in, or where charges
-        without a balance would hide in the gaps: then there are none to rely on.
+        we gave up on may charge for as long again. None if money was paid in, or if charges without
+        a balance would hide in the gaps: then no chain is reliable.
         """
         if ((self.cost > 0) & ~self.told).any():
             return None
@@ -367,9 +367,9 @@ class _Calls:
     def first_unexplained(self, opening: int) -> int | None:
         """Return the instant of the first balance that costs and doubts cannot account for.
 
-        Needs no order of charges, and so holds where money was paid in: what a balance knows of
-        lies between the costs of calls that settled before its own was sent and those of calls that
-        were sent before its own settled; calls in doubt may count or not.
+        Needs no order of charges, and so holds where money was paid in: the charges included in a
+        balance are between the costs of calls that settled before its own was sent and those of
+        calls that were sent before its own settled; calls in doubt may count or not.
         """
         order = np.argsort(self.settled, kind="stable").astype(np.uint32)
         ends, surely = self.settled[order], _running(self.cost[order])

@@ -77,7 +77,7 @@ class RowTally:
     )
 
     def take(self, table: pa.Table) -> None:
-        """Enter a chunk of enriched rows; exposure is summed in naira as it stands there."""
+        """Add a chunk of enriched rows; exposure is summed in naira, as given."""
         self.rows += table.num_rows
         self.coverage.take(table)
         self.decided.take(table)
@@ -122,7 +122,7 @@ def _count(counter: Counter[str], column: pa.ChunkedArray) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a report says of the run itself; instants as ISO 8601 text in UTC.
+    """The report's data about the run itself; instants as ISO 8601 text in UTC.
 
     `spent_before_micro` is what earlier sessions of the run had spent when this one was quoted: the
     report is cumulative, and so is its quote.
@@ -166,14 +166,14 @@ def check_report(
     A lookup whose consent ended before it could be asked is none any more: its rows are refused.
 
     Args:
-        counts: how the plan stood before anything was asked.
-        standings: what became of the lookups that were to be asked.
+        counts: the plan before any call.
+        standings: the end of the lookups that were needed.
         sheet: the run's calls.
         check: the check.
         statuses: statuses of the rows.
-        asked: statuses of the rows in whose name this run asked: what tonight's answers were.
+        asked: statuses of the rows that this run made calls for: tonight's answers.
         shared_micro: what rows saved that shared an answer of this run.
-        test_mode: nothing that was said counts: all is pending.
+        test_mode: no answer counts: all is pending.
     """
     calls = sheet.checks[check.value]
     ended = 0 if test_mode else statuses[NoAnswer.REFUSED.value] - counts.rows_refused
@@ -201,7 +201,7 @@ def check_report(
 def settled_counts(
     counts: CheckCounts, standings: Counter[LookupStatus], *, test_mode: bool
 ) -> dict[str, int]:
-    """Return how many of the distinct lookups came to which end; all of them, each once."""
+    """Return how many of the distinct lookups had which end; all of them, each once."""
     settled = {
         "paid": counts.paid + standings[LookupStatus.PAID],
         "free": counts.free + standings[LookupStatus.FREE],
@@ -341,7 +341,7 @@ def balance_report(balance: Balance, nightly_micro: int) -> dict[str, Any]:
 
 
 def last_known(facts: RunFacts) -> dict[str, Any]:
-    """Return the newest balance any run was told, and the nights it lasts at this month's mean."""
+    """Return the newest balance of any run, and the nights it lasts at this month's mean."""
     known, nightly = facts.last_balance_micro, facts.nightly_micro
     return {
         "balance": naira_text(known),

@@ -146,9 +146,9 @@ def coverage(report: Mapping[str, Any]) -> Section | None:
         tables.insert(0, _cause_table(weight))
         intro.insert(
             0,
-            "Each customer is counted once, under the first cause that applies to any check. What "
-            "was not reached, failed or is in doubt comes with another run; consent and malformed "
-            "identifiers need somebody.",
+            "Each customer is counted once, under the first cause that applies to any check. "
+            "Rows not reached, failed or in doubt need another run; consent and malformed "
+            "identifiers need a person.",
         )
     else:
         intro.insert(0, "Every customer is screened in every check that can be asked.")
@@ -292,7 +292,7 @@ def findings(report: Mapping[str, Any]) -> Section | None:
     tables, pictures = [], []
     if refused:
         intro.append(
-            "Rows in quarantine are in quarantine.csv: mend them there and feed them back."
+            "Rows in quarantine are in quarantine.csv: correct them there and screen that file."
         )
         chart = Bars(
             [sentence(code) for code, _ in refused],

@@ -1,7 +1,7 @@
-"""A finished run in a few words and numbers, for whoever started it: Markdown, tables, next steps.
+"""A finished run in a few words and numbers, for its starter: Markdown, tables, next steps.
 
-Made from the report's dictionary alone, which names nobody; nothing is counted here. Where it is
-shown belongs to `tasks/`, the page for the head of risk is `report_page`.
+Made from the report's dictionary alone, which names nobody; nothing is counted here. `tasks/` shows
+it; the page for the head of risk is `page`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def next_steps(report: Mapping[str, Any]) -> list[str]:
     steps = []
     if report["stop_reason"] == "approval":
         steps.append(
-            f"Whoever may approve the spending types nightscreen approve {run_id}, or "
+            f"An approver types nightscreen approve {run_id}, or "
             f"nightscreen refuse {run_id} --note 'why'. Until then nothing is asked."
         )
     elif state != "completed":
@@ -92,7 +92,7 @@ def summary_markdown(report: Mapping[str, Any], folder: str) -> str:
 
     Args:
         report: the finished run's report.
-        folder: the run's folder, as whoever reads it finds it.
+        folder: the run's folder, as its reader finds it.
     """
     said = verdict(report)
     purpose = PURPOSES.get(report["purpose"], plain(report["purpose"]))
@@ -260,14 +260,14 @@ def quote_markdown(quote: Mapping[str, Any]) -> str:
 
 
 def quote_tables(quote: Mapping[str, Any]) -> str:
-    """Return the tables of a quote in Markdown, for whoever is to approve the spending."""
+    """Return the tables of a quote in Markdown, for the approver."""
     rows, quoted = quote["rows"], quote["quoted"]
     glance = [
         ("Customers", f"{count(rows['screened'])}, and {count(rows['quarantined'])} rows refused"),
         ("Expected", naira(quoted["expected"])),
         ("Range", f"{naira(quoted['low'])} to {naira(quoted['high'])}"),
         ("Cap", naira(quote["cap"]) if quote["cap"] is not None else "none"),
-        ("Balance last told", naira(quote["balance"]) if quote["balance"] else "not known"),
+        ("Last known balance", naira(quote["balance"]) if quote["balance"] else "not known"),
         ("Saved by fresh answers", naira(quote["saved_by_reuse"])),
     ]
     lines = [

@@ -43,7 +43,7 @@ _MARKS = {"good": "✓", "warn": "!", "bad": "✕"}
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """How the run ended: a line, what it means, and how loudly it is said.
+    """How the run ended: a line, what it means, and its tone.
 
     Attributes:
         tone: `good`, `warn` or `bad`.
@@ -92,7 +92,7 @@ def _word(report: Mapping[str, Any]) -> str:
     if not due and report["state"] == "completed":
         return "Nothing due"
     if report["state"] == "completed":
-        return "Complete" if answered == due else "Complete but for gaps"
+        return "Complete" if answered == due else "Complete, with gaps"
     return "Partial" if answered or not due else "Nothing answered"
 
 
@@ -138,7 +138,7 @@ def _checked(report: Mapping[str, Any]) -> str:
 def without_history(report: Mapping[str, Any], decision: str = "") -> dict[str, Any]:
     """Return customers and naira decided without a credit history, by why there is none.
 
-    Only where a history was to be looked up at all; a run without that check has none by intent.
+    Only if histories were looked up at all; a run without that check has none on purpose.
     """
     bases: dict[str, dict[str, Any]] = {}
     evidence = report.get("evidence") or {} if "ecosystem" in report["checks"] else {}
@@ -172,7 +172,7 @@ def _blind_approvals(report: Mapping[str, Any]) -> list[str]:
 
 
 def links(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return addresses and names of what lies beside the report."""
+    """Return addresses and names of the files beside the report."""
     files = report["files"]
     found = [
         (name, f"The list to work on ({name}, {count(files[name] or 0)} rows)")
@@ -256,7 +256,7 @@ def weight_words(weight: Mapping[str, Any]) -> str:
 
 
 def weight_notes(weight: Mapping[str, Any]) -> list[str]:
-    """Return how many customers stand behind an amount, and of how many it is unknown."""
+    """Return how many customers an amount is from, and for how many it is unknown."""
     if not weight["rows"]:
         return ["No customer"]
     if weight["rows"] == weight["unknown_rows"]:
@@ -413,7 +413,7 @@ def _per_flagged(report: Mapping[str, Any]) -> Tile | None:
         return Tile("Naira per flagged customer", "none", ["No customer to decline or review"])
     notes = [f"{some(flagged, 'customer')} to decline or review"]
     if not Decimal(cost["total"]):
-        notes.append("Nothing was spent: evidence at hand was enough")
+        notes.append("Nothing was spent: stored answers were enough")
     return Tile("Naira per flagged customer", naira(cost["per_flagged"]), notes)
 
 
@@ -423,10 +423,10 @@ def _nights(report: Mapping[str, Any]) -> Tile:
     label = "Nights the wallet lasts"
     earlier = balance.get("last_known") or {"balance": None}
     if closing is None and earlier["balance"] is None:
-        return Tile(label, "not known", ["No answer told the balance"])
+        return Tile(label, "not known", ["No answer had a balance"])
     left = f"Balance {naira_short(closing)}"
     if closing is None:
-        left = f"Balance {naira_short(earlier['balance'])}, told in an earlier run"
+        left = f"Balance {naira_short(earlier['balance'])}, reported in an earlier run"
         nights = earlier["nights_left"]
     if nights is None:
         return Tile(label, "not known", [left, "Nothing was spent this month"])
@@ -440,9 +440,9 @@ def _anomalies(report: Mapping[str, Any]) -> Tile:
     balance = report["balance"]
     drift = "No drift" if not Decimal(balance["drift"]) else f"Drift {naira(balance['drift'])}"
     if balance["closing"] is None:
-        drift = "Drift not known: no balance was told"
+        drift = "Drift not known: no balance was reported"
     elif not balance["exact"]:
-        drift += ", as far as the balances tell"
+        drift += ", as far as the balances show"
     explained = Decimal(balance["explained_in_doubt"])
     notes = [drift]
     if explained:

@@ -1,8 +1,8 @@
 """The timeline: balance, spending and answers over a run, in sixty-odd points.
 
 Long silences (a run resumed, an outage waited out) are cut out of the time that counts, and
-said. A pure reading of the calls; what lies between opening and closing is explained in
-`reconciliation`.
+reported. A pure reading of the calls; `reconciliation` explains what is between opening and
+closing.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def timeline(
         settled: instants calls settled at, microseconds, in any order; the others alike.
         cost: known costs in micro-naira.
         doubt: worst costs of calls in doubt, else 0.
-        balance: balances told, `NO_BALANCE` where none was.
-        block: how many calls are looked at together.
+        balance: reported balances, else `NO_BALANCE`.
+        block: how many calls are read together.
 
     Returns:
         `at` (end of the stretch), `active_s` (seconds since the first answer, pauses left out),
-        `pause_before_s`, `balance` (lowest told in the stretch, or None), `spent` (known cost so
-        far), `calls` and `in_doubt` (settled in the stretch).
+        `pause_before_s`, `balance` (lowest reported in the stretch, or None), `spent` (known cost
+        so far), `calls` and `in_doubt` (settled in the stretch).
     """
     names = ("at", "active_s", "pause_before_s", "balance", "spent", "calls", "in_doubt")
     if not len(settled):

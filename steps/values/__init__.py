@@ -1,1 +1,1 @@
-"""What a value of a file means: judged, repaired or refused, one column at a time."""
+"""The meaning of a file's values: accepted, repaired or refused, one column at a time."""

@@ -90,7 +90,7 @@ ACCOUNT_CHARACTERS = _INVALID(
 
 @dataclass(slots=True)
 class RowBanks:
-    """Which bank each row means.
+    """The bank of each row.
 
     Attributes:
         banks: the banks that occur, None for no bank or one that is not known.
@@ -188,7 +188,7 @@ def judge_accounts(text: Column, banks: RowBanks, notes: Notes) -> Column:
 
 
 def _distinct(codes: Column, names: Column) -> tuple[Places, Places]:
-    """Return for each row which distinct pair it has, and where each pair stands first."""
+    """Return for each row which distinct pair it has, and the first row of each pair."""
     code = codes.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
     name = names.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
     pairs = code * (len(names) + 1) + name
@@ -203,7 +203,7 @@ def _decided(
     accounts: Column,
     notes: Notes,
 ) -> Column:
-    """Let the account decide where a code could mean several banks; `banks` is brought along."""
+    """Let the account decide where a code could mean several banks; `banks` is passed in."""
     open_pairs = np.array([bool(several) for several in candidates], dtype=np.bool_)
     rows = np.flatnonzero(open_pairs[banks.of_row])
     values = at(codes, rows)

@@ -22,7 +22,7 @@ LONGEST_LOCAL = 64
 LONGEST_DOMAIN = 253
 LONGEST_CELL = 1000
 PRIVATE_ENDING = "localhost|local|internal|intranet|lan|home|corp|private|localdomain|arpa"
-"""Last labels of names that no public host bears, as a pattern."""
+"""Last labels of names that no public host has, as a pattern."""
 
 EMAIL_REPAIRED = Finding(
     "email_characters_removed",

@@ -1,7 +1,7 @@
 """Amounts of naira as people and spreadsheets write them, read as decimals, never as floats.
 
 A comma groups thousands and a point begins the kobo, as in Nigeria; what could also be read
-otherwise is left unread. What an amount is used for is not known here.
+otherwise is left unread. The use of an amount is not known here.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Bank:
 
 
 class BankVerdict(NamedTuple):
-    """Which bank a row means.
+    """The bank of a row.
 
     Attributes:
         code: what `bank_code` is to hold: the 3-digit code, or the text as it came.

@@ -1,7 +1,7 @@
 """BVNs: eleven digits, and what may be repaired in them.
 
-Digits are never invented: a BVN is never padded, and letters are never read as digits. Whether a
-BVN exists is for the service to say, not for this module.
+Digits are never invented: a BVN is never padded, and letters are never read as digits. The service
+says whether a BVN exists, not this module.
 """
 
 from __future__ import annotations

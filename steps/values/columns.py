@@ -47,7 +47,7 @@ def matching(text: Column, pattern: str, of: Mask | None = None) -> Mask:
     Args:
         text: the cells.
         pattern: the pattern.
-        of: which cells can match it at all, where a cheap look has told; the others are left out.
+        of: which cells can match it at all, if a cheap test has shown; the others are left out.
     """
     if of is None:
         of = np.ones(len(text), dtype=np.bool_)

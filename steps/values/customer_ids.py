@@ -1,7 +1,7 @@
 """Customer ids: seen only once in a file, and never an identifier of the person in disguise.
 
 An id goes into files that hold no identifiers, so an id that is a BVN, an account or a phone
-number refuses its row. What a BVN, an account or a phone is otherwise is judged elsewhere.
+number refuses its row. Other modules validate BVNs, accounts and phones.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ def judge_customer_id(
 
 
 class SeenIds:
-    """Which customer ids have gone by: sorted runs of 64-bit digests, eight bytes an id.
+    """The customer ids seen so far: sorted runs of 64-bit digests, eight bytes an id.
 
-    The digests are Python's own of a text, keyed anew in each process and kept nowhere. Two ids of
-    a million share a digest with a chance of one in thirty million.
+    The digests are Python's own hashes of a text, keyed differently in each process and never
+    stored. Two ids of a million share a digest with a chance of one in thirty million.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""What a file's name gives away, and the name it goes by where that is somebody's.
+"""Personal data in a file's name, and the name used instead.
 
 The engine, the journal, reports and manifests keep names of files in clear and for long. A file
 whose name holds a customer's number, address or name is therefore known there by a link under HOME
-that says nothing. What stands inside the file is judged elsewhere.
+that says nothing. Other modules check the file's content.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ENOUGH = 2
 
 
 def names_somebody(name: str) -> bool:
-    """Tell whether a file's name seems to hold a customer's number, email address or full name.
+    """Return whether a file's name seems to hold a customer's number, email address or full name.
 
     A name is recognised by the lists of name matching, so a rare one may be missed: batch names
     and folders are best given without names of people.
@@ -95,7 +95,7 @@ def handle_of(path: Path, home: Path) -> Path:
         pass
     except OSError as error:
         raise OutputError(
-            f"cannot write to {folder}: {error.strerror}; mend it, run again"
+            f"cannot write to {folder}: {error.strerror}; fix it, then run again"
         ) from None
     return handle
 

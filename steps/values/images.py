@@ -1,8 +1,8 @@
 """Image addresses: what the service could not, or should not, be sent to fetch.
 
-Syntax is judged at intake: scheme, credentials, port, host. Whether a host's name leads anywhere
-public is judged once a photograph is really to be asked about. We never fetch one ourselves. Names
-are looked up by `client/resolving.py`.
+Syntax is judged at intake: scheme, credentials, port, host. A host's name is looked up only when a
+lookup for a photograph is really needed. We never fetch one ourselves. Names are looked up by
+`client/resolving.py`.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ def judge_image_urls(text: Column, notes: Notes) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class ImageJudge:
-    """Looks up the hosts of images that are to be asked about, and tells which cannot be fetched.
+    """Looks up the hosts of images that need a lookup, and returns which cannot be fetched.
 
-    That a name does not exist is believed only where another one was found: a network whose name
-    server knows nothing of the world outside would say so of every name. What cannot be told is
-    taken on trust, and said once.
+    "No such name" counts only if another name was found: a name server without access to the
+    internet says so of every name. A host that cannot be checked is assumed to exist, with one
+    message.
 
     Attributes:
         resolve: looks up one host name.
         patience_s: seconds to wait for all of them.
-        notify: told, in a sentence, that something was taken on trust.
-        witness: the service's own host, which exists wherever the service can be asked.
+        notify: gets a sentence when a host was assumed to exist.
+        witness: the service's own host, which exists whenever the service can be reached.
     """
 
     resolve: Resolver
@@ -114,7 +114,7 @@ class ImageJudge:
 
 
 def is_public_name(host: str) -> bool:
-    """Return whether a host is a name that may stand in public DNS; an address is no name."""
+    """Return whether a host is a name that may be in public DNS; an address is no name."""
     name = read_domain(host)
     return name is not None and not _NOBODYS.search(name)
 

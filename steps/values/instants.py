@@ -39,7 +39,7 @@ _INSTANT_YEARS = range(1970, 2100)
 
 
 class Edge(Enum):
-    """Which instant of a day a bare date stands for."""
+    """The instant of a day that a bare date means."""
 
     START = "start"
     END = "end"
@@ -160,10 +160,10 @@ def judge_instant(
     edge: Edge,
     finding: Callable[[InstantProblem], Finding] | None = None,
 ) -> Validated[datetime]:
-    """Judge a time that is present; a bare date stands for the start or end of its day.
+    """Validate a time that is present; a bare date means the start or end of its day.
 
-    Where a consent time cannot be read the consent does not count: the finding bears
-    `Flaw.CONSENT`. Other times have a `finding` of their own.
+    A consent whose time cannot be read is not valid: the finding has `Flaw.CONSENT`. Other times
+    have their own `finding`.
     """
     said = finding or _instant_finding
     moment = read_moment(text, order)
@@ -194,7 +194,7 @@ def judge_instants(
     *,
     finding: Callable[[InstantProblem], Finding] | None = None,
 ) -> Column:
-    """Return a column of times, consent times unless told otherwise, as UTC instants."""
+    """Return a column of times, consent times by default, as UTC instants."""
     lengths = text_length(text)
     day = matching(text, f"^{_RECENT}-{_DAY}$", lengths == len("2026-01-31"))
     timed = lengths >= len("2026-01-31T06:00:00")

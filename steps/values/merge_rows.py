@@ -1,8 +1,8 @@
-"""Merge rows: the rows of one `customer_id` become one customer, for loan books of a row a loan.
+"""Merge rows: the rows of one `customer_id` become one customer, for books with a row per loan.
 
 Identifiers that agree are taken; one that differs between the rows is not used, and named among
-the problems. The exposure of open loans is summed. Where the rows lie, and in which portions they
-are merged, is the screening run's.
+the problems. The exposure of open loans is summed. The screening run stores the rows and decides in
+which portions they are merged.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _MOST_PROBLEMS = 100_000
 
 
 def status_name(columns: Sequence[SourceColumn], place: int | None) -> str | None:
-    """Return the row column that says how a loan stands; None where the file has none."""
+    """Return the row column with a loan's status; None if the file has none."""
     if place is None or columns[place].known is not None:
         return None
     return f"{EXTRA_PREFIX}{columns[place].output}"
@@ -103,7 +103,7 @@ def loan_statuses() -> dict[str, bool]:
 
 @lru_cache(maxsize=1)
 def loan_standings() -> dict[str, LoanStanding]:
-    """Return folded status words, and how such a loan stands."""
+    """Return folded status words, with the status they mean."""
     with STATUSES_FILE.open(encoding="utf-8", newline="") as file:
         return {fold(row["word"]): LoanStanding(row["outcome"]) for row in csv.DictReader(file)}
 
@@ -152,7 +152,7 @@ def merge_rows(rows: pa.Table, status: str | None) -> tuple[pa.Table, list[Probl
 
     Args:
         rows: whole customers: all rows of each, in the order of the file, with `CUSTOMER`.
-        status: the column that says how a loan stands; None: every loan is open.
+        status: the column with a loan's status; None: every loan is open.
     """
     groups = _Groups(rows)
     problems: list[Problem] = []

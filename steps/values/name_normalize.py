@@ -2,7 +2,7 @@
 
 Here live the word lists of ``data/names`` (read once, when first needed), the folding of
 letters, the sorting of words into names, initials, titles and marks of generation, and the
-likeness of two single words. How whole names are paired and graded is in ``steps.values.names``.
+likeness of two single words. ``steps.values.names`` pairs and grades whole names.
 """
 
 import csv
@@ -30,8 +30,8 @@ LEAST_KEY_SLIP: Final = 6
 LEAST_MOVED: Final = 6
 CACHED_WORDS: Final = 1 << 16
 
-_APOSTROPHES: Final = "'`´‘’‛′ʹʻʼʽˈ\u02be\u02bf"  # noqa: RUF001 - all of them stand for an apostrophe
-_HYPHENS: Final = "-‐‑‒–—−"  # noqa: RUF001 - all of them stand for a hyphen
+_APOSTROPHES: Final = "'`´‘’‛′ʹʻʼʽˈ\u02be\u02bf"  # noqa: RUF001 - all of them mean an apostrophe
+_HYPHENS: Final = "-‐‑‒–—−"  # noqa: RUF001 - all of them mean a hyphen
 _LETTERS: Final = {
     "Ɓ": "B", "Ɗ": "D", "Ɖ": "D", "Ƙ": "K", "Ƴ": "Y", "Ŋ": "N", "Ɛ": "E", "Ɔ": "O", "Ə": "E",
     "Ǝ": "E", "Ɣ": "G", "Ƒ": "F", "Ʋ": "V", "Ɩ": "I", "Ʊ": "U", "Ɲ": "N", "Ɠ": "G", "Ø": "O",
@@ -48,7 +48,7 @@ _NEXT_KEYS: Final = frozenset(
     for pair in (*zip(row, row[1:]), *zip(row[1:], row))  # noqa: B905, RUF007
 )
 _SAME_SOUNDS: Final = str.maketrans("CQZVPYEOJ", "KKSFFIIUG")
-"""Letters that Nigerian spellings exchange. P stands with F since PH is written for it."""
+"""Letters that Nigerian spellings exchange. P is with F because PH is written for it."""
 _LONG_ENDING: Final = re.compile(r"(?<=[A-Z]{3}A)(?:TU|T|H)$")
 
 
@@ -112,8 +112,8 @@ class Name(NamedTuple):
     """All that is written of one person's name, without order.
 
     ``words`` are distinct full words with hyphenated ones taken apart, ``written`` the same as
-    they were written, ``written_words`` how many were written without a hyphen; ``honours``
-    are titles that people also bear as names.
+    they were written, ``written_words`` how many were written without a hyphen; ``honours`` are
+    titles that people also have as names.
     """
 
     words: frozenset[str]
@@ -207,7 +207,7 @@ def fold(text: str) -> str:
 
 @lru_cache(maxsize=CACHED_WORDS)
 def _folded(text: str) -> str:
-    """Fold; one customer's fields are folded several times, and many customers bear one name."""
+    """Fold; one customer's fields are folded several times, and many customers share a name."""
     if not text.isascii():
         text = _without_accents(text)
     text = text.upper()
@@ -217,7 +217,7 @@ def _folded(text: str) -> str:
 
 
 def _without_accents(text: str) -> str:
-    """Return the text with every letter brought to ASCII, or to a space."""
+    """Return the text with every letter replaced by ASCII, or by a space."""
     marked = text.translate(_ascii_table() | {ord("."): ".", ord("&"): "&", ord("/"): "/"})
     letters = []
     for letter in unicodedata.normalize("NFKD", marked):
@@ -294,11 +294,11 @@ def _piece(part: str) -> _Piece:
 
 
 def read_name(folded: Sequence[str], surname: str | None = None) -> Name | None:
-    """Read the folded words of one person's name into one bag; None where no name is in them.
+    """Read the folded words of one person's name into one bag; None if there is no name in them.
 
     Args:
         folded: the words.
-        surname: a title that the customer bears as a surname: a name on either side.
+        surname: a title that is the customer's surname: a name on either side.
     """
     plain: list[str] = []
     marked: list[_Piece] = []
@@ -317,9 +317,9 @@ def read_name(folded: Sequence[str], surname: str | None = None) -> Name | None:
 
 
 def words_in_order(folded: Sequence[str]) -> list[str]:
-    """Return the words and initials of a name as they stand, parts of compounds apart.
+    """Return the words and initials of a name in their order, parts of compounds apart.
 
-    A part that only opens a name stands with the next; titles and fillers are left out.
+    A part that only opens a name is joined with the next; titles and fillers are left out.
     """
     found: list[str] = []
     opening = ""
@@ -373,7 +373,7 @@ def _servants_joined(words: frozenset[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def _servant_openings() -> frozenset[str]:
-    """Return the spellings of Abdul as a word of its own."""
+    """Return the spellings of Abdul as a separate word."""
     return frozenset(prefix.text for prefix in lexicon().prefixes if prefix.group == "ABD")
 
 
@@ -459,7 +459,7 @@ def _near(a: Word, b: Word) -> Similarity:
 
 
 def _is_cut_off(a: Word, b: Word) -> bool:
-    """Tell whether one of two unknown words may be the other, shortened by habit or by a bank."""
+    """Return whether one of two unknown words may be the other, shortened by habit or by a bank."""
     short, long = (a, b) if len(a.text) < len(b.text) else (b, a)
     if len(short.text) < LEAST_CUT_OFF or not long.text.startswith(short.text):
         return False
@@ -469,7 +469,7 @@ def _is_cut_off(a: Word, b: Word) -> bool:
 
 
 def _is_short_of(short: Word, long: Word) -> bool:
-    """Tell whether one word is the other without its shared beginning or its ending."""
+    """Return whether one word is the other without its shared beginning or its ending."""
     if not long.bare or long.group == short.group or len(long.rest) <= SHORT_WORD:
         return bool(long.trunk) and short.reading == long.trunk
     if short.reading == long.trunk:
@@ -505,7 +505,7 @@ def _listed(short: Word, long: Word) -> Similarity:
 
 
 def _close(one: str, other: str) -> Similarity:
-    """Tell whether two words are so close that one is a slip of the other, or may be.
+    """Return whether two words are so close that one is a typo of the other, or may be.
 
     Jaro-Winkler alone takes brothers and sisters for one another: the number of slips is
     bounded too, and endings that make another name or the other sex are no slips.
@@ -528,7 +528,7 @@ def _close(one: str, other: str) -> Similarity:
 
 
 def _is_slip(short: str, long: str, slips: int) -> bool:
-    """Tell whether two close words differ as spellings or slips of the hand do.
+    """Return whether two close words differ as spellings or typos do.
 
     One letter in another's place makes another name more often than a slip (Danladi, Danlami):
     only a letter of the same sound, or in a longer word of the next key, counts as one.
@@ -546,7 +546,7 @@ def _is_slip(short: str, long: str, slips: int) -> bool:
 
 
 def _is_moved(one: str, other: str) -> bool:
-    """Tell whether a letter of a longer word is left out, doubled, or swapped with the next."""
+    """Return whether a letter of a longer word is left out, doubled, or swapped with the next."""
     short, long = (one, other) if len(one) <= len(other) else (other, one)
     if len(short) < LEAST_MOVED or OSA.distance(short, long) != 1:
         return False

@@ -1,8 +1,8 @@
 """Decide whether the holder of an account is the customer, from two written names.
 
 Here live the pairing of two bags of words, the signs of a business, and the grade that
-follows. How a name is read into words, and when two words are one name, is in
-``steps.values.name_normalize``; what a grade means for a customer is not decided here.
+follows. ``steps.values.name_normalize`` splits a name into words and compares words; what a grade
+means for a customer is not decided here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,14 +29,14 @@ _EXPLAINED_WORDS = 6
 
 @dataclass(frozen=True, slots=True)
 class NameMatch:
-    """How well two names agree, and why in a few words (they quote words of the names)."""
+    """How well two names agree, and why, in a few words (which quote words of the names)."""
 
     grade: Grade
     explained: str
 
 
 class _Pairing(NamedTuple):
-    """What agrees and what does not between two names, each word used at most once.
+    """The words of two names that agree and that do not, each word used at most once.
 
     ``sure``, ``doubtful`` and ``near`` are pairs of full words, ``halves`` initials that agree,
     and ``ours`` and ``theirs`` the full words left over on each side.
@@ -158,7 +158,7 @@ def fold_in_order(text: str) -> list[str]:
 def _first_name_doubt(pairing: _Pairing, customer: _Customer, held: Sequence[str]) -> str | None:
     """Say why two names that agree may be a father's and his child's, or return None.
 
-    A child often bears the father's name in the middle: an account that leaves the customer's
+    A child often has the father's name in the middle: an account that leaves the customer's
     first name out may be the father's, one that puts another name before it the child's.
     """
     if pairing.ours:
@@ -179,9 +179,9 @@ def _first_name_doubt(pairing: _Pairing, customer: _Customer, held: Sequence[str
 
 
 def _with_repeats(pairing: _Pairing, fields: Sequence[str], folded: Sequence[str]) -> _Pairing:
-    """Return a pairing in which a word that both sides bear twice agrees twice.
+    """Return a pairing in which a word that both sides have twice agrees twice.
 
-    A customer bears a word twice where two fields of one word have it, or one field of several;
+    A customer has a word twice if two one-word fields have it, or one field repeats it;
     a full name beside its parts repeats nothing.
     """
     read = [fold(field).split() for field in fields]
@@ -287,7 +287,7 @@ def _same_as_written(ours: Name, theirs: Name) -> bool:
 
 
 def _second_names(ours: Name, theirs: Name) -> list[tuple[str, str]]:
-    """Return a second agreement of names that have one word: a name borne twice or an honour."""
+    """Return a second agreement of names that have one word: a repeated name or an honour."""
     if _is_one_word_repeated(ours) and _is_one_word_repeated(theirs):
         return [(min(ours.words), min(theirs.words))]
     if len(ours.words) > 1 or len(theirs.words) > 1:
@@ -429,7 +429,7 @@ def _spell_out(
 
 
 def _explain(pairing: _Pairing) -> str:
-    """Say in a few words what agrees and what speaks against."""
+    """Say in a few words what agrees and what contradicts."""
     said = []
     if pairing.sure:
         said.append(f"agree: {_quoted(pairing.sure)}")

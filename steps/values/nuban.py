@@ -2,8 +2,8 @@
 
 The 2020 standard takes fifteen digits, six of the institution and nine of the serial number. A
 bank's 3-digit code counts as `000` and the code, which gives the same digit as the older standard
-of twelve digits; any other institution counts as `9` and its 5-digit code. Which banks have a
-check digit at all is said in `data/banks.csv`, not here. A failing digit is a warning only.
+of twelve digits; any other institution counts as `9` and its 5-digit code. `data/banks.csv` says
+which banks have a check digit at all. A failing digit is a warning only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Phone numbers: Nigerian, brought to `+234` and ten digits, through `phonenumbers`.
+"""Phone numbers: Nigerian, normalised to `+234` and ten digits, through `phonenumbers`.
 
 Ordinary mobile forms are recognised by the pattern of the same library, a whole column at once;
 the answer is the same, the library's own reading is for the rest. Nothing is looked up here.

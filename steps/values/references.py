@@ -1,6 +1,6 @@
-"""Consent references as the journal keeps them: in clear for the auditor, so they must tell nobody.
+"""Consent references as the journal stores them: in clear, so they must not identify anybody.
 
-Whether a consent is valid is judged in `consent`.
+`consent` decides whether a consent is valid.
 """
 
 from __future__ import annotations

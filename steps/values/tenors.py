@@ -1,4 +1,4 @@
-"""How long a loan is asked for, as people write it, in whole days.
+"""The requested length of a loan, as people write it, in whole days.
 
 A bare number is days; a month counts thirty days and a year 365, as lenders count them.
 """

@@ -1,4 +1,4 @@
-"""What judging a cell is made of: verdicts, findings, absent words, and the walk down a column.
+"""The parts of validation: verdicts, findings, absent words, and the pass over a column.
 
 A column is judged in two strokes: a pattern recognises the cells that are plainly right, all at
 once, and a scalar rule judges the few others one by one. The rules themselves live beside their
@@ -64,7 +64,10 @@ _WIDE_DIGITS = {0xFF10 + digit: str(digit) for digit in range(10)}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is found of a cell, without where: a stable code and a sentence for the analyst."""
+    """The finding about a cell, without its position.
+
+    A stable code and a sentence for the analyst.
+    """
 
     code: str
     hint: str
@@ -128,14 +131,14 @@ def absent_words() -> frozenset[str]:
 
 
 def is_absent(text: str, *, zero_is_value: bool = False) -> bool:
-    """Return whether a trimmed cell stands for nothing: blank, dashes, zeros, or a known word."""
+    """Return whether a trimmed cell means "absent": blank, dashes, zeros, or a known word."""
     if text.upper() in absent_words() or _DASHES.fullmatch(text):
         return True
     return not zero_is_value and _ZEROS.fullmatch(text) is not None
 
 
 def trimmed(text: Column, *, zero_is_value: bool = False) -> Column:
-    """Return a column without outer blanks, and with null where a cell stands for nothing.
+    """Return a column without outer blanks, and with null where a cell means "absent".
 
     Marks that turn the direction of writing, and others not to be seen, are no part of a value.
     """
@@ -161,7 +164,7 @@ def _without_marks(text: Column) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class _AbsentBegins:
-    """How cells that stand for nothing begin.
+    """The first characters of cells that mean "absent".
 
     Attributes:
         words: the absent words, upper case.

@@ -181,7 +181,7 @@ def test_whole_address_of_a_redirect_is_understood(here: Here, sandbox: SandboxP
         (f"{CALLBACK}?state=x", "the address holds no code"),
         (f"{CALLBACK}?error=access_denied", "the customer did not allow it"),
         (f"{CALLBACK}?error=server_error", "an error instead of a code"),
-        (f"{CALLBACK}?code=abc&state=x.y", "is not one of ours"),
+        (f"{CALLBACK}?code=abc&state=x.y", "was not made here"),
     ],
 )
 def test_codes_that_do_not_work_are_told(here: Here, code: str, told: str) -> None:

@@ -208,7 +208,7 @@ def test_of_two_proposals_one_is_put_in_force(bank: Office) -> None:
     assert "is not in force any more: it can only be refused" in words(bem.get("/policy"))
     late = bem.post(f"/policy/{second}", "/policy", do="approve")
     assert late.status_code == 400
-    assert "have it proposed anew" in words(late)
+    assert "ask for a new proposal" in words(late)
     assert in_force(bank) == after
     assert bem.post(f"/policy/{second}", "/policy", do="refuse").status_code == 303
     assert "12 default@" in words(bem.get("/policy")).partition("Versions")[2]

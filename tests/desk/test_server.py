@@ -106,4 +106,4 @@ def test_desk_that_others_reach_warns(tmp_path: Path) -> None:
             env=surroundings(tmp_path, NIGHTSCREEN_HOME=str(tmp_path / "home")),
         )
     assert done.status == 2
-    assert "the desk speaks no https" in done.err
+    assert "the desk does not serve https" in done.err

@@ -70,7 +70,7 @@ WITHOUT_TERMINAL = {"nightscreen erase": "--yes"}
 ENDS_OTHERWISE = {
     "nightscreen approve": (2, "does not wait for approval"),
     "nightscreen refuse": (2, "does not wait for approval"),
-    "nightscreen consent redeem --customer CUST-0000004 --code": (2, "have the customer consent"),
+    "nightscreen consent redeem --customer CUST-0000004 --code": (2, "ask the customer to consent"),
     "nightscreen runs release": (2, "is not held"),
     "nightscreen notices confirm": (2, "for origination"),
     "nightscreen contest answer": (2, "there is no contest"),

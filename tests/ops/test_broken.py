@@ -60,7 +60,7 @@ def test_an_empty_machine_is_told_what_to_set(here: Here, folder: Path, monkeypa
     assert ended.status == 2
     assert "NIGHTSCREEN_BASE_URL and NIGHTSCREEN_API_KEY" in ended.out
     assert "nightscreen quote FILE" in ended.out
-    assert ended.out.endswith("no run can begin: settings must be mended\n")
+    assert ended.out.endswith("no run can start: settings must be fixed\n")
     assert not (folder / ".nightscreen").exists()
 
 
@@ -91,7 +91,7 @@ def test_a_wrong_setting_is_named(
     wrong = [each for each in ended.document["findings"] if each["standing"] == "wrong"]
     assert word in wrong[0]["says"]
     assert not ended.document["safe_to_run_again"]
-    assert ended.document["why_not"].startswith("no run can begin: ")
+    assert ended.document["why_not"].startswith("no run can start: ")
 
 
 def test_the_wrong_key_is_told_beside_the_run(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_the_worst_of_several_gives_the_status(tmp_path: Path) -> None:
 def test_an_outage_is_mended_by_its_cause(
     tmp_path: Path, way: str, first: str, status: int
 ) -> None:
-    """A certificate or a name stays wrong however long one waits: then no run can begin."""
+    """A certificate or a name stays wrong however long one waits: then no run can start."""
     with open_journal(tmp_path) as journal:
         ended(journal, "night", stop="outage")
     found = examined(tmp_path, way)
@@ -137,7 +137,7 @@ def test_an_outage_is_mended_by_its_cause(
     assert first in found.remedy.first
     assert found.exit_status == status
     assert found.safe is (status != 2)
-    assert ("no run can begin: service" in (found.why_not or "")) is (status == 2)
+    assert ("no run can start: service" in (found.why_not or "")) is (status == 2)
 
 
 def test_a_newer_schema_asks_for_the_newer_program(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_full_disk_is_to_be_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found.remedy is not None
     assert found.remedy.first.startswith("free some disk under")
     assert (found.exit_status, found.safe) == (2, False)
-    assert found.why_not == "no run can begin: disk (home) must be mended"
+    assert found.why_not == "no run can start: disk (home) must be fixed"
 
 
 class _Engine(BaseHTTPRequestHandler):
@@ -225,7 +225,7 @@ def test_an_engine_without_its_database_lets_no_run_begin(tmp_path: Path, engine
     assert found.remedy is not None
     assert found.remedy.first.startswith("look at the server's log: its database is away")
     assert (found.exit_status, found.safe) == (2, False)
-    assert found.why_not == "no run can begin: engine must be mended"
+    assert found.why_not == "no run can start: engine must be fixed"
 
 
 def test_an_engine_that_is_named_and_away_lets_no_run_begin(tmp_path: Path) -> None:

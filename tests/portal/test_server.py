@@ -224,4 +224,4 @@ def test_a_portal_that_others_reach_warns(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
-    assert "the portal speaks no https" in done.stderr
+    assert "the portal does not serve https" in done.stderr

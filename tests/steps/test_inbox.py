@@ -305,7 +305,7 @@ def test_a_decision_list_that_came_back_is_imported(desk: Desk) -> None:
         assert desk.run(desk.take()) is Fate.IMPORTED
     again, first = sorted(desk.told("result.txt"))  # their folders may be of one second
     assert "1 review of this list stand" in first
-    assert "0 reviews of this list stand from now on; 1 more were known" in again
+    assert "0 reviews of this list are valid from now on; 1 more were known" in again
     assert desk.reports() == []
 
 

@@ -258,7 +258,7 @@ def test_a_stronger_rule_after_a_weaker_one_is_reachable() -> None:
         (one("exposure > 1") + "wehn = 'x'\n", ["wehn is unknown; did you mean when?"]),
         (
             one("exposure > 1").replace('"c"', '" "'),
-            ["the sentence for the customer is missing: say what they may be told"],
+            ["the sentence for the customer is missing: say what the customer may read"],
         ),
         (
             HEAD + "carried = ['exposure']\n" + one("exposure > 1", head=""),
