@@ -175,9 +175,8 @@ def imported_text(taken: int, known: int, ticket: Ticket) -> str:
     """Return what became of a decision list that came back."""
     return _page(
         "The reviews are imported",
-        f"{some(taken, 'review')} of this list are valid from now on; {count(known)} more were "
-        "known "
-        "already. No call was made and nothing was charged.",
+        f"{some(taken, 'review')} of this list imported; {count(known)} known already. "
+        "No call was made and nothing was charged.",
         _about_name(ticket),
     )
 
@@ -207,6 +206,5 @@ def gave_up(attempts: int) -> str:
         f"It was begun {attempts} times and broke off each time. The answers are stored, and none "
         "of them is paid for twice.",
         "Show this to the person who looks after nightscreen: the command `nightscreen doctor` "
-        "says what "
-        "is wrong. Then drop the file into the inbox again.",
+        "says what is wrong. Then drop the file into the inbox again.",
     )

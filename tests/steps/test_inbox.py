@@ -304,8 +304,8 @@ def test_a_decision_list_that_came_back_is_imported(desk: Desk) -> None:
         shutil.copy(back, desk.dropped / "decisions.csv")
         assert desk.run(desk.take()) is Fate.IMPORTED
     again, first = sorted(desk.told("result.txt"))  # their folders may be of one second
-    assert "1 review of this list stand" in first
-    assert "0 reviews of this list are valid from now on; 1 more were known" in again
+    assert "1 review of this list imported" in first
+    assert "0 reviews of this list imported; 1 known already" in again
     assert desk.reports() == []
 
 
