@@ -44,7 +44,7 @@ STATIONS = (
     ("sealing", ("storage/sealing", "storage/pseudonyms", "site-packages/cryptography")),
     ("journal", ("storage/journal", "calling/journal_writer", "site-packages/sqlalchemy")),
     ("parsing and classification", ("client/classify", "client/response", "client/validation")),
-    ("transport", ("client/api", "client/transport", "client/http", "httpcore2", "/h11/", "anyio")),
+    ("transport", ("client/api", "client/transport", "client/http", "httptools")),
     ("writing requests", ("client/wire", "client/identities", "site-packages/httpx")),
     ("window", ("steps/calling", "steps/control", "steps/detectors", "client/limiter")),
 )

@@ -28,7 +28,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nightscreen.client.api import Client
-from nightscreen.client.transport import StripedTransport
+from nightscreen.client.transport import PooledTransport
 from nightscreen.client.wire import ecosystem
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 LATENCY_S = 0.1
 SECONDS_A_CELL = 1.5
-POOLS = (8, 10, 16, 25)
 ANSWER = b'{"status":"success","data":{"lenders":1},"meta":{"cost":25,"balance":1000.5}}'
 
 
@@ -110,9 +109,9 @@ async def bare_httpx(base: str, cap: int, pool: int | None) -> AsyncIterator[Sen
 
 
 @contextlib.asynccontextmanager
-async def ours(base: str, cap: int, pool: int | None) -> AsyncIterator[Send]:
-    """Our client over striped httpcore2 pools, judging every exchange."""
-    transport = StripedTransport(connections=cap, pool_connections=pool or cap)
+async def ours(base: str, cap: int, _: int | None) -> AsyncIterator[Send]:
+    """Our client over its own transport, judging every exchange."""
+    transport = PooledTransport(connections=cap)
     async with Client(base, "key", max_in_flight=cap, transport=transport) as client:
 
         async def send(number: int) -> None:
@@ -125,8 +124,7 @@ async def ours(base: str, cap: int, pool: int | None) -> AsyncIterator[Send]:
 SUBJECTS = (
     ("httpx, one pool", bare_httpx, None),
     *((f"httpx, pools of {size}", bare_httpx, size) for size in (10,)),
-    ("ours, one pool", ours, None),
-    *((f"ours, pools of {size}", ours, size) for size in POOLS),
+    ("ours", ours, None),
 )
 
 

@@ -29,7 +29,7 @@ from nightscreen.client.network import Network
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.client.retry import next_attempt
-from nightscreen.client.transport import Departure, StripedTransport
+from nightscreen.client.transport import Departure, PooledTransport
 from nightscreen.client.wire import Request, lookup_request
 from nightscreen.schemas.checks import HITS, Operation
 from nightscreen.schemas.errors import SettingsError
@@ -59,7 +59,7 @@ ANY_ZLIB = 47
 """zlib's word for: find out whether it is gzip or deflate."""
 
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-LOGGERS = ("httpx", "httpcore", "httpcore2")
+LOGGERS = ("httpx", "httpcore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Client:
         in_flight = in_flight_by_operation(max_in_flight)
         self._classifier = Classifier(manners)
         way = network or Network()
-        self._transport = transport or StripedTransport(
+        self._transport = transport or PooledTransport(
             connections=connections_for(in_flight),
             ssl_context=way.context(),
             proxy=way.proxy_to(self._address.url),
@@ -229,10 +229,11 @@ class Client:
         extensions = {
             "timeout": {"connect": CONNECT_TIMEOUT_S, "pool": CONNECT_TIMEOUT_S},
             "departure": departure,
+            "most_bytes": BODY_BYTES_OF.get(request.operation, BODY_BYTES),
         }
         path = self._address.prefix + request.path
         url = self._address.url
-        if isinstance(self._transport, StripedTransport):
+        if isinstance(self._transport, PooledTransport):
             extensions["target"] = path.encode("ascii")
         else:
             url = url.join(path)

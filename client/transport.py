@@ -1,8 +1,8 @@
-"""The one module with sockets: small connection pools side by side, under the httpx interface.
+"""The one module with sockets: kept connections to the service, under the httpx interface.
 
 A request is written once. Nothing here repeats a call, follows a redirect, reads the environment's
-proxies or logs an address. httpcore2 repeats nothing either once a byte may have left; it picks
-another connection only if the first was found closed before writing.
+proxies or logs an address. A connection is a protocol of asyncio's; `httptools` (llhttp) parses
+what comes back. Why no library's pool: docs/adr/0004-a-transport-on-protocols.md.
 
 What does not belong here: what a response means (`client/classify.py`) and how long a call may take
 (`client/api.py`).
@@ -10,51 +10,38 @@ What does not belong here: what a response means (`client/classify.py`) and how 
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+import asyncio
+import re
+import select
+import socket
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-import httpcore2
+import httptools
 import httpx
 
 from nightscreen.client.network import Network
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import Callable
 
     from nightscreen.client.network import Proxy
 
 Transport = httpx.AsyncBaseTransport
 """Sends a request; tests pass another one."""
 
-POOL_CONNECTIONS = 10
-"""Connections of one pool; docs/client.md has the measurements behind the number."""
-
 KEEPALIVE_S = 3.0
 """Idle connections are dropped before servers drop them: a call lost to that race is in doubt."""
 
-ERRORS: Mapping[type[Exception], type[httpx.TransportError]] = {
-    httpcore2.ConnectError: httpx.ConnectError,
-    httpcore2.ConnectTimeout: httpx.ConnectTimeout,
-    httpcore2.PoolTimeout: httpx.PoolTimeout,
-    httpcore2.ReadError: httpx.ReadError,
-    httpcore2.ReadTimeout: httpx.ReadTimeout,
-    httpcore2.WriteError: httpx.WriteError,
-    httpcore2.WriteTimeout: httpx.WriteTimeout,
-    httpcore2.RemoteProtocolError: httpx.RemoteProtocolError,
-    httpcore2.LocalProtocolError: httpx.LocalProtocolError,
-    httpcore2.UnsupportedProtocol: httpx.UnsupportedProtocol,
-    httpcore2.ProxyError: httpx.ProxyError,
-}
-ERROR_ROOTS = (
-    httpcore2.TimeoutException,
-    httpcore2.NetworkError,
-    httpcore2.ProtocolError,
-    httpcore2.UnsupportedProtocol,
-    httpcore2.ProxyError,
-    OSError,
-)
+HEAD_BYTES = 64 * 1024
+"""Most bytes of a response's headers, and of anything that is neither header nor body."""
+
+_CLOSING_S = 1.0
+"""Seconds that closing waits for the loop to close sockets; it takes milliseconds."""
+
+_TUNNEL_OPENED = re.compile(rb"HTTP/1\.[01] 2\d\d\b")
 
 
 @dataclass(slots=True)
@@ -66,13 +53,10 @@ class Departure:
     Attributes:
         watched: a transport that reports departures has taken the call up.
         left: it has begun to write the request.
-        tls_layers: layers of TLS under which the request is written; what a proxy is asked for
-            before them is not the request.
     """
 
     watched: bool = False
     left: bool = False
-    tls_layers: int = 0
 
     @property
     def may_have_left(self) -> bool:
@@ -80,20 +64,18 @@ class Departure:
         return self.left or not self.watched
 
 
-_departing: ContextVar[Departure | None] = ContextVar("departing", default=None)
+class PooledTransport(httpx.AsyncBaseTransport):
+    """Sends requests over kept connections, one request at a time on each, the last used first.
 
-
-class StripedTransport(httpx.AsyncBaseTransport):
-    """Hands each request to the least busy of several small httpcore2 pools.
-
-    A request may carry two extensions besides httpx's `timeout`: `target`, the path to write in
-    place of the URL's own, and `departure`, a `Departure` to be kept up to date.
+    A response is read whole before it is returned. Besides `connect` and `pool` of httpx's
+    `timeout`, a request may carry these extensions: `target`, the path to write in place of the
+    URL's own; `departure`, a `Departure` to be kept up to date; `most_bytes`: a body that is longer
+    is returned cut, with more than that.
 
     Args:
-        connections: the most calls in flight; rounded up to whole pools.
-        ssl_context: TLS settings, shared by all pools; those of `Network()` where left out.
+        connections: the most calls in flight.
+        ssl_context: TLS settings; those of `Network()` where left out.
         proxy: asked for a tunnel to an https address; None: a direct connection.
-        pool_connections: connections of one pool.
         keepalive_s: seconds an idle connection is kept.
     """
 
@@ -103,172 +85,391 @@ class StripedTransport(httpx.AsyncBaseTransport):
         connections: int,
         ssl_context: ssl.SSLContext | None = None,
         proxy: Proxy | None = None,
-        pool_connections: int = POOL_CONNECTIONS,
         keepalive_s: float = KEEPALIVE_S,
     ) -> None:
-        count = max(1, -(-connections // pool_connections))
-        size = max(1, -(-connections // count))
-        context = ssl_context or Network().context()
-        self._tunnelled = proxy is not None
-        self._pools = [
-            httpcore2.AsyncConnectionPool(
-                ssl_context=context,
-                proxy=_core_proxy(proxy),
-                max_connections=size,
-                keepalive_expiry=keepalive_s,
-                network_backend=_WatchedBackend(),
-            )
-            for _ in range(count)
-        ]
-        self._busy = [0] * count
+        self._connections = max(1, connections)
+        self._room = asyncio.Semaphore(self._connections)
+        self._calls = 0
+        self._context = ssl_context or Network().context()
+        self._proxy = proxy
+        self._keepalive_s = keepalive_s
+        self._idle: dict[_Origin, deque[_Connection]] = {}
+        self._open: set[_Connection] = set()
+        self._reached: dict[str, str] = {}
 
     def __repr__(self) -> str:
         """Show the load."""
-        return f"StripedTransport({len(self._pools)} pools, {sum(self._busy)} calls)"
+        return f"PooledTransport({self._connections} connections, {self._calls} calls)"
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Write a request once and return its response as soon as the head is there.
+        """Write a request once and return its response.
 
         Raises:
-            httpx.TransportError: `ConnectError`, `ConnectTimeout` and `PoolTimeout` mean that
-                nothing was sent; anything else that the service may have acted.
+            httpx.TransportError: `ConnectError`, `ConnectTimeout`, `PoolTimeout` and `ProxyError`
+                mean that nothing was sent; anything else that the service may have acted.
         """
-        number = self._busy.index(min(self._busy))
-        self._busy[number] += 1
-        departure = request.extensions.get("departure") or Departure()
+        extensions = request.extensions
+        departure = extensions.get("departure") or Departure()
         departure.watched = True
-        departure.tls_layers = int(self._tunnelled)
-        token = _departing.set(departure)
+        timeout = extensions.get("timeout", {})
+        await self._enter(timeout.get("pool"))
+        self._calls += 1
         try:
-            response = await self._pools[number].handle_async_request(_core_request(request))
-        except BaseException as error:
-            self._busy[number] -= 1
-            if isinstance(error, ERROR_ROOTS):
-                raise _as_httpx(error, departure) from None
-            raise
+            origin = _Origin.of(request.url)
+            connection = self._kept(origin) or await self._opened(origin, timeout.get("connect"))
+            response = await connection.exchange(
+                _written(request), departure, extensions.get("most_bytes")
+            )
+            if not connection.closed:
+                connection.idle_since = asyncio.get_running_loop().time()
+                self._idle.setdefault(origin, deque()).append(connection)
+            return response
         finally:
-            _departing.reset(token)
-        return httpx.Response(
-            status_code=response.status,
-            headers=response.headers,
-            stream=_Body(self, number, response, departure),
-            extensions=dict(response.extensions),
-        )
+            self._calls -= 1
+            self._room.release()
 
     async def aclose(self) -> None:
         """Close every connection."""
-        for pool in self._pools:
-            await pool.aclose()
-
-    def release(self, number: int) -> None:
-        """Note that a pool has one call less."""
-        self._busy[number] -= 1
-
-
-class _Body(httpx.AsyncByteStream):
-    """The body of a response; frees its place in the pool when closed."""
-
-    def __init__(
-        self,
-        transport: StripedTransport,
-        number: int,
-        response: httpcore2.Response,
-        departure: Departure,
-    ) -> None:
-        self._transport = transport
-        self._number = number
-        self._response = response
-        self._departure = departure
-        self._open = True
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._response.aiter_stream():
-                yield chunk
-        except ERROR_ROOTS as error:
-            raise _as_httpx(error, self._departure) from None
-
-    async def aclose(self) -> None:
+        self._idle.clear()
+        for connection in self._open:
+            connection.abort()
         if self._open:
-            self._open = False
-            self._transport.release(self._number)
-            await self._response.aclose()
+            await asyncio.wait([each.lost for each in self._open], timeout=_CLOSING_S)
 
-
-class _WatchedStream(httpcore2.AsyncNetworkStream):
-    """A connection that notes when the call at hand begins to write."""
-
-    def __init__(self, stream: httpcore2.AsyncNetworkStream, tls_layers: int = 0) -> None:
-        self._stream = stream
-        self._tls_layers = tls_layers
-        self.read = stream.read  # type: ignore[method-assign]
-        self.aclose = stream.aclose  # type: ignore[method-assign]
-        self.get_extra_info = stream.get_extra_info  # type: ignore[method-assign]
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        departure = _departing.get()
-        if departure is not None and self._tls_layers >= departure.tls_layers:
-            departure.left = True
-        await self._stream.write(buffer, timeout)
-
-    async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109
-    ) -> httpcore2.AsyncNetworkStream:
+    async def _enter(self, timeout_s: float | None) -> None:
+        if not self._room.locked():
+            await self._room.acquire()
+            return
         try:
-            secured = await self._stream.start_tls(ssl_context, server_hostname, timeout)
+            async with asyncio.timeout(timeout_s):
+                await self._room.acquire()
+        except TimeoutError:
+            raise httpx.PoolTimeout("PoolTimeout") from None
+
+    def _kept(self, origin: _Origin) -> _Connection | None:
+        """Return an idle connection that is certainly open."""
+        idle = self._idle.get(origin)
+        if idle is None:
+            return None
+        oldest = asyncio.get_running_loop().time() - self._keepalive_s
+        while idle and idle[0].idle_since < oldest:
+            idle.popleft().close()
+        while idle:
+            connection = idle.pop()
+            if connection.is_quiet():
+                return connection
+            connection.close()
+        return None
+
+    async def _opened(self, origin: _Origin, timeout_s: float | None) -> _Connection:
+        connection = _Connection()
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                if origin.scheme != "https":
+                    await self._reach(origin, lambda: connection, limit)
+                elif self._proxy is None:
+                    await self._reach(origin, lambda: connection, limit, self._context)
+                else:
+                    await self._tunnel(origin, self._proxy, connection, limit)
+        except TimeoutError:
+            connection.abort()
+            raise httpx.ConnectTimeout("ConnectTimeout") from None
+        except OSError as error:
+            connection.abort()
+            raise httpx.ConnectError(type(error).__name__) from None
         except BaseException:
-            await self._stream.aclose()
+            connection.abort()
             raise
-        return _WatchedStream(secured, self._tls_layers + 1)
+        self._open.add(connection)
+        connection.lost.add_done_callback(lambda _: self._open.discard(connection))
+        return connection
+
+    async def _reach(
+        self,
+        origin: _Origin,
+        protocol: Callable[[], asyncio.Protocol],
+        limit: asyncio.Timeout,
+        context: ssl.SSLContext | None = None,
+    ) -> asyncio.Transport:
+        """Connect to the first address of a host that can be reached; the last good one goes first.
+
+        Each address has its share of the time, so that one that never answers hides no other:
+        uvloop does not try them side by side.
+
+        Raises:
+            OSError: none can be reached.
+        """
+        loop = asyncio.get_running_loop()
+        host = origin.host
+        found = await loop.getaddrinfo(host, origin.port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        addresses.sort(key=lambda address: address != self._reached.get(host))
+        failure: OSError = ConnectionError("the host has no address")
+        for number, address in enumerate(addresses):
+            until, now = limit.when(), loop.time()
+            share_s = None if until is None else (until - now) / (len(addresses) - number)
+            try:
+                async with asyncio.timeout(share_s):
+                    transport, _ = await loop.create_connection(
+                        protocol,
+                        address,
+                        origin.port,
+                        ssl=context,
+                        server_hostname=host if context else None,
+                    )
+            except OSError as error:
+                failure = error
+                continue
+            self._reached[host] = address
+            return transport
+        raise failure
+
+    async def _tunnel(
+        self, origin: _Origin, proxy: Proxy, connection: _Connection, limit: asyncio.Timeout
+    ) -> None:
+        """Have a proxy open a tunnel, and begin TLS with the origin in it.
+
+        Raises:
+            httpx.ProxyError: the proxy refuses.
+            OSError: the proxy cannot be reached, or the origin cannot be trusted.
+        """
+        tunnel = _Tunnel()
+        plain = await self._reach(_Origin("http", proxy.host, proxy.port), lambda: tunnel, limit)
+        connection.connection_made(plain)  # whatever goes wrong from here on, it is aborted
+        plain.write(tunnel.request(origin, proxy.authorization))
+        if not await tunnel.opened:
+            raise httpx.ProxyError("ProxyError")
+        secured = await asyncio.get_running_loop().start_tls(
+            plain, connection, self._context, server_hostname=origin.host
+        )
+        if secured is None:
+            raise ConnectionAbortedError
+        connection.connection_made(secured)
 
 
-class _WatchedBackend(httpcore2.AsyncNetworkBackend):
-    """Opens connections that note when a call begins to write."""
+class _Origin(NamedTuple):
+    """Where connections lead."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: httpx.URL) -> _Origin:
+        """Return the origin of an address."""
+        return cls(url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
+
+
+class _Connection(asyncio.Protocol):
+    """A connection: writes one request at a time and parses its response.
+
+    Attributes:
+        closed: no request may be written any more.
+        lost: done when the socket is closed.
+        idle_since: loop time at which its last response was whole.
+    """
 
     def __init__(self) -> None:
-        self._backend = httpcore2.AnyIOBackend()
+        self.closed = False
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.idle_since = 0.0
+        self._transport: asyncio.Transport | None = None
+        self._poll = select.poll()
+        self._parser = httptools.HttpResponseParser(self)
+        # A response in bad form may have been charged and is worth reading. What leniency can lead
+        # to, a rest that is taken for the next response, ends the connection below.
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True,
+            lenient_chunked_length=True,
+            lenient_version=True,
+            lenient_optional_cr_before_lf=True,
+            lenient_spaces_after_chunk_size=True,
+        )
+        self._answer: asyncio.Future[httpx.Response] | None = None
+        self._most_bytes: int | None = None
+        self._clear()
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        stream = await self._backend.connect_tcp(host, port, timeout, local_address, socket_options)
-        return _WatchedStream(stream)
+    def _clear(self) -> None:
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._chunks: list[bytes] = []
+        self._head_is_whole = False
+        self._body_bytes = 0
+        self._other_bytes = 0
 
-    async def sleep(self, seconds: float) -> None:
-        await self._backend.sleep(seconds)
+    async def exchange(
+        self, request: bytes, departure: Departure, most_bytes: int | None
+    ) -> httpx.Response:
+        """Write a request and return its response.
+
+        Raises:
+            httpx.ReadError: the connection was lost before the response was whole.
+            httpx.RemoteProtocolError: what came back is no HTTP.
+        """
+        if self._transport is None or self.closed:  # lost in the moment between
+            raise httpx.ConnectError("ConnectionLost")
+        self._clear()
+        self._most_bytes = most_bytes
+        self._answer = answer = asyncio.get_running_loop().create_future()
+        departure.left = True
+        self._transport.write(request)
+        try:
+            response: httpx.Response = await answer
+        except BaseException:
+            self._answer = None
+            self.close()
+            raise
+        if self._transport.get_write_buffer_size():  # answered before all of it was written
+            self.close()
+        return response
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing has arrived since the last response; a close would have.
+
+        The loop may not have seen yet what the system has, so that the socket itself is asked.
+        """
+        return not self.closed and not self._poll.poll(0)
+
+    def close(self) -> None:
+        """Close in good order."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio calls these.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep what writes, and what tells whether something has arrived."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; bytes that no request asked for close the connection."""
+        if self._answer is None:
+            self.close()
+            return
+        known = len(self._headers), len(self._chunks)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._fail(httpx.RemoteProtocolError("RemoteProtocolError"))
+            return
+        if known == (len(self._headers), len(self._chunks)):
+            self._grow(len(data))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End a body that says no length of its own; any other response is cut."""
+        has_end = any(
+            name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self._headers
+        )
+        if exc is None and self._head_is_whole and not has_end:
+            self._finish()
+        self._fail(httpx.ReadError("ReadError"))
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    # The parser calls these.
+
+    def on_message_begin(self) -> None:
+        """Close where a second response follows the first: the next request must not get it."""
+        if self._answer is None:
+            self.close()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header."""
+        self._headers.append((name, value))
+        self._grow(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        """Note that a body may follow."""
+        self._head_is_whole = True
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a piece of the body, as far as it is wanted."""
+        if self._answer is None:
+            return
+        self._chunks.append(body)
+        self._body_bytes += len(body)
+        if self._most_bytes is not None and self._body_bytes > self._most_bytes:
+            self._finish()
+            self.close()
+
+    def on_message_complete(self) -> None:
+        """Hand the response over, unless it only announces another."""
+        if self._parser.get_status_code() < httpx.codes.OK:
+            other = self._other_bytes
+            self._clear()
+            self._other_bytes = other
+            return
+        self._finish()
+        if not self._parser.should_keep_alive():
+            self.close()
+
+    def _grow(self, number: int) -> None:
+        self._other_bytes += number
+        if self._other_bytes > HEAD_BYTES:
+            self._fail(httpx.RemoteProtocolError("RemoteProtocolError"))
+
+    def _finish(self) -> None:
+        answer, self._answer = self._answer, None
+        if answer is None or answer.done():
+            return
+        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        answer.set_result(
+            httpx.Response(
+                self._parser.get_status_code(),
+                headers=self._headers,
+                stream=httpx.ByteStream(body),
+            )
+        )
+
+    def _fail(self, error: httpx.TransportError) -> None:
+        answer, self._answer = self._answer, None
+        self.close()
+        if answer is not None and not answer.done():
+            answer.set_exception(error)
 
 
-def _core_proxy(proxy: Proxy | None) -> httpcore2.Proxy | None:
-    if proxy is None:
-        return None
-    shown = [("proxy-authorization", proxy.authorization)] if proxy.authorization else []
-    return httpcore2.Proxy(proxy.url, headers=shown)
+class _Tunnel(asyncio.Protocol):
+    """A connection to a proxy, until it has said whether it opens a tunnel.
+
+    Attributes:
+        opened: whether it does.
+    """
+
+    def __init__(self) -> None:
+        self.opened: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._head = b""
+
+    @staticmethod
+    def request(origin: _Origin, authorization: str) -> bytes:
+        """Return the request for a tunnel."""
+        host = f"[{origin.host}]" if ":" in origin.host else origin.host
+        lines = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}"]
+        lines += [f"Proxy-Authorization: {authorization}"] if authorization else []
+        return "\r\n".join((*lines, "", "")).encode("ascii")
+
+    def data_received(self, data: bytes) -> None:
+        """Collect the head of the proxy's answer."""
+        self._head += data
+        is_whole = b"\r\n\r\n" in self._head
+        if not self.opened.done() and (is_whole or len(self._head) > HEAD_BYTES):
+            self.opened.set_result(is_whole and _TUNNEL_OPENED.match(self._head) is not None)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """Take a close for a refusal."""
+        if not self.opened.done():
+            self.opened.set_result(False)
 
 
-def _core_request(request: httpx.Request) -> httpcore2.Request:
-    url = request.url
-    return httpcore2.Request(
-        method=request.method,
-        url=httpcore2.URL(
-            scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
-        ),
-        headers=request.headers.raw,
-        content=request.stream,
-        extensions=request.extensions,
-    )
-
-
-def _as_httpx(error: Exception, departure: Departure) -> httpx.TransportError:
-    """Return httpx's own error; its text is only the kind, since others may quote a request."""
-    kind = ERRORS.get(type(error))
-    if kind is None:
-        kind = httpx.ReadError if departure.left else httpx.ConnectError
-    return kind(type(error).__name__)
+def _written(request: httpx.Request) -> bytes:
+    """Return a request as it goes on the wire; its body is whole in memory."""
+    target = request.extensions.get("target") or request.url.raw_path
+    head = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), target)]
+    head += [b"%b: %b" % header for header in request.headers.raw]
+    return b"".join((b"\r\n".join(head), b"\r\n\r\n", *cast("httpx.ByteStream", request.stream)))

@@ -16,7 +16,7 @@ from nightscreen.client.api import BODY_BYTES, Client
 from nightscreen.client.fakes import Canned, FakeTransport
 from nightscreen.client.limits import timeouts_by_operation
 from nightscreen.client.response_rules import ChargeStatus
-from nightscreen.client.transport import Departure, StripedTransport
+from nightscreen.client.transport import Departure, PooledTransport
 from nightscreen.schemas.answers import KarmaListing
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Operation
 from nightscreen.schemas.errors import SettingsError
@@ -33,6 +33,7 @@ LISTED = {
     "meta": {"cost": 10, "balance": 990},
 }
 GOOD = json.dumps(LISTED).encode()
+MISTAKEN = json.dumps({**LISTED, "data": {"karma_identity": "22200000000"}}).encode()
 ASK = wire.karma(IdentityKind.BVN, BVN)
 TIMES = {"karma": 0.4}
 PATIENCE = {"karma": 60.0}
@@ -42,6 +43,11 @@ PATIENCE = {"karma": 60.0}
 async def good(wire_: Wire) -> None:
     """Answer well."""
     await wire_.answer(GOOD)
+
+
+def whole(body: bytes) -> bytes:
+    """Return a whole response."""
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
 
 async def cut_before(wire_: Wire) -> None:
@@ -79,6 +85,91 @@ async def switch(wire_: Wire) -> None:
     await wire_.say(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
 
 
+async def twice(wire_: Wire) -> None:
+    """Answer once more than was asked, and for somebody else."""
+    await wire_.say(whole(GOOD) + whole(MISTAKEN))
+
+
+async def rest(wire_: Wire) -> None:
+    """Send more than the length says."""
+    await wire_.say(whole(GOOD) + b"garbage")
+
+
+async def to_the_end(wire_: Wire) -> None:
+    """Answer without a length, and close."""
+    await wire_.say(b"HTTP/1.1 200 OK\r\n\r\n" + GOOD)
+    wire_.cut()
+
+
+async def chunks(wire_: Wire) -> None:
+    """Answer in chunks, with a trailer."""
+    size = b"%x;part=1\r\n" % len(GOOD)
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    await wire_.say(head + size + GOOD + b"\r\n0\r\nX-Sum: 1\r\n\r\n")
+
+
+async def chunks_cut(wire_: Wire) -> None:
+    """Lose the connection before the last chunk."""
+    size = b"%x\r\n" % len(GOOD)
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    await wire_.say(head + size + GOOD + b"\r\n")
+    wire_.cut()
+
+
+async def announced(wire_: Wire) -> None:
+    """Announce the answer twice before it."""
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
+    await wire_.say(early + whole(GOOD))
+
+
+async def announced_for_ever(wire_: Wire) -> None:
+    """Announce an answer that never comes."""
+    while True:
+        await wire_.say(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * 100)
+
+
+async def endless_header(wire_: Wire) -> None:
+    """Never end a header."""
+    await wire_.say(b"HTTP/1.1 200 OK\r\nX: ")
+    while True:
+        await wire_.say(b"x" * 1000)
+
+
+async def endless_headers(wire_: Wire) -> None:
+    """Never end the headers."""
+    await wire_.say(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        await wire_.say(b"X-More: of it\r\n" * 100)
+
+
+async def endless_chunk_size(wire_: Wire) -> None:
+    """Never end what stands beside the size of a chunk."""
+    await wire_.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=")
+    while True:
+        await wire_.say(b"x" * 1000)
+
+
+async def bad_form(wire_: Wire) -> None:
+    """Answer as hand-written servers do: bare line feeds, a folded header, a byte of Latin-1."""
+    head = b"HTTP/1.1 200 Tr\xe8s bien\nX-A: 1\n  2\nX-B: caf\xe9\n"
+    await wire_.say(head + b"Content-Length: %d\n\n" % len(GOOD) + GOOD)
+
+
+async def bytewise(wire_: Wire) -> None:
+    """Answer a byte at a time, in chunks of one byte."""
+    pieces = b"".join(b"1\r\n%c\r\n" % byte for byte in GOOD)
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for byte in head + pieces + b"0\r\n\r\n":
+        await wire_.say(bytes([byte]))
+        await asyncio.sleep(0)
+
+
+async def early(wire_: Wire) -> None:
+    """Answer and close before the request's body is read."""
+    await wire_.answer(GOOD, "200 OK", "Connection: close")
+    wire_.cut()
+
+
 async def huge(wire_: Wire) -> None:
     """Answer with more than anyone reads."""
     await wire_.answer(b"x" * (BODY_BYTES + 1))
@@ -110,6 +201,19 @@ async def redirect(wire_: Wire) -> None:
         (drip, "in_doubt", "timeout"),
         (junk, "in_doubt", "cut"),
         (switch, "in_doubt", "cut"),
+        (twice, "answered", None),
+        (rest, "answered", None),
+        (to_the_end, "answered", None),
+        (chunks, "answered", None),
+        (chunks_cut, "in_doubt", "cut"),
+        (announced, "answered", None),
+        (announced_for_ever, "in_doubt", "cut"),
+        (endless_header, "in_doubt", "cut"),
+        (endless_headers, "in_doubt", "cut"),
+        (endless_chunk_size, "in_doubt", "cut"),
+        (bad_form, "answered", None),
+        (bytewise, "answered", None),
+        (early, "answered", None),
         (huge, "in_doubt", "unreadable"),
         (bomb, "in_doubt", "unreadable"),
         (redirect, "stop", "address"),
@@ -127,7 +231,8 @@ async def test_one_attempt_whatever_happens(
         assert (reading.verdict, reading.trouble) == (verdict, trouble)
         assert len(service.heads) == 1
         service.behave = good
-        assert (await client.send(ASK)).verdict is ChargeStatus.ANSWERED
+        after = await client.send(ASK)
+        assert (after.verdict, after.body) == (ChargeStatus.ANSWERED, GOOD)
 
 
 async def test_dead_reused_connection_is_in_doubt_and_not_repeated() -> None:
@@ -176,15 +281,23 @@ async def test_time_up_while_connecting_is_not_sent() -> None:
 
 async def test_time_up_while_waiting_for_a_connection_is_not_sent() -> None:
     """More callers than connections: those who never got one have sent nothing."""
-    async with raw_service(silent) as service:
-        transport = StripedTransport(connections=1)
-        async with Client(service.base, KEY, timeouts_s=TIMES, transport=transport) as client:
-            readings = await asyncio.gather(*(client.send(ASK) for _ in range(3)))
-        assert sorted(reading.verdict for reading in readings) == [
-            "in_doubt",
-            "not_sent",
-            "not_sent",
-        ]
+    arrived = asyncio.Event()
+
+    async def hold(wire_: Wire) -> None:
+        arrived.set()
+        await silent(wire_)
+
+    async with raw_service(hold) as service:
+        transport = PooledTransport(connections=1)
+        times = {"karma": 0.1, "ecosystem": 60.0}
+        async with Client(service.base, KEY, timeouts_s=times, transport=transport) as client:
+            holding = asyncio.create_task(client.send(wire.ecosystem(BVN)))
+            await arrived.wait()
+            readings = await asyncio.gather(*(client.send(ASK) for _ in range(2)))
+            holding.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await holding
+        assert [reading.verdict for reading in readings] == ["not_sent", "not_sent"]
         assert len(service.heads) == 1
 
 
