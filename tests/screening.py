@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import shutil
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -26,7 +28,7 @@ from nightscreen.steps.calling import funding_rounds as asking
 from nightscreen.storage.clock import LAGOS, system_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from nightscreen.client.resolving import Resolver
@@ -124,6 +126,28 @@ class World:
     def calls(self, operation: str | None = None) -> list[dict[str, Any]]:
         """Return the calls the sandbox saw."""
         return self.sandbox.ledger.read(0, operation)[0]
+
+
+class Screened:
+    """Nights that are screened once and put back, where they were, for each test that changes them.
+
+    A copy elsewhere would not do: the journal knows its runs by where their folders are.
+    """
+
+    def __init__(self, folder: Path, screen: Callable[[World], list[Night]]) -> None:
+        self._folder = folder / "lender"
+        self._saved = folder / "saved"
+        self._folder.mkdir()
+        self._world = World(self._folder)
+        self._nights = screen(self._world)
+        shutil.copytree(self._folder, self._saved)
+
+    def put_back(self, world: World) -> list[Night]:
+        """Give a world folder and sandbox as they were after the nights, and return the nights."""
+        shutil.rmtree(self._folder)
+        shutil.copytree(self._saved, self._folder)
+        world.folder, world.sandbox = self._folder, deepcopy(self._world.sandbox)
+        return self._nights
 
 
 async def _ask(open_: asking.FundingRounds, name: str) -> None:

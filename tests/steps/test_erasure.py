@@ -24,7 +24,7 @@ from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.erasure import TOMBSTONE, Erasures
 from nightscreen.storage.journal.verify import verify_journal
 from nightscreen.storage.run_files import NOTE, RunFiles
-from tests.screening import CONSENT, Night, World, customer
+from tests.screening import CONSENT, Night, Screened, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,10 +56,19 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def screened(tmp_path_factory: pytest.TempPathFactory) -> Screened:
+    """Two nights in which everybody was screened, to be put back."""
+    return Screened(
+        tmp_path_factory.mktemp("screened"),
+        lambda world: [world.screen(ROWS, **OPTIONS), world.screen(ROWS, **OPTIONS)],
+    )
+
+
 @pytest.fixture
-def nights(world: World) -> list[Night]:
+def nights(world: World, screened: Screened) -> list[Night]:
     """Two nights in which everybody was screened."""
-    return [world.screen(ROWS, **OPTIONS), world.screen(ROWS, **OPTIONS)]
+    return screened.put_back(world)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.erasure import Erasures
 from nightscreen.storage.journal.verify import verify_journal
 from nightscreen.storage.run_files import RunFiles
-from tests.screening import CONSENT, Night, World, customer
+from tests.screening import CONSENT, Night, Screened, World, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,10 +41,16 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def screened(tmp_path_factory: pytest.TempPathFactory) -> Screened:
+    """A night in which everybody was screened, to be put back."""
+    return Screened(tmp_path_factory.mktemp("screened"), lambda world: [world.screen(ROWS)])
+
+
 @pytest.fixture
-def night(world: World) -> Night:
+def night(world: World, screened: Screened) -> Night:
     """A night in which everybody was screened."""
-    return world.screen(ROWS)
+    return screened.put_back(world)[0]
 
 
 def purged(world: World, days: float, *, dry: bool = False, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - as `due` takes them
