@@ -149,6 +149,11 @@ class Offer(JournalRecord):
         """Return what names the offer."""
         return self.subject
 
+    @property
+    def subjects(self) -> set[bytes]:
+        """Return what the calls that made the link and followed the loan are found by."""
+        return {self.subject, self.loan or self.subject}
+
     def kept_from(self, written: int) -> int:  # noqa: ARG002 - another link asked for changes no period
         """Return when the loan ended, or was last followed or offered."""
         return self.closed_at or self.followed_at or self.offered_at or self.at

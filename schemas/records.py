@@ -80,6 +80,11 @@ class JournalRecord(BaseModel):
         """Return how the record stands, as its table is searched for it."""
         return str(getattr(self, "state", ""))
 
+    @property
+    def subjects(self) -> set[bytes]:
+        """Return what calls that belong to it are found by."""
+        return {self.subject} - {b""}
+
     def kept_from(self, written: int) -> int:
         """Return the instant from which its period counts; it was written at `written`."""
         return written

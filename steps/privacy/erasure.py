@@ -27,7 +27,7 @@ from nightscreen.steps.bvn.table import PARTS as BVN_PARTS
 from nightscreen.steps.planning.rings import RINGS_FILE
 from nightscreen.steps.privacy.contests import drop_asked
 from nightscreen.steps.privacy.erasure_files import is_in, of_hex, rewrite_calls, rewrite_typed
-from nightscreen.steps.privacy.erasure_loans import loan_rows, loan_subjects, rewrite_loans
+from nightscreen.steps.privacy.erasure_loans import loan_rows, rewrite_loans
 from nightscreen.steps.privacy.lookup_subject import subjects_of
 from nightscreen.steps.results.changes import CHANGES_FILE
 from nightscreen.steps.results.shadow import SHADOW_FILE
@@ -37,7 +37,6 @@ from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
 from nightscreen.storage.desk_file import UPLOADS
 from nightscreen.storage.evidence import drop_evidence
 from nightscreen.storage.files import write_private
-from nightscreen.storage.journal.bvn_consents import BvnConsents
 from nightscreen.storage.journal.erasure import (
     ERASURE,
     ErasedPseudonyms,
@@ -47,6 +46,7 @@ from nightscreen.storage.journal.erasure import (
 )
 from nightscreen.storage.journal.grant_tables import BATCH as TRANSACTIONS
 from nightscreen.storage.journal.identifier_history import Sightings
+from nightscreen.storage.journal.records import KINDS, Records
 from nightscreen.storage.journal.runs import RUNNING
 from nightscreen.storage.mapping import read_mapping
 from nightscreen.storage.notice_file import NOTICES_FILE
@@ -232,13 +232,13 @@ def look(journal: Journal, customers: Customers, whom: Whom, *, at_desk: bool = 
 
 def _recall(journal: Journal, found: Found) -> None:
     """Learn the identifiers that the person was once seen with, also where no file tells them."""
-    anywhere = found.person(journal).anywhere
-    for name, batches in anywhere.items():
+    for name, batches in found.person(journal).anywhere.items():
         seen = Sightings.of(journal).of_customers([name], batches)
         found.subjects.update(each.identifier for each in seen)
-        asked = BvnConsents.of(journal).of_customers([name])
-        found.subjects.update(each.subject for each in asked if each.batch in batches)
-    found.subjects.update(loan_subjects(journal, anywhere))
+        for model in KINDS:
+            if model.everywhere:
+                held = Records.of(journal, model).of_customers([name])
+                found.subjects.update(*(each.subjects for each in held if each.batch in batches))
 
 
 def _look_into(run: RunRecord, found: Found, journal: Journal) -> None:

@@ -1,4 +1,4 @@
-"""One person taken out of the files of offers and of loans followed, and what names their calls.
+"""One person taken out of the files of offers and of loans followed.
 
 Those files tell the batch name beside the customer's id, since a run of loans has many. Whose rows
 they are is found out in `erasure`.
@@ -14,14 +14,11 @@ import pyarrow.parquet as pq
 
 from nightscreen.schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
 from nightscreen.steps.results.changes import CHANGES_FILE
-from nightscreen.storage.journal.loan_offers import LoanOffers
 from nightscreen.storage.run_files import ID_COLUMN, RunFiles, matching_rows, records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
-
-    from nightscreen.storage.journal import Journal
 
     Customers = Collection[tuple[str, str]]
     """Batch name and customer id."""
@@ -82,12 +79,3 @@ def _of_list(path: Path, customers: Customers) -> Callable[[Sequence[str]], bool
     batch, customer = head.index(_BATCH), head.index(ID_COLUMN)
     wanted = frozenset(customers)
     return lambda cells: (cells[batch], cells[customer]) in wanted
-
-
-def loan_subjects(journal: Journal, anywhere: Mapping[bytes, Collection[str]]) -> Iterator[bytes]:
-    """Yield the pseudonyms that calls about some customers' offers and loans bear."""
-    for offer in LoanOffers.of(journal).of_customers(anywhere):
-        if offer.batch in anywhere[offer.customer]:
-            yield offer.offer_id
-            if offer.loan is not None:
-                yield offer.loan
