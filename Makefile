@@ -11,7 +11,7 @@ SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 CODE := deploy schemas client storage steps tasks flows cli portal desk sandbox tests benchmarks
 
-.PHONY: help setup demo test test-all test-sample check docs bench package lock audit clean
+.PHONY: help setup demo test test-all test-sample check types lint docs bench package lock audit clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -25,8 +25,9 @@ $(RUNTIME): requirements.lock pyproject.toml
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
+# Most of these modules are never imported: those that are, are compiled then.
 $(STAMP): $(RUNTIME) requirements-dev.lock
-	$(PIP) --no-deps -r requirements-dev.lock
+	$(PIP) --no-deps --no-compile -r requirements-dev.lock
 	@touch $@
 
 demo: $(RUNTIME) ## screen 10,000 made-up customers twice against the embedded simulator
@@ -49,10 +50,14 @@ test-sample: $(STAMP) ## run a short part of what test-all adds: kills, workers,
 	$(PYTEST) -m long -k '$(SAMPLE)'
 	$(BIN)/python -m tests.clocks today $(DATED)
 
-check: $(STAMP) ## format, lint, types, import rules, links of the docs
+check: types lint ## format, lint, types, import rules, links of the docs
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+lint: $(STAMP)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(SITE)
 
