@@ -231,7 +231,7 @@ class _Meaning:
                 continue
             choice = None
             if self.kind is CUSTOMERS:
-                choice = words.last_choices().get(words.fold(self.names.tidied[at]))
+                choice = words.known_form(self.names.tidied[at], words.last_choices())
             if choice is not None:
                 last.append((choice, at))
             elif len(possible) > 1:
@@ -258,7 +258,7 @@ class _Meaning:
     def _has(self, meaning: str) -> bool:
         """Return whether a column of the file has such a meaning in a loan book."""
         tidied = (self.names.tidied[at] for at in self.names.positions)
-        return any(words.loan_headings().get(words.fold(each)) == meaning for each in tidied)
+        return any(words.known_form(each, words.loan_headings()) == meaning for each in tidied)
 
     def _only(self, known: str, places: Sequence[int]) -> int:
         if len(places) == 1:
@@ -313,7 +313,7 @@ class _Meaning:
         places = [
             place
             for place, at in enumerate(kept)
-            if named.get(words.fold(self.names.tidied[at])) == "status"
+            if words.known_form(self.names.tidied[at], named) == "status"
         ]
         plain = [
             place for place in places if words.fold(self.names.tidied[kept[place]]) != "status"

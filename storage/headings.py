@@ -13,20 +13,21 @@ import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from nightscreen.schemas.rows import CUSTOMERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from nightscreen.schemas.rows import InputKind
-    from nightscreen.storage.mapping import Mapping
+    from nightscreen.storage.mapping import Mapping as FileMapping
 
 _DATA = Path(__file__).resolve().parents[1] / "data"
 HEADINGS_FILE = _DATA / CUSTOMERS.headings
 LAST_CHOICES_FILE = _DATA / "headings_last.csv"
 LOAN_HEADINGS_FILE = _DATA / "loan_headings.csv"
+SHORT_FORMS_FILE = _DATA / "heading_short_forms.csv"
 CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORECASE)
 HEADER_SEARCH_ROWS = 30
 """How far down to search for the row of headings; titles and notes take a few rows."""
@@ -46,11 +47,45 @@ SHORT_WORD = 3
 VALUE = re.compile(r"\d{5}|@|\d+[.,]\d{2}$|^\d+$|^\d{1,4}[-/]\d{1,2}[-/]\d{1,4}")
 
 
+_NEW_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+M = TypeVar("M")
+
+
 def fold(heading: str) -> str:
     """Return a heading without case, blanks, punctuation, accents and currency."""
     bare = CURRENCY.sub(" ", heading).replace("#", " no ")
     decomposed = unicodedata.normalize("NFKD", bare)
     return "".join(letter for letter in decomposed.casefold() if letter.isalnum())
+
+
+@lru_cache(maxsize=1)
+def _short_forms() -> dict[str, str]:
+    with SHORT_FORMS_FILE.open(encoding="utf-8", newline="") as file:
+        return {row["short_form"]: row["word"] for row in csv.DictReader(file)}
+
+
+def spelt_out(heading: str) -> str:
+    """Return a heading folded with its short forms written out, as of `Sal. A/C No`."""
+    apart = _NEW_WORD.sub(" ", CURRENCY.sub(" ", heading).replace("#", " no ")).casefold()
+    words = (part.strip(".") for part in apart.replace("_", " ").split())
+    parts = (part for word in words for part in ([word] if "/" in word else re.split(r"\W+", word)))
+    return fold(" ".join(_short_forms().get(part, part) for part in parts))
+
+
+def _by_form(rows: Iterable[tuple[str, M]]) -> dict[str, M]:
+    """Return what headings mean by their folded forms; as written goes before spelt out."""
+    given = list(rows)
+    found: dict[str, M] = {}
+    for form in (fold, spelt_out):
+        for heading, meaning in given:
+            found.setdefault(form(heading), meaning)
+    return found
+
+
+def known_form(heading: str, words: Mapping[str, M]) -> M | None:
+    """Return what a heading means among folded ones, as it is written or spelt out."""
+    found = words.get(fold(heading))
+    return words.get(spelt_out(heading)) if found is None else found
 
 
 def tidy(heading: str) -> str:
@@ -77,14 +112,15 @@ def heading_words(kind: InputKind = CUSTOMERS) -> dict[str, tuple[str, ...]]:
     A word without a column is a common heading of lenders' files that is only carried through.
     Headings of a customer's id mean the same in every kind of file.
     """
-    words: dict[str, tuple[str, ...]] = {fold(name): (name,) for name in kind.columns}
+    rows: list[tuple[str, tuple[str, ...]]] = [(name, (name,)) for name in kind.columns]
     for path in dict.fromkeys((_DATA / kind.headings, HEADINGS_FILE)):
         own = path.name == kind.headings
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 meant = tuple(filter(None, row["column"].split("|")))
                 if own or meant == ("customer_id",):
-                    words.setdefault(fold(row["heading"]), meant)
+                    rows.append((row["heading"], meant))
+    words = _by_form(rows)
     for word, choice in last_choices().items() if kind is CUSTOMERS else ():
         words.setdefault(word, (choice.column,))
     return words
@@ -108,29 +144,29 @@ class LastChoice:
 def last_choices() -> dict[str, LastChoice]:
     """Return the folded headings that count only where nothing else means their column."""
     with LAST_CHOICES_FILE.open(encoding="utf-8", newline="") as file:
-        return {
-            fold(row["heading"]): LastChoice(row["column"], rank, row["unless"])
+        return _by_form(
+            (row["heading"], LastChoice(row["column"], rank, row["unless"]))
             for rank, row in enumerate(csv.DictReader(file))
-        }
+        )
 
 
 @lru_cache(maxsize=1)
 def loan_headings() -> dict[str, str]:
     """Return folded headings of loan books with their meaning: `status` or `paid`."""
     with LOAN_HEADINGS_FILE.open(encoding="utf-8", newline="") as file:
-        return {fold(row["heading"]): row["means"] for row in csv.DictReader(file)}
+        return _by_form((row["heading"], row["means"]) for row in csv.DictReader(file))
 
 
 def meanings(heading: str, kind: InputKind = CUSTOMERS) -> tuple[str, ...]:
     """Return the known columns a heading may mean, the preferred one first; empty if none."""
-    return heading_words(kind).get(fold(heading), ())
+    return known_form(heading, heading_words(kind)) or ()
 
 
 def near_meaning(heading: str, kind: InputKind = CUSTOMERS) -> str | None:
     """Return the known column of the word nearest to a heading that is itself unknown."""
     words = heading_words(kind)
     folded = fold(heading)
-    if len(folded) <= SHORT_WORD or folded in words:
+    if len(folded) <= SHORT_WORD or known_form(heading, words) is not None:
         return None
     near = difflib.get_close_matches(folded, words, n=1, cutoff=0.85)
     possible = words[near[0]] if near else ()
@@ -152,7 +188,7 @@ class Vocabulary:
     kind: InputKind = CUSTOMERS
 
     @classmethod
-    def of(cls, mapping: Mapping | None, kind: InputKind = CUSTOMERS) -> Vocabulary:
+    def of(cls, mapping: FileMapping | None, kind: InputKind = CUSTOMERS) -> Vocabulary:
         """Return the vocabulary for a file read with `mapping`."""
         if mapping is None:
             return cls(kind=kind)
@@ -171,9 +207,11 @@ class Vocabulary:
         values holds such a word.
         """
         words = heading_words(self.kind)
-        folded = {fold(cell) for cell in cells} - {""}
-        known = sum(1 for word in folded if word in words or word in self.own)
-        has_id = any(word in self.ids or "customer_id" in words.get(word, ()) for word in folded)
+        seen = {fold(cell): known_form(cell, words) for cell in cells if fold(cell)}
+        known = sum(1 for word, meant in seen.items() if meant is not None or word in self.own)
+        has_id = any(
+            word in self.ids or "customer_id" in (meant or ()) for word, meant in seen.items()
+        )
         return known + (ID_WEIGHT if has_id else 0)
 
     def header_row(self, rows: Sequence[Sequence[str]]) -> tuple[int, int]:
