@@ -6,6 +6,7 @@ Reading, judging and quoting are `steps/`; what is brought lies sealed (`uploads
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -80,6 +81,8 @@ AT_THE_COUNTER: Final = (
 """Column, label and kind of each field of the form for one applicant."""
 _COUNTER_BATCH = "applicants"
 _NAMELESS = "though its name ends in nothing"
+_IN_A_MAPPING: Final = re.compile(r'name the column in a mapping file: \[columns\] (\w+) = "[^"]*"')
+"""What a command says of a missing column; here it is chosen on the page."""
 
 
 def new(visit: Visit) -> Response:
@@ -301,7 +304,10 @@ def _in_clear(visit: Visit, upload: Upload) -> Iterator[Path]:
             head, found, rest = said.partition(made)
             said = head + upload.name + rest.lstrip("0123456789") if found else said
         mapping = str(uploads.mapping(upload.upload_id))
-        raise InputError(said.replace(mapping, "the meaning of headings below")) from None
+        said = said.replace(mapping, "the meaning of headings below")
+        raise InputError(
+            _IN_A_MAPPING.sub(r"choose \1 for one of the headings below", said)
+        ) from None
 
 
 def _file(visit: Visit, upload: Upload, status: int = 200, *, error: str = "") -> Response:

@@ -172,7 +172,8 @@ def _choose(
     """Return the sheet to read, and the findings about the others.
 
     It is the first that has a heading for `customer_id`, so that a cover sheet before the data is
-    passed over; where none has, the first.
+    passed over; where none has, the one with most known headings, so that the user is asked which
+    of the data's own headings it is.
     """
     wanted = mapping.sheet if mapping else None
     if mapping and wanted:
@@ -185,7 +186,9 @@ def _choose(
         raise InputError(f"{path}: no visible sheet holds anything; export it again")
     if len(filled) == 1:
         return filled[0], []
-    chosen = next((name for name in filled if _has_id(book, name, vocabulary)), filled[0])
+    scores = {name: _header_score(book, name, vocabulary) for name in filled}
+    chosen = next((name for name in filled if scores[name] >= ID_WEIGHT), None)
+    chosen = chosen or max(filled, key=scores.__getitem__)
     others = ", ".join(name for name in filled if name != chosen)
     finding = (
         f'The sheet "{chosen}" is read; {others} also hold rows. '
@@ -194,10 +197,9 @@ def _choose(
     return chosen, [finding]
 
 
-def _has_id(book: Workbook, sheet: str, vocabulary: Vocabulary) -> bool:
+def _header_score(book: Workbook, sheet: str, vocabulary: Vocabulary) -> int:
     rows = _first_rows(book, sheet, HEADER_SEARCH_ROWS)
-    _, score = vocabulary.header_row([[cell or "" for cell in row] for row in rows])
-    return score >= ID_WEIGHT
+    return vocabulary.header_row([[cell or "" for cell in row] for row in rows])[1]
 
 
 def _first_rows(

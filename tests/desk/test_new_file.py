@@ -107,6 +107,33 @@ def test_file_is_sealed_understood_corrected_quoted_and_screened(office: Office)
     assert office.actions() == ["file brought", "file quoted", "run started"]
 
 
+def test_sheet_with_the_data_is_asked_about_though_a_cover_comes_first(office: Office) -> None:
+    """Where no heading means customer_id, the data's own headings are shown, to choose one of."""
+    book = openpyxl.Workbook()
+    cover = book.active
+    assert cover is not None
+    cover.append(["ABC MFB LTD", "Loan book"])
+    data = book.create_sheet("Nov")
+    for row in (["Loan listing"], [], ["S/N", "Who", "SURNAME", "BVN"]):
+        data.append(row)
+    data.append([1, "CU1", "ADE", "22212345678"])
+    content = io.BytesIO()
+    book.save(content)
+    browser = office.browser("analyst", name="Ada")
+    address = bring(browser, content.getvalue()).headers["location"]
+    page = browser.get(address).text
+    assert "choose customer_id for one of the headings below" in page
+    assert "mapping file" not in page
+    assert set(understood(page)) == {"S/N", "Who", "SURNAME", "BVN"}
+    assert ">Screen</button>" not in page
+    fields = {"h0": "", "h1": "customer_id", "h2": "last_name", "h3": "bvn"}
+    asked = {"heading": ["S/N", "Who", "SURNAME", "BVN"], "checks_shown": "1", "check": ["karma"]}
+    assert browser.post(f"{address}/quote", address, **asked, **fields).status_code == 303
+    page = browser.get(address).text
+    assert "1 row: 1 would be screened" in page
+    assert ">Screen</button>" in page
+
+
 def test_what_was_brought_lies_nowhere_in_clear(office: Office) -> None:
     """On disk there is sealed text alone, which only the data key opens."""
     data = b"customer_id,bvn\nK-1,22000000001\n"
