@@ -67,8 +67,8 @@ def _workbook(path: Path, rows: Sequence[str], *, cover: bool = False) -> None:
     book = openpyxl.Workbook(write_only=True)
     if cover:
         sheet = book.create_sheet("Cover")
-        for row in (["Loan book"], ["Prepared by", "Risk"], ["As at", "2026-01-31"]):
-            sheet.append(row)
+        for title in ("Loan book", "Prepared by,Risk", "As at,2026-01-31"):
+            sheet.append(title.split(","))
     sheet = book.create_sheet("Data")
     for row in (HEADINGS, *rows):
         sheet.append(row.split(","))
@@ -265,8 +265,8 @@ def message(inspected: Ended, folder: Path) -> str:
     """Return the one line that a person reads of a file."""
     document = json.loads(inspected.out or "{}")
     if "rows" not in document:
-        said = inspected.said.splitlines() or ["(nothing)"]
-        return str(document.get("error", said[-1])).replace(f"{folder}/", "").replace("|", "/")
+        written = inspected.said.splitlines() or ["(nothing)"]
+        return str(document.get("error", written[-1])).replace(f"{folder}/", "").replace("|", "/")
     rows = document["rows"]
     hints = [
         f"line {each['line']}: {each['hint']}"
