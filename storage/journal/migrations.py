@@ -12,9 +12,9 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 
-from nightscreen.schemas.errors import JournalDamagedError, JournalNewerError
+from nightscreen.schemas.errors import JournalDamagedError, JournalError, JournalNewerError
 from nightscreen.storage.files import atomic_write
 from nightscreen.storage.journal.approvals import make_approvals
 from nightscreen.storage.journal.customer_tables import add_marks, erasures, make_customer_tables
@@ -30,7 +30,8 @@ from nightscreen.storage.journal.grant_tables import add_kinds, make_grant_table
 from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.keyring import put_meta, read_meta
 from nightscreen.storage.journal.records import make_records
-from nightscreen.storage.journal.tables import metadata
+from nightscreen.storage.journal.runs import RUNNING
+from nightscreen.storage.journal.tables import metadata, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,7 +102,8 @@ def bring_up(
     Raises:
         JournalKeyError: the data key is missing or is another journal's; nothing was changed.
         OutputError: the copy cannot be written; nothing was changed.
-        JournalError: the journal was written by a newer program.
+        JournalError: the journal was written by a newer program, or a run of an earlier one is
+            under way; nothing was changed.
         JournalDamagedError: its version cannot be read.
     """
     with reading(engine) as connection:
@@ -124,6 +126,8 @@ def _migrate(
     """Take one step, unless another process has taken it; a journal of version `copied` is kept."""
     with writing(engine) as connection:
         found = _version(connection)
+        if found < version and isinstance(step, Store):
+            _refuse_under_way(engine, connection)
         if found == copied:
             _copy(engine, found)
         if found < version:
@@ -132,6 +136,20 @@ def _migrate(
             else:
                 step(connection)
             put_meta(connection, VERSION, str(version))
+
+
+def _refuse_under_way(engine: Engine, connection: Connection) -> None:
+    """Refuse to take a table from under a run: it is an earlier program's, and would fail."""
+    from nightscreen.storage.journal.read_only import ReadOnlyJournal  # noqa: PLC0415 - it needs us
+
+    look = ReadOnlyJournal(engine)
+    query = select(runs.c.run_id, runs.c.holder).where(runs.c.state == RUNNING)
+    for run_id, holder in connection.execute(query).all():
+        if holder and look.alive(holder, connection):
+            raise JournalError(
+                f"run {run_id} is under way with an earlier version of the program: let it end, "
+                "or stop it, and try again; the journal was left as it is"
+            )
 
 
 def _copy(engine: Engine, version: int) -> None:

@@ -149,7 +149,7 @@ def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
         facts = read_meta(connection)
     _recognise(home, remembered, facts[_ID])
     pseudonyms = Pseudonyms(open_text(sealer, facts[PSEUDONYM_KEY], PSEUDONYM_KEY))
-    holders = _make_holders(engine)
+    holders = make_holders(engine)
     calls = Calls(engine, sealer, holders, clock)
     return Journal(
         engine=engine,
@@ -177,7 +177,7 @@ def journal_exists(home: Path, url: str = "") -> bool:
     return file is None or file.exists()
 
 
-def _make_holders(engine: Engine) -> Holders:
+def make_holders(engine: Engine) -> Holders:
     """Take this process's lock where every process of the journal looks for it."""
     file = sqlite_file(engine)
     if file is not None:

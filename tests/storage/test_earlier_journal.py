@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,23 +11,26 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import inspect, select
 
-from nightscreen.schemas.bvn import HeldCustomer
+from nightscreen.schemas.bvn import BvnRequest, HeldCustomer
 from nightscreen.schemas.contests import Contest
-from nightscreen.schemas.errors import JournalKeyError
+from nightscreen.schemas.errors import JournalError, JournalKeyError
 from nightscreen.schemas.offers import LoanSnapshot
 from nightscreen.storage.files import make_private_folder, write_private
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 from nightscreen.storage.journal.copying import restore
 from nightscreen.storage.journal.engine import make_engine, reading, writing
 from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
+from nightscreen.storage.journal.keyring import begin_rotation
 from nightscreen.storage.journal.loan_offers import LoanOffers
 from nightscreen.storage.journal.migrations import copies_of
-from nightscreen.storage.journal.opening import JOURNAL_FILE, journal_url
+from nightscreen.storage.journal.opening import JOURNAL_FILE, journal_url, make_holders
 from nightscreen.storage.journal.records import Records, records
 from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.tables import metadata
+from nightscreen.storage.journal.runs import RUNNING
+from nightscreen.storage.journal.tables import metadata, runs
 from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.storage.sealing import Sealer
 from tests.storage.conftest import subject
 
 if TYPE_CHECKING:
@@ -153,6 +157,37 @@ def test_a_journal_without_its_key_is_left_as_it_was(sqlite_place: Place) -> Non
             place.open(data_key=key)
     assert copies_of(place.home / JOURNAL_FILE) == []
     held_as_before(place.open(data_key=KEY))
+
+
+def test_a_run_of_the_earlier_program_is_not_pulled_the_tables_from_under(place: Place) -> None:
+    """While it lives nothing is brought up; once it has ended everything is."""
+    make_private_folder(place.home)
+    engine = make_engine(place.url or journal_url(place.home))
+    load(engine)
+    living = make_holders(engine)
+    with writing(engine) as connection:
+        connection.execute(runs.update().values(state=RUNNING, holder=living.name))
+    with pytest.raises(JournalError, match="run run-1 is under way with an earlier version"):
+        place.open(data_key=KEY)
+    with reading(engine) as connection:
+        assert inspect(connection).has_table("reviews")
+    living.release()
+    held_as_before(place.open(data_key=KEY))
+    engine.dispose()
+
+
+def test_what_an_unfinished_rotation_left_under_the_old_key_is_brought_up(place: Place) -> None:
+    """Either key opens the journal; its records are sealed under the new one."""
+    make_private_folder(place.home)
+    engine = make_engine(place.url or journal_url(place.home))
+    load(engine)
+    with writing(engine) as connection:
+        begin_rotation(connection, b"k" * 32, b"n" * 32, 1)
+    engine.dispose()
+    journal = place.open(data_key=KEY)
+    held_as_before(journal)
+    alone = replace(journal, sealer=Sealer(b"n" * 32))
+    assert len(Records.of(alone, BvnRequest).all()) == 3
 
 
 def test_a_backup_of_version_10_is_restored_whole(place: Place, tmp_path: Path) -> None:
